@@ -1,4 +1,4 @@
-"""The frontend's WSGI application: checks the origin and the login, then serves the page or asks the API."""
+"""The frontend's WSGI application: checks origin and login, then serves the page or passes the request to the API."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOGGED_OUT = message(
 
 @dataclass(frozen=True)
 class Access:
-    """The rules of access. ``login`` is None with BASIC_AUTH_MODE=off. ``origins``: further addresses of the
+    """Who may use the frontend. ``login`` is None with BASIC_AUTH_MODE=off. ``origins`` are further addresses of the
     frontend."""
 
     login: Login | None
@@ -71,8 +71,8 @@ class Frontend:
         return send(found, start, bare=environ["REQUEST_METHOD"] == "HEAD")
 
     def admit(self, head: Mapping[str, str], may_block: bool) -> int | Reply | None:
-        """The maximum of bytes of a request's body, or the reply that refuses it. None: its password must be checked,
-        which would block, and ``may_block`` is False."""
+        """Decide about a request's body: return the maximum of its bytes, or the reply that refuses the request. Return
+        None if ``may_block`` is False and the password must be checked, which would block."""
         try:
             self._check_origin(head)
             if self._access.login is not None:
@@ -112,7 +112,7 @@ class Frontend:
         return request_origin.client_address(head, self._access.trusted_proxies)
 
     def _standing(self, user: str | None) -> Callable[[], bool]:
-        """A function that tells whether the user may still read."""
+        """Returns a function that tells whether the user may still read."""
         login = self._access.login
         return login.standing(user) if login is not None and user is not None else lambda: True
 
@@ -129,21 +129,21 @@ class Frontend:
 
 
 def _shows_pages(environ: Mapping[str, Any]) -> bool:
-    """Whether a browser shows the response to a person. Then it is a page, not JSON."""
+    """Whether a browser shows the response to a person. An error is then a page, not JSON."""
     is_navigation = environ["REQUEST_METHOD"] == "GET" and "text/html" in environ.get("HTTP_ACCEPT", "")
     return is_navigation and not environ["PATH_INFO"].startswith("/api/")
 
 
 def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
-    """``reply`` for one of the frontend's own paths. MethodNotAllowed unless the method is GET or HEAD."""
+    """``reply``, for a path that the frontend serves itself. MethodNotAllowed unless the method is GET or HEAD."""
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         raise MethodNotAllowed("this path takes GET", "GET, HEAD")
     return reply
 
 
 def _logged_out() -> Reply:
-    """A 401 without a Basic challenge, after which Chromium forgets the password. After a challenge for another realm,
-    it would prompt at this path, and keep the password for all other paths."""
+    """A 401 without a Basic challenge. After it, Chromium forgets the password. After a challenge for another realm,
+    Chromium would show a prompt for this path and keep the password for all other paths."""
     return Reply(_LOGGED_OUT, 401, HTML, (CHALLENGE_WITHOUT_PROMPT, _NO_STORE))
 
 

@@ -13,23 +13,23 @@ from marketdata.settings import Settings
 ABOUT = "Serve the page with the charts, and the data API behind a login."
 USER_ABOUT = "The users of the frontend: add, remove and list them, and change their passwords."
 
-_MADE = "Log in as {} with the password {} (shown only now; bin/marketdata-user passwd {} changes it)"
+_FIRST_USER = "Log in as {} with the password {} (shown only now; bin/marketdata-user passwd {} changes it)"
 _HAS_USERS = "Log in as one of its users; bin/marketdata-user list shows them"
 _NO_LOGIN = "It asks for no login (BASIC_AUTH_MODE=off)"
 
 
 def run(_options: argparse.Namespace, settings: Settings) -> None:
-    """Serve. Two lines are printed when the frontend answers: the address, and how to log in."""
+    """Serve. When the frontend answers, print two lines: the address, and how to log in."""
     from marketdata.frontend import serve, users
 
-    how, made = _NO_LOGIN, None
+    how, first_user = _NO_LOGIN, None
     if settings.basic_auth:
-        made = users.make_first(settings.secrets_dir)
-        how = _MADE.format(*made, made[0]) if made else _HAS_USERS
+        first_user = users.make_first(settings.secrets_dir)
+        how = _FIRST_USER.format(*first_user, first_user[0]) if first_user else _HAS_USERS
     try:
         serve.run(settings, lambda address: print(f"{address}\n{how}", flush=True))
     except MarketError:  # the start failed, so nobody saw the password
-        if made:
+        if first_user:
             (settings.secrets_dir / secretfile.FRONTEND_USERS).unlink(missing_ok=True)
         raise
 

@@ -1,4 +1,4 @@
-"""Limits how many requests do one kind of work, so that workers stay free for other requests."""
+"""Limits how many requests do one kind of work at a time, so that workers stay free for other requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Enter the queue. :class:`Busy` when it is full."""
+        """Enter the queue for the block. :class:`Busy` if the queue is full."""
         if not self._entered.acquire(blocking=False):
             raise _busy()
         try:
@@ -29,7 +29,8 @@ class ConcurrencyLimit:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Within ``entered``: work. :class:`Busy` when the wait was too long."""
+        """Wait for a free place, and hold it for the block. Call this within ``entered``. :class:`Busy` if no place
+        becomes free in time."""
         if not self._running.acquire(timeout=self._seconds):
             raise _busy()
         try:

@@ -1,10 +1,10 @@
 """HTTP Basic authentication (RFC 7617) against the users of ``frontend.json``.
 
-bcrypt is slow on purpose, so a verified login is remembered for a minute: as a keyed digest of name and password, with
-the hash that it was verified against. Removing a user, or changing the password, ends their sessions at once.
+bcrypt is slow on purpose, so a verified login is remembered for a minute. The memory holds a keyed digest of name and
+password, and the user's hash at that time. Removing a user, or changing the password, ends their sessions at once.
 
-Wrong tries are limited by a token bucket per address and per user. A digest is kept beyond its minute: with it, a user
-who logged in before is not slowed by others' wrong tries for the same name.
+Wrong tries are limited by a token bucket per address and per user. A digest stays in the memory after its minute. A
+request with such a digest needs no token of the user's bucket, so wrong tries of others do not delay this user.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from marketdata.frontend.users import MAX_PASSWORD_BYTES
 REMEMBERED_SECONDS = 60.0
 MAX_REMEMBERED = 1000
 MAX_RUNNING = max(2, len(os.sched_getaffinity(0)))
-"""Passwords that are checked at the same time. Each check keeps a core busy."""
+"""The number of passwords that are checked at the same time. Each check keeps a core busy."""
 MAX_WAITING = 60
 _WAIT_SECONDS = 10.0
 
 BURST = 10
-"""The size of a token bucket: wrong tries that are not slowed."""
+"""The size of a token bucket: the number of wrong tries that are not delayed."""
 SECONDS_EACH = 6.0
 """Seconds until a bucket gains one token."""
 MAX_KEYS = 10_000
 
 
 class Login:
-    """Identifies the user of a request. ``users`` returns the current hash of each user."""
+    """Identifies the user of a request. ``users`` returns each user's current hash."""
 
     def __init__(self, users: Callable[[], Mapping[str, bytes]], clock: Callable[[], float] = monotonic) -> None:
         self._users = users
@@ -55,7 +55,8 @@ class Login:
         self._checks = ConcurrencyLimit(MAX_RUNNING, MAX_WAITING, _WAIT_SECONDS)
 
     def user(self, authorization: str | None, address: str) -> str:
-        """The user that the header authenticates. LoginRequired, TooManyTries, Busy or LoginUnavailable otherwise."""
+        """The user that the header authenticates. Otherwise raises LoginRequired, TooManyTries, Busy or
+        LoginUnavailable."""
         users, digest = self._current(), self._digest(authorization)
         return self._known(users, digest) or self._verified(authorization, digest, address)
 
@@ -64,7 +65,7 @@ class Login:
         return self._known(self._current(), self._digest(authorization))
 
     def standing(self, name: str) -> Callable[[], bool]:
-        """A function that tells whether the user still exists with the current password."""
+        """Returns a function that tells whether the user still exists with the password of this moment."""
         hashed = self._current().get(name)
 
         def stands() -> bool:
@@ -92,14 +93,15 @@ class Login:
         return name if self._clock() < until else None
 
     def _once_verified(self, users: Mapping[str, bytes], digest: bytes) -> tuple[str | None, float]:
-        """The user of a digest that was verified against the current hash, and until when it counts as verified."""
+        """The user of a digest that was verified against the user's current hash, and the time until which the login is
+        remembered. Returns None and 0 without such a digest."""
         with self._lock:
             name, hashed, until = self._remembered.get(digest, ("", b"", 0.0))
         return (name, until) if hashed and users.get(name) == hashed else (None, 0.0)
 
     def _verified(self, authorization: str | None, digest: bytes, address: str) -> str:
         name, password = _credentials(authorization or "")
-        # A browser sends several requests at once. The first one checks the password for all.
+        # A browser sends several requests at once. The first request checks the password for all.
         with self._lock:
             turn = self._checking.setdefault(digest, threading.Lock())
         try:
@@ -125,8 +127,8 @@ class Login:
                 self._checking.pop(digest, None)
 
     def _matches(self, users: Mapping[str, bytes], name: str, password: bytes) -> bool:
-        """Whether the password is right. An unknown name takes the same time: another user's hash is computed, always
-        the same one for a name."""
+        """Whether the password is right. For an unknown name, the password is checked against another user's hash, so
+        that the answer takes the same time. A name is always checked against the same hash."""
         hashed = users.get(name)
         if hashed is None:
             if not users:
@@ -149,12 +151,12 @@ class Login:
 
 
 def _network(address: str) -> str:
-    """The key of an address. An IPv6 client can use any address of its /64, so the network is the key."""
+    """The key of an address in the throttle. For IPv6 it is the /64, because a client can use any of its addresses."""
     return address if ":" not in address else str(ipaddress.ip_network(f"{address.partition('%')[0]}/64", strict=False))
 
 
 def _credentials(authorization: str) -> tuple[str, bytes]:
-    """Name and password of a header ``Basic …``. LoginRequired for any other header."""
+    """The name and the password in a header ``Basic …``. LoginRequired for any other header."""
     scheme, _, encoded = authorization.partition(" ")
     try:
         if scheme.lower() != "basic":
@@ -171,16 +173,17 @@ def _credentials(authorization: str) -> tuple[str, bytes]:
 
 
 class Throttle:
-    """A token bucket for each key. Above ``MAX_KEYS``, the least recently used bucket is forgotten."""
+    """A token bucket for each key. With more than ``MAX_KEYS`` keys, the least recently used bucket is forgotten."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # The time at which the bucket of a key is full. Each try moves it by SECONDS_EACH.
+        # The time at which each key's bucket is full again. Taking a token moves that time by SECONDS_EACH.
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
     def take(self, *keys: Hashable) -> float:
-        """Take a token of every key and return 0. If a bucket is empty, take none and return the seconds to wait."""
+        """Take a token from each key's bucket and return 0. If a bucket is empty, take no token and return the seconds
+        to wait."""
         with self._lock:
             now = self._clock()
             wait = max(self._full_at.get(key, now) for key in keys) - now - (BURST - 1) * SECONDS_EACH

@@ -1,4 +1,4 @@
-"""The page and its files: ``static/index.html`` at ``/``, the other files under ``/static/``."""
+"""Serves the page and its files: ``static/index.html`` at ``/``, the other files under ``/static/``."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _TYPES = {
 
 
 def message(title: str, text: str, action: str) -> bytes:
-    """A page with a message. ``action`` is the text of its link to the chart."""
+    """A page with a message and a link to the chart. ``action`` is the text of the link."""
     shown = {"title": title, "text": text, "action": action}
     return _MESSAGE.substitute({name: html.escape(content) for name, content in shown.items()}).encode()
 
 
 class Pages:
-    """Keeps files in memory, and reads them again after a change."""
+    """Keeps the files in memory, and reads a file again after it has changed."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
@@ -53,7 +53,7 @@ class Pages:
         self._held: dict[Path, tuple[tuple[int, int], Reply]] = {}
 
     def reply(self, path: str) -> Reply:
-        """The file at a URL path, with its entity tag. :class:`NotFound` without a file."""
+        """The file at a URL path, with its entity tag. :class:`NotFound` if there is no such file."""
         name = "index.html" if path == INDEX else path.removeprefix(PREFIX)
         file = self._folder / name
         is_name = len(name) <= _MAX_NAME_CHARACTERS and all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))

@@ -15,7 +15,7 @@ log = logging.getLogger("marketdata.frontend")
 
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="marketdata", charset="UTF-8"')
 CHALLENGE_WITHOUT_PROMPT = ("WWW-Authenticate", 'X-Basic realm="marketdata"')
-"""No browser knows this scheme, so none shows a prompt. The page shows its own login form."""
+"""Browsers do not know this scheme, so they show no prompt. The page shows its login form instead."""
 
 
 class LoginRequired(e.MarketError):
@@ -94,7 +94,7 @@ STATUS: dict[type[e.MarketError], int] = {
 
 
 def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLENGE, *, as_page: bool = False) -> Reply:
-    """The reply to any exception. ``challenge`` is the header of a 401. ``as_page``: the body is a page instead of
+    """The reply to any exception. ``challenge`` is the header of a 401. With ``as_page``, the body is a page instead of
     JSON.
 
     An unexpected exception is logged as a failure of ``what``; the reply does not contain its text.

@@ -1,4 +1,5 @@
-"""Passes requests on to the data API with the read token, and the responses back. WebSockets become tunnels."""
+"""Passes requests to the data API with the read token added, and passes the responses back. WebSockets become
+tunnels."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from marketdata.http.request_log import VARIABLE, with_id
 from marketdata.http.response import HandOver
 
 MAX_RUNNING = 32
-"""Requests to the API at the same time, each over its own connection."""
+"""The number of requests to the API at the same time. Each uses one connection."""
 MAX_WAITING = 32
 _WAIT_SECONDS = 10.0
 
@@ -47,7 +48,8 @@ _DROPPED_TO_API = _HOP_BY_HOP | {
 }
 _DROPPED_PREFIX_TO_API = "x-forwarded-"
 _DROPPED_TO_CLIENT = _HOP_BY_HOP | {"www-authenticate", "set-cookie", "server", "date", "content-security-policy"}
-"""The API's demand for a token concerns only the frontend. The listener adds its own Date."""
+"""www-authenticate is dropped because the API's token concerns only the frontend; date, because the listener adds the
+Date."""
 
 
 class Response(NamedTuple):
@@ -63,7 +65,7 @@ class Response(NamedTuple):
 
 
 class Proxy:
-    """``token`` is called for each request, so a rotated token is used at once."""
+    """Sends requests to the API. ``token`` is called for each request, so a rotated token is used at once."""
 
     def __init__(self, upstream: Upstream, token: Callable[[], str], tunnels: Tunnels) -> None:
         self._upstream = upstream
@@ -72,9 +74,9 @@ class Proxy:
         self._requests = ConcurrencyLimit(MAX_RUNNING, MAX_WAITING, _WAIT_SECONDS)
 
     def response(self, environ: Mapping[str, Any], target: Target, may_stay: Callable[[], bool]) -> Response:
-        """The API's response. Busy, UpstreamFailed or UpstreamSlow without one.
+        """The API's response. Raises Busy, UpstreamFailed or UpstreamSlow if there is no response.
 
-        When the API opens a WebSocket, HandOver is raised. The connection becomes a tunnel, which is closed when
+        If the API opens a WebSocket, raises HandOver. The connection then becomes a tunnel, which is closed when
         ``may_stay`` returns False.
         """
         method, path = environ["REQUEST_METHOD"], for_api(target)
@@ -118,10 +120,10 @@ class Proxy:
         return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
     def _asked(self, environ: Mapping[str, Any], head: bytes, *, is_upgrade: bool) -> tuple[Connection, Head, Body]:
-        """Send the request; returns the connection when the head of the response has come.
+        """Send the request; return the connection when the head of the response has arrived.
 
-        The API may close a kept connection at any moment. Before the first byte of the response, the request is then
-        repeated on a fresh connection. That is safe, since requests with the read token change nothing.
+        The API may close a kept connection at any moment. If no byte of the response has arrived by then, the request
+        is repeated on a fresh connection. This is safe, because requests with the read token change nothing.
         """
         length = int(environ.get("CONTENT_LENGTH") or 0)
         connection = self._upstream.connection(fresh=is_upgrade or length > 0)
@@ -161,7 +163,7 @@ class Proxy:
 
 
 class _Stream:
-    """A body in parts. ``close`` releases the request's resources, even after the client went away."""
+    """A body in parts. ``close`` releases the request's resources. It is called even if the client went away."""
 
     def __init__(self, parts: Iterator[bytes], held: ExitStack) -> None:
         self._parts = parts
@@ -175,7 +177,7 @@ class _Stream:
 
 
 def _usable(head: Head, method: str) -> Body:
-    """The body's decoder. UpstreamFailed when the response cannot be passed on."""
+    """The decoder of the response's body. UpstreamFailed if the response cannot be passed on."""
     if head.status == 401:
         log.error("the data API refuses the read token")
         raise UpstreamFailed("the data API refuses the read token of the frontend", code="upstream_refused")
@@ -196,7 +198,7 @@ def _status_line(head: Head) -> str:
 
 
 def to_upstream(environ: Mapping[str, Any]) -> Fields:
-    """The client's header fields that the API gets, from a WSGI environment."""
+    """The header fields for the API, from the WSGI environment of the client's request."""
     named = _listed(environ.get("HTTP_CONNECTION", ""))
     sent = [
         (key.removeprefix("HTTP_").replace("_", "-").lower(), value)
@@ -211,7 +213,7 @@ def to_upstream(environ: Mapping[str, Any]) -> Fields:
 
 
 def to_client(fields: Iterable[tuple[str, str]]) -> Fields:
-    """The API's header fields that the client gets."""
+    """The header fields for the client, from those of the API."""
     kept = list(fields)
     named = {name for key, value in kept if key.lower() == "connection" for name in _listed(value)}
     return [

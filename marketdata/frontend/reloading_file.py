@@ -1,4 +1,4 @@
-"""The content of a file, which is read again after a change."""
+"""Keeps the parsed content of a file, and reads the file again after it has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Content = TypeVar("Content")
 
 
 class ReloadingFile(Generic[Content]):
-    """A call returns the current content as ``load`` parses it, or raises the error of ``load``. Thread-safe."""
+    """Calling the object returns the current content, parsed by ``load``, or raises the error of ``load``.
+    Thread-safe."""
 
     def __init__(self, path: Path, load: Callable[[Path], Content]) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""Where a request comes from: the rules on Origin and Host, the client's address, and a proxy's user; pure.
+"""Checks where a request comes from: the Origin and the Host, the client's address, and the user behind a proxy; pure.
 
-A browser sends the credentials of this frontend with the requests of any site's page. So a foreign page may neither
-change anything nor open a WebSocket, whose messages it could read. Without a login, the Host is checked as well: after
-DNS rebinding, a browser sends the attacker's host name.
+A browser sends the credentials of this frontend also with requests from pages of other sites. So such a page may
+neither change anything nor open a WebSocket, whose messages it could read. Without a login, the Host is checked too,
+because after DNS rebinding a browser sends the attacker's host name.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def remote_user(head: Mapping[str, Any], trusted: Collection[Network]) -> str | 
 def client_address(head: Mapping[str, Any], trusted: Collection[Network]) -> str:
     """The client's address: the peer, or the address that a trusted proxy names in X-Forwarded-For.
 
-    Each proxy appends its peer. Read from the end, the first address that is not trusted is the client; the client may
-    have invented the addresses before it. An IPv4 address that a socket for both families reports as IPv6 is returned
-    as IPv4.
+    Each proxy appends the address of its peer. So the list is read from its end, and the first address that is not
+    trusted is the client. The client may have invented the addresses before that one. An IPv4 address that a socket for
+    both families reports as IPv6 is returned as IPv4.
     """
     peer: str = head["REMOTE_ADDR"]
     found = _parsed(peer)

@@ -1,7 +1,7 @@
-"""The target of a request: the accepted forms, and the path of the data API that it stands for; pure.
+"""Parses the target of a request and makes the target of the request to the data API; pure.
 
-A path trick needs two programs that read the same path differently. So a target with two possible readings is refused,
-and any other target goes to the API in one normal form.
+An attack by a path needs two programs that read the same path differently. So a target that programs could read
+differently is refused, and any other target goes to the API in one normal form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from marketdata.http.failures import BadRequest
 
 API = "/api"
 HIDDEN = frozenset({"admin", "metrics"})
-"""The frontend hides paths of the API with one of these segments, since users of charts do not need them."""
+"""The frontend hides the API's paths that have one of these segments, because users of charts do not need them."""
 
 _TARGET = re.compile(r"/[\x21-\x7e]*")
 _NEVER = re.compile(r"[\\#]")
@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 def parsed(raw: str) -> Target:
-    """Parse the target of a request line. :class:`BadRequest` when another program could read it differently."""
+    """Parse the target of a request line. :class:`BadRequest` if another program could read the target differently."""
     if not _TARGET.fullmatch(raw) or _NEVER.search(raw):
         raise BadRequest("the request target must be a path of printable ASCII characters, without \\ and #")
     path, _, query = raw.partition("?")

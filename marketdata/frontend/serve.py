@@ -1,4 +1,4 @@
-"""The composition root of the frontend: builds its parts, starts them in order, and stops them in reverse order."""
+"""The composition root of the frontend: builds its parts, starts them, and stops them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from marketdata.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WORKERS = proxy.MAX_RUNNING + proxy.MAX_WAITING + login.MAX_RUNNING + login.MAX_WAITING + 8
-"""Even when all requests to the API and all logins wait, workers are free for other requests. Most of them only
-wait."""
+"""Even when all requests to the API and all logins wait, eight workers are still free for other requests. Most workers
+only wait, so the large number is cheap."""
 
 MAX_TUNNELS = 4000
 WANTED_DESCRIPTORS = 16384
@@ -40,18 +40,18 @@ class Service:
     """The frontend in one process. Call ``start`` once; ``stop`` is idempotent."""
 
     def __init__(self, settings: Settings) -> None:
-        """MissingRequirement or StateError when the users' file or the read token's file cannot be used."""
+        """MissingRequirement or StateError if the users' file or the read token's file cannot be used."""
         token = ReloadingFile(settings.secrets_dir / secretfile.READ_TOKEN, _read_token)
         token()
-        checked = None
+        user_login = None
         if settings.basic_auth:
-            known = ReloadingFile(settings.secrets_dir / secretfile.FRONTEND_USERS, _users)
-            known()
-            checked = login.Login(known)
+            known_users = ReloadingFile(settings.secrets_dir / secretfile.FRONTEND_USERS, _users)
+            known_users()
+            user_login = login.Login(known_users)
         self._upstream = Upstream(settings.api_upstream, proxy.MAX_RUNNING)
         descriptors = _descriptors()
-        self.tunnels = Tunnels(min(MAX_TUNNELS, descriptors // 4))  # a tunnel has two descriptors
-        access = Access(checked, frozenset(settings.frontend_origins), settings.trusted_proxies)
+        self.tunnels = Tunnels(min(MAX_TUNNELS, descriptors // 4))  # a tunnel uses two descriptors
+        access = Access(user_login, frozenset(settings.frontend_origins), settings.trusted_proxies)
         app = Frontend(access, proxy.Proxy(self._upstream, token, self.tunnels), Pages())
         self._listener = Listener(
             app,
@@ -86,7 +86,8 @@ class Service:
 
 
 def _descriptors() -> int:
-    """The limit of open descriptors, raised to ``WANTED_DESCRIPTORS`` or as far as the system allows."""
+    """Raise the limit of open descriptors to ``WANTED_DESCRIPTORS``, or as far as the system allows. Returns the new
+    limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -109,7 +110,8 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. ``announce`` gets the address when the frontend answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     request_log.configure(settings.log)
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # as in api/serve.py
+    # Blocked before the first thread starts, because threads inherit the mask; see api/serve.py.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     service = Service(settings)
     try:
         service.start()

@@ -1,7 +1,7 @@
 """Tunnels for WebSockets: they pass bytes between a client and the data API, in both directions.
 
 One thread with a selector serves all tunnels. A tunnel buffers at most ``BUFFER_BYTES`` for each side. While one side
-does not read, nothing is read from the other side. So the API notices a slow client, and decides what it gets.
+does not read, nothing is read from the other side. So the API notices a slow client and can skip old states.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from marketdata.frontend.upstream import Connection
 
 BUFFER_BYTES = 64 * 1024
 EXPECTED_SECONDS = 10.0
-"""An expected tunnel whose client does not come is closed after this long."""
+"""An expected tunnel is closed if its client does not arrive within this time."""
 IDLE_SECONDS = 90.0
-"""A tunnel without traffic for this long is closed. The API sends pings more often."""
+"""A tunnel without traffic for this long is closed. A live tunnel has more traffic, because the API sends pings."""
 SWEEP_SECONDS = 1.0
 
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -41,7 +41,7 @@ class _Side:
         self.events = 0
 
     def read(self, limit: int) -> bytes:
-        """The bytes that have arrived. Empty without any, and at the end."""
+        """The bytes that have arrived; empty if none have arrived or the stream has ended."""
         try:
             data = self.socket.recv(limit)
         except _WOULD_BLOCK:
@@ -50,7 +50,7 @@ class _Side:
         return data
 
     def write(self) -> bool:
-        """Write as much as the kernel accepts. False when it accepts nothing."""
+        """Write as much as the kernel accepts. Returns False if nothing was written."""
         try:
             sent = self.socket.send(self.unwritten) if self.unwritten else 0
         except _WOULD_BLOCK:
@@ -60,7 +60,8 @@ class _Side:
 
 
 class Tunnel:
-    """``may_stay`` is called about once a second. The tunnel is closed when it returns False."""
+    """A client's socket and the API's socket. ``may_stay`` is called about once a second. When it returns False, the
+    tunnel is closed."""
 
     def __init__(self, client: _Side, upstream: _Side, may_stay: Callable[[], bool]) -> None:
         self.sides = client, upstream
@@ -68,7 +69,7 @@ class Tunnel:
         self.moved_at = monotonic()
 
     def move(self) -> bool:
-        """Read and write as much as possible. False when a side has ended."""
+        """Read and write as much as possible. Returns False if a side has ended."""
         client, upstream = self.sides
         has_moved = True
         while has_moved:  # a TLS socket may buffer bytes that the selector does not see
@@ -85,7 +86,7 @@ class Tunnel:
 
 
 class Tunnels:
-    """Call ``start`` once; ``stop`` is idempotent."""
+    """All tunnels, at most ``limit``. Call ``start`` once; ``stop`` is idempotent."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -112,24 +113,26 @@ class Tunnels:
         self._thread.start()
 
     def check_room(self) -> None:
-        """:class:`Busy` when the maximum of tunnels is open."""
+        """Raise :class:`Busy` if the maximum of tunnels is open."""
         if len(self) >= self.limit:
             raise Busy("too many live connections are open: close one of them, or try again later")
 
     def expect(self, upstream: Connection) -> None:
-        """Announce that ``adopt`` will follow. It does not follow if the client goes away before."""
+        """Announce a call of ``adopt``. If the call does not come, because the client went away, ``upstream`` is closed
+        after a while."""
         with self._lock:
             self._expected[upstream] = monotonic() + EXPECTED_SECONDS
 
     def adopt(self, client: socket.socket, response: bytes, upstream: Connection, may_stay: Callable[[], bool]) -> None:
-        """Take over both connections. The client gets ``response``, and then the bytes that the API has sent
-        already."""
+        """Take over both connections. First, the client gets ``response`` and the bytes that the API has already
+        sent."""
         with self._lock:
             is_expected = self._expected.pop(upstream, None) is not None
         if not is_expected:
             client.close()
             return
-        # For a slow client, the API replaces old states by new ones. It cannot replace what a kernel buffers.
+        # For a slow client, the API replaces old states by new ones. It cannot replace data in a kernel's buffer, so
+        # these buffers are small.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         upstream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         early, upstream.received = upstream.received, b""

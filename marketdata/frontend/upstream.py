@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Connection:
-    """One connection. Its errors are UpstreamFailed and UpstreamSlow."""
+    """One connection to the API. Its methods raise UpstreamFailed and UpstreamSlow."""
 
     def __init__(self, opened: socket.socket) -> None:
         self.socket = opened
@@ -79,8 +79,8 @@ class Connection:
         return data
 
     def is_usable(self) -> bool:
-        """Whether another request can be sent: the connection is not old, and the API neither closed it nor sent
-        anything."""
+        """Whether another request can be sent. False if the connection is old, or if the API has closed it or sent
+        something unasked."""
         if self.received or monotonic() - self.used_at > _KEPT_SECONDS:
             return False
         poll = select.poll()
@@ -100,7 +100,8 @@ class Connection:
 
 
 class Upstream:
-    """The API at ``url``. At most ``limit`` idle connections are kept. The caller limits the connections in use."""
+    """Opens connections to the API at ``url``, and keeps at most ``limit`` idle ones. The caller limits the connections
+    in use."""
 
     def __init__(self, url: str, limit: int) -> None:
         parts = urlsplit(url)
@@ -116,7 +117,8 @@ class Upstream:
         self.authority = parts.netloc.rpartition("@")[2]
 
     def connection(self, *, fresh: bool = False) -> Connection:
-        """A connection for one request. The caller returns it with ``keep``, or closes it."""
+        """A connection for one request: an idle one if there is any, unless ``fresh``. The caller returns the
+        connection with ``keep``, or closes it."""
         while not fresh:
             with self._lock:
                 if not self._kept:

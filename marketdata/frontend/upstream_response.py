@@ -19,11 +19,11 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class MalformedResponse(Exception):
-    """The response does not follow the grammar; the message says how."""
+    """The response violates the grammar; the message says how."""
 
 
 class Head(NamedTuple):
-    """``stays``: the connection can be used again after the response."""
+    """The head of a response. ``stays`` is True if the connection can be used again after the response."""
 
     status: int
     reason: str
@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
 
 class Body:
-    """Decodes a body. ``length`` is its number of bytes; None: it ends with the connection, or is chunked."""
+    """Decodes a body. ``length`` is its number of bytes, or None if the body is chunked or ends with the connection."""
 
     def __init__(self, length: int | None, *, chunked: bool = False) -> None:
         self.length = None if chunked else length
@@ -46,7 +46,7 @@ class Body:
         self.is_complete = length == 0 and not chunked
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """The part of ``data`` that belongs to the body, decoded, and the bytes after the body."""
+        """Decode ``data``. Returns the decoded part of the body, and the bytes after the body."""
         if self._decoder is not None:
             return self._decoded(self._decoder, data)
         if self._left is None:
@@ -57,7 +57,7 @@ class Body:
         return part, rest
 
     def end(self) -> None:
-        """Note that the connection has ended. :class:`MalformedResponse` when the body is not complete."""
+        """Note that the connection has ended. :class:`MalformedResponse` if the body is incomplete."""
         if not self.is_complete and (self._left is not None or self._decoder is not None):
             raise MalformedResponse("the connection was closed before its end")
         self.is_complete = True
@@ -74,7 +74,7 @@ class Body:
 
 
 def parse_head(block: bytes) -> Head:
-    """Parse a head, given without the empty line at its end. :class:`MalformedResponse` for a malformed head."""
+    """Parse a head. ``block`` lacks the empty line at the end. :class:`MalformedResponse` if the head is malformed."""
     first, *lines = block.split(b"\r\n")
     status = _STATUS.fullmatch(first)
     if status is None:
@@ -91,7 +91,7 @@ def parse_head(block: bytes) -> Head:
 
 
 def body_of(head: Head, method: str) -> Body:
-    """The decoder of the response's body. :class:`MalformedResponse` when two programs could read it differently."""
+    """The decoder of the response's body. :class:`MalformedResponse` if programs could differ about the body's end."""
     lengths, codings = head.all("content-length"), head.all("transfer-encoding")
     if len(lengths) + len(codings) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
         raise MalformedResponse("its length is ambiguous")

@@ -1,4 +1,4 @@
-"""The users of ``frontend.json``: ``{"users": {name: bcrypt hash}}``."""
+"""Reads and changes the users in ``frontend.json``, which contains ``{"users": {name: bcrypt hash}}``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from marketdata.errors import StateError, UsageError
 from marketdata.settings import Warn
 
 COST = 10
-"""Each check takes 2**10 rounds, about 60 ms. A user pays it once a minute."""
+"""The bcrypt cost: a check takes 2**10 rounds, about 60 ms. A user's password is checked about once a minute."""
 
 MAX_PASSWORD_BYTES = 72
 """bcrypt ignores further bytes."""
@@ -31,7 +31,7 @@ _HASH = re.compile(r"\$2[abxy]\$(?:0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}")
 
 
 def load(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, bytes]:
-    """The hash of each user. MissingRequirement when there is no file, StateError when it cannot be used."""
+    """Returns the hash of each user. MissingRequirement if there is no file, StateError if it cannot be used."""
     users = secretfile.read(path, warn=warn).get("users")
     if not isinstance(users, dict):
         raise StateError(f'{path} must be {{"users": {{name: bcrypt hash}}}}')
@@ -48,7 +48,8 @@ def load(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, bytes]:
 
 @contextmanager
 def changed(folder: Path) -> Iterator[dict[str, str]]:
-    """The users as a dictionary. At the end of the block, its content replaces the file. One process at a time."""
+    """Yields the users as a dictionary. At the end of the block, the dictionary is written to the file. A lock lets one
+    process at a time do this."""
     secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
     path = folder / secretfile.FRONTEND_USERS
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -71,7 +72,7 @@ def check_name(name: str) -> None:
 
 
 def check_password(name: str, password: str) -> None:
-    """UsageError with the reason when the password is not accepted."""
+    """Raise UsageError with the reason if the password is not accepted."""
     if not password.isprintable():
         raise UsageError("the password has a character that cannot be typed: use letters, digits, signs and spaces")
     if len(password) < MIN_PASSWORD_CHARACTERS:
@@ -85,7 +86,7 @@ def check_password(name: str, password: str) -> None:
 
 
 def make_first(folder: Path) -> tuple[str, str] | None:
-    """Make a user when there is no users' file. Returns the name and the password, or None."""
+    """If there is no users' file, create it with one user. Returns the name and the password, or None."""
     path = folder / secretfile.FRONTEND_USERS
     if path.exists():
         return None
