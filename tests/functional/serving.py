@@ -30,13 +30,14 @@ PROGRAM = """\
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static int n;
 
 static void rest(int hundredths)
 {
     struct timespec pause = {0, 10000000};
-    while (hundredths-- > 0)
+    while (hundredths-- > 0 && access("%(release)s", F_OK) != 0)
         nanosleep(&pause, NULL);
 }
 
@@ -58,6 +59,8 @@ int main(void)
 }
 """
 
+RELEASE = "release"
+"""The file that ends the rest of the program; see :meth:`Stage.release`."""
 ENDINGS = {
     "exit": "exit(3);",
     "crash": "*(volatile int *)0 = n;",
@@ -69,11 +72,11 @@ ENDINGS = {
 def make_card(
     folder: Path, *, ending: str = "exit", slow: int = 150, uuid: str = "aaaaaaaa-0000-4000-8000-000000000001"
 ) -> Path:
-    """A card whose last stop lies behind ``ending``; returns its folder. Steps: quick, slow, drifted, beyond.
+    """Make a card whose last stop lies behind ``ending``; returns its folder. Steps: quick, slow, drifted, beyond.
 
-    ``slow`` is how long the program takes to the step slow, in hundredths of a second.
+    ``slow`` is how long the program rests before the step slow, in hundredths of a second.
     """
-    code = PROGRAM % {"ending": ENDINGS[ending], "slow": slow}
+    code = PROGRAM % {"ending": ENDINGS[ending], "slow": slow, "release": RELEASE}
     lines = code.splitlines()
     (folder / "src").mkdir(parents=True)
     (folder / "src" / "main.c").write_text(code)
@@ -255,6 +258,10 @@ class Stage:
     def running(self, key: str) -> None:
         """Wait until the replay of ``key`` is under way in the session."""
         until(lambda: self._stage_of(key) == "replaying")
+
+    def release(self) -> None:
+        """End the program's rest before the step slow, now and in later replays of this session."""
+        (self.sessions.session().work / "probe" / RELEASE).touch()
 
     def _stage_of(self, key: str) -> str | None:
         active = self.tcp.get("/api/checkpoint/status")["active"]

@@ -37,9 +37,13 @@ def shared(stage: Stage) -> Stage:
 
 
 @pytest.fixture
-def own(request: pytest.FixtureRequest, state_dir: Path, runtime: str) -> Iterator[Stage]:
-    """A session that the test may break. A parameter is the time to the step slow, in hundredths of a second."""
-    stage = Stage(state_dir / "state", make_card(state_dir / "card", slow=getattr(request, "param", 150)), runtime)
+def own(state_dir: Path, runtime: str) -> Iterator[Stage]:
+    """A session that the test may break.
+
+    Before the step slow the program rests for longer than a replay may take, so no replay of this step ends before the
+    test has done what it does meanwhile. ``Stage.release`` ends the rest.
+    """
+    stage = Stage(state_dir / "state", make_card(state_dir / "card", slow=6000), runtime)
     try:
         stage.sessions.start(stage.card)
         yield stage
@@ -279,12 +283,12 @@ def test_an_edit_of_the_source_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     source = own.card / "card_source.json"
     source.write_text(source.read_text() + "\n")
+    own.release()
     assert_rejected(own, running, before, "source_changed")
     until(lambda: own.tcp.get("/api/control/state")["sync"] == "off")
     assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
 
 
-@pytest.mark.parametrize("own", [500], indirect=True)  # longer than the session tool takes
 def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     own.sessions.stop()
@@ -295,12 +299,12 @@ def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> No
     assert own.tcp.post("/api/navigation/sync", {}).status == 200
 
 
-@pytest.mark.parametrize("own", [500], indirect=True)  # longer than the session tool takes
 def test_the_choice_of_another_session_during_the_replay_rejects_it(own: Stage) -> None:
     own.sessions.start(own.card, "other")
     try:
         running, before = start_slow(own)
         assert own.sessions.run("select", "other").returncode == 0
+        own.release()
         assert_rejected(own, running, before, "container_changed")
     finally:
         own.sessions.stop("other")
@@ -345,6 +349,7 @@ def test_a_socket_rebound_at_its_path_during_the_replay_rejects_it(own: Stage) -
     running, before = start_slow(own)
     path.rename(aside)
     relay = Relay(path, aside)
+    own.release()
     try:
         assert_rejected(own, running, before, "mcp_socket_changed")
     finally:
