@@ -102,7 +102,7 @@ MARKET = Product(
         "psycopg_pool": ("store.pool",),
         "referencing": ("api.schemas",),
         "sqlite3": ("ingest.outbox",),
-        "waitress": ("http.request_parser", "http.response"),
+        "waitress": ("http.request_parser", "http.waitress_tasks"),
         # simple_websocket needs a thread for each connection; here one selector serves all of them.
         "wsproto": ("api.live.websocket",),
     },

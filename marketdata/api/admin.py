@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from marketdata.api.request import Request
 from marketdata.api.request_validation import instant, json_body
+from marketdata.api.routing import Request
 from marketdata.http.reply import Reply, answer
 from marketdata.store import tokens
 

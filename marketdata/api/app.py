@@ -6,9 +6,7 @@ from functools import cache
 from typing import Any
 
 from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
-from marketdata.api.request import Request
-from marketdata.api.route import Body, Route
-from marketdata.api.routing import Application
+from marketdata.api.routing import Application, Body, Request, Route
 from marketdata.api.services import Services
 from marketdata.http.reply import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 
@@ -44,14 +42,16 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/live", live, "Candles and ticks as they change (WebSocket)", scope="read", statuses=(101,),
           problems=(426, 429), websocket=("LiveRequest", "LiveMessage")),
     # -- TradingView's charts --------------------------------------------------------------------------------------
-    Route("GET", "/v1/udf/config", udf.config, "Capabilities of the feed", "UdfConfig", scope="read", revalidated=True),
-    Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False),
+    Route("GET", "/v1/udf/config", udf.config, "Capabilities of the feed", "UdfConfig", scope="read", revalidated=True,
+          error_members=udf.error_members),
+    Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False,
+          error_members=udf.error_members),
     Route("GET", "/v1/udf/symbols", udf.symbol_info, "A symbol", "UdfSymbol", scope="read", query="UdfSymbolQuery",
-          problems=(404,), revalidated=True),
+          problems=(404,), revalidated=True, error_members=udf.error_members),
     Route("GET", "/v1/udf/search", udf.search, "Symbols by a part of their name", "UdfSearch", scope="read",
-          query="UdfSearchQuery", revalidated=True),
+          query="UdfSearchQuery", revalidated=True, error_members=udf.error_members),
     Route("GET", "/v1/udf/history", udf.history, "Bars", "UdfHistory", scope="read", query="UdfHistoryQuery",
-          problems=(404,), revalidated=True),
+          problems=(404,), revalidated=True, error_members=udf.error_members),
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)), problems=(409, 429)),
@@ -77,5 +77,5 @@ def _described() -> dict[str, Any]:
 
 
 def make_app(services: Services) -> Application:
-    """The API over ``services``."""
+    """Returns the WSGI application of the API."""
     return Application(ROUTES, services)

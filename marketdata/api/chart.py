@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.api.request import Request
 from marketdata.api.request_validation import instant
 from marketdata.api.response_cache import CachedBody
+from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
 from marketdata.http.reply import CSV, JSON, Reply
 from marketdata.http.revalidation import is_conditional, is_current, not_modified, tagged, weak_tag
@@ -28,7 +28,7 @@ def chart(request: Request) -> Reply:
     key = (version.candles_function, *arguments.values())
     cached = services.response_cache.get(key)
     if cached is not None or is_conditional(request.environ):
-        counter = services.counters.get((version, arguments["symbol"]))
+        counter = services.symbol_versions.get((version, arguments["symbol"]))
         if counter is not None:
             state = candles.State.of(counter, arguments["interval"], arguments["shift"])
             tag = _tag(version, state)

@@ -1,12 +1,12 @@
-"""Health, readiness and metrics; they need no credentials. None of them waits for the database while it does not
-react: they report what the checks of :mod:`marketdata.api.health_state` found."""
+"""Health, readiness and metrics. They need no credentials, and report the results of
+:mod:`marketdata.api.database_health`, so none of them waits for a database that does not react."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from time import monotonic
 
-from marketdata.api.request import Request
+from marketdata.api.routing import Request
 from marketdata.api.services import Services
 from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.http.failures import status_of
@@ -14,11 +14,11 @@ from marketdata.http.reply import PROMETHEUS, Reply, answer
 from marketdata.store import coverage
 
 WITHOUT_WAITING = frozenset({"/healthz", "/ready"})
-"""The paths that are answered while all workers wait for the database."""
+"""The paths that must be answered even while all workers wait for the database."""
 
 
 def healthz(request: Request) -> Reply:
-    """200 while the process runs. The state of the database is that of its last check."""
+    """200 while the process runs. `database` is the result of the last check."""
     services = request.services
     error = services.health.primary.error()
     return answer(
@@ -31,15 +31,15 @@ def healthz(request: Request) -> Reply:
 
 
 def ready(request: Request) -> Reply:
-    """200 when a new connection to the database could call the candles function of the version to serve, in the last
-    seconds, and one to the replica, if there is one, too; else 503. `checked_s_ago` is the age of that result.
-    `lag_s` and `lag_bytes`: how far the replica is behind. `graphql`: whether the GraphQL engine tracks the version, on
-    which the status does not depend."""
+    """200 if the last check could call the candles function of the served version on a new connection to the database,
+    and to the replica if there is one; otherwise 503. `checked_s_ago` is the age of that result. `lag_s` and
+    `lag_bytes`: how far the replica is behind. `graphql`: whether the GraphQL engine tracks the version; the status
+    does not depend on it."""
     health = request.services.health
     health.wait_for_first()
     error = _error(request.services)
     if error is not None:
-        # The same error is raised for each request until the next check. Its traceback would grow each time.
+        # The same exception is raised for each request until the next check, and its traceback would grow each time.
         raise _unready(error).with_traceback(None) from error.__cause__
     version, lag = health.primary.version, health.lag
     assert version is not None, "a check succeeded"
@@ -66,17 +66,17 @@ def _error(services: Services) -> MarketError | None:
 
 
 def _unready(error: MarketError) -> MarketError:
-    """``error`` as one that is answered with 503."""
+    """Returns ``error``, or an error with the same text that is answered with 503."""
     return error if status_of(type(error)) == 503 else DatabaseUnavailable(error.detail, code=error.code)
 
 
 def metrics(request: Request) -> Reply:
-    """Prometheus' text format. Figures from the database are left out while it does not answer."""
+    """Prometheus' text format. Figures from the database are left out while the database does not answer."""
     services = request.services
     pool = services.pool.stats()
     health = services.health
     figures: dict[str, tuple[str, float | Mapping[str, float]]] = {
-        "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.ingestion.depth),
+        "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.tick_writer.depth),
         "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
         "marketdata_pool_available": ("Idle connections to the database.", pool.get("pool_available", 0)),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from marketdata.api.request import Request
 from marketdata.api.request_validation import decoded, media_type, raw_body
+from marketdata.api.routing import Request
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
 from marketdata.http.reply import JSON, NDJSON, Reply, answer
 from marketdata.limits import MAX_ITEMS
@@ -40,7 +40,7 @@ def ingest(request: Request) -> Reply:
 
 def _single(request: Request, value: Any) -> Reply:
     tick = parse_tick(value)
-    outcome = request.services.ingestion.store((tick,))[0]
+    outcome = request.services.tick_writer.store((tick,))[0]
     if outcome in _REFUSALS:
         code, detail = _REFUSALS[outcome]
         raise Conflict(detail, code=code)
@@ -59,7 +59,7 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
             rejected.append({"index": index, "code": error.code, "detail": error.detail[:500]})
         else:
             places.append(index)
-    outcomes = request.services.ingestion.store(items) if items else ()
+    outcomes = request.services.tick_writer.store(items) if items else ()
     if rejected:
         request.services.metrics.ingested("invalid", len(rejected))
     duplicates = outcomes.count(Outcome.DUPLICATE)

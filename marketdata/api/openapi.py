@@ -9,7 +9,7 @@ from typing import Any
 from marketdata import __version__
 from marketdata.api import schemas
 from marketdata.api.live.websocket import SUBPROTOCOL
-from marketdata.api.route import Route
+from marketdata.api.routing import Route
 from marketdata.http.failures import problem_types
 from marketdata.http.reply import JSON, NDJSON, PROBLEM
 

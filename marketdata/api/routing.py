@@ -1,31 +1,109 @@
-"""Routes as a WSGI application: find the route, authenticate, check the query, call the handler, send the reply."""
+"""The WSGI application of the API. It finds the route of a request, authenticates the caller, checks the query, calls
+the route's handler and sends the reply."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import bottle
 
-from marketdata.api.request import Request
+from marketdata.api.auth import Caller, Scope
 from marketdata.api.request_validation import checked, media_type, query_of
-from marketdata.api.route import Route
 from marketdata.api.services import Services
-from marketdata.api.udf import UDF, with_udf_members
-from marketdata.errors import NotFound
-from marketdata.http.failures import MethodNotAllowed, StartResponse, problem_of, send
-from marketdata.http.reply import THRESHOLD, Reply, accepts_gzip, compressed
+from marketdata.errors import MarketError, NotFound
+from marketdata.http.failures import MethodNotAllowed, problem_of
+from marketdata.http.reply import JSON, Headers, Reply, gzipped
 from marketdata.http.request_log import VARIABLE
-from marketdata.http.revalidation import VARY, revalidated
+from marketdata.http.revalidation import revalidated
+from marketdata.http.wsgi import StartResponse, send
 from marketdata.limits import MAX_BODY_BYTES
 
 _NO_STORE = ("Cache-Control", "no-store")
-_GZIP = ("Content-Encoding", "gzip")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as its handler receives it.
+
+    ``caller`` is None if the route requires no credential. ``path`` contains the path parameters by name. ``query`` is
+    valid by the route's schema and contains the schema's defaults. ``environ`` is the WSGI environment, which handlers
+    need for the body and the headers.
+    """
+
+    services: Services
+    caller: Caller | None
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    environ: Mapping[str, Any]
+
+
+Handler = Callable[[Request], Reply]
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body that a route accepts: the schema of its JSON, and its media types."""
+
+    schema: str
+    media_types: tuple[str, ...] = (JSON,)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One row of the route table. Routing, validation and the API description use it.
+
+    ``path`` contains its parameters in braces. ``answer`` names the schema of a successful JSON response. ``scope`` is
+    None if no credential is required. ``problems`` are the error statuses of this route, beside those that follow from
+    the other columns (:meth:`documented`). ``revalidated``: the response has an ETag, unless it is a stream, and a
+    matching ``If-None-Match`` gets 304. ``headers``: names and descriptions of further header fields of a successful
+    response. ``database``: whether the handler queries the database. ``websocket``: the schemas of the messages that a
+    client sends and receives after the upgrade. ``error_members`` returns further members of an error's body.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answer: str | None = None
+    scope: Scope | None = None
+    statuses: tuple[int, ...] = (200,)
+    produces: tuple[str, ...] = (JSON,)
+    query: str = "NoParameters"
+    body: Body | None = None
+    problems: tuple[int, ...] = ()
+    revalidated: bool = False
+    headers: Headers = ()
+    database: bool = True
+    websocket: tuple[str, str] | None = None
+    error_members: Callable[[MarketError], dict[str, Any]] | None = None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the path parameters."""
+        return tuple(re.findall(r"\{(\w+)\}", self.path))
+
+    def documented(self) -> tuple[int, ...]:
+        """Every status that a response of this route may have, ascending."""
+        found = {*self.statuses, *self.problems, 422, 500}
+        if self.scope is not None:
+            found |= {400, 401, 403}
+        if self.scope is not None or self.database:
+            found |= {503, 504}
+        if self.revalidated:
+            found.add(304)
+        if self.parameters:
+            found.add(404)
+        if self.body is not None:
+            found |= {400, 413, 415, 429}
+        return tuple(sorted(found))
 
 
 class Application:
-    """The WSGI application of ``routes``. Every failure is answered by a problem; every answer is counted."""
+    """The WSGI application of ``routes``. Every error is answered with a problem; every response is counted."""
 
     def __init__(self, routes: Iterable[Route], services: Services) -> None:
         self._services = services
@@ -44,12 +122,13 @@ class Application:
         except Exception as error:
             reply = self._failed(environ, route, error)
         self._count(method, route, reply, perf_counter() - began)
-        return send(_coded(reply, environ), start_response, bare=method == "HEAD")
+        reply = gzipped(reply, environ.get("HTTP_ACCEPT_ENCODING", ""))
+        return send(reply, start_response, bare=method == "HEAD")
 
     def admit(self, head: Mapping[str, str], may_block: bool) -> int | Reply | None:
-        """Decide on a request before its body is read: how many bytes that may have, or the reply that refuses it.
-        ``head`` is the WSGI environment as far as the head gives it. None when only the database can decide and
-        ``may_block`` is False."""
+        """Decide on a request before its body is read. ``head`` contains the variables of the WSGI environment that
+        come from the request's head. Returns the maximum size of the body in bytes, or the reply that refuses the
+        request, or None if only the database can decide and ``may_block`` is False."""
         began = perf_counter()
         route = None
         try:
@@ -66,7 +145,7 @@ class Application:
         return reply
 
     def _is_admitted(self, route: Route, head: Mapping[str, str], may_block: bool) -> bool:
-        """False when the database would have to be queried and ``may_block`` is False."""
+        """Whether the caller may use the route. False if only the database can decide and ``may_block`` is False."""
         if route.scope is None:
             return True
         authenticator, authorization = self._services.authenticator, head.get("HTTP_AUTHORIZATION")
@@ -74,7 +153,7 @@ class Application:
         return admit(authorization, route.scope) is not None
 
     def _match(self, environ: Mapping[str, Any]) -> tuple[Route, Mapping[str, str]]:
-        """The route and its path parameters; :class:`NotFound` or :class:`MethodNotAllowed`."""
+        """Returns the route and its path parameters. Raises :class:`NotFound` or :class:`MethodNotAllowed`."""
         method, path = environ["REQUEST_METHOD"], _path(environ)
         try:
             found: tuple[Route, dict[str, str]] = self._router.match({"REQUEST_METHOD": method, "PATH_INFO": path})
@@ -83,7 +162,7 @@ class Application:
                 raise NotFound(f"there is nothing at {path[:200]!r}: GET /openapi.json lists every path") from error
             allowed = set(error.get_header("Allow").split(","))
             allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
-            detail = f"{path[:200]} does not take {method[:40]}; it takes {allow}"
+            detail = f"{path[:200]} does not support {method[:40]}; it supports {allow}"
             raise MethodNotAllowed(detail, allow) from error
         return found
 
@@ -100,18 +179,19 @@ class Application:
         identity = environ.get(VARIABLE, "")
         what = " ".join(part for part in (identity, environ["REQUEST_METHOD"], repr(environ["PATH_INFO"])) if part)
         self._services.failure_log.note(what, error, is_limited=not identity)
-        if route is not None and route.path.startswith(UDF):
-            error = with_udf_members(error)
+        if route is not None and route.error_members is not None and isinstance(error, MarketError):
+            error.extra |= route.error_members(error)
         return problem_of(error, what)
 
     def _count(self, method: str, route: Route | None, reply: Reply, seconds: float) -> None:
-        # An unknown path or method is no label: clients could make any number of series.
+        # Unknown paths and methods are no labels, because clients could create any number of series with them.
         labels = (method, route.path) if route is not None else ("", "(none)")
         self._services.metrics.observe(*labels, reply.status, seconds)
 
 
 def _path(environ: Mapping[str, Any]) -> str:
-    """The path as text. WSGI hands percent-decoded bytes over as latin-1; what is not UTF-8 names nothing here."""
+    """Returns the path as text. WSGI passes the percent-decoded bytes as latin-1. Raises :class:`NotFound` if they are
+    not UTF-8."""
     path: str = environ["PATH_INFO"]
     if path.isascii():
         return path
@@ -119,13 +199,3 @@ def _path(environ: Mapping[str, Any]) -> str:
         return path.encode("latin-1").decode("utf-8")
     except UnicodeError as error:
         raise NotFound("the path is not UTF-8: GET /openapi.json lists every path") from error
-
-
-def _coded(reply: Reply, environ: Mapping[str, Any]) -> Reply:
-    """``reply`` compressed, when it is large enough and the client accepts gzip."""
-    body = reply.body
-    if not isinstance(body, bytes) or len(body) < THRESHOLD:
-        return reply
-    if not accepts_gzip(environ.get("HTTP_ACCEPT_ENCODING", "")):
-        return reply.with_headers(VARY)
-    return Reply(compressed(body), reply.status, reply.media_type, (*reply.headers, VARY, _GZIP))

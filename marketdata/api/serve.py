@@ -11,18 +11,18 @@ from time import monotonic
 from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
-from marketdata.api.failures_log import FailureLog
+from marketdata.api.database_health import DatabaseHealth
+from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health import WITHOUT_WAITING
-from marketdata.api.health_state import Health
-from marketdata.api.ingestion import Ingestion
 from marketdata.api.live.server import MAX_CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
-from marketdata.api.symbol_counters import symbol_counters
+from marketdata.api.symbol_versions import symbol_versions
+from marketdata.api.tick_writer import TickWriter
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
 from marketdata.http import request_log
 from marketdata.http.listener import Listener, descriptors
@@ -52,14 +52,14 @@ class Service:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
         self._settings = settings
         self._url = url
-        self._health = Health(url, settings)
+        self._health = DatabaseHealth(url, settings)
         self._pool = Pool(url, application_name="marketdata-api", answers=self._health.primary.is_answering)
         self._reads = self._replica_pool() or self._pool
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics()
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
         authenticator = Authenticator(finder(self._pool), admin_digest)
-        self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
+        self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog)
         # Reads of the primary: a replica may lag behind the notification of a change.
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         self._live = Live(self._pool, self._served, live_connections)
@@ -70,12 +70,12 @@ class Service:
             served=self._served,
             authenticator=authenticator,
             revocation_listener=self._revocation_listener,
-            ingestion=self._ingestion,
+            tick_writer=self._tick_writer,
             live=self._live,
             health=self._health,
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
             response_cache=ResponseCache(),
-            counters=symbol_counters(self._reads),
+            symbol_versions=symbol_versions(self._reads),
             metrics=metrics,
             failure_log=FailureLog(metrics.database_failed),
             backlog=self._backlog,
@@ -117,7 +117,7 @@ class Service:
             if not has_database:
                 self._log_missing_database()
             self.services.graphql.start()
-            self._ingestion.start()
+            self._tick_writer.start()
             self._live.start()
             self._revocation_listener.start()
             self._listener.start()
@@ -131,7 +131,7 @@ class Service:
         All of it together takes little longer than ``timeout`` seconds. What waits for a database that does not react
         is given up then."""
         deadline = monotonic() + timeout
-        first = (self._listener, self._ingestion, self._revocation_listener, self._live)
+        first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
         for each in (*first, self.services.graphql, self._health):
             each.stop(max(deadline - monotonic(), _STOP_SECONDS))
         for pool in (self._pool, self._reads):

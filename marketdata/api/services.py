@@ -6,35 +6,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marketdata.api.auth import Authenticator
-from marketdata.api.failures_log import FailureLog
+from marketdata.api.database_health import DatabaseHealth
+from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
-from marketdata.api.health_state import Health
-from marketdata.api.ingestion import Ingestion
 from marketdata.api.live.server import Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
-from marketdata.api.symbol_counters import SymbolCounters
+from marketdata.api.symbol_versions import SymbolVersions
+from marketdata.api.tick_writer import TickWriter
 from marketdata.store.pool import Pool
 
 
 @dataclass(frozen=True)
 class Services:
-    """``pool`` is for writes, ``reads`` for reads. ``counters`` returns the current counter of a symbol, ``backlog``
-    the number of requests that wait for a worker. ``started_at`` is by the monotonic clock."""
+    """``pool`` is for writes, ``reads`` for reads, ``symbol_versions`` for the current version counters of symbols.
+    ``backlog`` returns the number of requests that wait for a worker. ``started_at`` is in monotonic seconds."""
 
     pool: Pool
     reads: Pool
     served: ServedVersion
     authenticator: Authenticator
     revocation_listener: RevocationListener
-    ingestion: Ingestion
+    tick_writer: TickWriter
     live: Live
-    health: Health
+    health: DatabaseHealth
     graphql: GraphqlCheck
     response_cache: ResponseCache
-    counters: SymbolCounters
+    symbol_versions: SymbolVersions
     metrics: Metrics
     failure_log: FailureLog
     backlog: Callable[[], int]

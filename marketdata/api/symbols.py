@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from marketdata.api.request import Request
 from marketdata.api.request_validation import instant, json_body
+from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
 from marketdata.http.reply import Reply, answer
 from marketdata.store import coverage, leases, symbols

@@ -8,21 +8,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from marketdata.api.chart import bounds
-from marketdata.api.request import Request
+from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue, Saturated
 from marketdata.http.reply import CSV, JSON, NDJSON, Reply
 from marketdata.http.revalidation import tagged, weak_tag
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import ticks
 
-STREAMS_MAX = 3
+MAX_STREAMS = 3
 """A stream occupies a worker and a connection until its client has read it."""
 
 MEDIA_TYPES = {"object": JSON, "csv": CSV, "ndjson": NDJSON}
 CURSOR = "X-Next-Cursor"
 CURSOR_ABOUT = "With a page as csv or ndjson: the `cursor` of the next page. The last page and streams have none."
 
-_streams = threading.BoundedSemaphore(STREAMS_MAX)
+_streams = threading.BoundedSemaphore(MAX_STREAMS)
 
 
 def read(request: Request) -> Reply:
@@ -77,7 +77,7 @@ class _Stream:
 @contextmanager
 def _counted() -> Iterator[None]:
     if not _streams.acquire(blocking=False):
-        raise Saturated(f"{STREAMS_MAX} streams are running, the most allowed; try again later, or read pages")
+        raise Saturated(f"{MAX_STREAMS} streams are running, the most allowed; try again later, or read pages")
     try:
         yield
     finally:

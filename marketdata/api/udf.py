@@ -1,7 +1,7 @@
-"""TradingView's Universal Data Feed (UDF), so that its charts can be pointed at ``/v1/udf``.
+"""TradingView's Universal Data Feed (UDF): ``/v1/udf`` is a data source for TradingView's charts.
 
-Times are seconds, prices are JSON numbers with all their digits, and ``to`` is exclusive. An error is a problem as in
-the rest of the API, with the protocol's ``s`` and ``errmsg`` as additional members.
+Times are in seconds, prices are JSON numbers with all their digits, and ``to`` is exclusive. An error is a problem as
+in the rest of the API, with the protocol's additional members ``s`` and ``errmsg``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from time import time
 from typing import Any
 
-from marketdata.api.request import Request
+from marketdata.api.routing import Request
 from marketdata.errors import MarketError
 from marketdata.http.reply import TEXT, Reply, answer
 from marketdata.interval import RESOLUTIONS, SECOND
@@ -18,11 +18,9 @@ from marketdata.limits import MAX_ROWS
 from marketdata.store import candles, symbols
 from marketdata.store.candles import Chart
 
-UDF = "/v1/udf/"
-
 _OFFERED = ["1S", "1", "3", "5", "15", "30", "60", "120", "240", "360", "480", "720", "1D", "3D", "1W", "1M"]
 _SCALE_DAYS = 30
-_DECIMALS_MAX = 16  # the precision of a JavaScript number
+_MAX_DECIMALS = 16  # the precision of a JavaScript number
 
 
 def config(_request: Request) -> Reply:
@@ -47,7 +45,7 @@ def clock(_request: Request) -> Reply:
 
 
 def symbol_info(request: Request) -> Reply:
-    """A symbol as the charting library expects it. The price scale is that of the prices of the last 30 days."""
+    """A symbol as the charting library expects it. The price scale fits the prices of the last 30 days."""
     found = _read(request, symbol=request.query["symbol"], interval="1d", limit=_SCALE_DAYS, format="object")
     days = json.loads(found.body)["candles"]
     decimals = max((len(day[price].partition(".")[2]) for day in days for price in "ohlc"), default=2)
@@ -59,7 +57,7 @@ def symbol_info(request: Request) -> Reply:
             "timezone": "Etc/UTC",
             "listed_exchange": _exchange(name),
             "minmov": 1,
-            "pricescale": 10 ** min(decimals, _DECIMALS_MAX),
+            "pricescale": 10 ** min(decimals, _MAX_DECIMALS),
             "format": "price",
             "has_intraday": True,
             "has_seconds": True,
@@ -94,7 +92,7 @@ def search(request: Request) -> Reply:
 
 
 def history(request: Request) -> Reply:
-    """Bars with from <= t < to. With `countback`, that many bars before `to`; `from` is then ignored."""
+    """Bars with from <= t < to. With `countback`, the last `countback` bars before `to`; `from` is then ignored."""
     query = request.query
     series = {"symbol": query["symbol"], "interval": RESOLUTIONS[query["resolution"]]}
     end = query["to"] * SECOND - 1
@@ -115,11 +113,9 @@ def history(request: Request) -> Reply:
     return answer(nothing)
 
 
-def with_udf_members(error: Exception) -> Exception:
-    """``error`` with the members that the protocol requires of an error."""
-    if isinstance(error, MarketError):
-        error.extra |= {"s": "error", "errmsg": error.detail}
-    return error
+def error_members(error: MarketError) -> dict[str, Any]:
+    """Returns the members that the protocol requires in the body of an error."""
+    return {"s": "error", "errmsg": error.detail}
 
 
 def _read(request: Request, **arguments: Any) -> Chart:
@@ -139,6 +135,6 @@ def _named(symbol: str) -> dict[str, str]:
 
 
 def _exchange(symbol: str) -> str:
-    """``CHAIN`` of ``CHAIN:NAME``."""
+    """Returns ``CHAIN`` of ``CHAIN:NAME``, or "" if the symbol has no colon."""
     chain, colon, _ = symbol.partition(":")
     return chain if colon else ""

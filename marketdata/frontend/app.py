@@ -13,9 +13,10 @@ from marketdata.frontend.pages import HTML, INDEX, PREFIX, Pages, message
 from marketdata.frontend.problems import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
 from marketdata.frontend.proxy import Proxy, Response
 from marketdata.frontend.request_target import Target, is_for_api, parsed
-from marketdata.http.failures import MethodNotAllowed, StartResponse, send
+from marketdata.http.failures import MethodNotAllowed
 from marketdata.http.reply import Reply, answer
 from marketdata.http.revalidation import CACHE_CONTROL, is_current
+from marketdata.http.wsgi import StartResponse, send
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Network
 

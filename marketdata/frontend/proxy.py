@@ -14,9 +14,9 @@ from marketdata.frontend.request_target import Target, for_api
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream
 from marketdata.frontend.upstream_response import Body, Fields, Head, MalformedResponse, body_of
-from marketdata.http.failures import MethodNotAllowed, StartResponse
+from marketdata.http.failures import MethodNotAllowed
 from marketdata.http.request_log import VARIABLE, with_id
-from marketdata.http.response import HandOver
+from marketdata.http.wsgi import HandOver, StartResponse
 
 MAX_RUNNING = 32
 """The number of requests to the API at the same time. Each uses one connection."""

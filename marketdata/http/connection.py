@@ -19,14 +19,13 @@ from marketdata.http.failures import (
     InternalError,
     Problem,
     UnknownCoding,
-    WsgiApp,
     internal_error,
-    status_line,
 )
 from marketdata.http.reply import Headers, Reply
 from marketdata.http.request_parser import Admit, BodyBudget, RequestParser
-from marketdata.http.response import ErrorResponse, HandOver, Response
+from marketdata.http.waitress_tasks import ApplicationTask, RefusalTask
 from marketdata.http.workers import Workers
+from marketdata.http.wsgi import HandOver, WsgiApp, status_line
 
 RECEIVE_BYTES = 64 * 1024
 _SPOOL_READ_BYTES = 128 * 1024
@@ -57,6 +56,8 @@ _PROTOCOL_ERRORS: Mapping[int, type[MarketError]] = {
 }
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
+
+Task = ApplicationTask | RefusalTask
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class Connection:
         self._arriving_since: float | None = None
         self._input = b""
         self._parts: list[bytes] = []
-        self._response: Response | ErrorResponse | None = None
+        self._response: Task | None = None
         self._spool: SpooledTemporaryFile[bytes] | None = None
         self._sent_of_spool = 0
         self._is_last = self._lingers = self.is_cut = False
@@ -217,11 +218,11 @@ class Connection:
         self.request = self._response = None
         self.moved_at = monotonic()
         self._is_last = response.close_on_finish
-        self._lingers = isinstance(response, ErrorResponse)
+        self._lingers = isinstance(response, RefusalTask)
 
-    def _served(self, request: RequestParser) -> Response | ErrorResponse:
-        kind: Any = ErrorResponse if request.is_refused else Response
-        response: Response | ErrorResponse = kind(self, request)
+    def _served(self, request: RequestParser) -> Task:
+        kind: Any = RefusalTask if request.is_refused else ApplicationTask
+        response: Task = kind(self, request)
         self._response = response
         try:
             response.service()

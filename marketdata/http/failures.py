@@ -1,16 +1,14 @@
-"""Errors as answers: one table from exception class to status, one body (RFC 9457) for every error.
+"""Makes the reply to an error: one table from exception class to status, and one body (RFC 9457) for every error.
 
-All errors pass through :func:`problem`: the router's, the authenticator's, the domain's, the database's, the listener's
-and internal ones. A client never gets a traceback or a message of the database, except what a function reports about
-its arguments (``store/pool.py``). A 500 logs both.
+All errors become replies through :func:`problem`. A client never gets a traceback or a message of the database. The
+only exception are messages about a function's arguments (``store/pool.py``). For a status 500 the log gets both.
 """
 
 from __future__ import annotations
 
-import http
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from marketdata import errors as e
@@ -18,8 +16,6 @@ from marketdata.http.reply import PROBLEM, Headers, Reply, encode
 
 log = logging.getLogger("marketdata.api")
 
-StartResponse = Callable[..., Any]
-WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 Problem = Callable[[e.MarketError], Reply]
 
 
@@ -30,7 +26,7 @@ class BadRequest(e.MarketError):
 
 
 class MethodNotAllowed(e.MarketError):
-    """The path does not take this method; ``Allow`` lists those that it takes."""
+    """The path does not support this method; the header ``Allow`` lists the supported ones."""
 
     code = "method_not_allowed"
 
@@ -85,24 +81,24 @@ STATUS: dict[type[e.MarketError], int] = {
     e.TooSlow: 503,
     e.VersionMissing: 503,
 }
-"""The nearest base class in the table decides, so a subclass has a row only where it differs."""
+"""A class without a row has the status of its nearest base class that has one."""
 
 _RETRY_SECONDS = 1
 _REALM = 'Bearer realm="marketdata"'
 
 
 def status_of(kind: type[e.MarketError]) -> int:
-    """The HTTP status of an error class."""
+    """Returns the HTTP status of an error class."""
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
 def title_of(kind: type[e.MarketError]) -> str:
-    """The class name as words: "Too large" for ``TooLarge``."""
+    """Returns the class name as words: "Too large" for ``TooLarge``."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
 def problem_types() -> dict[str, dict[str, Any]]:
-    """Every problem type by the code of its error class; the ``type`` of a problem refers to one of them."""
+    """Returns every problem type by the code of its error class. The ``type`` of a problem refers to one of them."""
     kinds: list[type[e.MarketError]] = [e.MarketError]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -115,7 +111,7 @@ def _type_of(kind: type[e.MarketError]) -> dict[str, Any]:
 
 
 def problem(error: e.MarketError) -> Reply:
-    """The reply to ``error``: ``type, title, status, detail, code``, ``errors`` and the members of ``error.extra``.
+    """Returns the reply to ``error`` with ``type, title, status, detail, code``, ``errors`` and ``error.extra``.
 
     ``type`` refers to the error class in the API description; ``code`` may be more specific.
     """
@@ -147,8 +143,8 @@ def _headers(error: e.MarketError, status: int) -> Headers:
 
 
 def challenge(error: e.MarketError) -> str:
-    """``WWW-Authenticate`` (RFC 6750, section 3): the realm; unless no credentials were sent, also the error and the
-    required scope."""
+    """Returns ``WWW-Authenticate`` (RFC 6750, section 3). It contains the realm and, if credentials were sent, the
+    error and the required scope."""
     if error.code == e.Unauthorized.code:
         return _REALM
     text = f'{_REALM}, error="{error.code}"'
@@ -156,7 +152,8 @@ def challenge(error: e.MarketError) -> str:
 
 
 def problem_of(error: Exception, what: str) -> Reply:
-    """The reply to any exception. One that is not a :class:`MarketError` is logged under ``what``, with a traceback."""
+    """Returns the reply to any exception. If ``error`` is no :class:`MarketError`, it is logged with its traceback;
+    ``what`` names the request in the log."""
     if not isinstance(error, e.MarketError):
         log.error("%s failed", what, exc_info=error)
         return problem(internal_error())
@@ -168,29 +165,5 @@ def problem_of(error: Exception, what: str) -> Reply:
 
 
 def internal_error(code: str | None = None) -> InternalError:
-    """What a client learns of an internal error."""
+    """Returns the error that a client gets in place of an internal one."""
     return InternalError("internal error: send the request again; the log of the service has the details", code=code)
-
-
-def status_line(status: int) -> str:
-    """Status and reason phrase, as in ``404 Not Found``."""
-    return _LINES[status]
-
-
-_LINES = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
-
-
-def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
-    """Send a reply by WSGI; ``bare`` omits the body (HEAD)."""
-    headers = list(reply.headers)
-    body = reply.body
-    if reply.status != 304:
-        headers.append(("Content-Type", reply.media_type))
-        if isinstance(body, bytes):
-            headers.append(("Content-Length", str(len(body))))
-    start_response(_LINES[reply.status], headers)
-    if bare or body == b"":
-        if not isinstance(body, bytes) and hasattr(body, "close"):
-            body.close()
-        return []
-    return [body] if isinstance(body, bytes) else body

@@ -19,10 +19,11 @@ from time import monotonic
 
 from marketdata.errors import StateError
 from marketdata.http.connection import NEXT_REQUEST_MS, Connection, Server
-from marketdata.http.failures import Problem, WsgiApp, problem
+from marketdata.http.failures import Problem, problem
 from marketdata.http.reply import Headers
 from marketdata.http.request_parser import BODIES_BYTES, Admit, BodyBudget, parser_options
 from marketdata.http.workers import Workers
+from marketdata.http.wsgi import WsgiApp
 
 WORKERS = 44
 """Requests that run at once: 8 more than the maximum of concurrent ingests, so reads and health checks always find a

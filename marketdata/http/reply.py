@@ -1,4 +1,4 @@
-"""Media types, the reply of a handler before it is sent, and its compression by gzip; pure."""
+"""Media types, the reply that a handler returns, and its compression by gzip; pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A body of bytes is sent whole, any other iterable is streamed."""
+    """``body`` is sent whole if it is ``bytes``; any other iterable is streamed."""
 
     body: bytes | Iterable[bytes]
     status: int = 200
@@ -32,29 +32,44 @@ class Reply:
     headers: Headers = ()
 
     def with_headers(self, *more: tuple[str, str]) -> Reply:
-        """The same reply with further headers."""
+        """Return the same reply with these headers appended."""
         return Reply(self.body, self.status, self.media_type, (*self.headers, *more))
 
 
 def encode(value: Any) -> bytes:
-    """Compact UTF-8 JSON. A lone surrogate, which a client may have sent in a name, stays the escape that it was."""
+    """Encode as compact UTF-8 JSON. A lone surrogate, which a client may have sent in a name, becomes an escape
+    again."""
     return _COMPACT.encode(value).encode("utf-8", "backslashreplace")
 
 
 def answer(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
-    """A reply whose body is ``value`` as JSON."""
+    """Return a reply whose body is ``value`` as JSON."""
     return Reply(encode(value), status, JSON, headers)
 
 
-THRESHOLD = 2048
-"""Bytes; a smaller answer fits into the first packets and gains nothing."""
-
+VARY = ("Vary", "Accept-Encoding")
+_MIN_GZIP_BYTES = 2048
+"""A smaller body fits into the first packets, so compression gains nothing."""
 _LEVEL = 1  # candles shrink to a quarter at level 1; level 6 takes three times as long for a tenth less
 _MEMBER = re.compile(r"\s*([\w*.-]+)\s*(?:;\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*)?$", re.ASCII)
 
 
+def gzipped(reply: Reply, accept_encoding: str) -> Reply:
+    """Return ``reply`` compressed if the body is large enough and the client accepts gzip. A stream is not compressed.
+
+    The compressed body contains no time, so equal bodies give equal results.
+    """
+    body = reply.body
+    if not isinstance(body, bytes) or len(body) < _MIN_GZIP_BYTES:
+        return reply
+    if not _accepts_gzip(accept_encoding):
+        return reply.with_headers(VARY)
+    headers = (*reply.headers, VARY, ("Content-Encoding", "gzip"))
+    return Reply(gzip.compress(body, _LEVEL, mtime=0), reply.status, reply.media_type, headers)
+
+
 @lru_cache(maxsize=64)
-def accepts_gzip(accept_encoding: str) -> bool:
+def _accepts_gzip(accept_encoding: str) -> bool:
     """Whether an ``Accept-Encoding`` accepts gzip (RFC 9110, section 12.5.3): by name or ``*``, and not with q=0."""
     weights: dict[str, float] = {}
     for part in accept_encoding.split(","):
@@ -62,8 +77,3 @@ def accepts_gzip(accept_encoding: str) -> bool:
         if member is not None:
             weights[member[1].lower()] = float(member[2] or 1)
     return weights.get("gzip", weights.get("*", 0.0)) > 0
-
-
-def compressed(body: bytes) -> bytes:
-    """``body`` as gzip. It contains no time, so equal bodies give equal results."""
-    return gzip.compress(body, _LEVEL, mtime=0)

@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.http.reply import Reply
+from marketdata.http.reply import VARY, Reply
 
 CACHE_CONTROL = ("Cache-Control", "private, no-cache")
-VARY = ("Vary", "Accept-Encoding")
 
 _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 

@@ -21,7 +21,7 @@ from marketdata.api.live.subscriptions import Subscriptions
 from marketdata.api.live.websocket import GOING_AWAY, POLICY, Violation, accepted
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Saturated
-from marketdata.http.response import HandOver
+from marketdata.http.wsgi import HandOver
 from marketdata.store import tokens
 from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, Pool

@@ -20,7 +20,7 @@ import pytest
 from marketdata import secretfile
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES, make_app
-from marketdata.api.route import Route
+from marketdata.api.routing import Route
 from marketdata.api.serve import Service
 from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load

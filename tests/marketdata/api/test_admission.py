@@ -17,7 +17,7 @@ from marketdata.http.connection import RECEIVE_BYTES, Connection
 from marketdata.http.request_parser import BODIES_BYTES, UNCOUNTED_BYTES
 from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import Api, eventually, new_token
-from tests.marketdata.api.wire import HEALTH, answer, ask, connected
+from tests.marketdata.http.wire import HEALTH, answer, ask, connected
 
 INGEST = "POST /v1/ingest/tick"
 JSON = "Content-Type: application/json\r\n"

@@ -9,8 +9,8 @@ import pytest
 from psycopg import errors
 
 from marketdata import errors as e
-from marketdata.api import failures_log
-from marketdata.api.failures_log import FailureLog
+from marketdata.api import failure_log
+from marketdata.api.failure_log import FailureLog
 from marketdata.store.pool import translate
 
 
@@ -24,7 +24,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(failures_log, "monotonic", clock)
+    monkeypatch.setattr(failure_log, "monotonic", clock)
     return clock
 
 
@@ -63,7 +63,7 @@ def test_an_outage_is_counted_wholly_and_logged_in_few_lines(
         for _ in range(10):
             log.note("GET '/a'", caused_by(errors.AdminShutdown("shutting down")))
         log.note("GET '/b'", caused_by(errors.IoError("broken")))
-        clock.now += failures_log.PERIOD_SECONDS
+        clock.now += failure_log.PERIOD_SECONDS
         log.note("GET '/c'", caused_by(errors.AdminShutdown("shutting down")))
     assert counted == {("database_unavailable", "57P01"): 11, ("database_unavailable", "58030"): 1}
     assert [message.partition(" ")[2][:4] for message in caplog.messages] == ["'/a'", "'/b'", "'/c'"]
@@ -72,7 +72,7 @@ def test_an_outage_is_counted_wholly_and_logged_in_few_lines(
 
 def test_a_failure_without_sqlstate_has_its_own_label(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:
     log.note("GET '/'", e.DatabaseStalled("does not react"))
-    assert counted == {("database_stalled", failures_log.NO_SQLSTATE): 1}
+    assert counted == {("database_stalled", failure_log.NO_SQLSTATE): 1}
 
 
 def test_the_cause_is_found_behind_our_own_errors(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
-from marketdata.api.route import Route
+from marketdata.api.routing import Route
 from marketdata.http.reply import JSON, NDJSON
 from tests.marketdata.api.conftest import Api
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marketdata.api.app import ROUTES
-from marketdata.api.route import Route
+from marketdata.api.routing import Route
 from marketdata.http.reply import JSON
 from tests.marketdata.api.conftest import Api
 from tests.marketdata.api.test_fuzz import leaves, sound_request, ways

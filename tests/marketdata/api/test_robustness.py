@@ -94,7 +94,7 @@ def test_one_bad_apple_does_not_spoil_the_others(api: Api, tick: Make, admin: ps
             eventually(lambda: waiting_for_locks(admin) == 1)
             for thread in others:  # behind it they gather
                 thread.start()
-            eventually(lambda: api.service.services.ingestion.depth == len(ids))
+            eventually(lambda: api.service.services.tick_writer.depth == len(ids))
         for thread in (first, *others):
             thread.join(30)
     finally:
@@ -125,12 +125,12 @@ def test_a_stalled_statement_ends(
 
 
 def test_saturation_is_reported_before_anything_grows(api: Api, tick: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    ingestion = api.service.services.ingestion
+    tick_writer = api.service.services.tick_writer
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion, "_backlog", lambda: 1000)
+        patch.setattr(tick_writer, "_backlog", lambda: 1000)
         assert api("POST", INGEST, tick(), status=429).headers["Retry-After"] == "1"
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion._group_commit, "_capacity", 0)
+        patch.setattr(tick_writer._group_commit, "_capacity", 0)
         api.problem("POST", INGEST, tick(), status=429, code="saturated")
 
 

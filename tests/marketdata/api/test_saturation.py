@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from marketdata.api import ingestion
-from marketdata.api.ingestion import CONCURRENT_MAX, LARGE_MAX, SHARED_ITEMS_MAX
+from marketdata.api import tick_writer
 from marketdata.api.serve import Service
-from marketdata.api.ticks import STREAMS_MAX
+from marketdata.api.tick_writer import MAX_CONCURRENT, MAX_LARGE, MAX_SHARED_ITEMS
+from marketdata.api.ticks import MAX_STREAMS
 from marketdata.http.listener import WORKERS
 from tests.marketdata.api.conftest import Api, eventually, waiting_for_locks, webtest
 
@@ -83,11 +83,11 @@ def test_blocked_ingests_leave_workers_for_other_requests(
         for path in ("/healthz", CHART) * 4:
             assert ask(service.port, read_token, "GET", path) == (200, None)
         assert monotonic() - started < 5
-        eventually(lambda: len(waiting.found) == 60 - CONCURRENT_MAX)
+        eventually(lambda: len(waiting.found) == 60 - MAX_CONCURRENT)
         assert set(waiting.found.values()) == {(429, "1")}
     found = waiting.join()
     accepted = {name for name, answer in found.items() if answer == (201, None)}
-    assert len(accepted) == CONCURRENT_MAX
+    assert len(accepted) == MAX_CONCURRENT
     rows = admin.execute("SELECT id FROM md_ticks_v1 WHERE symbol = 'CROWD:A' AND id LIKE 'still%'").fetchall()
     assert {name for (name,) in rows} == accepted
 
@@ -104,7 +104,7 @@ def test_as_many_clients_as_the_benches_have_all_wait_for_their_commit(
 def test_an_ingest_beyond_the_limit_waits_while_others_finish(
     service: Service, admin: Admin, crowd: Callable[[str, int], Crowd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestion, "_PROGRESS_SECONDS", 30.0)
+    monkeypatch.setattr(tick_writer, "_PROGRESS_SECONDS", 30.0)
     with stalled(admin):
         waiting = crowd("moving", 100)
         eventually(lambda: service.services.backlog() == 100 - WORKERS)
@@ -112,40 +112,40 @@ def test_an_ingest_beyond_the_limit_waits_while_others_finish(
 
 
 def test_workers_are_left_beside_ingests_and_streams() -> None:
-    assert WORKERS - CONCURRENT_MAX - STREAMS_MAX >= 4
+    assert WORKERS - MAX_CONCURRENT - MAX_STREAMS >= 4
 
 
 def test_more_batches_than_are_stored_at_once(
     api: Api, tick: Make, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestion, "_LARGE_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(tick_writer, "_LARGE_WAIT_SECONDS", 0.05)
 
     def batch(name: str) -> dict[str, Any]:
-        return {"ticks": [tick(symbol="CROWD:B", id=f"{name}-{n}") for n in range(SHARED_ITEMS_MAX + 1)]}
+        return {"ticks": [tick(symbol="CROWD:B", id=f"{name}-{n}") for n in range(MAX_SHARED_ITEMS + 1)]}
 
     def send(name: str) -> Any:
         return api("POST", INGEST, batch(name), status=200).json["accepted"]
 
     with stalled(admin):
-        storing = Crowd(send, [f"batch{n}" for n in range(LARGE_MAX)])
-        eventually(lambda: waiting_for_locks(admin) == LARGE_MAX)
+        storing = Crowd(send, [f"batch{n}" for n in range(MAX_LARGE)])
+        eventually(lambda: waiting_for_locks(admin) == MAX_LARGE)
         problem = api.problem("POST", INGEST, batch("late"), status=429, code="saturated")
         assert "too many large batches" in problem["detail"]
-    assert list(storing.join().values()) == [SHARED_ITEMS_MAX + 1] * LARGE_MAX
-    assert send("late") == SHARED_ITEMS_MAX + 1
+    assert list(storing.join().values()) == [MAX_SHARED_ITEMS + 1] * MAX_LARGE
+    assert send("late") == MAX_SHARED_ITEMS + 1
 
 
 def test_more_streams_than_run_at_once(api: Api, tick: Make, read_token: str) -> None:
     api.ingest(tick(symbol="CROWD:C"))
     path = "/v1/ticks?symbol=CROWD:C&format=ndjson"
     running = []
-    for _ in range(STREAMS_MAX):
+    for _ in range(MAX_STREAMS):
         request = webtest.TestRequest.blank(path, headers={"Authorization": f"Bearer {read_token}"})
         status, _, body = request.call_application(api.app.app)
         assert status == "200 OK"
         running.append(body)
     problem = api.problem("GET", path, status=429, code="saturated")
-    assert f"{STREAMS_MAX} streams are running" in problem["detail"]
+    assert f"{MAX_STREAMS} streams are running" in problem["detail"]
     api.get("/v1/ticks?symbol=CROWD:C")
     running.pop().close()
     api("GET", path, status=200)

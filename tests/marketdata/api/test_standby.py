@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from marketdata.api import health_check
+from marketdata.api import database_health
 from marketdata.api.serve import Service
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
@@ -48,7 +48,7 @@ def standby(primary: tuple[Cluster, Settings]) -> Iterator[Standby]:
 
 @pytest.fixture(autouse=True)
 def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_check, "PERIOD_SECONDS", 0.2)
+    monkeypatch.setattr(database_health, "PERIOD_SECONDS", 0.2)
 
 
 def serving(settings: Settings, read_url: str) -> Iterator[Api]:
@@ -106,7 +106,7 @@ def test_the_lag_is_that_of_the_data(api: Api, standby: Standby, tick: Make) -> 
 def test_a_frozen_replica_fails_reads_alone(
     api: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health_check, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(database_health, "STALL_SECONDS", 1.0)
     monkeypatch.setattr(pool, "STALL_SECONDS", 1.0)
     api("POST", "/v1/ingest/tick", tick(symbol="LAG:F"), status=201)
     eventually(lambda: api("GET", "/v1/ticks?symbol=LAG:F").status_int == 200)

@@ -15,10 +15,10 @@ from marketdata.frontend.app import SECURITY_HEADERS
 from marketdata.frontend.problems import refusal
 from marketdata.http.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
 from marketdata.limits import MAX_BODY_BYTES
-from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
 from tests.marketdata.frontend.test_request_target import HIDDEN, TRICKS
+from tests.marketdata.http.wire import ask
 
 LOGIN = f"Host: a\r\nAuthorization: {basic()}\r\n"
 WHO = f"Connection: close\r\n{LOGIN}"

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from marketdata.api.symbol_counters import RequestCoalescing
+from marketdata.api.symbol_versions import RequestCoalescing
 from marketdata.errors import DatabaseUnavailable
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marketdata.api import health_state
-from marketdata.api.health_state import Lag, ReplicaLag
+from marketdata.api import database_health
+from marketdata.api.database_health import Lag, ReplicaLag
 from marketdata.store.replication import LogPosition
 
 
@@ -15,7 +15,7 @@ class Positions:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         self._lag = ReplicaLag()
-        monkeypatch.setattr(health_state, "monotonic", lambda: self.now)
+        monkeypatch.setattr(database_health, "monotonic", lambda: self.now)
 
     def wrote(self, written: int) -> None:
         self._lag.wrote(LogPosition(False, written))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from marketdata.http import listener as listener_module
-from marketdata.http.failures import StartResponse, WsgiApp
 from marketdata.http.listener import Listener
+from marketdata.http.wsgi import StartResponse, WsgiApp
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 

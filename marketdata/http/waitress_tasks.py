@@ -1,4 +1,4 @@
-"""Sends a response through waitress' tasks, and logs it."""
+"""The tasks of waitress that write responses to a connection, extended by the request log."""
 
 from __future__ import annotations
 
@@ -12,19 +12,11 @@ from waitress.task import ErrorTask, WSGITask
 
 from marketdata.http import request_log
 from marketdata.http.request_log import VARIABLE, identify
-
-
-class HandOver(BaseException):
-    """Raised by the application instead of an answer: ``take`` is called with the connection's blocking socket. Not an
-    Exception, so that nothing in between turns it into an answer."""
-
-    def __init__(self, take: Callable[[socket.socket], None]) -> None:
-        super().__init__()
-        self.take = take
+from marketdata.http.wsgi import HandOver
 
 
 class _Logged:
-    """The part of a task that logs the response when it is sent, a WebSocket when it ends."""
+    """Logs a response when it has been sent, and a WebSocket when it ends."""
 
     request: Any
     channel: Any
@@ -70,8 +62,8 @@ class _Logged:
         request_log.write(self.request, self.channel.addr, self.status, size, monotonic() - self._began)
 
 
-class ErrorResponse(_Logged, ErrorTask):
-    """The response to a request that the parser refused, the last one on its connection."""
+class RefusalTask(_Logged, ErrorTask):
+    """Writes the response to a request that the parser refused. The connection is closed afterwards."""
 
     def execute(self) -> None:
         self.status, self.response_headers, body = self.channel.refusal(self.request.cause)
@@ -80,9 +72,9 @@ class ErrorResponse(_Logged, ErrorTask):
         self.write(b"" if getattr(self.request, "command", "") == "HEAD" else body)
 
 
-class Response(_Logged, WSGITask):
-    """The application's response. A response without a body (304) keeps the connection. It needs no length (RFC 9112,
-    section 6.3), and a client that polls with its entity tag need not connect again."""
+class ApplicationTask(_Logged, WSGITask):
+    """Writes the application's response. A response without a body (304) needs no length (RFC 9112, section 6.3), so
+    the connection is kept: a client that polls with an entity tag need not connect again."""
 
     def set_close_on_finish(self) -> None:
         is_last = self.version == "1.0" or self.request.headers.get("CONNECTION", "").lower() == "close"

@@ -1,4 +1,4 @@
-"""The version counters of symbols, read in one query for all requests that need them at the same time.
+"""Reads the version counters of symbols. Requests that need them at the same time share one query.
 
 A request that arrives during a fetch waits for the next one, which fetches the keys of all waiting requests. No request
 gets a value that was read before the request arrived.
@@ -32,7 +32,8 @@ class _Fetch(Generic[KeyT, ValueT]):
 
 
 class RequestCoalescing(Generic[KeyT, ValueT]):
-    """``fetch`` returns the values of some keys; a key without a value is left out."""
+    """Joins simultaneous requests into one fetch. ``fetch`` returns the values of the given keys; a key without a value
+    is left out."""
 
     def __init__(self, fetch: Callable[[Collection[KeyT]], Mapping[KeyT, ValueT]]) -> None:
         self._fetch = fetch
@@ -42,12 +43,12 @@ class RequestCoalescing(Generic[KeyT, ValueT]):
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for the next fetch."""
+        """The number of requests that wait for the next fetch."""
         joined = self._next
         return 0 if joined is None else joined.members
 
     def get(self, key: KeyT) -> ValueT | None:
-        """The current value, or None; raises what ``fetch`` raised."""
+        """Returns the current value, or None. Raises what ``fetch`` raised."""
         with self._joining:
             joined = self._next
             is_leader = joined is None
@@ -58,7 +59,7 @@ class RequestCoalescing(Generic[KeyT, ValueT]):
         if is_leader:
             self._lead(joined)
         else:
-            with joined.running:  # released at once, for the next member that waits
+            with joined.running:  # released at once, for the next waiting request
                 pass
         if joined.error is not None:
             raise joined.error
@@ -79,17 +80,17 @@ class RequestCoalescing(Generic[KeyT, ValueT]):
 Key = tuple[Version, str]
 """A version, and a symbol or an alias in it."""
 
-SymbolCounters = RequestCoalescing[Key, Counter]
+SymbolVersions = RequestCoalescing[Key, Counter]
 
 
-def symbol_counters(pool: Pool) -> SymbolCounters:
-    """Counters read on a connection of ``pool``; a symbol that was never stored has none."""
+def symbol_versions(pool: Pool) -> SymbolVersions:
+    """Reads the counters on a connection of ``pool``. A symbol that was never stored has none."""
 
     def fetch(keys: Collection[Key]) -> Mapping[Key, Counter]:
         found: dict[Key, Counter] = {}
         with pool.connection() as connection:
             for version in {version for version, _ in keys}:
-                names = [name for of, name in keys if of == version]
+                names = [name for owner, name in keys if owner == version]
                 counters = candles.counters(connection, version, names)
                 found |= {(version, name): counter for name, counter in counters.items()}
         return found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from marketdata.api.serve import Service
 from marketdata.http.chunked_coding import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder, MalformedChunk
-from tests.marketdata.api.wire import ask
+from tests.marketdata.http.wire import ask
 
 END = b"0\r\n\r\n"
 WELL_FORMED = [

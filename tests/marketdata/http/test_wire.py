@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from marketdata.http import listener as listener_module
-from marketdata.http.failures import StartResponse
+from marketdata.http.wsgi import StartResponse
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick, small_send_buffers
+from tests.marketdata.http.wire import HEALTH, answer, ask, connected, listening, quick, small_send_buffers
 
 BODY = bytes(range(256)) * 16 * 1024
 """4 MiB."""

@@ -15,11 +15,11 @@ import pytest
 
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
-from marketdata.http.failures import StartResponse
 from marketdata.http.listener import WORKERS, Listener
+from marketdata.http.wsgi import StartResponse
 from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick, small_send_buffers
+from tests.marketdata.http.wire import HEALTH, answer, ask, connected, listening, quick, small_send_buffers
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from marketdata.api.serve import Service
 from marketdata.http import connection
 from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
+from tests.marketdata.http.wire import HEALTH, answer, ask, connected, listening, quick
 
 KIB = 1024
 REFUSED = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"

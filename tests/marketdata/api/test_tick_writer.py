@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from marketdata.api.group_commit import GroupCommit
+from marketdata.api.tick_writer import GroupCommit
 from marketdata.errors import DatabaseUnavailable, Saturated
 from tests.marketdata.api.conftest import eventually
 

@@ -1,4 +1,4 @@
-"""Logs and counts the failures that the database causes, with their reason. Answers to clients do not contain it."""
+"""Logs and counts the failures that the database causes. The log has their reasons, which clients do not get."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from time import monotonic
 from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing, reason
 
 PERIOD_SECONDS = 5.0
-"""Of each kind of failure one line is logged in this time: during an outage every request fails. While the log of
-requests is on, each of them has a line in any case."""
+"""One line per kind of failure is logged in this time, because during an outage every request fails. While the request
+log is on, every failure is logged."""
 NO_SQLSTATE = "none"
-"""Stands for a failure that PostgreSQL did not report, like a lost connection."""
+"""Used for a failure that PostgreSQL did not report, like a lost connection."""
 
 _KINDS = (DatabaseUnavailable, TooSlow, VersionMissing)
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("marketdata.api")
 
 
 class FailureLog:
-    """``count`` is called with code and SQLSTATE of each failure. Thread-safe."""
+    """``count`` is called with the code and the SQLSTATE of each failure. Thread-safe."""
 
     def __init__(self, count: Callable[[str, str], None]) -> None:
         self._count = count
@@ -31,14 +31,14 @@ class FailureLog:
         self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def note(self, what: str, error: Exception, *, is_limited: bool = True) -> None:
-        """Log and count ``error``, if the database caused it, as the failure of the request ``what``. With
-        ``is_limited`` at most one line of its kind is logged in ``PERIOD_SECONDS``."""
+        """Log and count ``error`` if the database caused it. ``what`` names the request. With ``is_limited``, at most
+        one line of this kind is logged in ``PERIOD_SECONDS``."""
         if not isinstance(error, _KINDS):
             return
         code, state, why = described(error)
         kind = (code, state)
         self._count(*kind)
-        others = self._turn(kind) if is_limited else 0
+        others = self._unlogged_before(kind) if is_limited else 0
         if others is not None:
             _log.warning(
                 "%s failed: %s, SQLSTATE %s: %s%s",
@@ -49,8 +49,9 @@ class FailureLog:
                 f" ({others} more of this kind since the last line)" if others else "",
             )
 
-    def _turn(self, kind: tuple[str, str]) -> int | None:
-        """How many of this kind were not logged since the last line; None when this one is not logged either."""
+    def _unlogged_before(self, kind: tuple[str, str]) -> int | None:
+        """Returns how many failures of this kind were not logged since the last line, or None if this one must not be
+        logged either."""
         now = monotonic()
         with self._lock:
             if now - self._logged_at.get(kind, -PERIOD_SECONDS) < PERIOD_SECONDS:
@@ -61,7 +62,7 @@ class FailureLog:
 
 
 def described(error: MarketError) -> tuple[str, str, str]:
-    """Code, SQLSTATE and the driver's reason."""
+    """Returns the code, the SQLSTATE and the driver's reason."""
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
         cause = cause.__cause__

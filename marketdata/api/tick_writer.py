@@ -1,0 +1,230 @@
+"""Stores checked items. Small requests share a transaction (group commit), and each large request has its own.
+
+Each commit costs a disk flush, and current ticks all update the same few candles, so concurrent writers of single ticks
+would wait for each other. One thread takes all queued items, stores them in one transaction, and wakes the requests
+after the commit. The queue and the number of concurrent requests are limited: above it requests get
+:class:`Saturated`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Generic, TypeVar
+
+from marketdata.api.metrics import Metrics
+from marketdata.api.served_version import ServedVersion
+from marketdata.errors import Contended, DatabaseDefect, DatabaseUnavailable, InvalidValue, Saturated
+from marketdata.http.listener import WORKERS
+from marketdata.store import ticks
+from marketdata.store.pool import Pool
+from marketdata.store.ticks import Outcome
+from marketdata.tick import Item
+
+MAX_SHARED_ITEMS = 256
+"""Requests with more items get a transaction of their own."""
+
+MAX_LARGE = 4
+"""Maximum number of large requests that are stored at the same time."""
+_LARGE_WAIT_SECONDS = 2.0
+_ATTEMPTS = 4
+
+MAX_BACKLOG = 128
+"""Ingests are refused while more requests than this wait for a worker, because the waiting bodies use memory."""
+
+MAX_CONCURRENT = WORKERS - 8
+"""Maximum number of concurrent ingests. The other workers stay free for reads and health checks."""
+_PROGRESS_SECONDS = 0.25
+"""While ``MAX_CONCURRENT`` ingests are running, another one is refused if none has finished for this long. A commit
+takes less."""
+
+MAX_QUEUED_ITEMS = 4096
+"""Less than a second of work at the slowest rate measured."""
+
+MAX_TRANSACTION_ITEMS = 1024
+"""More items would delay the first of them."""
+
+ItemT = TypeVar("ItemT")
+OutcomeT = TypeVar("OutcomeT")
+
+_log = logging.getLogger(__name__)
+
+
+class _Submission(Generic[ItemT, OutcomeT]):
+    """The items of a request. ``done`` is locked until ``outcomes`` or ``error`` is set, because a lock is faster than
+    an event."""
+
+    __slots__ = ("done", "error", "items", "outcomes")
+
+    def __init__(self, items: Sequence[ItemT]) -> None:
+        self.items = items
+        self.outcomes: Sequence[OutcomeT] = ()
+        self.error: Exception | None = None
+        self.done = threading.Lock()
+        self.done.acquire()
+
+
+class GroupCommit(Generic[ItemT, OutcomeT]):
+    """``apply`` stores items in one transaction and returns their outcomes in the same order."""
+
+    def __init__(
+        self,
+        apply: Callable[[Sequence[ItemT]], Sequence[OutcomeT]],
+        *,
+        capacity: int = MAX_QUEUED_ITEMS,
+        largest: int = MAX_TRANSACTION_ITEMS,
+    ) -> None:
+        self._apply = apply
+        self._capacity = capacity
+        self._largest = largest
+        self._queue: deque[_Submission[ItemT, OutcomeT]] = deque()
+        self._queued = 0
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def depth(self) -> int:
+        """The number of queued items."""
+        return self._queued
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="ingest-group-commit", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Refuse new items, store the queued ones, and end the thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def submit(self, items: Sequence[ItemT]) -> Sequence[OutcomeT]:
+        """Store ``items`` and return after their commit. Raises :class:`Saturated` when the queue is full."""
+        submission: _Submission[ItemT, OutcomeT] = _Submission(items)
+        with self._changed:
+            if self._stopping or self._thread is None:
+                raise DatabaseUnavailable("the service is stopping; the request was not stored")
+            if self._queued + len(items) > self._capacity:
+                raise Saturated("too many ticks are queued; send the request again later, or send batches")
+            self._queue.append(submission)
+            self._queued += len(items)
+            self._changed.notify()
+        submission.done.acquire()
+        if submission.error is not None:
+            raise submission.error
+        return submission.outcomes
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue and not self._stopping:
+                    self._changed.wait()
+                if not self._queue:
+                    return
+                group = self._take()
+            self._store(group)
+
+    def _take(self) -> list[_Submission[ItemT, OutcomeT]]:
+        """The oldest submissions that fit into one transaction, at least one."""
+        group = [self._queue.popleft()]
+        size = len(group[0].items)
+        while self._queue and size + len(self._queue[0].items) <= self._largest:
+            size += len(self._queue[0].items)
+            group.append(self._queue.popleft())
+        self._queued -= size
+        return group
+
+    def _store(self, group: list[_Submission[ItemT, OutcomeT]]) -> None:
+        try:
+            outcomes = self._apply([item for submission in group for item in submission.items])
+            place = 0
+            for submission in group:
+                submission.outcomes = outcomes[place : place + len(submission.items)]
+                place += len(submission.items)
+        except (InvalidValue, DatabaseDefect) as error:
+            # The data of one request must not make the others fail: store each separately.
+            if len(group) > 1:
+                for submission in group:
+                    self._store([submission])
+                return
+            group[0].error = error
+        except Exception as error:
+            for submission in group:
+                submission.error = error
+        for submission in group:
+            submission.done.release()
+
+
+class TickWriter:
+    """Stores the items of ingest requests. Call ``start`` once; ``stop`` may be called repeatedly. ``backlog`` returns
+    the number of requests that wait for a worker."""
+
+    def __init__(self, pool: Pool, served: ServedVersion, metrics: Metrics, backlog: Callable[[], int]) -> None:
+        self._pool = pool
+        self._served = served
+        self._metrics = metrics
+        self._backlog = backlog
+        self._slots = threading.Semaphore(MAX_CONCURRENT)
+        self._progress_at = 0.0
+        self._large = threading.Semaphore(MAX_LARGE)
+        self._group_commit: GroupCommit[Item, Outcome] = GroupCommit(self._apply)
+
+    def start(self) -> None:
+        self._group_commit.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        self._group_commit.stop(timeout)
+
+    @property
+    def depth(self) -> int:
+        """The number of items that wait for a transaction."""
+        return self._group_commit.depth
+
+    def store(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        """Store the items in their order; on return they are durable. Raises :class:`Saturated` when a limit is
+        reached."""
+        if self._backlog() > MAX_BACKLOG:
+            raise Saturated("too many requests are waiting; send the request again later, or send batches")
+        self._take_slot()
+        try:
+            outcomes = self._group_commit.submit(items) if len(items) <= MAX_SHARED_ITEMS else self._store_alone(items)
+        finally:
+            self._progress_at = monotonic()
+            self._slots.release()
+        if len(outcomes) == 1:
+            self._metrics.ingested(outcomes[0], 1)
+        else:
+            for outcome, count in Counter(outcomes).items():
+                self._metrics.ingested(outcome, count)
+        return outcomes
+
+    def _take_slot(self) -> None:
+        """Wait for a slot while other ingests finish. Raises :class:`Saturated` if none finishes for a while."""
+        timeout = self._progress_at + _PROGRESS_SECONDS - monotonic()
+        if not self._slots.acquire(timeout=max(timeout, 0.0)):
+            raise Saturated("storing ticks has stalled and too many requests wait for it; send the request again later")
+        self._progress_at = monotonic()
+
+    def _store_alone(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        if not self._large.acquire(timeout=_LARGE_WAIT_SECONDS):
+            raise Saturated("too many large batches are being stored; send the batch again later")
+        try:
+            return self._apply(items)
+        finally:
+            self._large.release()
+
+    def _apply(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        version = self._served.version()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                with self._pool.connection(fresh_seconds=0.0) as connection:
+                    return ticks.ingest(connection, version, items)
+            except Contended:
+                continue  # nothing was stored, so the items can be stored again
+        with self._pool.connection(fresh_seconds=0.0) as connection:
+            return ticks.ingest(connection, version, items)
