@@ -147,8 +147,8 @@ class Listener:
             self._bound.close()
             self._server.workers.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
+            os.eventfd_write(self._wake, 1)  # first, because the loop closes the descriptor once it sees the flag
             self._stopping.set()
-            os.eventfd_write(self._wake, 1)
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
 
