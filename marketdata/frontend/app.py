@@ -84,7 +84,7 @@ class Frontend:
                     self._access.login.user(authorization, self._address(head))
             return MAX_BODY_BYTES
         except Exception as error:
-            return problem_of(error, "a request with a body")
+            return problem_of(error, "a request with a body").with_headers(*SECURITY_HEADERS)
 
     def _check_origin(self, head: Mapping[str, Any]) -> None:
         request_origin.check(head, self._access.origins, checks_host=self._access.login is None)

@@ -60,8 +60,7 @@ class Service:
             admit=app.admit,
             body_bytes=MAX_BODY_BYTES,
             workers=WORKERS,
-            refusal=refusal,
-            refusal_headers=SECURITY_HEADERS,
+            refusal=lambda error: refusal(error).with_headers(*SECURITY_HEADERS),
             name="frontend",
             connections=min(CONNECTIONS, descriptors // 4),
         )

@@ -1,7 +1,7 @@
-"""The chunked transfer coding (RFC 9112, section 7.1) as a strict, incremental decoder; pure.
+"""A strict, incremental decoder of the chunked transfer coding (RFC 9112, section 7.1); pure.
 
-Whatever another reader of the same bytes may delimit differently is refused: a bare LF, an empty line in place of a
-chunk size, white space around a size or an extension. Extensions and trailer fields are checked and dropped.
+It refuses everything that another parser might delimit differently: a bare LF, an empty line in place of a chunk size,
+white space around a size or an extension. Extensions and trailer fields are checked and dropped.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-LINE_BYTES = 1024
-"""The longest line of a chunk size with its extensions."""
+MAX_LINE_BYTES = 1024
+"""Maximum length of the line with a chunk's size and extensions."""
 
-TRAILER_BYTES = 16 * 1024
-"""Of all trailer fields together."""
+MAX_TRAILER_BYTES = 16 * 1024
+"""Maximum length of all trailer fields together."""
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*"'
@@ -22,30 +22,32 @@ _TRAILER_FIELD = re.compile(_TOKEN + rb":[\t \x21-\x7e\x80-\xff]*")
 
 
 class MalformedChunk(Exception):
-    """The bytes do not follow the grammar; the text says where."""
+    """The bytes violate the grammar; the text says how."""
 
 
 class ChunkedDecoder:
-    """``feed`` it what arrives until ``is_complete``. ``keep`` is called with each part of the decoded body."""
+    """Call ``feed`` with the arriving bytes until ``is_complete``. ``keep`` is called with each part of the decoded
+    body."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
         self._keep = keep
         self._chunk_left = 0
-        self._trailer_left = TRAILER_BYTES
+        self._trailer_left = MAX_TRAILER_BYTES
         self._line = b""
-        self._expect(self._size, LINE_BYTES)
+        self._expect(self._size, MAX_LINE_BYTES)
         self.is_complete = False
 
     def feed(self, data: bytes) -> int:
-        """How many bytes of ``data`` belong to the body; fewer than all only once it is complete."""
+        """Returns the number of bytes of ``data`` that belong to the body. They are fewer than all only if the body is
+        complete."""
         place = 0
         while place < len(data) and not self.is_complete:
             place = self._chunk(data, place) if self._chunk_left else self._until_line_feed(data, place)
         return place
 
-    def _expect(self, line: Callable[[bytes], None], most: int) -> None:
-        """The next line is for ``line``, which gets it without its CRLF; it has at most so many bytes with it."""
-        self._on_line, self._line_most = line, most
+    def _expect(self, handler: Callable[[bytes], None], max_bytes: int) -> None:
+        """Pass the next line to ``handler``, without its CRLF. ``max_bytes`` includes the CRLF."""
+        self._on_line, self._max_line = handler, max_bytes
 
     def _chunk(self, data: bytes, place: int) -> int:
         part = data[place : place + self._chunk_left]
@@ -57,7 +59,7 @@ class ChunkedDecoder:
         end = data.find(b"\n", place)
         stop = len(data) if end < 0 else end + 1
         self._line += data[place:stop]
-        if len(self._line) > self._line_most:
+        if len(self._line) > self._max_line:
             raise MalformedChunk("a chunk does not end after its size, or a line is too long")
         if end >= 0:
             line, self._line = self._line, b""
@@ -74,10 +76,10 @@ class ChunkedDecoder:
         if self._chunk_left:
             self._expect(self._end_of_chunk, len(b"\r\n"))
         else:
-            self._expect(self._trailer, TRAILER_BYTES)
+            self._expect(self._trailer, MAX_TRAILER_BYTES)
 
     def _end_of_chunk(self, _line: bytes) -> None:
-        self._expect(self._size, LINE_BYTES)
+        self._expect(self._size, MAX_LINE_BYTES)
 
     def _trailer(self, line: bytes) -> None:
         if line and not _TRAILER_FIELD.fullmatch(line):

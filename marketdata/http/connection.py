@@ -1,59 +1,45 @@
-"""One connection. At any time one thread owns it: the listener's loop, or the worker that answers its request."""
+"""A connection of the listener. At any time one thread owns it: the listener's loop, or the worker that answers its
+request."""
 
 from __future__ import annotations
 
 import logging
 import select
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from time import monotonic
 from typing import Any
 
-from marketdata.errors import MarketError, TooLarge
-from marketdata.http.failures import (
-    BadRequest,
-    HeadersTooLarge,
-    InternalError,
-    Problem,
-    UnknownCoding,
-    internal_error,
-)
-from marketdata.http.reply import Headers, Reply
+from marketdata.http.failures import Problem, internal_error
 from marketdata.http.request_parser import Admit, BodyBudget, RequestParser
 from marketdata.http.waitress_tasks import ApplicationTask, RefusalTask
 from marketdata.http.workers import Workers
-from marketdata.http.wsgi import HandOver, WsgiApp, status_line
+from marketdata.http.wsgi import HandOver, WsgiApp
 
 RECEIVE_BYTES = 64 * 1024
 _SPOOL_READ_BYTES = 128 * 1024
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
-"""Above it the worker waits for the client. The first ``MAX_UNSENT_IN_MEMORY`` bytes are kept in memory, the others in
-a temporary file."""
+"""With more unsent bytes, the worker waits for the client. The first ``MAX_UNSENT_IN_MEMORY`` bytes are kept in memory,
+the others in a temporary file."""
 MAX_UNSENT_IN_MEMORY = 1024 * 1024
 MIN_RATE = 256 * 1024
-"""Bytes per second that a client must read while a worker waits for it. The worker, a database connection and a
-transaction are occupied until then."""
+"""Bytes per second that a client must read while a worker waits, because meanwhile the worker, a database connection
+and a transaction are occupied."""
 
 NEXT_REQUEST_MS = 2
-"""How long a worker waits for the next request on the connection that it has just served, if no request is queued and
-another worker is idle. The kernel rounds this up to its tick of 4 to 10 milliseconds. Most clients send the next
-request at once, so no thread has to wake another one for it."""
+"""How long a worker waits for the next request on a connection that it has just served, if no request is queued and
+another worker is idle. Most clients send the next request at once, so no thread has to wake another one for it. The
+kernel rounds the time up to its tick of 4 to 10 milliseconds."""
 
 IDLE_SECONDS = 60.0
 """A connection without traffic is closed after this time."""
+
 LINGER_BYTES = 64 * 1024 * 1024
 LINGER_SECONDS = 30.0
-"""After a refusal the rest of the request is read and dropped up to these bounds."""
+"""After a refusal, the rest of the request is read and dropped up to these limits."""
 
-_PROTOCOL_ERRORS: Mapping[int, type[MarketError]] = {
-    413: TooLarge,
-    431: HeadersTooLarge,
-    500: InternalError,
-    501: UnknownCoding,
-}
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 
@@ -64,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Server:
-    """What all connections of a listener share. waitress' tasks read the first four attributes."""
+    """The parts that all connections of a listener share. waitress' tasks read the first four attributes."""
 
     application: WsgiApp
     adj: Any
@@ -72,10 +58,8 @@ class Server:
     effective_port: int
     server_name: str
     bodies: BodyBudget
-    body_bytes: int
     admit: Admit
     refusal: Problem
-    refusal_headers: Headers
     urgent: frozenset[str]
     workers: Workers
     poll: select.epoll
@@ -84,8 +68,8 @@ class Server:
 
 
 class Connection:
-    """Waiting for the client means arming the listener's epoll object for one event, which gives up the ownership.
-    The loop's thread then reads until a request is complete. It is never armed while a worker owns it."""
+    """To wait for the client, the owner arms the listener's epoll object for one event, and thereby gives up the
+    connection. The loop then reads until a request is complete. While a worker owns the connection, it is not armed."""
 
     def __init__(self, server: Server, accepted: socket.socket, address: Any) -> None:
         self.socket = accepted
@@ -118,11 +102,11 @@ class Connection:
     # -- ownership -----------------------------------------------------------------------------------------------------
 
     def proceed(self) -> None:
-        """In the loop's thread, after an event."""
+        """Called in the loop's thread, after an event."""
         self._run(in_worker=False)
 
     def service(self, *, is_reserved: bool) -> None:
-        """In a worker: answer the request, and the next ones that arrive soon."""
+        """Called in a worker: answer the request, and the next ones if they arrive soon."""
         self._run(in_worker=True, is_reserved=is_reserved)
 
     def _run(self, *, in_worker: bool, is_reserved: bool = False) -> None:
@@ -138,7 +122,7 @@ class Connection:
             self.close()
 
     def _step(self, in_worker: bool) -> bool:
-        """Do what is possible next; False when another thread owns the connection then, or it is closed."""
+        """Do the next possible step. Returns False if another thread may own the connection now, or it is closed."""
         if self.is_cut:
             self.close()
             return False
@@ -174,7 +158,7 @@ class Connection:
             return False
         self.moved_at = monotonic()
         self._parse()
-        # The loop reads once for each event, so that one client does not keep it from the others.
+        # The loop reads only once per event, so that one client does not delay the others.
         return in_worker or self._is_ready or self._wait_for(_READ)
 
     @property
@@ -235,27 +219,13 @@ class Connection:
                 return self._served(request)
         return response
 
-    def refusal(self, cause: Reply | tuple[int, str]) -> tuple[str, list[tuple[str, str]], bytes]:
-        """Status line, header fields and body of the response to a refused request."""
-        reply = cause if isinstance(cause, Reply) else self.server.refusal(self._protocol_error(*cause))
-        assert isinstance(reply.body, bytes)
-        fields = [("Content-Type", reply.media_type), *reply.headers, *self.server.refusal_headers]
-        return status_line(reply.status), fields, reply.body
-
-    def _protocol_error(self, status: int, reason: str) -> MarketError:
-        kind = _PROTOCOL_ERRORS.get(status, BadRequest)
-        if kind is TooLarge:
-            return TooLarge.body(self.server.body_bytes)
-        if kind is InternalError:
-            return internal_error()
-        return kind(f"the request cannot be read: {reason}")
-
     def _hand_over(self, upgrade: HandOver) -> None:
-        """The connection of a client that has sent more already is closed: that would be lost."""
+        """Give the socket away. If the client has already sent more, close the connection, because that input would be
+        lost."""
         if self._input:
             self.close()
             return
-        self.server.poll.unregister(self._descriptor)  # else it would watch the duplicate
+        self.server.poll.unregister(self._descriptor)  # otherwise epoll would watch the duplicate
         taken = self.socket.dup()
         self.close()
         upgrade.take(taken)
@@ -267,17 +237,17 @@ class Connection:
         return not self.is_open
 
     def write_soon(self, data: bytes) -> int:
-        """For waitress' tasks. OSError when the client has gone or reads too slowly."""
+        """For waitress' tasks. Raises OSError if the client has gone or reads too slowly."""
         if data:
             self._parts.append(data)
-            if self._response is None or self._response.wrote_header:  # a head is sent with what follows it
+            if self._response is None or self._response.wrote_header:  # a head waits for the first part of the body
                 self._flush()
             if self.unsent > MAX_UNSENT_BYTES:
                 self._wait_for_client()
         return len(data)
 
     def _flush(self) -> None:
-        """Send the collected parts, or keep what the kernel does not accept at once."""
+        """Send the collected parts; keep the bytes that the kernel does not accept at once."""
         parts, self._parts = self._parts, []
         if not parts:
             return
@@ -313,7 +283,7 @@ class Connection:
         self._spool, self._sent_of_spool, self.unsent = None, 0, 0
 
     def _wait_for_client(self) -> None:
-        """Wait until the client has read everything, so that the temporary file can be emptied."""
+        """Wait until the client has read everything. The temporary file is then empty."""
         deadline = monotonic() + self.unsent / MIN_RATE
         poll = select.poll()
         poll.register(self.socket, select.POLLOUT)
@@ -327,8 +297,8 @@ class Connection:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _end(self) -> bool:
-        """Close the connection. After a refusal, first shut down our side and drop the rest of the input (RFC 9112,
-        section 9.6). Closing at once would reset the connection, and a client that is still writing would lose the
+        """Close the connection. After a refusal, first shut down the sending side and drop the rest of the input (RFC
+        9112, section 9.6). Otherwise the connection would be reset, and a client that still writes would lose the
         response."""
         if not self._lingers:
             self.close()
@@ -346,8 +316,8 @@ class Connection:
         return self._wait_for(_READ)
 
     def is_overdue(self, arrival_seconds: float) -> bool:
-        """Whether the request takes too long to arrive, there is no traffic, or the client keeps sending after a
-        refusal."""
+        """Whether the request takes too long to arrive, the connection is idle for too long, or the client keeps
+        sending after a refusal."""
         now = monotonic()
         if self._arriving_since is not None and now - self._arriving_since > arrival_seconds:
             return True
@@ -360,13 +330,14 @@ class Connection:
         return not (self.is_in_worker or self.unsent or self.is_cut) and monotonic() - self.moved_at >= seconds
 
     def cut(self) -> None:
-        """Make the owner close the connection; in any thread. Closing it here could close a descriptor in use."""
+        """Make the owner close the connection. Any thread may call this; closing the descriptor here could affect
+        another connection that has got the same number."""
         self.is_cut = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """In the owner's thread; may be called repeatedly."""
+        """Called in the owner's thread; may be called repeatedly."""
         if self.server.connections.get(self._descriptor) is self:
             del self.server.connections[self._descriptor]
         self.socket.close()

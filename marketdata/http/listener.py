@@ -1,7 +1,7 @@
-"""The HTTP listener: one thread that reads from all connections, and a fixed number of workers.
+"""The HTTP listener. One thread reads from all connections, and a fixed number of workers answers the requests.
 
 Requests and up to 16 MiB of each response are buffered, so a slow client occupies a connection but no worker. A larger
-response also occupies a worker, so its client must read at a minimum rate.
+response occupies a worker until it is sent, so its client must read at a minimum rate.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ import socket
 import struct
 import threading
 from contextlib import ExitStack, suppress
+from functools import partial
 from heapq import nsmallest
 from time import monotonic
 
 from marketdata.errors import StateError
 from marketdata.http.connection import NEXT_REQUEST_MS, Connection, Server
 from marketdata.http.failures import Problem, problem
-from marketdata.http.reply import Headers
 from marketdata.http.request_parser import BODIES_BYTES, Admit, BodyBudget, parser_options
 from marketdata.http.workers import Workers
 from marketdata.http.wsgi import WsgiApp
 
 WORKERS = 44
-"""Requests that run at once: 8 more than the maximum of concurrent ingests, so reads and health checks always find a
-worker. Most workers only wait. Ingests wait for a shared commit, so more workers make larger transactions (with 32
-clients, twice the ticks per second of 8 workers). Reads wait for one of the pool's 16 connections."""
+"""Maximum number of requests that run at the same time. Most workers only wait: ingests for a shared commit, reads for
+one of the pool's 16 connections. More workers make larger shared transactions: with 32 clients, 44 workers store twice
+as many ticks per second as 8. The API limits concurrent ingests to 8 fewer than this."""
 
 CONNECTIONS = 4096
-"""Maximum number of connections, if the process may have as many descriptors. Above it, those that were idle longest
-are closed."""
+"""Maximum number of connections, if the process may open enough descriptors. Above the maximum, the connections that
+were idle longest are closed."""
 _OTHER_DESCRIPTORS = 256
-"""Descriptors left for files and database connections."""
-_SPARED_CONNECTIONS = 64
-"""Exception to ``BEGIN_SECONDS``: with so many connections above the maximum, any idle one is closed."""
+"""Descriptors that are kept free for files and database connections."""
 BEGIN_SECONDS = 1.0
-"""A connection that is idle for less than this is not closed for another one."""
+"""A connection that is idle for less than this is not closed for another one, unless ``_SPARED_CONNECTIONS`` more than
+the maximum are open."""
+_SPARED_CONNECTIONS = 64
 
 ARRIVAL_SECONDS = 120.0
 """Longest time for one request to arrive: enough for a batch over a slow line, too short for a client that sends single
@@ -49,8 +49,8 @@ _SOCKET_OPTIONS: tuple[tuple[int, int, int | bytes], ...] = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, NEXT_REQUEST_MS * 1000)),
 )
-"""Of the listening socket, from which the accepted ones inherit them. Waiting in recv(2) instead of poll(2) and recv(2)
-saves one switch of the GIL; all other calls have MSG_DONTWAIT."""
+"""Options of the listening socket; accepted sockets inherit them. With the timeout, a worker waits for the next request
+in recv(2) and needs no poll(2), which saves one switch of the GIL. All other calls have MSG_DONTWAIT."""
 _QUEUE = 1024
 _ACCEPTED_AT_ONCE = 64
 _POLL_SECONDS = 5.0
@@ -63,10 +63,10 @@ class Listener:
     """Serves ``app`` on one address.
 
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
-    is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``reserved`` descriptors are those of
-    connections that were handed over. ``refusal`` makes the responses that are not the application's, which have the
-    ``refusal_headers``, too. Requests for the paths ``urgent`` must not block: a further worker is kept for them.
-    ``name`` is part of the names of the threads and of the settings for the address.
+    is the maximum size of one body, ``bodies_bytes`` of all bodies together. ``reserved`` is the number of descriptors
+    that are kept free for connections that were handed over. ``refusal`` makes the reply if the listener itself refuses
+    a request. Requests for the paths ``urgent`` must not block; one more worker is kept for them. ``name`` is part of
+    the threads' names and of the names of the settings for the address.
     """
 
     def __init__(
@@ -83,20 +83,19 @@ class Listener:
         workers: int | None = None,
         reserved: int = 0,
         refusal: Problem = problem,
-        refusal_headers: Headers = (),
         urgent: frozenset[str] = frozenset(),
         name: str = "api",
     ) -> None:
-        self._app = app
         self._address = (host, port)
-        self._admit = admit
-        self._body_bytes = body_bytes
+        options = parser_options(body_bytes)
         self._bodies = BodyBudget(bodies_bytes)
+        self._make_server = partial(
+            Server, app, options, server_name=options.server_name, bodies=self._bodies, admit=admit, refusal=refusal,
+            urgent=urgent,
+        )  # fmt: skip
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
         self._room = min(connections, max(descriptors() - reserved - _OTHER_DESCRIPTORS, 2 * self._worker_count))
-        self._refusal, self._refusal_headers = refusal, refusal_headers
-        self._urgent = urgent
         self._name = name
         self._stopping = threading.Event()
         self._lifecycle = threading.Lock()
@@ -110,18 +109,14 @@ class Listener:
         """The bound TCP port; 0 before ``start``."""
 
     def start(self) -> None:
-        """Bind and serve; raises :class:`StateError` when the address cannot be bound."""
+        """Bind the address and serve. Raises :class:`StateError` if the address cannot be bound."""
         with self._lifecycle, ExitStack() as undo:
             bound = undo.enter_context(_bind(*self._address, self._name))
             self.port = bound.getsockname()[1]
             poll = undo.enter_context(select.epoll())
             workers = Workers(self._worker_count, self._name)
             undo.callback(workers.end, 0.0)
-            options = parser_options(self._body_bytes)
-            server = Server(
-                self._app, options, self.port, options.server_name, self._bodies, self._body_bytes,
-                self._admit, self._refusal, self._refusal_headers, self._urgent, workers, poll,
-            )  # fmt: skip
+            server = self._make_server(effective_port=self.port, workers=workers, poll=poll)
             self._wake = os.eventfd(0)
             undo.callback(os.close, self._wake)
             poll.register(self._wake, select.EPOLLIN)
@@ -134,7 +129,7 @@ class Listener:
             undo.pop_all()
 
     def backlog(self) -> int:
-        """Requests that have arrived and wait for a worker."""
+        """The number of requests that wait for a worker."""
         return self._server.workers.backlog if self._server is not None else 0
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -203,11 +198,7 @@ class Listener:
                     return
 
     def _make_room(self) -> None:
-        """Close unused connections above the maximum, those that were idle longest first.
-
-        A connection that was idle for less than ``BEGIN_SECONDS`` is closed only if ``_SPARED_CONNECTIONS`` is
-        exceeded.
-        """
+        """Close the unused connections above the maximum, starting with those that were idle longest."""
         for spared, seconds in ((0, BEGIN_SECONDS), (_SPARED_CONNECTIONS, 0.0)):
             kept = [each for each in self.connections() if not each.is_cut]
             unused = [each for each in kept if each.is_unused(seconds)]
@@ -235,6 +226,6 @@ def _bind(host: str, port: int, name: str) -> socket.socket:
 
 
 def descriptors() -> int:
-    """The maximum number of open descriptors of this process."""
+    """Returns the maximum number of open descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft

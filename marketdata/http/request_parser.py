@@ -1,5 +1,5 @@
-"""Parses a request while it arrives: refuses ambiguous framing, authenticates before the body is kept, and limits the
-total size of all bodies."""
+"""Parses a request while it arrives. It refuses ambiguous framing, asks for permission before it keeps the body, and
+limits the total size of all bodies."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from waitress.utilities import Error
 
 from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.http.chunked_coding import ChunkedDecoder, MalformedChunk
-from marketdata.http.failures import BadRequest, Problem
+from marketdata.http.failures import BadRequest, HeadersTooLarge, Problem, UnknownCoding
 from marketdata.http.reply import Reply
 from marketdata.http.request_log import VARIABLE, identify
 
 Admit = Callable[[Mapping[str, str], bool], int | Reply | None]
 """``admit(head, may_block)`` returns the maximum size of the body in bytes, or the reply that refuses the request.
 
-It returns None if the decision needs the database and ``may_block`` is False. ``head`` contains the variables of the
-WSGI environment that come from the head of the request, and ``REMOTE_ADDR``.
+It returns None if the decision needs the database and ``may_block`` is False. ``head`` contains ``REMOTE_ADDR`` and the
+variables of the WSGI environment that come from the request's head.
 """
 
 UNCOUNTED_BYTES = 16 * 1024
-"""A body up to this size does not count, so single ticks are accepted while large batches are refused."""
+"""A body up to this size is not counted, so single ticks are accepted even while large batches are refused."""
 
 BODIES_BYTES = 128 * 1024 * 1024
 """Maximum total of the counted bodies that are arriving or being handled: 16 bodies of the maximum size."""
 
 HEADER_BYTES = 16 * 1024
+
+_PROTOCOL_ERRORS: Mapping[int, type[MarketError]] = {431: HeadersTooLarge, 501: UnknownCoding}
 
 _HOST = re.compile(r"[^\s,/?#@\\]*")
 """One host. waitress joins the values of a repeated Host header with a comma, which does not match."""
@@ -85,10 +87,10 @@ class _StrictChunks(ChunkedReceiver):
 
 
 class RequestParser(HTTPRequestParser):
-    """One request. ``admit`` is called when the head is complete, unless the body is small and arrived with the head.
+    """Parses one request. ``admit`` is called when the head is complete, unless a small body arrived with the head.
 
-    Inherited: ``completed`` (all has arrived, or the request is refused), ``empty`` (only blank lines have arrived) and
-    ``close`` (drops the body; may be called repeatedly).
+    Inherited: ``completed`` (the whole request has arrived, or it is refused), ``empty`` (only blank lines have
+    arrived) and ``close`` (drops the body; may be called repeatedly).
     """
 
     path = ""
@@ -111,13 +113,18 @@ class RequestParser(HTTPRequestParser):
         return self.error is not None
 
     @property
-    def cause(self) -> Reply | tuple[int, str]:
-        """Why the request is refused: our reply, or status and reason of an error of waitress."""
+    def reply(self) -> Reply:
+        """The reply to a refused request. An error of waitress is translated."""
+        if self._reply is not None:
+            return self._reply
         error: Any = self.error
-        return (error.code, error.body) if self._reply is None else self._reply
+        if error.code == 413:
+            return self._refusal(TooLarge.body(self.adj.max_request_body_size - 1))
+        kind = _PROTOCOL_ERRORS.get(error.code, BadRequest)
+        return self._refusal(kind(f"the request cannot be read: {error.body}"))
 
     def feed(self, data: bytes) -> int:
-        """Parse ``data``; returns how many of its bytes belong to this request and are consumed."""
+        """Parse ``data``. Returns the number of its bytes that belong to this request."""
         is_body = self.headers_finished
         consumed: int = self.received(data)
         if self.error is None:
@@ -128,14 +135,14 @@ class RequestParser(HTTPRequestParser):
         return consumed
 
     def takes_continue(self) -> bool:
-        """Whether 100 Continue is to be sent now; at most once True."""
+        """Whether 100 Continue must be sent now; True at most once."""
         is_due = bool(self.expect_continue and self.headers_finished and not (self.is_held or self.completed))
         if is_due:
             self.expect_continue = False
         return is_due
 
     def decide(self, *, may_block: bool) -> None:
-        """Accept or refuse the request; hold it if ``admit`` has to block and ``may_block`` is False."""
+        """Accept or refuse the request, or hold it if ``admit`` must block and ``may_block`` is False."""
         verdict = self._admit(self._head(), may_block)
         self.is_held = verdict is None
         if isinstance(verdict, Reply):
@@ -146,7 +153,7 @@ class RequestParser(HTTPRequestParser):
                 self.refuse(self._refusal(TooLarge.body(self._body_limit)))
 
     def refuse(self, reply: Reply) -> None:
-        """Answer with ``reply`` and drop the body."""
+        """Refuse the request with ``reply`` and drop the body."""
         self._reply = reply
         self.error = Error(reply.media_type)
         self.completed = True
@@ -160,7 +167,7 @@ class RequestParser(HTTPRequestParser):
     def parse_header(self, header_plus: bytes) -> None:
         try:
             super().parse_header(header_plus)
-        except ValueError as error:  # of urlsplit, or of a number of more than 4300 digits
+        except ValueError as error:  # from urlsplit, or because a number has more than 4300 digits
             raise ParsingError("the request line or Content-Length is malformed") from error
         if self.body_rcv is not None and self.chunked:
             self.body_rcv = _StrictChunks(self.body_rcv.getbuf())
@@ -173,8 +180,8 @@ class RequestParser(HTTPRequestParser):
             self.decide(may_block=False)
 
     def _ambiguity(self) -> MarketError | None:
-        """The error for a request that does not name exactly one host (RFC 9112, section 3.2), or whose body length is
-        ambiguous (section 6.1)."""
+        """Returns an error if the request does not name exactly one host (RFC 9112, section 3.2), or if the length of
+        its body is ambiguous (section 6.1)."""
         headers = self.headers
         if self.version != "1.0" and "HOST" not in headers:
             return BadRequest("HTTP/1.1 requires a Host header")
@@ -190,8 +197,8 @@ class RequestParser(HTTPRequestParser):
         path = "/" + self.path.lstrip("/") if self.path.startswith("/") else self.path
         plain = ("CONTENT_TYPE", "CONTENT_LENGTH")
         fields = {name if name in plain else f"HTTP_{name}": value for name, value in self.headers.items()}
-        own = {"REQUEST_METHOD": str(self.command), "PATH_INFO": path, "REMOTE_ADDR": self._address}
-        return {**fields, **own, VARIABLE: identify(self)}
+        derived = {"REQUEST_METHOD": str(self.command), "PATH_INFO": path, "REMOTE_ADDR": self._address}
+        return {**fields, **derived, VARIABLE: identify(self)}
 
     def _count(self) -> None:
         size = self.body_bytes_received

@@ -12,7 +12,7 @@ from waitress.task import ErrorTask, WSGITask
 
 from marketdata.http import request_log
 from marketdata.http.request_log import VARIABLE, identify
-from marketdata.http.wsgi import HandOver
+from marketdata.http.wsgi import HandOver, status_line
 
 
 class _Logged:
@@ -66,10 +66,12 @@ class RefusalTask(_Logged, ErrorTask):
     """Writes the response to a request that the parser refused. The connection is closed afterwards."""
 
     def execute(self) -> None:
-        self.status, self.response_headers, body = self.channel.refusal(self.request.cause)
+        reply = self.request.reply
+        self.status = status_line(reply.status)
+        self.response_headers = [("Content-Type", reply.media_type), *reply.headers]
         self.set_close_on_finish()
-        self.content_length = len(body)
-        self.write(b"" if getattr(self.request, "command", "") == "HEAD" else body)
+        self.content_length = len(reply.body)
+        self.write(b"" if getattr(self.request, "command", "") == "HEAD" else reply.body)
 
 
 class ApplicationTask(_Logged, WSGITask):

@@ -1,4 +1,4 @@
-"""A thread pool with one queue, which keeps one thread for urgent tasks."""
+"""A thread pool that keeps one thread free for urgent tasks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """A thread calls ``service``; ``is_reserved``: it is the one that is kept for urgent tasks. If the task is dropped
-    from the queue, ``close`` is called instead."""
+    """A thread calls ``service``. ``is_reserved`` says whether it is the thread that is kept for urgent tasks. If the
+    pool ends before the task has started, ``close`` is called instead."""
 
     def service(self, *, is_reserved: bool) -> None: ...
 
@@ -24,7 +24,7 @@ class Workers:
     """The constructor starts the threads; ``end`` stops them and may be called repeatedly."""
 
     def __init__(self, count: int, name: str) -> None:
-        """``count`` tasks run at once, and one urgent task beside them."""
+        """At most ``count`` tasks run at the same time, and one urgent task beside them."""
         lock = threading.Lock()
         self._changed, self._ended = threading.Condition(lock), threading.Condition(lock)
         self._queue: deque[Task] = deque()
@@ -46,7 +46,7 @@ class Workers:
         return self._free > 0 and not (self._queue or self._urgent or self._is_ending)
 
     def add(self, task: Task, *, is_urgent: bool = False) -> None:
-        """``is_urgent``: run the task before all others; it must not block."""
+        """Queue ``task``. With ``is_urgent`` it runs before all others and must not block."""
         with self._changed:
             (self._urgent if is_urgent else self._queue).append(task)
             self._changed.notify()

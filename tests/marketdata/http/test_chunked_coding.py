@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.api.serve import Service
-from marketdata.http.chunked_coding import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder, MalformedChunk
+from marketdata.http.chunked_coding import MAX_LINE_BYTES, MAX_TRAILER_BYTES, ChunkedDecoder, MalformedChunk
 from tests.marketdata.http.wire import ask
 
 END = b"0\r\n\r\n"
@@ -52,12 +52,12 @@ MALFORMED = [
     b"5;a\x00\r\nabcde\r\n" + END,
     b"5;a\rb\r\nabcde\r\n" + END,
     b"1" * 17 + b"\r\n",
-    b"5;" + b"a" * LINE_BYTES + b"\r\nabcde\r\n" + END,
+    b"5;" + b"a" * MAX_LINE_BYTES + b"\r\nabcde\r\n" + END,
     b"0\r\nno field\r\n\r\n",
     b"0\r\nA: b\x00\r\n\r\n",
     b"0\r\n A: b\r\n\r\n",
-    b"0\r\n" + b"A: b\r\n" * (TRAILER_BYTES // 6 + 1) + b"\r\n",
-    b"0\r\nA:" + b"b" * TRAILER_BYTES,
+    b"0\r\n" + b"A: b\r\n" * (MAX_TRAILER_BYTES // 6 + 1) + b"\r\n",
+    b"0\r\nA:" + b"b" * MAX_TRAILER_BYTES,
 ]
 
 

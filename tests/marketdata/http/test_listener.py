@@ -334,7 +334,7 @@ def test_the_refusal_of_a_head_request_has_no_body(service: Service) -> None:
 
 
 def test_a_failed_start_leaves_no_worker_and_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.http.listener.Server", lambda *_: 1 / 0)
+    monkeypatch.setattr("marketdata.http.listener.Server", lambda *_, **__: 1 / 0)
     before = threading.active_count()
     listener = Listener(quick, "127.0.0.1", 0, body_bytes=1, admit=lambda _head, _may_block: 1)
     with pytest.raises(ZeroDivisionError):

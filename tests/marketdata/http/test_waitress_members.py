@@ -36,7 +36,7 @@ SIGNATURES: list[tuple[Any, str, str]] = [
 ]
 ATTRIBUTES: dict[type, set[str]] = {
     parser.HTTPRequestParser: {
-        "body_bytes_received", "body_rcv", "chunked", "command", "completed", "content_length", "empty", "error",
+        "adj", "body_bytes_received", "body_rcv", "chunked", "command", "completed", "content_length", "empty", "error",
         "expect_continue", "headers", "headers_finished", "path", "query", "version",
     },
     receiver.ChunkedReceiver: {"completed", "error"},
