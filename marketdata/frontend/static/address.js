@@ -1,10 +1,10 @@
 // The page's address holds the view: ?symbol=…&interval=1h&zone=+00:00, and either bars=160 (the newest 160 bars) or from
-// and to. Without these, the page shows the newest bars, as many as fit well.
+// and to. If it has neither, the page shows the newest bars, as many as fit well.
 
 import { WIDTHS } from './intervals.js';
 import * as zones from './time_zones.js';
 
-// The view of an address. A missing or invalid part is null; `faults` has a sentence for each invalid part.
+// The view of an address. A missing or invalid part is null. `faults` contains a sentence for each invalid part.
 export function read(search) {
   const given = new URLSearchParams(search.replaceAll('+', '%2B'));
   const [from, to] = ['from', 'to'].map((name) => Date.parse(given.get(name) ?? ''));
@@ -30,6 +30,6 @@ export function written({ symbol, interval, zone, log, bars, from, to }) {
   const time = (ms) => new Date(ms).toISOString().replace('.000Z', 'Z');
   const parts = { symbol, interval, zone: zones.text(zone), ...(log && { scale: 'log' }) };
   Object.assign(parts, from === null ? { bars: String(bars) } : { from: time(from), to: time(to) });
-  const kept = (value) => encodeURIComponent(value).replace(/%(3A|2F|2B)/g, decodeURIComponent);
-  return `?${Object.entries(parts).map(([name, value]) => `${name}=${kept(value)}`).join('&')}`;
+  const encoded = (value) => encodeURIComponent(value).replace(/%(3A|2F|2B)/g, decodeURIComponent);
+  return `?${Object.entries(parts).map(([name, value]) => `${name}=${encoded(value)}`).join('&')}`;
 }

@@ -21,20 +21,20 @@ const UNREACHABLE = new Set([502, 503, 504]);
 let loggedInAt = 0;
 export const noteLogin = () => { loggedInAt = performance.now(); };
 
-// Returns {content, tag}. content is null when `tag` is still the current entity tag.
+// Returns {content, tag}. `content` is null if the given `tag` is still the current entity tag.
 export async function request(path, { tag = null, signal } = {}) {
   const startedAt = performance.now();
   const sentAt = Date.now();
   let response;
   try {
-    // The URL is absolute: fetch refuses one that is relative to an address with a user name and a password.
+    // The URL is absolute, because fetch refuses a relative URL if the page's address has a user name and a password.
     response = await fetch(`${location.origin}${path}`, { signal, cache: tag ? 'no-store' : 'no-cache', headers: { Accept: 'application/json', 'X-Login-Prompt': 'none', ...(tag && { 'If-None-Match': tag }) } });
   } catch (failure) {
     if (failure.name === 'AbortError') throw failure;
     throw new Offline('The service does not answer.');
   }
   noteClock(response.headers.get('Date'), sentAt);
-  // The request was sent with the old login, before a new one.
+  // The user has logged in after the request was sent, so it is repeated with the new login.
   if (response.status === 401 && startedAt < loggedInAt) return request(path, { tag, signal });
   if (response.status === 401) throw new LoggedOut('The login is needed again.');
   if (response.status === 304) return { content: null, tag };
@@ -45,13 +45,14 @@ export async function request(path, { tag = null, signal } = {}) {
   return { content, tag: response.headers.get('ETag') };
 }
 
-// Estimates the service's clock from the Date header, which has whole seconds. The offset changes only as far as the header
-// contradicts it. The body's as_of cannot be used, since the body may come from the browser's cache.
+// Estimates the service's clock from the Date header, which has whole seconds. The header gives a lower and an upper bound
+// of the offset; the known offset changes only if it is outside of these. The body's as_of cannot be used, because the body
+// may come from the browser's cache.
 function noteClock(date, sentAt) {
   const time = Date.parse(date ?? '');
   if (Number.isNaN(time)) return;
-  const [least, most] = [time - Date.now(), time + 1000 - sentAt];
-  update({ clockOffset: Math.min(Math.max(state.clockOffset, least), most) });
+  const [lower, upper] = [time - Date.now(), time + 1000 - sentAt];
+  update({ clockOffset: Math.min(Math.max(state.clockOffset, lower), upper) });
 }
 
 export const get = async (path, options) => (await request(path, options)).content;

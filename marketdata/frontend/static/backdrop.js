@@ -4,7 +4,7 @@ const LABEL_TOP = 72; // pixels, below the legend
 const FADE_MS = 1200;
 const NO_MOTION = matchMedia('(prefers-reduced-motion: reduce)');
 
-// `gaps` are [{from, to, label, isFailed}]. from and to are logical indexes of the chart, at the edges of bars.
+// `gaps` are [{from, to, label, isFailed}]. `from` and `to` are logical indexes of the chart; each is the left edge of a bar.
 export class Hatching {
   constructor() {
     this.gaps = [];
@@ -65,13 +65,13 @@ export class Hatching {
   }
 }
 
-// The x of a bar's left edge, half a bar left of its index.
+// The x coordinate of a bar's left edge, which is half a bar left of its middle.
 const edge = (scale, at) => scale.logicalToCoordinate(0) + (at - 0.5) * scale.options().barSpacing;
 
-// A band behind a corrected candle, which fades once.
+// Paints a band behind each corrected candle. The band fades once.
 export class Corrections {
   constructor() {
-    this.since = new Map(); // by logical index
+    this.correctedAt = new Map(); // the time of the last correction, by the candle's logical index
   }
 
   attached({ chart, requestUpdate }) {
@@ -81,16 +81,16 @@ export class Corrections {
 
   add(indexes, colour) {
     this.colour = colour;
-    for (const index of indexes) this.since.set(index, performance.now());
+    for (const index of indexes) this.correctedAt.set(index, performance.now());
     this.#fade();
   }
 
-  clear() { this.since.clear(); }
+  clear() { this.correctedAt.clear(); }
 
   #fade() {
-    for (const [index, since] of this.since) if (performance.now() - since > FADE_MS) this.since.delete(index);
+    for (const [index, time] of this.correctedAt) if (performance.now() - time > FADE_MS) this.correctedAt.delete(index);
     this.requestUpdate?.();
-    if (!this.since.size) return;
+    if (!this.correctedAt.size) return;
     if (NO_MOTION.matches) setTimeout(() => this.#fade(), FADE_MS + 50);
     else requestAnimationFrame(() => this.#fade());
   }
@@ -102,8 +102,8 @@ export class Corrections {
   #draw({ context, bitmapSize, horizontalPixelRatio: ratio }) {
     const scale = this.chart.timeScale();
     const minSpread = 6; // pixels, so that a thin bar is visible
-    for (const [index, since] of this.since) {
-      const age = Math.min((performance.now() - since) / FADE_MS, 1);
+    for (const [index, time] of this.correctedAt) {
+      const age = Math.min((performance.now() - time) / FADE_MS, 1);
       const spread = Math.max(scale.options().barSpacing, minSpread);
       const middle = edge(scale, index + 0.5);
       context.globalAlpha = NO_MOTION.matches ? 0.3 : 0.5 * (1 - age);

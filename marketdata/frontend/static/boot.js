@@ -1,10 +1,10 @@
-// Runs before the first paint. Applies the chosen colours; without a choice the style sheet follows the system.
+// Runs before the first paint. Applies the chosen colours. Without a choice, the style sheet follows the system.
 try {
   const chosen = localStorage.getItem('chart-theme');
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;
 } catch { /* the browser refuses storage */ }
 
-// Reports a script that does not load. It is the chart library, when the set-up could not fetch it.
+// Reports a script that does not load. Usually it is the chart library, because the set-up could not fetch it.
 addEventListener('error', (event) => {
   if (event.target.localName !== 'script') return;
   const message = document.getElementById('message');

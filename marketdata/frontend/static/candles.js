@@ -1,8 +1,8 @@
-// The loaded candles of one view, sorted by time. Nothing is missing between the first and the last one.
+// The loaded candles of one view, sorted by time. No candle is missing between the first and the last.
 
 import { bucketOpen, nextOpen, width } from './intervals.js';
 
-// A longer run of empty buckets is drawn as a gap of this many.
+// A longer run of empty buckets is shortened to this many.
 const MAX_GAP = 500;
 const FIELDS = ['o', 'h', 'l', 'c', 'v', 'n', 'closed', 'finalized'];
 
@@ -12,7 +12,7 @@ export class Candles {
     this.zone = zone;
     this.rows = []; // as the API sends them, sorted by t
     this.hasOlder = true; // whether the API may have candles before the first one
-    this.hasNewer = true; // whether it may have candles after the last one; if not, live candles are appended
+    this.hasNewer = true; // whether the API may have candles after the last one; if not, live candles are appended
   }
 
   get first() { return this.rows[0]; }
@@ -38,7 +38,7 @@ export class Candles {
     return row?.t === time ? row : null;
   }
 
-  // Replaces the candles with from <= t <= to by `rows`. Returns the changes, each as put() does.
+  // Replaces the candles with from <= t <= to by `rows`. Returns the list of changes, each like the result of put().
   replace(from, to, rows) {
     const [start, end] = [this.index(from), this.index(to + 1)];
     const before = new Map(this.rows.slice(start, end).map((row) => [row.t, row]));
@@ -49,7 +49,8 @@ export class Candles {
     return changes;
   }
 
-  // Stores a candle, or removes it when its bucket became empty. Returns the change {t, before, after, isCorrection}, or null.
+  // Stores a candle, or removes it if its bucket became empty. Returns the change {t, before, after, isCorrection}, or null
+  // if nothing has changed.
   put(row) {
     const at = this.index(row.t);
     const before = this.rows[at]?.t === row.t ? this.rows[at] : null;
@@ -63,7 +64,7 @@ export class Candles {
 
   append(rows) { this.rows = this.rows.concat(rows); }
 
-  // Drops rows at the end `end` ('newest' or 'oldest'), so that at most `limit` are left.
+  // Drops the 'newest' or the 'oldest' rows, so that at most `limit` are left. `end` says which.
   trim(limit, end) {
     if (this.rows.length <= limit) return;
     if (end === 'newest') {
@@ -75,7 +76,8 @@ export class Candles {
     }
   }
 
-  // The opening times of the buckets to draw, from `from` to `until`: candles, and empty buckets between them.
+  // The opening times of the buckets to draw from `from` to `until`, with and without candles. Long runs of empty buckets
+  // are shortened to MAX_GAP.
   slots(from, until) {
     const slots = [];
     const upTo = (end) => {
@@ -96,7 +98,8 @@ export class Candles {
   }
 }
 
-// `rows` of a read of from <= t <= to, with newer states put over them. `live`, a Map by t, came during the read.
+// The result of a read of from <= t <= to: `rows`, but replaced by the candles of `live`, a Map by t, which arrived during
+// the read and are newer.
 export function overlaid(rows, live, from, to) {
   const newer = [...live.values()].filter(({ t }) => t >= from && t <= to);
   if (!newer.length) return rows;

@@ -1,5 +1,5 @@
-// Draws the candles with the chart library. The library gets local times, shifted by the time zone, so that its days begin
-// where the zone's days begin.
+// Draws the candles with the chart library. The library gets times that are shifted by the time zone's offset, so that its
+// days begin when the zone's days begin.
 
 import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
 import * as decimals from './decimals.js';
@@ -16,19 +16,19 @@ const VOLUME_TOP = 0.84; // of the height
 let chart = null;
 let series = null;
 let volume = null;
-let axis = null; // has one point, at the last slot: the library's axis ends at the last point of any series
+let axis = null; // a series with one point, at the last slot, because the library's axis ends at the last point of any series
 let colours = null;
 let candles = null;
 let slots = [];
-let ahead = null; // the visible range that the library shows with the next frame
+let requestedRange = null; // the range that the library shows from the next frame on
 let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
-let scale = 0; // decimal places that prices are shifted by, see scaleOf() in decimals.js
+let scale = 0; // the number of places by which the decimal point of prices moves, see scaleOf() in decimals.js
 let volumeScale = 0;
 let places = 2;
 const hatching = new Hatching();
 const corrections = new Corrections();
 
-// `onRange` is called when the visible times change, `onCrosshair` with the time under the pointer, or null.
+// Calls `onRange` when the visible times change, and `onCrosshair` with the time under the pointer, or null.
 export function start({ onRange, onCrosshair }) {
   colours = palette();
   chart = createChart($('chart'), {
@@ -46,7 +46,7 @@ export function start({ onRange, onCrosshair }) {
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
   series.attachPrimitive(hatching);
   series.attachPrimitive(corrections);
-  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { ahead = null; if (range && candles) onRange(); });
+  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { requestedRange = null; if (range && candles) onRange(); });
   chart.subscribeCrosshairMove(({ time, point }) => onCrosshair(time === undefined || !point ? null : fromAxis(time)));
   recolour();
 }
@@ -86,7 +86,7 @@ function priceFormat() {
 
 // -- data ----------------------------------------------------------------------------------------------------------
 
-const item = (row) => {
+const candlestick = (row) => {
   const isUp = decimals.scaled(row.c, scale) >= decimals.scaled(row.o, scale);
   const made = {
     time: toAxis(row.t),
@@ -97,13 +97,13 @@ const item = (row) => {
   return { ...made, color: colour, borderColor: colour, wickColor: colour };
 };
 
-const bar = (row) => {
+const volumeBar = (row) => {
   const isUp = Number(row.c) >= Number(row.o);
   const colour = row.finalized ? (isUp ? colours.upVolume : colours.downVolume) : (isUp ? colours.upVolumeOpen : colours.downVolumeOpen);
   return { time: toAxis(row.t), value: decimals.scaled(row.v, volumeScale), color: colour };
 };
 
-// The price range of a view without candles: around the last candle before it.
+// The price range of a view without candles. It lies around the last candle before the view.
 function emptyViewPrices() {
   const seen = candles && view();
   const row = seen && (candles.before(seen.to) ?? candles.first);
@@ -112,7 +112,7 @@ function emptyViewPrices() {
   return { priceRange: { minValue: price * 0.99, maxValue: price * 1.01 } };
 }
 
-// Begins another view. The format of prices depends on its newest candle.
+// Begins another view. The format of prices depends on the view's newest candle.
 export function open(given) {
   candles = given;
   corrections.clear();
@@ -124,79 +124,81 @@ export function open(given) {
   chart.timeScale().applyOptions({ timeVisible: width(candles.interval) < 86_400_000, secondsVisible: width(candles.interval) < 60_000 });
 }
 
-// Draws all loaded candles, and empty buckets, from `from` to `until`.
+// Draws all loaded candles, and the empty buckets from `from` to `until`.
 export function draw(from, until) {
-  const before = inSight();
+  const before = anchoredRange();
   slots = candles.slots(from, until);
   const known = new Map(candles.rows.map((row) => [row.t, row]));
   const rows = slots.map((t) => known.get(t) ?? null);
-  // The library may still draw volume bars that it merged for the old positions, and would fail. So they are removed first.
+  // The library caches merged volume bars for the old positions. If it drew them with the new data it would fail, so the
+  // bars are removed first.
   volume.setData([]);
-  series.setData(rows.map((row, at) => (row ? item(row) : { time: toAxis(slots[at]) })));
-  volume.setData(rows.filter(Boolean).map(bar));
-  axis.setData(slots.slice(-1).map(end));
-  keep(before);
+  series.setData(rows.map((row, at) => (row ? candlestick(row) : { time: toAxis(slots[at]) })));
+  volume.setData(rows.filter(Boolean).map(volumeBar));
+  axis.setData(slots.slice(-1).map(axisPoint));
+  restoreView(before);
 }
 
-// Draw one changed bucket; false when that needs draw().
+// Draws one changed bucket. Returns false if the change needs draw().
 export function drawOne({ t, after }) {
   const last = slots.at(-1);
   const isNew = last === undefined || t > last;
   if (isNew) return false;
   if (slots[index(t)] !== t) return false;
-  const before = inSight();
-  series.update(after ? item(after) : { time: toAxis(t) }, t < last);
-  volume.update(after ? bar(after) : { time: toAxis(t) }, t < last);
-  keep(before);
+  const before = anchoredRange();
+  series.update(after ? candlestick(after) : { time: toAxis(t) }, t < last);
+  volume.update(after ? volumeBar(after) : { time: toAxis(t) }, t < last);
+  restoreView(before);
   return true;
 }
 
-// Add empty buckets up to `open`.
+// Appends empty buckets with these opening times.
 export function extend(opens) {
   for (const t of opens) {
     slots.push(t);
     series.update({ time: toAxis(t) });
     volume.update({ time: toAxis(t) });
-    axis.update(end(t));
+    axis.update(axisPoint(t));
   }
 }
 
-const end = (t) => ({ time: toAxis(t), value: 0 });
+const axisPoint = (t) => ({ time: toAxis(t), value: 0 });
 
-// The visible range {from, to} in slots. The library applies a new one only with its next frame.
-const sight = () => ahead ?? chart.timeScale().getVisibleLogicalRange();
+// The visible range {from, to} in positions. The library applies a new range only in its next frame; until then, the
+// requested range is returned.
+const visibleRange = () => requestedRange ?? chart.timeScale().getVisibleLogicalRange();
 
-function look(range) {
+function setVisibleRange(range) {
   chart.timeScale().setVisibleLogicalRange(range);
-  ahead = range;
-  requestAnimationFrame(() => { ahead = null; });
+  requestedRange = range;
+  requestAnimationFrame(() => { requestedRange = null; });
 }
 
-// The visible range, with an anchor that finds it again after slots were added: the newest candle if it is visible, so that
-// the view follows it, else the first visible slot.
-function inSight() {
-  const range = slots.length ? sight() : null;
+// The visible range with an anchor, by which restoreView() finds the range again after slots were added. The anchor is the
+// newest candle if it is visible, so that the view follows it; otherwise it is the first visible slot.
+function anchoredRange() {
+  const range = slots.length ? visibleRange() : null;
   if (!range) return null;
   if (isNewestIn(range)) return { range, slot: index(newest), time: null };
   const slot = Math.min(Math.max(Math.round(range.from), 0), slots.length - 1);
   return { range, slot, time: slots[slot] };
 }
 
-function keep(before) {
+function restoreView(before) {
   newest = candles.hasNewer ? null : candles.last?.t ?? null;
   if (!before) return;
   const time = before.time ?? newest;
   const moved = time === null ? 0 : index(time) - before.slot;
   const wanted = { from: before.range.from + moved, to: before.range.to + moved };
-  const now = sight();
-  if (!now || Math.abs(now.from - wanted.from) > 1e-6) look(wanted);
+  const now = visibleRange();
+  if (!now || Math.abs(now.from - wanted.from) > 1e-6) setVisibleRange(wanted);
 }
 
 const isNewestIn = ({ from, to }) => newest !== null && index(newest) >= from - 0.5 && index(newest) <= to + 0.5;
 
 export const lastSlot = () => slots.at(-1);
 
-export function forget() {
+export function clear() {
   slots = [];
   newest = null;
   for (const each of [series, volume, axis]) each.setData([]);
@@ -206,15 +208,15 @@ export function forget() {
 export const flash = (times) => corrections.add(times.map(index), colours.current);
 
 const index = (time) => timeAxis.indexOf(slots, time);
-const timeAt = (place) => timeAxis.timeAt(slots, width(candles.interval), place);
-const placeOf = (time) => timeAxis.placeOf(slots, width(candles.interval), time);
+const timeAt = (position) => timeAxis.timeAt(slots, width(candles.interval), position);
+const positionOf = (time) => timeAxis.positionOf(slots, width(candles.interval), time);
 
 // -- the view -----------------------------------------------------------------------------------------------------
 
-// The view: {from, to} in ms, the number of bars, the bars that are loaded to the left and right of it, whether it has the
-// newest candle, and whether it is the view of showNewest(). Null without candles.
+// The view: its times `from` and `to` in ms; the number of its `bars`; how many slots are loaded to the `left` and to the
+// `right` of it; whether it contains the newest candle; whether showNewest() would show the same. Null without candles.
 export function view() {
-  const range = sight();
+  const range = visibleRange();
   if (!range || !slots.length) return null;
   const bars = Math.max(Number((range.to - range.from).toFixed(2)), 2);
   return {
@@ -229,34 +231,35 @@ function newestRange(bars) {
   return { from: to - bars, to };
 }
 
-export const showNewest = (bars) => look(newestRange(bars));
+export const showNewest = (bars) => setVisibleRange(newestRange(bars));
 
 export function show(from, to) {
-  look({ from: placeOf(from), to: placeOf(to) });
+  setVisibleRange({ from: positionOf(from), to: positionOf(to) });
 }
 
 export function scrollBy(bars) {
-  const range = sight();
-  if (range) look({ from: range.from + bars, to: range.to + bars });
+  const range = visibleRange();
+  if (range) setVisibleRange({ from: range.from + bars, to: range.to + bars });
 }
 
 export function zoom(factor) {
-  const range = sight();
+  const range = visibleRange();
   if (!range) return;
   if (view().isNewest) return showNewest((range.to - range.from) * factor);
-  look({ from: range.to - (range.to - range.from) * factor, to: range.to });
+  setVisibleRange({ from: range.to - (range.to - range.from) * factor, to: range.to });
 }
 
-// Puts the crosshair on the candle `step` candles after `time`, or without a time on the last visible one. Returns its time.
+// Puts the crosshair on the candle that is `step` candles after `time`. If `time` is null, puts it on the last visible
+// candle. Returns the candle's time.
 export function moveCrosshair(time, step) {
   if (!candles?.rows.length) return null;
   const { rows } = candles;
   const at = time === null ? candles.index(view().to + 1) - 1 : candles.index(time) + step;
   const row = rows[Math.min(Math.max(at, 0), rows.length - 1)];
-  const place = placeOf(row.t);
-  const range = sight();
-  if (place < range.from + 1) scrollBy(place - range.from - 2);
-  if (place > range.to - 1) scrollBy(place - range.to + 2);
+  const position = positionOf(row.t);
+  const range = visibleRange();
+  if (position < range.from + 1) scrollBy(position - range.from - 2);
+  if (position > range.to - 1) scrollBy(position - range.to + 2);
   chart.setCrosshairPosition(decimals.scaled(row.c, scale), toAxis(row.t), series);
   return row.t;
 }
@@ -287,10 +290,10 @@ export function recolour() {
   });
 }
 
-// Paints the gaps of the coverage, [{from, to, isFailed, label}], times in ms.
+// Paints the gaps of the coverage, [{from, to, isFailed, label}]. The times are in ms.
 export function paintGaps(gaps) {
   if (!candles || !slots.length) return;
-  hatching.set(gaps.map((gap) => ({ ...gap, from: gap.from === -Infinity ? -1e7 : placeOf(gap.from), to: placeOf(gap.to) })), colours);
+  hatching.set(gaps.map((gap) => ({ ...gap, from: gap.from === -Infinity ? -1e7 : positionOf(gap.from), to: positionOf(gap.to) })), colours);
 }
 
 export const picture = () => chart.takeScreenshot(true);

@@ -6,7 +6,7 @@ import { $ } from './dom.js';
 import { now, state, subscribe, update } from './state.js';
 
 const EVERY_MS = 10_000;
-const LATE_MS = 60_000; // up to this lag the ingestor is not late
+const LATE_MS = 60_000; // the ingestor is late if it lags more than this
 const KNOWN = new Set(['indexed', 'no_trades']);
 
 export function start() {
@@ -22,11 +22,11 @@ export async function read() {
   } catch (failure) {
     if (failure instanceof api.LoggedOut) update({ loggedOut: true });
     else if (symbol === state.symbol && failure instanceof api.Refusal) update({ coverage: [] });
-    // When the API does not respond, the state of the connection shows it.
+    // If the API does not respond, the live dot shows it.
   }
 }
 
-// Milliseconds since the newest indexed time; null when nothing was ever recorded.
+// Milliseconds since the newest indexed time; null if no coverage was ever recorded.
 export function lag() {
   const ends = state.coverage.filter((range) => KNOWN.has(range.state)).map((range) => range.to);
   return ends.length ? now() - Math.max(...ends) : null;
@@ -45,7 +45,7 @@ export function drawKey() {
   $('hatched-key').hidden = !view || missing(view.from, view.to) === null;
 }
 
-// Why the times from `from` until `to` may lack trades; null when all of them were read.
+// Says why the times from `from` until `to` may lack trades; null if all of these times were read.
 export function missing(from, to) {
   const found = gaps(state.coverage, now()).filter((gap) => gap.from < to && gap.to > from);
   return (found.find(({ isFailed }) => isFailed) ?? found[0])?.label ?? null;
@@ -53,7 +53,7 @@ export function missing(from, to) {
 
 const gap = (from, to, isFailed) => ({ from, to, isFailed, label: isFailed ? 'indexing failed' : 'not indexed' });
 
-// Without any coverage there are no gaps: the program that writes this symbol records none.
+// If there is no coverage at all, there are no gaps, because the program that writes this symbol records no coverage.
 function gaps(ranges, until) {
   if (!ranges.length) return [];
   const found = [];

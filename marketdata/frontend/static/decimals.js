@@ -1,5 +1,5 @@
-// Amounts are exact decimal strings, and the page shows their digits. Only the drawing uses numbers; these need no more
-// precision than a pixel.
+// Formats amounts. They are exact decimal strings, and the page shows their digits. Only the drawing uses numbers, which need
+// no more precision than a pixel.
 
 const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
@@ -16,8 +16,8 @@ export function split(decimal) {
   return [`${grouped(whole)}.${fraction.slice(0, shown)}`, fraction.slice(shown)];
 }
 
-// How many places the decimal point moves so that prices near `decimal` become numbers near 1. The chart library computes
-// with such numbers without a visible loss.
+// By how many places the decimal point must move so that prices near `decimal` become numbers near 1. The chart library
+// computes with such numbers without a visible loss. 0 if `decimal` is neither very small nor very large.
 export function scaleOf(decimal) {
   const power = Math.floor(Math.log10(Number(decimal)));
   return power >= -3 && power <= 7 ? 0 : -power;

@@ -1,4 +1,4 @@
-// Makes elements without markup, so that no text is parsed as HTML.
+// Creates elements by calls instead of markup, so that no text is parsed as HTML.
 
 export const PHONE = matchMedia('(max-width: 719px)');
 

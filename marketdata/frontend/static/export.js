@@ -12,27 +12,27 @@ const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 
 const HEAD = 56; // pixels above the chart, for the title
 const FOOT = 28;
 
-function inSight() {
+function visibleRows() {
   const view = chart.view();
   return feed.candles()?.rows.filter(({ t }) => view && t >= view.from && t <= view.to) ?? [];
 }
 
 export function csv() {
-  const rows = inSight();
+  const rows = visibleRows();
   if (!rows.length) return;
   const lines = [COLUMNS, ...rows.map((row) => COLUMNS.map((name) => row[name] ?? ''))].map((cells) => cells.join(','));
   download(`${name(rows)}.csv`, new Blob([`${lines.join('\r\n')}\r\n`], { type: 'text/csv' }));
 }
 
 export function png() {
-  const rows = inSight();
+  const rows = visibleRows();
   if (!rows.length) return;
   framed(chart.picture(), rows.at(-1)).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
 }
 
 const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${state.interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
 
-// The picture of the chart, with its symbol, its last visible candle and the library's notice.
+// Adds the symbol, the last visible candle and the library's notice to the picture of the chart.
 function framed(picture, last) {
   const ratio = devicePixelRatio || 1;
   const colours = chart.currentColours();

@@ -1,4 +1,4 @@
-// Loads the candles of the view, more of them before they become visible, and applies the live ones.
+// Loads the candles of the view, loads further candles before they become visible, and applies live candles.
 
 import * as api from './api.js';
 import { Candles, overlaid } from './candles.js';
@@ -9,16 +9,17 @@ import * as live from './live.js';
 import { now, state, update } from './state.js';
 import * as zones from './time_zones.js';
 
-const PAGE = 1000; // the smallest number of further candles that is read
+const PAGE = 1000; // a read of further candles requests at least this many
 const MAX_CANDLES = 50_000; // loaded candles
 const LEAD = 160; // empty buckets that are drawn before the very first candle
 const RETRY_MS = 5000; // between two tries of a revalidation
-const MAX_SINGLE_CHANGES = 20; // more changes in one frame draw the whole chart
+const MAX_SINGLE_CHANGES = 20; // if more candles change in one frame, the whole chart is drawn
 
-// The shown view: {symbol, candles, range, abort, busy, corrected, …}. `reads` has the live candles that came during each
-// running request, `tag` is the entity tag of the first response, and `isStale`: candles may have changed unseen.
+// The shown view: {symbol, candles, range, abort, busy, corrected, …}. `reads` contains a Map for each running request, with
+// the live candles that arrived during the request. `tag` is the entity tag of the first response. `isStale` is true if
+// candles may have changed without a message.
 let shown = null;
-let asked = null; // the view that was requested last; becomes `shown` when it is loaded
+let asked = null; // the view that was requested last; it becomes `shown` when it is loaded
 const listeners = [];
 export const onCandles = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
@@ -27,10 +28,10 @@ export const candles = () => shown?.candles ?? null;
 export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
-// Opens a view of state.symbol, state.interval and state.zone: from `from` to `to`; without these the newest `bars`; without
-// `bars` as many as fit. When `isFirm` is false and the range has no candle, the newest candles are shown instead.
-// Returns the shown range {bars, from, to}. After a failure it returns null, and state.failure has the reason.
-export async function open({ bars, from = null, to = null }, { isFirm = true } = {}) {
+// Opens a view of state.symbol, state.interval and state.zone. It shows the times from `from` to `to`. If these are null, it
+// shows the newest `bars`, or as many as fit if `bars` is null. If the range has no candle and `mayBeEmpty` is false, it shows
+// the newest candles. Returns the shown range {bars, from, to}, or null after a failure; state.failure is then the reason.
+export async function open({ bars, from = null, to = null }, { mayBeEmpty = true } = {}) {
   asked?.abort.abort();
   const mine = {
     symbol: state.symbol, candles: new Candles(state.interval, state.zone), range: { bars, from, to },
@@ -39,13 +40,13 @@ export async function open({ bars, from = null, to = null }, { isFirm = true } =
   asked = mine;
   update({ loading: true, failure: null });
   try {
-    const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, mine.candles.interval, isFirm);
+    const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, mine.candles.interval, mayBeEmpty);
     if (asked !== mine) return null;
     Object.assign(mine, first); // the requested name may be an alias; live messages have the symbol
     Object.assign(mine.candles, { rows, hasOlder, hasNewer });
     shown = mine;
     waiting = new Map();
-    chart.forget();
+    chart.clear();
     chart.open(mine.candles);
     draw();
     if (mine.range.from === null) chart.showNewest(mine.range.bars);
@@ -60,7 +61,7 @@ export async function open({ bars, from = null, to = null }, { isFirm = true } =
   }
 }
 
-// Returns {content, tag} of api.request(), and `during`: the live candles that came during the request.
+// Returns {content, tag} of api.request(), and in `during` the live candles that arrived during the request, by t.
 async function read(mine, query, options = {}) {
   const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
   const during = new Map();
@@ -80,7 +81,8 @@ export function fail(failure) {
 const subscriptions = () => {
   const { interval, zone, hasNewer, last } = shown.candles;
   const ticks = { symbol: shown.symbol, interval: 'ticks' };
-  // Without candles there is no `since`. While older candles are shown, newer ones are read only when they are needed.
+  // Without candles there is no `since`. While newer candles are not loaded, live candles cannot be appended, so they are not
+  // subscribed to.
   const following = { symbol: shown.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
   return hasNewer ? [ticks] : [following, ticks];
 };
@@ -88,7 +90,7 @@ const subscriptions = () => {
 function draw() {
   const { candles: { interval, zone, hasNewer, hasOlder, first, last }, range } = shown;
   const until = hasNewer ? last?.t ?? range.to : bucketOpen(now(), interval, zone);
-  // The axis also has times before the very first candle.
+  // The axis begins before the symbol's first candle.
   const start = first && !hasOlder ? Math.max(Math.min(first.t - LEAD * width(interval), range.from ?? Infinity), 0) : first?.t ?? range.from;
   chart.draw(start ?? until - LEAD * width(interval), until);
 }
@@ -99,8 +101,8 @@ export function redraw() {
 
 // -- older and newer candles -------------------------------------------------------------------------------------------
 
-// How many candles can be loaded outside the view. One read takes a part of them, and each side keeps a smaller part, so
-// that reading at one side does not make the other side read again.
+// How many candles can be loaded outside the view. One read loads at most half of them, and a quarter is kept on each side.
+// So reading on one side does not drop candles that the other side must then read again.
 const spare = (view) => Math.max(MAX_CANDLES - view.bars, 0);
 
 // Called when the visible times change. Reads candles before they become visible.
@@ -119,7 +121,7 @@ async function more(side, view) {
   mine.busy[side] = true;
   try {
     const known = mine.candles;
-    // The more candles are loaded, the more are added at once, since each addition redraws everything.
+    // The more candles are loaded, the more are added at once, because each addition redraws everything.
     const missing = Math.max(-(side === 'older' ? view.left : view.right), 0);
     const wanted = Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), missing + spare(view) / 2, MAX_READ);
     const limit = Math.max(Math.round(wanted), 1);
@@ -160,11 +162,11 @@ function takeNewer(known, { candles: rows, more: isMore }, during) {
 
 let waiting = new Map(); // the newest state of each changed candle, by t
 
-// Takes a message of the WebSocket about candles. Candles are drawn together, once a frame.
+// Handles a WebSocket message about candles. The candles of a frame are drawn together.
 export function take(message) {
   if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
   if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
-  // Changes between the read and the subscription were not sent.
+  // The server has not sent the changes between the read and the subscription.
   if (message.type === 'subscribed' || message.code === 'missed') revalidate();
   if (message.type !== 'candle') return;
   for (const during of shown.reads) during.set(message.candle.t, message.candle);
@@ -172,7 +174,7 @@ export function take(message) {
   waiting.set(message.candle.t, message.candle);
 }
 
-// A hidden tab has no frames, but its candles must be applied.
+// A hidden tab has no frames, but its candles must still be applied.
 const requestFrame = () => (document.hidden ? setTimeout(takeWaiting, 200) : requestAnimationFrame(takeWaiting));
 
 function takeWaiting() {
@@ -194,7 +196,7 @@ function apply(changes) {
   tell();
 }
 
-// Adds empty buckets as time passes. After many of them everything is redrawn, which shortens a long gap.
+// Adds empty buckets as time passes. After many of them, redraws everything, which shortens a long gap.
 export function passTime() {
   const last = chart.lastSlot();
   if (!shown || state.loading || shown.candles.hasNewer || last === undefined) return;
@@ -208,7 +210,8 @@ export function passTime() {
   draw();
 }
 
-// Called after a connect. `since` brings the candles after the last one. Older ones are revalidated after the subscription.
+// Called after each connect. The server sends the candles from `since` on. Older candles are revalidated after the server has
+// confirmed the subscription.
 export function resume() {
   live.resume(shown?.candles.last?.t ?? null);
   if (!asked) return;
@@ -224,7 +227,7 @@ export function catchUp() {
   if (shown?.isStale && !state.loggedOut) revalidate();
 }
 
-// Reads the loaded candles again, since they may have changed unseen.
+// Reads the loaded candles again, because they may have changed without a message.
 async function revalidate() {
   const mine = shown;
   mine.isStale = true;
@@ -244,7 +247,8 @@ async function revalidate() {
   }
 }
 
-// The entity tag changes with every change of the symbol. A 304 for the first read's tag: nothing has changed since.
+// The entity tag changes with every change of the symbol. So a 304 for the tag of the first read means that nothing has
+// changed since.
 async function readAgain(mine) {
   const known = mine.candles;
   let start = known.hasOlder ? known.first?.t ?? mine.range.from ?? 0 : 0;

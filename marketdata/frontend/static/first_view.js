@@ -1,27 +1,27 @@
-// Reads the first candles of a view: the candles in it and around it, and the nearest ones on both sides.
+// Reads the first candles of a view: the candles in its range and around it.
 
 import { PHONE } from './dom.js';
 import { width } from './intervals.js';
 import { now } from './state.js';
 
-const NEWEST = 600; // candles of the first read of the newest
+const NEWEST = 600; // a view of the newest candles reads at least this many
 const MIN_BARS = 40;
 const MARGIN = 10; // empty bars beside a few candles
-const BESIDE = 300; // candles that are read on each side
+const BESIDE = 300; // candles that are read on a side where the first read has no candle outside the range
 export const MAX_READ = 10_000; // the API's limit of candles in one response
 
 // Returns {range, symbol, tag, rows, hasOlder, hasNewer} for a range {bars, from, to}. `bars` may be null. `read(query)`
-// returns {content, tag}. When `isFirm` is false and the range has no candle, the newest `bars` are read instead.
-export async function firstView(read, range, interval, isFirm) {
+// returns {content, tag}. If the range has no candle and `mayBeEmpty` is false, the newest `bars` are read instead.
+export async function firstView(read, range, interval, mayBeEmpty) {
   const { bars, from, to } = range;
   if (from === null) return newest(read, range, interval);
   const pad = Math.ceil((to - from) / 2);
   const { content, tag } = await read({ startTime: Math.max(from - pad, 0), endTime: to + pad, limit: MAX_READ });
   const rows = content.candles;
-  if (!isFirm && !rows.some(({ t }) => t >= from && t <= to)) return newest(read, { bars, from: null, to: null }, interval);
+  if (!mayBeEmpty && !rows.some(({ t }) => t >= from && t <= to)) return newest(read, { bars, from: null, to: null }, interval);
   const [first, last] = [rows[0]?.t ?? from, rows.at(-1)?.t ?? from - 1];
   const isLast = !content.more && to + pad >= now();
-  // A long gap is drawn shortened. That needs the candles before and after it.
+  // A long run of empty buckets is shortened. This needs the candles before and after the run.
   const [older, newer] = await Promise.all([
     rows.length && first <= from ? null : read({ endTime: Math.max(first - 1, 0), limit: BESIDE }),
     last >= to || isLast ? null : read({ startTime: last + 1, limit: BESIDE }),
@@ -38,7 +38,7 @@ async function newest(read, range, interval) {
   return { range: { ...range, bars }, symbol: content.symbol, tag, rows: content.candles, hasOlder: content.more, hasNewer: false };
 }
 
-// How many bars are shown when nobody has chosen a number: fewer when only a few candles exist.
+// The number of bars to show if the user has not chosen a number. It is smaller if only a few candles exist.
 function fitting({ candles, more }, interval) {
   const limit = PHONE.matches ? 80 : 160;
   if (more || !candles.length) return limit;

@@ -39,8 +39,9 @@ export function nextOpen(open, interval, shift) {
   return open + width(interval);
 }
 
-// The intervals that typed keys can mean, the best match first. As in TradingView, a plain number is minutes: `60` is an
-// hour. `1h`, `D` and `1M` are intervals. Units may have either case, except m (minute) and M (month).
+// The intervals that typed text can mean, the best match first. As in TradingView, a number without a unit means minutes:
+// `60` is an hour. A unit without a number means one: `D` is a day. Upper and lower case are the same, except that m is a
+// minute and M a month.
 export function matching(typed) {
   const found = /^(\d*)\s*([a-zA-Z]?)$/.exec(typed.trim());
   if (!found || !typed.trim()) return [];

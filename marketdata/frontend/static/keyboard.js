@@ -1,5 +1,5 @@
-// The keys of the page. As in TradingView, letters open the search for a symbol, and digits the interval. All other commands
-// have Alt, or a key that is neither a letter nor a digit.
+// Handles the keys of the page. As in TradingView, a letter opens the search for a symbol, and a digit opens the choice of an
+// interval. All other commands use Alt, or a key that is neither a letter nor a digit.
 
 import { $ } from './dom.js';
 import * as help from './help.js';
@@ -25,6 +25,7 @@ function onKey(event) {
   run();
 }
 
+// The command of a key, as a function; null if the key has none here.
 function chosen(event, target) {
   const { key } = event;
   if (key === 'Escape') return escape;

@@ -1,4 +1,4 @@
-// Shows the candle under the crosshair, else the last visible one, with the digits of the API.
+// Shows the candle under the crosshair with all digits of the API. Without a crosshair, shows the last visible candle.
 
 import * as chart from './chart.js';
 import * as coverage from './coverage.js';
@@ -8,20 +8,20 @@ import * as feed from './feed.js';
 import { nextOpen, width } from './intervals.js';
 import * as zones from './time_zones.js';
 
-let pointed = null; // the time under the crosshair
-let isAsked = false; // whether drawing announces the candle to a screen reader
+let pointed = null; // the time under the crosshair, or null
+let isAnnounced = false; // whether drawing announces the candle to a screen reader
 
 export const time = () => pointed;
 
 export function point(at, { announce = false } = {}) {
   pointed = at;
-  isAsked = announce;
+  isAnnounced = announce;
   draw();
 }
 
 export function draw() {
   const known = feed.candles();
-  const row = known && (pointed === null ? lastInSight(known) : known.at(pointed));
+  const row = known && (pointed === null ? lastVisible(known) : known.at(pointed));
   $('legend').hidden = !known || (!row && pointed === null);
   if ($('legend').hidden) return;
   $('legend-time').textContent = moment(pointed ?? row.t, known);
@@ -36,10 +36,10 @@ export function draw() {
   $('legend-values').replaceChildren(...amounts, count(row.n),
     element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
     feed.isCorrected(row.t) ? element('span', { class: 'corrected', title: 'A correction or a reorganisation changed it while this page was open.' }, 'corrected') : '');
-  if (isAsked) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
+  if (isAnnounced) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
 }
 
-export function lastInSight(known) {
+export function lastVisible(known) {
   const view = chart.view();
   if (!view) return known.last;
   const row = known.before(view.to);

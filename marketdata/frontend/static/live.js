@@ -1,5 +1,5 @@
-// The WebSocket /api/v1/live: candles of the view, and ticks of its symbol. It reconnects by itself, unless the login has
-// expired.
+// Receives the candles of the view and the ticks of its symbol over the WebSocket /api/v1/live. Reconnects by itself, unless
+// the login has expired.
 
 import { state } from './state.js';
 
@@ -10,7 +10,8 @@ let timer = 0;
 let wanted = []; // the subscriptions
 let handlers = {};
 
-// onState('open' | 'connecting' | 'offline', retryAt), onMessage(message), onOpen(): after each connect
+// `given` has three handlers: onState('open' | 'connecting' | 'offline', retryAt); onMessage(message); and onOpen(), which is
+// called after each connect.
 export function start(given) {
   handlers = given;
   addEventListener('online', retry);
@@ -38,7 +39,7 @@ function connect() {
   };
 }
 
-// Reconnects now instead of after the wait.
+// Reconnects now, without the rest of the wait.
 export function retry() {
   if (socket && socket.readyState > WebSocket.OPEN) connect();
 }
@@ -47,8 +48,8 @@ const send = (op, subscription) => {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ op, ...subscription }));
 };
 
-// Sets the subscriptions, [{symbol, interval, timeZone?, since?}]. `isAnew`: also subscribes again to candles that are
-// received already, so that `since` takes effect.
+// Sets the subscriptions, [{symbol, interval, timeZone?, since?}]. With `isAnew`, candles that are already subscribed are
+// subscribed again, so that `since` takes effect.
 export function follow(subscriptions, isAnew = false) {
   const key = ({ symbol, interval, timeZone }) => JSON.stringify([symbol, interval, timeZone]);
   const kept = new Set(subscriptions.map(key));
@@ -58,7 +59,7 @@ export function follow(subscriptions, isAnew = false) {
   wanted = subscriptions;
 }
 
-// Subscribes again after a connect. Candles from `since` on are sent at once.
+// Subscribes again after a connect. The server sends the candles from `since` on at once.
 export function resume(since) {
   for (const each of wanted) send('subscribe', each.interval === 'ticks' || since === null ? each : { ...each, since });
 }

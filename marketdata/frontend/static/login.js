@@ -53,8 +53,8 @@ function draw() {
   (state.user ? password : name).focus();
 }
 
-// Tries a name and a password. Returns an empty text when they are right, else a message. The browser keeps the credentials
-// of such a request, and sends them with all later requests.
+// Tries a name and a password. Resolves to an empty text if they are right, otherwise to a message. The browser keeps the
+// credentials of this request and sends them with all later requests.
 function tried(name, password) {
   return new Promise((resolve) => {
     const request = new XMLHttpRequest();

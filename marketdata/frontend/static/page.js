@@ -18,13 +18,13 @@ import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
 import * as zones from './time_zones.js';
 
-const SETTLE_MS = 250; // after the first of several movements
+const SETTLE_MS = 250; // after a movement, settle() waits this long for further movements
 const EMPTY_MS = 3000; // between two tries to find a first symbol
 
 const FITTING = { bars: null, from: null, to: null };
 
-let range = FITTING; // the range of the address
-let fitted = null; // the number of bars that the page chose itself
+let range = FITTING; // the range in the address
+let fitted = null; // the number of bars that the page has chosen, because the address has none
 let settleTimer = 0;
 
 function start() {
@@ -36,7 +36,7 @@ function start() {
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   });
-  login.start({ onLogin: again });
+  login.start({ onLogin: repeatFailed });
   feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
   document.addEventListener('show-newest', reset);
   $('close-notice').onclick = () => notice([]);
@@ -48,7 +48,7 @@ function start() {
 
 // -- the view and its address ------------------------------------------------------------------------------------------
 
-// A missing part of the address is the last choice, else the first symbol, one hour, UTC.
+// For a part that the address lacks, uses the user's last choice. Without a last choice, uses the first symbol, one hour, UTC.
 async function openAddress() {
   const given = address.read(location.search);
   const before = toolbar.wanted();
@@ -68,7 +68,7 @@ async function openAddress() {
   if (symbol) await open();
 }
 
-// Reports invalid parts of the address, and what is shown instead.
+// Tells the user which parts of the address are invalid, and what is shown instead.
 function notice(faults) {
   $('notice').hidden = !faults.length;
   if (faults.length) $('notice-text').textContent = [...faults, `Shown: ${state.interval}, ${zones.label(state.zone)}.`].join(' ');
@@ -88,14 +88,14 @@ function noteNewest() {
   if (found && found.last > (state.newest ?? 0)) update({ newest: found.last });
 }
 
-// Opens the view. `isFirm` as in feed.open().
-async function open(isFirm = true) {
+// Opens the view. `mayBeEmpty` is explained at feed.open().
+async function open(mayBeEmpty = true) {
   if (!state.symbol) return;
   legend.point(null);
   noteNewest();
   coverage.read();
   const asked = state.symbol;
-  const shown = await feed.open(range, { isFirm });
+  const shown = await feed.open(range, { mayBeEmpty });
   if (shown) {
     if (range.bars === null) fitted = shown.bars;
     range = shown;
@@ -122,7 +122,7 @@ function settle() {
   settleTimer = 0;
   const view = chart.view();
   if (!view || state.loading) return;
-  update({ isEmpty: !legend.lastInSight(feed.candles()) });
+  update({ isEmpty: !legend.lastVisible(feed.candles()) });
   legend.draw();
   coverage.drawKey();
   writeAddress();
@@ -198,8 +198,8 @@ function message(given) {
   else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // some trades were not sent
 }
 
-// After a new login: repeats whatever failed meanwhile.
-function again() {
+// Called after a new login. Repeats everything that may have failed without a login.
+function repeatFailed() {
   login.check();
   readSymbols();
   trades.read();

@@ -1,4 +1,4 @@
-// The colours of the chart's canvas, read from the style sheet in its current theme, dark or light.
+// Reads the colours of the chart's canvas from the style sheet, for the current theme, dark or light.
 
 const probe = document.createElement('span');
 probe.hidden = true;

@@ -4,7 +4,8 @@ import { $, element } from './dom.js';
 import * as intervals from './intervals.js';
 import { state, now } from './state.js';
 
-// A list that follows the typed text. `find(typed)` returns [{value, cells}]; `choose(value)` is called with the chosen one.
+// A list of matches for the typed text. `find(typed)` returns the matches, [{value, cells}]. `choose(value)` is called with
+// the chosen value.
 class Picker {
   constructor({ dialog, input, list, find, choose, none }) {
     Object.assign(this, { dialog: $(dialog), input: $(input), list: $(list), find, choose, none, at: 0, found: [] });
@@ -71,7 +72,7 @@ export const isDemo = (symbol) => symbol?.startsWith('DEMO:') ?? false;
 function findSymbols(typed) {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const matches = state.symbols.filter(({ symbol, aliases }) => words.every((word) => [symbol, ...aliases].some((name) => name.toLowerCase().includes(word))));
-  // Symbols that begin with the typed letters come first: the whole name, or the part after the chain.
+  // Symbols come first if the whole name, or the part after the chain, begins with the typed letters.
   const isFirst = ({ symbol }) => Boolean(words.length) && [symbol, symbol.split(':')[1] ?? ''].some((name) => name.toLowerCase().startsWith(words[0]));
   return matches.sort((one, other) => isFirst(other) - isFirst(one)).map(({ symbol, aliases, last }) => ({
     value: symbol,

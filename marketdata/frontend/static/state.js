@@ -1,9 +1,9 @@
-// The state of the page in one place: the view, which the address holds too, and the state of the service.
+// The state of the page: the view, which the address also holds, and the state of the service.
 
 export const state = {
   symbol: null,
   interval: '1h',
-  zone: 0, // minutes
+  zone: 0, // offset from UTC in minutes
   log: false,
   user: null,
   auth: null,
@@ -32,7 +32,7 @@ export function update(changes) {
 
 export const now = () => Date.now() + state.clockOffset;
 
-// Choices that outlive the page. A browser may refuse to keep them.
+// The user's choices, which outlive the page. A browser may refuse to keep them.
 export function remembered(name) {
   try { return localStorage.getItem(`chart-${name}`); } catch { return null; }
 }

@@ -35,7 +35,7 @@ function drawDot() {
   if ($('live-text').textContent !== text) $('live-text').textContent = text;
   $('live').title = TITLES[kind];
   $('retry').hidden = kind !== 'offline' || state.loggedOut;
-  // Announced when the kind changes, not with every change of the age.
+  // A screen reader announces a change of the kind, but not each change of the age.
   if (said !== kind && !(said === '' && kind === 'connecting')) $('said').textContent = SPOKEN[kind];
   said = kind;
 }

@@ -12,15 +12,15 @@ export function indexOf(slots, time) {
   return low;
 }
 
-export function timeAt(slots, length, place) {
+export function timeAt(slots, length, position) {
   const last = slots.length - 1;
-  if (place < 0) return slots[0] + place * length;
-  if (place >= last) return slots[last] + (place - last) * length;
-  const at = Math.floor(place);
-  return slots[at] + (place - at) * (slots[at + 1] - slots[at]);
+  if (position < 0) return slots[0] + position * length;
+  if (position >= last) return slots[last] + (position - last) * length;
+  const at = Math.floor(position);
+  return slots[at] + (position - at) * (slots[at + 1] - slots[at]);
 }
 
-export function placeOf(slots, length, time) {
+export function positionOf(slots, length, time) {
   const last = slots.length - 1;
   if (time <= slots[0]) return (time - slots[0]) / length;
   if (time >= slots[last]) return last + (time - slots[last]) / length;

@@ -22,9 +22,9 @@ export function parsed(given) {
 }
 
 // This machine's current offset.
-export const own = () => -new Date().getTimezoneOffset();
+export const localOffset = () => -new Date().getTimezoneOffset();
 
-export const offered = (chosen) => [...new Set([...OTHERS, own(), chosen])].sort((one, other) => one - other);
+export const offered = (chosen) => [...new Set([...OTHERS, localOffset(), chosen])].sort((one, other) => one - other);
 
 const pad = (number, places = 2) => String(number).padStart(places, '0');
 

@@ -1,4 +1,4 @@
-// The toolbar with the choices. On a telephone, the same controls are in a sheet at the bottom.
+// The toolbar, where the user chooses the view. On a telephone, the same controls are in a sheet at the bottom.
 
 import * as chart from './chart.js';
 import { $, button, element, PHONE } from './dom.js';
@@ -49,9 +49,9 @@ function draw() {
   $('more-intervals').replaceChildren(element('option', { hidden: true, disabled: true, selected: isQuick }, 'more'),
     ...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: !isQuick && each === state.interval }, each)));
   $('more-intervals').classList.toggle('on', !isQuick);
-  const own = zones.own();
+  const here = zones.localOffset();
   $('zone').replaceChildren(...zones.offered(state.zone).map((each) => element('option', { value: each, selected: each === state.zone },
-    zones.label(each) + (each === own && own ? ' (here)' : ''))));
+    zones.label(each) + (each === here && here ? ' (here)' : ''))));
   $('log').setAttribute('aria-pressed', String(state.log));
   $('user').textContent = state.user ?? '';
   $('logout').hidden = !state.auth || state.auth === 'none';
@@ -73,8 +73,8 @@ export function openSheet(isOpen) {
   if (isOpen) $('intervals').firstElementChild.focus();
 }
 
-// A choice closes the sheet. A clicked button loses the focus, since the browser would draw a ring around it at the next
-// key.
+// A choice closes the sheet. A clicked button loses the focus; otherwise the browser would draw a ring around the button at
+// the next key.
 function afterClick({ target, detail }) {
   const chosen = target.closest('button');
   if (!chosen) return;

@@ -1,4 +1,4 @@
-// The list of trades, newest first. A trade that a reorganisation removed stays, struck through.
+// The list of trades, newest first. A trade that a reorganisation removed stays in the list and is struck through.
 
 import * as api from './api.js';
 import * as decimals from './decimals.js';
@@ -43,7 +43,7 @@ export async function read() {
   try {
     const found = await api.ticks(symbol, MAX_TRADES);
     if (symbol !== state.symbol) return;
-    // A live tick of the meantime is newer than the response.
+    // A tick that arrived by WebSocket during the request is newer than the response, so it is kept.
     const during = new Map(trades.filter((each) => !before.has(each)).map((each) => [each.id, each]));
     trades = [...during.values(), ...found.filter(({ id }) => !during.has(id))].sort(newestFirst).slice(0, MAX_TRADES);
     draw();
@@ -52,7 +52,7 @@ export async function read() {
 
 const newestFirst = (one, other) => Date.parse(other.ts) - Date.parse(one.ts) || other.seq - one.seq;
 
-// Takes a tick of the WebSocket.
+// Adds a tick from the WebSocket, or marks a trade as removed.
 export function take(tick) {
   if (tick.symbol !== state.symbol) return;
   if (tick.retracted) {
