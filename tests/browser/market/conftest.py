@@ -17,7 +17,7 @@ LIBRARY = ROOT / "marketdata" / "frontend" / "static" / "vendor" / "lightweight-
 SYMBOL = "DEMO:ETH-USDC"
 SIZE = {"width": 1280, "height": 720}
 
-# Pixels of the chart's own canvas in a part of its width, whose channels differ from a colour by at most `near`.
+# Counts pixels of the chart's canvas, in a part of its width. Their channels differ from a colour by at most `near`.
 PIXELS = """([colour, from, to, near]) => {
   const probe = document.createElement('i');
   document.body.append(probe);
@@ -40,7 +40,7 @@ PIXELS = """([colour, from, to, near]) => {
 
 @dataclass
 class ChartPage:
-    """A tab, what went wrong in it, and the candles that it asked for."""
+    """A tab, the errors of its scripts, and the candles that it requested."""
 
     page: Page
     stage: Stage
@@ -61,19 +61,19 @@ class ChartPage:
         return self
 
     def drawn(self) -> ChartPage:
-        """Wait until there are candles, and live ones follow."""
+        """Wait until candles are shown and the page is live."""
         self.page.locator("#legend-values .digits").first.wait_for()
         self.page.locator("#live.live, #live.behind").wait_for()
         return self
 
     def legend(self) -> dict[str, str]:
-        """Its amounts by name, with every digit and without spaces."""
+        """The legend's amounts by name, with every digit and without spaces."""
         texts = self.page.locator("#legend-values .amount").all_text_contents()
         return {text[0]: text[1:].replace("\u202f", "") for text in texts}
 
     @property
     def url(self) -> str:
-        """Asked of the page: while a test only waits, Playwright learns of no change."""
+        """The page's address. The page is asked, because while a test only waits, Playwright learns of no change."""
         found: str = self.page.evaluate("location.href")
         return found
 
@@ -97,14 +97,14 @@ def query(symbol: str = SYMBOL, interval: str = "1m", **more: object) -> str:
 
 
 def settled(opened: ChartPage) -> str:
-    """The address, after the time by which it lags behind the view."""
+    """The page's address, after the delay with which it follows the view."""
     opened.page.wait_for_timeout(600)
     return opened.url
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """With four hundred minutes of trades."""
+    """A stage with 400 minutes of trades."""
     if not LIBRARY.exists():
         pytest.skip("not run: the set-up could not fetch the chart library")
     with running_stage() as stage:
@@ -122,7 +122,7 @@ def context(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:  # noqa
 
 @pytest.fixture
 def tab(context: BrowserContext, stage: Stage) -> Iterator[Callable[[str], ChartPage]]:
-    """Opens the page at an address below it; in the end nothing may have gone wrong in any of its scripts."""
+    """Opens the page at an address. At the end of the test, fails if any script of the page had an error."""
     opened: list[ChartPage] = []
 
     def open_tab(query: str = "") -> ChartPage:

@@ -29,7 +29,7 @@ VIEW = f"{PHONE_VIEW}&bars=150"
 def market(
     symbol: str, start: int, end: int, price: float, places: int, *, every: int = 20_000
 ) -> list[dict[str, Any]]:
-    """Blocks of a random walk, always the same steps."""
+    """Blocks with the prices of a random walk, which is the same in each run."""
     drawn, ticks = random.Random(symbol), []
     for block, ts in enumerate(range(start, end, every), 1):
         for at in range(drawn.choice((0, 1, 1, 2))):
@@ -83,7 +83,7 @@ class Album:
 
 
 def at_rest(album: Album) -> None:
-    """The chart in both sizes and colours, on a telephone, with its lists and dialogs."""
+    """The chart in both sizes and both themes, on a telephone, and with its lists and dialogs."""
     for name, size, scheme in VARIANTS:
         with album.page(VIEW, size, scheme) as opened:
             opened.page.mouse.move(size[0] * 0.4, size[1] * 0.4)
@@ -113,7 +113,7 @@ def at_rest(album: Album) -> None:
 
 
 def with_little(album: Album) -> None:
-    """A market that has begun a short while ago, one that has stopped, a range without trades, an unknown interval."""
+    """A new market, a market without recent trades, a range without trades, and an unknown interval."""
     for scheme in ("light", "dark"):
         for symbol, name in (("DEMO:YOUNG", "young"), ("DEMO:STOPPED", "stopped")):
             with album.page(f"?symbol={symbol}&interval=15m", SMALL, scheme) as opened:
@@ -137,7 +137,7 @@ VARIANTS: tuple[tuple[str, tuple[int, int], Literal["light", "dark"]], ...] = (
 
 
 def in_trouble(album: Album, stage: Stage) -> None:
-    """An unknown symbol, an API that is gone, a login that expired."""
+    """An unknown symbol, an API that does not answer, and a login that has expired."""
     for scheme in ("light", "dark"):
         with album.page(VIEW, SMALL, scheme) as opened:
             opened.page.goto(f"{stage.address}?symbol=NO:SUCH&interval=1h")

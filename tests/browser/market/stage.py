@@ -21,7 +21,7 @@ HOUR = 60 * MINUTE
 
 
 class Stage:
-    """``address`` is that of the page; ``user`` and ``password`` let in."""
+    """``address`` is the address of the page; ``user`` and ``password`` are its login."""
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
@@ -63,7 +63,7 @@ class Stage:
         self.password = password
 
     def restart_api(self) -> None:
-        """On the port that it had."""
+        """Start the API again on the same port."""
         self.api.start(self.api_port)
 
     def write(self, *items: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def now() -> int:
 
 
 def tick(symbol: str, ts: int, price: str, size: str = "1", block: int | None = None, at: int = 0) -> dict[str, Any]:
-    """``at`` is the place in the block, or tells ticks of one instant apart."""
+    """``at`` is the tick's position in its block, and distinguishes ticks of the same time."""
     made: dict[str, Any] = {
         "symbol": symbol, "id": f"{ts}:{at}", "ts": ts, "seq": at, "price": price, "size": size, "side": "buy",
     }  # fmt: skip
@@ -115,7 +115,7 @@ def tick(symbol: str, ts: int, price: str, size: str = "1", block: int | None = 
 
 
 def minutes(symbol: str, end: int, count: int, prices: Sequence[str] = ("100", "104", "98", "101.5")) -> list[Any]:
-    """A candle in each of the ``count`` minutes up to the one of ``end``, of the ``prices`` in turn."""
+    """One candle for each of the ``count`` minutes up to the minute of ``end``, with the ``prices`` in turn."""
     first = end // MINUTE * MINUTE - (count - 1) * MINUTE
     return [
         tick(symbol, first + minute * MINUTE + at * 1000, price, at=at)

@@ -1,4 +1,4 @@
-"""The chart page in its states under axe-core: no serious and no critical fault, in light and in dark."""
+"""axe-core finds no serious and no critical fault in any state of the chart page, in light and in dark colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which times the chart shows: what the address, a symbol and an interval ask for, and what a link reproduces."""
+"""The times that the chart shows for an address, a symbol and an interval; and the view that a link reproduces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_address_reproduces_the_view(tab: Tab, stage: Stage) -> None:
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     opened.becomes(lambda: "from=" in opened.url)
-    opened.page.wait_for_timeout(600)  # longer than the address lags behind
+    opened.page.wait_for_timeout(600)  # longer than the delay with which the address follows the view
     address, legend = opened.url, opened.legend()
     page.reload()
     opened.drawn()
@@ -54,7 +54,7 @@ def test_an_alias_in_the_address_becomes_its_symbol_and_is_live(tab: Tab, stage:
 
 @pytest.mark.parametrize("interval", ["1m", pytest.param("4h", marks=pytest.mark.full)])
 def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) -> None:
-    """Also where the view begins within a bar, and where it lies in a long time without trades."""
+    """This also holds if the view begins within a bar, or lies in a long time without trades."""
     symbol, end = f"DEMO:PICTURE-{interval}", now() // HOUR * HOUR - 20 * 24 * HOUR
     length = {"4h": 4 * HOUR, "1m": MINUTE}[interval]
     stage.write(*(tick(symbol, end - at * length, str(100 + at % 7)) for at in (*range(20), *range(2000, 2200))))
@@ -92,7 +92,7 @@ def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> Non
     message.wait_for(state="hidden")
 
 
-def test_what_is_wrong_with_an_address_is_said(tab: Tab) -> None:
+def test_faults_of_an_address_are_reported(tab: Tab) -> None:
     opened = tab(query(interval="7m", zone="+99:00")).drawn()
     notice = opened.page.get_by_role("alert")
     for text in ("There is no interval “7m”. There are 1s, 1m, 3m,", "no time zone “+99:00”", "Shown: 1h, UTC."):
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_an_address_is_said(tab: Tab) -> None:
     assert notice.is_hidden()
 
 
-def test_the_newest_candles_are_in_sight_however_old_they_are(tab: Tab, stage: Stage) -> None:
+def test_the_newest_candles_are_visible_even_if_they_are_old(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:STOPPED", now() // HOUR * HOUR - 20 * 24 * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in range(300)))
     stage.cover(symbol, end - 300 * HOUR, end + HOUR)
@@ -117,7 +117,7 @@ def test_the_newest_candles_are_in_sight_however_old_they_are(tab: Tab, stage: S
 
 
 @pytest.mark.full
-def test_few_candles_are_as_wide_as_they_can_be_read(tab: Tab, stage: Stage) -> None:
+def test_a_view_of_few_candles_has_few_bars(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:YOUNG", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(60)))
     opened = tab(query(symbol, "4h")).drawn()
@@ -133,7 +133,7 @@ def test_few_candles_are_as_wide_as_they_can_be_read(tab: Tab, stage: Stage) -> 
 
 
 @pytest.mark.full
-def test_new_candles_stay_in_sight_as_time_passes(tab: Tab, stage: Stage) -> None:
+def test_new_candles_stay_visible_as_time_passes(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:FOLLOWED"
     stage.write(tick(symbol, now(), "100"))
     opened = tab(query(symbol, "1s", bars=8)).drawn()

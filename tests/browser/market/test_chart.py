@@ -1,4 +1,4 @@
-"""The chart: what it draws, live and of the past, and what it says of itself."""
+"""The chart: live candles, older candles, coverage, and the state of the connection and the login."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
 pytestmark = pytest.mark.functional
 
 
-def test_candles_with_every_digit_and_who_is_logged_in(tab: Tab, stage: Stage) -> None:
+def test_the_page_shows_candles_with_every_digit_and_the_user(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:LONG-DIGITS"
     price = "2503.123456789012345678901234567891"
     stage.write(tick(symbol, now() - HOUR, "0.000000000000000001"), tick(symbol, now(), price, "0.000000000000000007"))
@@ -50,7 +50,7 @@ def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, s
     assert opened.page.locator("#trade-rows tr").count() == 2
 
 
-def test_a_trade_that_comes_while_the_view_is_read_again_is_kept(tab: Tab, stage: Stage) -> None:
+def test_a_trade_that_arrives_during_a_revalidation_is_kept(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:AGAIN", now()
     stage.write(tick(symbol, start - 1000, "100"))
     page = tab("").page
@@ -64,15 +64,15 @@ def test_a_trade_that_comes_while_the_view_is_read_again_is_kept(tab: Tab, stage
     opened.becomes(lambda: held or page.evaluate("0"))
     stage.write(tick(symbol, start, "120.5"))
     opened.becomes(lambda: page.evaluate("0") or any("120.5" in each for each in frames))
-    page.route("**/api/v1/chart?*", lambda route: route.abort())  # so that only live messages can bring it
+    page.route("**/api/v1/chart?*", lambda route: route.abort())  # so that the trade can arrive only by a live message
     held[0][0].fulfill(response=held[0][1])
     opened.becomes(lambda: opened.legend()["C"] == "120.5")
     page.unroute("**/api/v1/chart?*")
 
 
 @pytest.mark.full
-def test_many_candles_are_moved_without_a_fault_and_read_once(tab: Tab, stage: Stage) -> None:
-    """More than the page keeps, so many in sight that the library condenses them."""
+def test_many_candles_are_scrolled_without_an_error_and_read_once(tab: Tab, stage: Stage) -> None:
+    """There are more candles than the page keeps, and so many are visible that the library merges them."""
     symbol, second, count = "DEMO:MANY", 1000, 62_000
     start = now() // second * second - count * second
     stage.write(*(tick(symbol, start + at * second, f"{100 + at % 7}") for at in range(count)))
@@ -113,7 +113,7 @@ def test_a_candle_that_can_still_change_is_lighter(tab: Tab, stage: Stage) -> No
 
 
 @pytest.mark.full
-def test_the_past_is_read_before_it_is_reached_and_only_once(tab: Tab, stage: Stage) -> None:
+def test_older_candles_are_read_once_before_they_become_visible(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:PAST"
     stage.write(*minutes(symbol, now(), 4000))
     oldest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1m&startTime=0&limit=1")["candles"][0]["t"]
@@ -138,7 +138,7 @@ def test_the_past_is_read_before_it_is_reached_and_only_once(tab: Tab, stage: St
 
 
 @pytest.mark.full
-def test_what_was_not_indexed_is_hatched_and_what_had_no_trades_is_not(tab: Tab, stage: Stage) -> None:
+def test_times_that_were_not_indexed_are_hatched_but_times_without_trades_are_not(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:GAPS", now() // MINUTE * MINUTE
     start = end - 200 * MINUTE
     traded = [*range(40), *range(80, 120), *range(160, 200)]
@@ -161,7 +161,7 @@ def test_what_was_not_indexed_is_hatched_and_what_had_no_trades_is_not(tab: Tab,
 
 
 @pytest.mark.full
-def test_hatching_is_explained_where_it_is_in_sight(tab: Tab, stage: Stage) -> None:
+def test_the_key_of_the_hatching_is_shown_while_hatching_is_visible(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:COVERED", now() // MINUTE * MINUTE
     stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(300)))
     stage.cover(symbol, end - 250 * MINUTE, end + HOUR)
@@ -180,7 +180,7 @@ def hatched(opened: ChartPage, start: float, end: float, colour: tuple[str, int]
     return opened.pixels(colour[0], start, end, colour[1])
 
 
-def test_what_is_known_is_asked_for_again_by_its_tag(tab: Tab, stage: Stage) -> None:
+def test_loaded_candles_are_revalidated_by_their_entity_tag(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:TAGGED"
     stage.write(tick(symbol, now() - 1000, "100"))
     page = tab("").page
@@ -218,7 +218,7 @@ def test_the_chart_recovers_when_the_api_is_back(tab: Tab, stage: Stage) -> None
 
 @pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_after_the_logout_has_its_style_and_a_way_back(tab: Tab, scheme: Literal["light", "dark"]) -> None:
+def test_the_page_after_the_logout_has_a_style_and_a_link(tab: Tab, scheme: Literal["light", "dark"]) -> None:
     opened = tab(query()).drawn()
     page = opened.page
     page.emulate_media(color_scheme=scheme)
@@ -236,7 +236,7 @@ def test_the_page_after_the_logout_has_its_style_and_a_way_back(tab: Tab, scheme
     opened.drawn()
 
 
-def test_a_login_that_expired_is_asked_for_on_top_of_the_view(tab: Tab, stage: Stage) -> None:
+def test_after_the_login_expired_a_dialog_opens_over_the_chart(tab: Tab, stage: Stage) -> None:
     opened = tab(f"?symbol={SYMBOL}&interval=1m")
     page = opened.drawn().page
     before = opened.legend()

@@ -1,4 +1,4 @@
-"""The controls of the chart: keys, clicks, touches, choices, and what is saved."""
+"""The controls of the chart: keys, clicks, touches, choices, and saved files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) ->
     assert "close 38.5" in (page.locator("#spoken").text_content() or "")
 
 
-def test_a_click_leaves_no_ring_and_no_width_changes(tab: Tab) -> None:
+def test_a_click_leaves_no_focus_ring_and_changes_no_width(tab: Tab) -> None:
     opened = tab(query()).drawn()
     page = opened.page
     rings = "document.querySelectorAll(':focus-visible').length"
@@ -78,7 +78,7 @@ def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stag
 
 
 @pytest.mark.full
-def test_a_chosen_time_zone_is_that_of_every_label(tab: Tab, stage: Stage) -> None:
+def test_every_label_has_the_chosen_time_zone(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:ZONED", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(200)))
     opened = tab(query(symbol, "1m")).drawn()
@@ -112,7 +112,7 @@ def test_a_time_zone_shifts_the_buckets(tab: Tab, stage: Stage) -> None:
 
 
 @pytest.mark.full
-def test_the_colours_follow_the_system_and_a_choice(tab: Tab, stage: Stage) -> None:
+def test_the_colours_follow_the_system_until_the_user_chooses(tab: Tab, stage: Stage) -> None:
     opened = tab(query()).drawn()
 
     def paper(page: Page) -> str:
@@ -129,7 +129,7 @@ def test_the_colours_follow_the_system_and_a_choice(tab: Tab, stage: Stage) -> N
     assert paper(opened.page) == light
 
 
-def test_the_saved_csv_has_the_candles_in_sight_with_every_digit(tab: Tab, stage: Stage) -> None:
+def test_the_saved_csv_has_the_visible_candles_with_every_digit(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:CSV", now() // HOUR * HOUR - 24 * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, f"{100 + at}.000000000000000000000000000001") for at in range(300)))
     opened = tab(query(symbol, "1h", bars=50)).drawn()
@@ -162,7 +162,7 @@ def test_the_saved_picture_shows_the_chart_and_its_title(tab: Tab, stage: Stage)
     assert found["down"] > 1000
 
 
-# The size of a PNG file, and how many of its pixels have which colour; its title has the given height.
+# The size of a PNG file, and the number of its pixels of each colour. The title has the given height.
 PICTURE = """async ([encoded, head]) => {
   const bytes = Uint8Array.from(atob(encoded), (each) => each.charCodeAt(0));
   const picture = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));

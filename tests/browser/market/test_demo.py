@@ -34,7 +34,7 @@ SYMBOL = POOL.symbol
 WANTED = swap_topics([POOL])
 SEED = b"\7" * 32
 LATE_S = 600
-"""How far the chain's clock is behind while it is held."""
+"""How many seconds the chain's clock is behind while a test holds it."""
 WITH_A_CLOCK = (
     "import pathlib, runpy, sys, time; real, held = time.time, pathlib.Path(sys.argv.pop(1)); "
     "time.time = lambda: float(held.read_text()) if held.exists() else real(); "
@@ -44,8 +44,8 @@ HATCH = "color-mix(in srgb, var(--ink-soft) 30%, var(--paper))"
 
 
 def chain() -> tuple[Blocks, int]:
-    """A chain, and the last one of its blocks before a reorganisation that leaves fewer trades of the symbol. That
-    block is ``LATE_S`` old."""
+    """A chain, and its last block before a reorganisation that leaves fewer trades of the symbol. That block is
+    ``LATE_S`` seconds old."""
     for number in count(HISTORY):
         blocks = Blocks(SEED, now() // 1000 - LATE_S - number * BLOCK_S)
         before = number - MAX_DEPTH
@@ -55,19 +55,19 @@ def chain() -> tuple[Blocks, int]:
 
 
 def trades(blocks: Blocks, before: int, head: int) -> int:
-    """How many trades of the symbol are in the blocks after ``before``, while ``head`` is the newest one."""
+    """The number of the symbol's trades in the blocks after ``before`` while ``head`` is the newest block."""
     numbers = range(before + 1, head + 1)
     return sum(len(blocks.logs(each, WANTED, is_abandoned=blocks.is_abandoned(each, head))) for each in numbers)
 
 
 class Demo:
-    """The demo source into the API of ``stage``."""
+    """Runs the demo source, which stores its trades through the API of ``stage``."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.blocks, self.last = chain()
         self.before = self.last - MAX_DEPTH
-        """The newest block that stays, or an older one."""
+        """A block that stays in the chain: the newest, or an older one."""
         self._clock = stage.state_dir / "clock"
         folder = stage.state_dir / "demo"
         folder.mkdir(mode=0o700)
@@ -88,11 +88,11 @@ class Demo:
         new.replace(self._clock)
 
     def go_on(self) -> None:
-        """From now on with the time of this machine."""
+        """Let the clock run with the time of this machine."""
         self._clock.unlink(missing_ok=True)
 
     def has_stored(self, head: int) -> bool:
-        """Whether the newest trade is that of the chain up to a block."""
+        """Whether the newest stored trade is the newest trade of the chain up to a block."""
         assert self._process.poll() is None, "the demo source ended"
         listed = {each["symbol"]: each["last"] for each in self.stage.read("/v1/symbols")["symbols"]}
         traded = next(each for each in count(head, -1) if self.blocks.logs(each, WANTED))
@@ -104,7 +104,7 @@ class Demo:
         return bool(ranges) and max(each["to"] for each in ranges) >= self.time(head)
 
     def time(self, number: int) -> int:
-        """In milliseconds."""
+        """The time of a block, in milliseconds."""
         return (self.blocks.genesis + number * BLOCK_S) * 1000
 
     def newest(self, interval: str) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Demo:
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Demo]:
-    """With its history stored, up to the blocks that a reorganisation will replace."""
+    """The demo with its history stored, up to the blocks that a reorganisation will replace."""
     if not LIBRARY.exists():
         pytest.skip("not run: the set-up could not fetch the chart library")
     with running_stage() as stage:
@@ -151,7 +151,7 @@ def test_the_month_is_loaded_by_scrolling_back(tab: Tab, demo: Demo) -> None:
         page.mouse.down()
         page.mouse.move(1100, 300, steps=4)
         page.mouse.up()
-        settled(opened)  # else the next drag could leave the candles behind
+        settled(opened)  # otherwise the next drag could leave the loaded candles behind
         start = page.evaluate("Date.parse(new URLSearchParams(location.search).get('from'))")
         return start is not None and start <= demo.time(0) + 24 * HOUR
 
@@ -165,13 +165,13 @@ def test_the_month_is_loaded_by_scrolling_back(tab: Tab, demo: Demo) -> None:
     opened.becomes(lambda: opened.legend() == demo.newest("1h"))
 
 
-def test_what_a_late_ingestor_has_not_read_is_hatched_and_announced(tab: Tab, demo: Demo) -> None:
+def test_blocks_that_a_late_ingestor_has_not_read_are_hatched_and_announced(tab: Tab, demo: Demo) -> None:
     until(lambda: demo.has_covered(demo.before))
     opened = tab(query("1m", bars=40)).drawn()
     page = opened.page
     page.locator("#live.behind", has_text=re.compile(r"behind 1\d min")).wait_for()
     page.locator("#said", has_text="The ingestor is behind.").wait_for()
-    read, not_read = (0.2, 0.8), (0.88, 0.99)  # of the width: up to the newest candle, and right of it
+    read, not_read = (0.2, 0.8), (0.88, 0.99)  # parts of the width: up to the newest candle, and to the right of it
     opened.becomes(lambda: opened.pixels(HATCH, *not_read) > 1000)
     assert opened.pixels(HATCH, *read) < 100
     box = page.locator("#chart").bounding_box()
@@ -201,7 +201,7 @@ def test_a_reorganisation_corrects_the_candle(tab: Tab, demo: Demo) -> None:
     opened.page.locator("#trade-rows tr.retracted").first.wait_for()
 
 
-def test_the_live_candle_moves_and_what_was_late_is_caught_up(tab: Tab, demo: Demo) -> None:
+def test_the_live_candle_moves_and_missing_blocks_are_read_later(tab: Tab, demo: Demo) -> None:
     opened = tab(query("1d")).drawn()
     opened.page.evaluate("window.stayed = true")
     opened.page.locator("#live.behind").wait_for()

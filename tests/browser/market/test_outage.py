@@ -1,4 +1,4 @@
-"""What the page says when it cannot show the chart, and how it goes on afterwards."""
+"""The page's message when it cannot show the chart, and how it continues afterwards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.browser.market.stage import Stage, now, running_stage, tick
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
-def test_what_changed_while_the_connection_was_down_is_drawn(tab: Callable[..., ChartPage], stage: Stage) -> None:
-    """Also a candle that is older than the newest, which the live stream does not send again."""
+def test_changes_during_a_lost_connection_are_drawn_afterwards(tab: Callable[..., ChartPage], stage: Stage) -> None:
+    """This also holds for candles before the newest, which the live stream does not send again."""
     symbol, start = "DEMO:MISSED", now()
     stage.write(tick(symbol, start - 7_200_000, "10", block=1), tick(symbol, start, "20", block=2))
     opened = tab(f"?symbol={symbol}&interval=1h").drawn()
@@ -43,14 +43,14 @@ def test_the_page_needs_a_login_and_a_logout_ends_it(
     opened.page.get_by_text("You are logged out").wait_for()
 
 
-def test_without_a_trade_the_page_says_so_until_there_is_one(browser: Browser) -> None:
+def test_without_a_trade_the_page_says_so_until_a_trade_is_stored(browser: Browser) -> None:
     with running_stage() as empty:
         credentials = {"username": empty.user, "password": empty.password}
         context = browser.new_context(viewport=SIZE, http_credentials=credentials)  # type: ignore[arg-type]
         opened = ChartPage(context.new_page(), empty).go()
         opened.page.get_by_role("heading", name="No trades yet").wait_for()
         for key in ("End", "ArrowLeft", "Shift+ArrowRight", "+", "Alt+c", "Alt+s"):
-            opened.page.keyboard.press(key)  # there is nothing to move, to read or to save
+            opened.page.keyboard.press(key)  # keys must do nothing while no candles are loaded
         empty.write(tick(SYMBOL, now(), "12.5"))
         opened.drawn()
         assert opened.legend()["C"] == "12.5"

@@ -1,4 +1,4 @@
-"""A real WebSocket client of ``/v1/live``: one socket, and the frames as wsproto reads them."""
+"""A WebSocket client of ``/v1/live``: one socket, whose frames wsproto parses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def handshake(token: str | None, **changed: str) -> bytes:
 
 
 class LiveClient:
-    """``receive`` returns the next message; ``close_code`` is that of the service's close frame."""
+    """``receive`` returns the next message. ``close_code`` is the code of the service's close frame."""
 
     def __init__(self, port: int, token: str, *, receive_buffer: int = 0) -> None:
         self.socket = socket.socket()
@@ -78,12 +78,12 @@ class LiveClient:
         self.socket.sendall(self._connection.send(TextMessage(data=text)))
 
     def subscribe(self, symbol: str, interval: str, **more: Any) -> dict[str, Any]:
-        """Subscribe; the answer."""
+        """Subscribe, and return the reply."""
         self.send(op="subscribe", symbol=symbol, interval=interval, **more)
         return self.receive()
 
     def answer(self) -> dict[str, Any]:
-        """The next message that is not a candle: a tick that was stored just before may still arrive as one."""
+        """The next message that is not a candle. The candle of a tick that was stored just before may still arrive."""
         while (message := self.receive())["type"] == "candle":
             pass
         return message

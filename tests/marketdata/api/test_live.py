@@ -43,7 +43,7 @@ def retract(symbol: str, number: int) -> dict[str, Any]:
 
 
 def settle(api: Api, client: LiveClient, tick: Make) -> None:
-    """Wait until every change that was committed before has been pushed: what follows is then the test's alone."""
+    """Wait until every earlier change has been pushed. Later messages then belong to the test."""
     symbol = f"MARK:{uuid.uuid4().hex}"
     api.ingest(tick(symbol=symbol, id="0", ts=T))
     client.send(op="subscribe", symbol=symbol, interval="1m")
@@ -163,7 +163,7 @@ def test_ticks_are_pushed_once_and_named_when_they_are_retracted(api: Api, clien
     messages = [client.receive(), client.receive()]
     stored = api.get(f"/v1/ticks?symbol={symbol}")["ticks"]
     assert messages == [{"type": "tick", **each} for each in stored[1:]]
-    api.ingest(tick(symbol=symbol, id="2", ts=T, block=block(2)))  # of the same instant
+    api.ingest(tick(symbol=symbol, id="2", ts=T, block=block(2)))  # at the same time
     assert client.receive()["id"] == "2"
     api.ingest(retract(symbol, 2))
     message = client.receive()
@@ -269,7 +269,7 @@ def test_a_client_that_never_reads_learns_which_feeds_it_missed(
     with LiveClient(service.port, read_token, receive_buffer=4096) as slow:
         slow.subscribe(symbol, "1m", since=0)
         slow.subscribe_unanswered(symbol, "3m")
-        for part in range(4):  # each changes as many candles as are pushed of one range
+        for part in range(4):  # each changes as many candles as one pushed range may contain
             some = range(part * PAGE_ROWS, (part + 1) * PAGE_ROWS)
             api.ingest(*(tick(symbol=symbol, id=f"again-{n}", ts=start + n * MINUTE) for n in some))
         live = service.services.live
@@ -436,7 +436,7 @@ def test_metrics_count_connections_and_messages(api: Api, client: LiveClient, ti
 
 
 def test_a_message_has_the_text_of_the_chart(api: Api, client: LiveClient, tick: Make) -> None:
-    """Not only equal as JSON: the same bytes."""
+    """The bytes are the same, not only the JSON values."""
     api.ingest(tick(symbol="LIVE:TEXT", id="1", ts=T, price="1.10", size="0"))
     client.subscribe("LIVE:TEXT", "5m", since=0)
     message = json.dumps(client.receive()["candle"], separators=(",", ":"))

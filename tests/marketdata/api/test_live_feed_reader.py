@@ -1,4 +1,4 @@
-"""The thread that reads for live connections, when a feed cannot be read."""
+"""The reading thread of live connections if a feed cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The WebSocket protocol of ``/v1/live`` on a real listener: the handshake, and what ends a connection."""
+"""The WebSocket protocol of ``/v1/live`` on a real listener: handshakes, violations, and closed connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's chain: a function of the seed, consistent at every moment, with plausible trades."""
+"""The demo's chain depends only on the seed, is consistent at every moment, and has plausible trades."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reorganisations(blocks: Blocks, first: int, count: int) -> list[tuple[int, i
 
 
 def test_the_chain_of_a_seed_never_changes() -> None:
-    """A store may hold its ticks. The digest is from the first release."""
+    """The chain must not change, because a database may hold its ticks. The digest is from the first release."""
     digest = hashlib.sha256()
     for first in (0, HISTORY - RECENT - 600, HISTORY - 300, HISTORY + 12_345_678):
         made = live(Blocks(SEED, GENESIS), first, 1000)
@@ -94,7 +94,7 @@ def test_parents_link_up_at_every_moment(blocks: Blocks) -> None:
 
 def test_about_half_of_the_stretches_have_a_reorganisation(blocks: Blocks) -> None:
     found = reorganisations(blocks, HISTORY, DAY // 2)
-    assert 50 < len(found) < 100  # of 144 epochs one half
+    assert 50 < len(found) < 100  # about half of 144 stretches
     assert set(Counter(depth for _, depth in found)) == {1, 2, 3, 4}
 
 
@@ -105,11 +105,11 @@ def test_calls_before_and_after_a_reorganisation_see_different_blocks(blocks: Bl
         after = provider.headers(numbers)
         clock.head -= 1
         before = provider.find_headers(numbers)
-        assert before.pop() is None  # the newest one was not there yet
+        assert before.pop() is None  # the newest block did not exist before
         old = [header for header in before if header is not None]
         assert old[0] == after[0]
         assert not {each.hash for each in old[1:]} & {each.hash for each in after}
-        # A provider still knows the replaced blocks by their hashes; both have their own trades.
+        # The provider still knows the replaced blocks by their hashes. Their trades differ from the new blocks'.
         for header, logs in zip(old + after, provider.logs_of(old + after, WANTED), strict=True):
             assert bool(logs) == header.has_transactions
             assert all(log.block_hash == header.hash for log in logs)
@@ -142,7 +142,7 @@ def test_a_range_has_the_logs_of_its_blocks(blocks: Blocks) -> None:
 
 
 def test_the_price_after_a_v3_swap_fits_its_amounts(blocks: Blocks) -> None:
-    """More closely than the decoder demands: within the spread and what the swap itself moves."""
+    """The fit is closer than the decoder requires: the difference is at most the spread and the swap's own effect."""
     provider = DemoProvider(blocks, Clock(0))
     logs, _ = provider.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED)
     roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == KINDS["uniswap-v3"].topic]

@@ -86,7 +86,7 @@ def test_after_an_interrupted_reset_the_same_chain_is_read_again(
 
 
 def test_a_clock_that_was_set_back_is_reported(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read then is known after a restart."""
+    """The newest block of the earlier run is known after a restart."""
     first_block(settings)
     now = time.time()
     with closing(Outbox(outbox_path(settings))) as outbox:

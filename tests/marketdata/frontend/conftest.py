@@ -1,4 +1,4 @@
-"""A frontend with one user, over an API that a test scripts or over the real one."""
+"""A frontend with one user, in front of a scripted API or the real API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOGIN = {"Authorization": basic()}
 
 
 def quick_hash(password: str) -> str:
-    """Of the smallest cost, so that a test need not wait."""
+    """A hash of the smallest cost, so that a test need not wait."""
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
 
 
@@ -63,7 +63,7 @@ class Frontend:
         return self.service.port
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        """One request on a connection of its own; underscores in the names of ``headers`` are hyphens."""
+        """Send one request on a new connection. Underscores in the names of ``headers`` become hyphens."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
             connection.request(method, path, body, sent)
@@ -71,7 +71,7 @@ class Frontend:
             return Answer(response.status, response.headers, response.read())
 
     def get(self, path: str, **headers: str) -> Answer:
-        """With the login, unless ``Authorization`` is given."""
+        """Send a GET request with the login, unless ``Authorization`` is given."""
         return self.ask("GET", path, **{**LOGIN, **headers})
 
     def set_users(self, **passwords: str) -> None:
@@ -117,7 +117,7 @@ def shared() -> Iterator[tuple[Frontend, ScriptedApi]]:
 
 @pytest.fixture
 def upstream(shared: tuple[Frontend, ScriptedApi]) -> ScriptedApi:
-    """The API of the module's frontend; it has received nothing yet."""
+    """The API behind the module's frontend. Its list of received requests is empty."""
     api = shared[1]
     api.script = ScriptedApi.script
     api.received.clear()
@@ -126,7 +126,7 @@ def upstream(shared: tuple[Frontend, ScriptedApi]) -> ScriptedApi:
 
 @pytest.fixture
 def frontend(shared: tuple[Frontend, ScriptedApi], upstream: ScriptedApi) -> Frontend:
-    """The module's frontend, with its files as they were."""
+    """The module's frontend. After the test, its files are restored."""
     found = shared[0]
     write_files(found.secrets)
     return found
@@ -134,7 +134,7 @@ def frontend(shared: tuple[Frontend, ScriptedApi], upstream: ScriptedApi) -> Fro
 
 @pytest.fixture
 def fresh(state_dir: Path) -> Iterator[tuple[Frontend, ScriptedApi]]:
-    """A frontend and an API of the test's own: no connection is kept yet, and no wrong password was tried."""
+    """A new frontend and a new API, without kept connections and without wrong tries."""
     with scripted_api() as api, running(state_dir, f"http://127.0.0.1:{api.port}") as found:
         yield found, api
 

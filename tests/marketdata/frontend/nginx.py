@@ -46,7 +46,7 @@ class Nginx:
 
 
 def password_file(file: Path, users: Mapping[str, str], cost: int = 4) -> None:
-    """As ``htpasswd -B`` writes it."""
+    """The line of a user's file, as ``htpasswd -B`` writes it."""
     hashes = {name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode() for name, password in users.items()}
     file.write_text("".join(f"{name}:{value.replace('$2b$', '$2y$', 1)}\n" for name, value in hashes.items()))
 
@@ -60,7 +60,7 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 
 @contextmanager
 def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *, tls: bool = False) -> Iterator[Nginx]:
-    """``tls`` takes the certificate ``marketdata.crt`` and its key from the folder."""
+    """Write the configuration. ``tls`` takes the certificate ``marketdata.crt`` and its key from the folder."""
     port = free_port()
     password_file(folder / "marketdata.htpasswd", users)
     password_file(folder / "marketdata-graphql.htpasswd", {"admin": "the password of admin"})
@@ -79,7 +79,7 @@ def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *
 
 @contextmanager
 def started(folder: Path, port: int) -> Iterator[None]:
-    """nginx with the ``nginx.conf`` of a folder, which listens on this port."""
+    """nginx with the ``nginx.conf`` of a folder. It listens on this port."""
     assert PROGRAM is not None
     command = [PROGRAM, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
     with subprocess.Popen(command) as process:

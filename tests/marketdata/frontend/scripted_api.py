@@ -1,4 +1,4 @@
-"""An API that answers as a test tells it, and keeps what it was sent: for answers that the real one never gives."""
+"""An API whose responses a test decides, and which keeps the requests. It can respond as the real API never does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answered(status: str, *fields: str, body: bytes = b"") -> bytes:
 
 @dataclass
 class ScriptedApi:
-    """``script`` gets each request and its connection; what it returns is sent, and None closes the connection."""
+    """``script`` takes a request and its connection. It returns the bytes to send, or None to close the connection."""
 
     port: int = 0
     script: Callable[[Received, socket.socket], bytes | None] = lambda _request, _connection: OK
@@ -84,5 +84,5 @@ def scripted_api(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedApi]:
 
 def _listening(tls: ssl.SSLContext | None) -> socket.socket:
     plain = socket.create_server(("127.0.0.1", 0))
-    # The handshake is left to the thread of each connection: one that fails must not end the others.
+    # Each connection's thread does its handshake, so that a failed handshake ends no other connection.
     return tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False) if tls else plain

@@ -1,4 +1,4 @@
-"""What an attacker sends over a raw socket, and the token sought in everything that comes back."""
+"""Attacks over a raw socket. No response, log line or error may contain the token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMUGGLED = "GET /api/v1/smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\
 
 
 def said(port: int, raw: str | bytes) -> bytes:
-    """Everything that comes back until the frontend ends the connection, as it does after a refusal."""
+    """Everything that the frontend sends until it closes the connection, which it does after a refusal."""
     data = raw if isinstance(raw, bytes) else raw.encode("latin-1")
     found = b""
     with closing(socket.create_connection(("127.0.0.1", port), timeout=10)) as client:
@@ -38,7 +38,7 @@ def said(port: int, raw: str | bytes) -> bytes:
 
 
 def statuses(answer: bytes) -> list[int]:
-    """Of every answer. What cannot be parsed at all is answered as HTTP/1.0."""
+    """The status of each response. The response to a request that cannot be parsed is HTTP/1.0."""
     return [int(status) for status in re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answer)]
 
 
@@ -82,9 +82,9 @@ def test_a_second_request_needs_its_own_login(frontend: Frontend, upstream: Scri
     [
         ("X: a\rAuthorization: Bearer x", 400), ("X: a\nAuthorization: Bearer x", 400), ("X: a\x00b", 400),
         ("X : a", 400), ("X\x00: a", 400), (": a", 400), ("X(y): a", 400), ("Host: b", 400),
-        # These become a part of the login.
+        # These lines become a part of the login.
         (" X: folded", 401), ("Authorization: Basic x", 401), ("Authorization:\tBearer x", 401),
-        # The first is one value; the second is dropped.
+        # The first line is one value; the second line is dropped.
         ("X: a\r\n Authorization: Bearer x", 200), ("X_Remote_User: root", 200), ("X-Remote-User: root", 200),
     ],
 )  # fmt: skip
@@ -109,7 +109,7 @@ def test_a_connection_header_cannot_remove_the_token_or_the_host(frontend: Front
     assert len(request.all("host")) == len(request.all("content-length")) == 1
 
 
-def test_path_tricks_never_reach_the_api(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_ambiguous_paths_never_reach_the_api(frontend: Frontend, upstream: ScriptedApi) -> None:
     for raw in (*TRICKS, *HIDDEN):
         found = said(frontend.port, f"GET {raw} HTTP/1.1\r\n{WHO}\r\n".encode())
         assert statuses(found)[0] in (400, 404), (raw, found)
@@ -124,7 +124,7 @@ def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: Scri
 
 @pytest.mark.parametrize("kind", [BadRequest, HeadersTooLarge, UnknownCoding, InternalError, TooLarge, Saturated])
 def test_the_listeners_refusals_have_the_same_status_as_at_the_api(kind: type[MarketError]) -> None:
-    """Both have a table of their own; one of them may lack a row."""
+    """Frontend and API have separate tables, and one of them may lack a row."""
     ours, of_the_api = refusal(kind("why")), problem(kind("why"))
     assert ours.status == of_the_api.status
     assert ours.headers == of_the_api.headers
@@ -147,7 +147,7 @@ def test_the_listeners_refusals_have_the_same_status_as_at_the_api(kind: type[Ma
     (f"GET /nothing HTTP/1.1\r\n{WHO}\r\n", 404),
 ])  # fmt: skip
 def test_every_refusal_has_the_security_headers(frontend: Frontend, raw: str, status: int) -> None:
-    """Those of the listener, too, which never reach the application."""
+    """This includes the refusals of the listener, which never reach the application."""
     found, headers, body = ask(frontend.port, raw.encode())
     problem = json.loads(body)
     assert (found, problem["status"]) == (status, status)

@@ -1,4 +1,4 @@
-"""The real API, the frontend before it, and the real nginx before that."""
+"""The real API behind the frontend, and both behind the real nginx."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ needs_nginx = pytest.mark.skipif(PROGRAM is None, reason="there is no nginx here
 
 
 class Market:
-    """The API over PostgreSQL, with a tick in it; ``read`` is the token that nobody may see."""
+    """The API over PostgreSQL, with one stored tick. ``read`` is the token that nobody may see."""
 
     def __init__(self, folder: Path, database: str) -> None:
         self.service = Service(prepare(folder, database))
@@ -77,7 +77,7 @@ def market(database: str) -> Iterator[Market]:
 
 @pytest.fixture(scope="module")
 def open_frontend(market: Market) -> Iterator[Frontend]:
-    """One that asks for no login."""
+    """A frontend that asks for no login."""
     with (
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
         running(Path(folder), market.url, market.read, BASIC_AUTH_MODE="off") as found,
@@ -87,7 +87,7 @@ def open_frontend(market: Market) -> Iterator[Frontend]:
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[ScriptedApi]:
-    """What a GraphQL backend would be."""
+    """A stand-in for the GraphQL backend."""
     with scripted_api() as api:
         yield api
 
@@ -157,7 +157,7 @@ def test_ticks_are_pushed_through_the_frontend(
 
 @needs_nginx
 def test_many_users_log_in_at_nginx(ingress: Nginx, loops: Callable[..., int]) -> None:
-    """Each from an address of its own, at once: 200, then 304 with the entity tag; 401 with a wrong password."""
+    """All users log in at once, each from another address. The entity tag gives 304, a wrong password 401."""
     count = loops(quick=6, full=50)
     found: dict[int, list[Any]] = {}
 
@@ -202,7 +202,7 @@ def test_a_client_cannot_name_its_own_user(ingress: Nginx, market: Market) -> No
     "path", ["/api/metrics", "/api/v1/admin/tokens", "/api/v1/../metrics", "/api/%2e%2e/api/metrics", "/api//metrics",
              "/graphql/../api/metrics", "/api/v1/%61dmin/tokens", "/api%2fmetrics"],
 )  # fmt: skip
-def test_path_tricks_fail_behind_nginx(ingress: Nginx, path: str) -> None:
+def test_ambiguous_paths_fail_behind_nginx(ingress: Nginx, path: str) -> None:
     assert asked(ingress.port, "GET", path, Authorization=ANN, Host="charts.example.org").status in (400, 404)
 
 
@@ -224,7 +224,7 @@ def test_a_browser_asks_again_after_logout(market: Market, state_dir: Path, brow
 
 
 def asks_again_after_logout(browser: Browser, port: int, user: str, password: str) -> None:  # noqa: F811
-    """The browser keeps the password itself. Without a window, it shows a 401 where it would prompt."""
+    """The browser keeps the password. Without a window, it shows a 401 instead of a prompt."""
     if not (FOLDER / "vendor" / "lightweight-charts.mjs").exists():
         pytest.skip("not run: the set-up could not fetch the chart library, without which the page has no user")
     address = f"127.0.0.1:{port}/"
@@ -248,7 +248,7 @@ def asks_again_after_logout(browser: Browser, port: int, user: str, password: st
 
 
 @needs_nginx
-def test_the_console_has_a_login_of_its_own(ingress: Nginx, console: ScriptedApi) -> None:
+def test_the_console_has_a_separate_login(ingress: Nginx, console: ScriptedApi) -> None:
     console.received.clear()
     admin = basic("admin", "the password of admin")
     for wrong in ({}, {"Authorization": ANN}):
@@ -288,7 +288,7 @@ def test_nginx_slows_one_address(ingress: Nginx) -> None:
 
 @needs_nginx
 def test_nginx_serves_over_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
-    """The lines for TLS, as they are when the marks before them are taken away."""
+    """The configuration works after the comment marks before the lines for TLS are removed."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=charts.example.org",
          "-addext", "subjectAltName=DNS:charts.example.org",

@@ -1,4 +1,4 @@
-"""Logging in: what is asked, remembered and slowed."""
+"""The login: checks of passwords, remembered logins, and the throttle of wrong tries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Clock:
 
 
 class Checks:
-    """What bcrypt is asked for: the cost of each check."""
+    """The cost of each bcrypt check."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.costs: list[int] = []
@@ -112,7 +112,7 @@ def test_a_password_beyond_bcrypts_limit_is_wrong(users: dict[str, bytes], login
 
 
 def test_an_unknown_user_costs_the_same_work(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users of different costs, as htpasswd makes them: the time of a wrong try does not say whether a user exists."""
+    """htpasswd may give users different costs. The time of a wrong try still does not tell whether a user exists."""
     users = {f"user{cost}": bcrypt.hashpw(b"right", bcrypt.gensalt(cost)) for cost in (4, 5, 6)}
     login, checks = Login(lambda: users, clock), Checks(monkeypatch)
 
@@ -149,7 +149,7 @@ def test_wrong_tries_of_an_address_are_slowed(login: Login, clock: Clock, monkey
     with pytest.raises(TooManyTries) as refused:
         login.user(basic(), "a")
     assert (checks.count, refused.value.retry_after) == (0, SECONDS_EACH)
-    assert login.user(basic(), "b") == USER  # of another address
+    assert login.user(basic(), "b") == USER  # from another address
     clock.now += SECONDS_EACH
     with pytest.raises(LoginRequired):
         login.user(basic("x", "wrong"), "a")
@@ -166,7 +166,7 @@ def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock, name: str
             login.user(basic(name, "wrong"), f"address {n}")
     with pytest.raises(TooManyTries):
         login.user(basic(name, "wrong"), "a new address")
-    assert login.user(basic(), "home") == USER  # who is in stays in
+    assert login.user(basic(), "home") == USER  # a remembered login is not delayed
 
 
 def test_only_the_current_password_escapes_the_throttle(login: Login, users: dict[str, bytes], clock: Clock) -> None:
@@ -264,7 +264,7 @@ def test_tries_over_http_are_slowed(fresh: tuple[Frontend, ScriptedApi]) -> None
 def test_wrong_tries_behind_a_proxy_slow_the_client_that_makes_them(
     fresh: tuple[Frontend, ScriptedApi], method: str
 ) -> None:
-    """Whatever it writes into the header itself; with a large body the listener asks for the login."""
+    """The client's own header field changes nothing. For a large body, the listener checks the login."""
     frontend, _ = fresh
     body = b"x" * 100_000 if method == "POST" else None
 

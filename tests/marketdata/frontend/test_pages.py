@@ -1,4 +1,4 @@
-"""The page, its files, and the paths of the frontend's own."""
+"""The page, its files, and the other paths that the frontend serves itself."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_logout_refuses_every_password_without_a_prompt(frontend: Frontend) -> N
     answer = frontend.get("/logout")
     assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'X-Basic realm="marketdata"')
     assert b"logged out" in answer.body
-    assert frontend.get("/whoami").status == 200  # it depends on the browser alone
+    assert frontend.get("/whoami").status == 200  # the server keeps no session; only the browser forgets the password
 
 
 def test_a_browsers_navigation_gets_errors_as_pages(frontend: Frontend) -> None:

@@ -1,4 +1,4 @@
-"""``bin/marketdata-frontend`` as a process of its own: what it prints, its exit codes, and what it leaves."""
+"""``bin/marketdata-frontend`` as a separate process: its output, its exit codes, and the files that it leaves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def frontend(environment: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def printed(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """The two lines that say that it answers."""
+    """The two lines that the frontend prints when it answers."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], 30)[0]
     return process.stdout.readline().strip(), process.stdout.readline().strip()
@@ -85,7 +85,7 @@ def test_a_taken_port_and_an_unusable_token_file_fail_the_start(environment: dic
         code, text = said(MARKET_FRONTEND_PORT=port)
     assert code == cli.FAILURE
     assert "MARKET_FRONTEND_PORT" in text
-    # Nobody saw the password of the user who was made: the next start makes another.
+    # Nobody saw the password of the first user, so the next start makes another user.
     assert not (secrets / secretfile.FRONTEND_USERS).exists()
     (secrets / secretfile.READ_TOKEN).unlink()
     code, text = said()

@@ -1,4 +1,4 @@
-"""Requests on their way to the API, answers on their way back, and an API that misbehaves."""
+"""Requests to the API, its responses, and an API that misbehaves."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_connections_are_kept_and_replaced(fresh: tuple[Frontend, ScriptedApi]) 
     for _ in range(5):
         assert frontend.get("/api/v1/x").status == 200
     assert upstream.connections == 1
-    # The API closes a kept connection when the next request has come: it is sent again, on a fresh one.
+    # The API closes a kept connection when the next request arrives. The request is sent again on a fresh connection.
     kept = iter([None, OK])
     upstream.script = lambda _request, _connection: next(kept)
     assert frontend.get("/api/v1/x").status == 200

@@ -1,4 +1,4 @@
-"""Which peers are trusted with X-Remote-User and X-Forwarded-For."""
+"""X-Remote-User and X-Forwarded-For are accepted from trusted peers only."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def test_the_client_is_the_last_untrusted_address(peer: str, forwarded: str, add
 
 
 def test_an_ipv4_client_of_a_socket_for_both_families_has_its_ipv4_address() -> None:
-    """All of IPv4 would be one network of IPv6, whose clients slow each other."""
+    """Otherwise all IPv4 clients would be one IPv6 network, and would share one token bucket."""
     assert client_address({"REMOTE_ADDR": "::ffff:203.0.113.9"}, TRUSTED) == "203.0.113.9"

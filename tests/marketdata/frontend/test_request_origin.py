@@ -1,4 +1,4 @@
-"""Where requests may come from."""
+"""The rules on the Origin and the Host of a request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_an_unsafe_request_of_another_origin_is_refused(frontend: Frontend, upst
     assert upstream.received == []
     for origin in (own, ORIGIN):
         assert frontend.ask("POST", "/api/v1/x", **LOGIN, Origin=origin).status == 200
-    assert frontend.ask("POST", "/api/v1/x", **LOGIN).status == 200  # a program, not a page
+    assert frontend.ask("POST", "/api/v1/x", **LOGIN).status == 200  # a program sends no Origin
 
 
 def test_a_safe_request_of_another_origin_passes(frontend: Frontend) -> None:
@@ -59,7 +59,7 @@ def test_without_a_login_only_known_hosts_are_served(
 
 
 def test_with_a_login_any_host_is_served(frontend: Frontend) -> None:
-    """After DNS rebinding a browser sends no credentials, as it has none for that name."""
+    """After DNS rebinding a browser sends no credentials, because it has none for the attacker's host name."""
     assert frontend.get("/whoami", Host="charts.example.net").status == 200
 
 

@@ -1,4 +1,4 @@
-"""Targets of requests: one reading or a refusal."""
+"""A request target has one possible reading, or it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that the page's scripts and styles repeat are the same as in their one place."""
+"""Facts that the page's scripts and styles repeat are equal to the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``API_UPSTREAM=https://…``: only a certificate that is trusted gets the token."""
+"""``API_UPSTREAM=https://…``: the token is sent only to an API with a trusted certificate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.marketdata.frontend.test_tunnels import SWITCHED, opened, received
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of localhost alone, with its key in the same file."""
+    """A certificate for localhost, with its key in the same file."""
     file = tmp_path_factory.mktemp("tls") / "localhost.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
@@ -57,12 +57,12 @@ def test_a_trusted_api_answers_over_one_connection(api: ScriptedApi, state_dir: 
     assert all(each.all("authorization") == [f"Bearer {TOKEN}"] for each in api.received)
     assert all(each.all("host") == [f"localhost:{api.port}"] for each in api.received)
     assert api.received[-1].body == body
-    assert api.connections == 2  # a request with a body gets a fresh one, as it could not be sent again
+    assert api.connections == 2  # a request with a body uses a fresh connection, because it cannot be sent again
 
 
 @pytest.mark.usefixtures("trusted")
 def test_a_websocket_works_over_tls(api: ScriptedApi, state_dir: Path) -> None:
-    """All that TLS has read already is passed on, though its socket has nothing more to read."""
+    """Bytes that TLS has already read are passed on, although the socket has nothing more to read."""
     data = bytes(range(256)) * 20_000
     found = bytearray()
     taken = threading.Event()
@@ -87,7 +87,7 @@ def test_a_websocket_works_over_tls(api: ScriptedApi, state_dir: Path) -> None:
 def test_an_untrusted_api_gets_nothing(
     api: ScriptedApi, state_dir: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    """Nobody vouches for it, or its certificate is of another host."""
+    """The certificate is not trusted, or it belongs to another host."""
     if host != "localhost":
         monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
     with running(state_dir, f"https://{host}:{api.port}") as frontend:
@@ -117,7 +117,7 @@ def test_a_peer_without_tls_becomes_502(state_dir: Path) -> None:
 def test_a_peer_that_is_silent_during_the_tls_handshake_becomes_504(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the API itself does, which has no TLS."""
+    """The API itself has no TLS, so it behaves like this."""
     monkeypatch.setattr(upstream, "CONNECT_SECONDS", 0.2)
     with scripted_api() as plain, running(state_dir, f"https://localhost:{plain.port}") as frontend:
         answer = frontend.get("/api/v1/x")

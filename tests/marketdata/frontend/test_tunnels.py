@@ -1,4 +1,4 @@
-"""WebSockets through the frontend to an API that a test scripts: bytes in both directions, bounded and ended."""
+"""WebSockets through the frontend to a scripted API: bytes in both directions, limits, and the end of a tunnel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SWITCHED = answered(
 def opened(
     port: int, authorization: str | None = None, path: str = "/api/v1/live", receive_buffer: int | None = None
 ) -> tuple[socket.socket, bytes]:
-    """A connection and the head of the answer to its handshake."""
+    """A connection and the head of the response to its handshake."""
     client = socket.socket()
     client.settimeout(20)
     if receive_buffer is not None:
@@ -43,12 +43,12 @@ def opened(
 
 @pytest.fixture
 def peers(upstream: ScriptedApi) -> Iterator[list[socket.socket]]:
-    """The API's ends of the tunnels, in the order of their opening; each stays open until the test ends."""
+    """The API's sockets of the tunnels, in the order of their opening. They stay open until the test ends."""
     found: list[socket.socket] = []
 
     def script(_request: Received, connection: socket.socket) -> None:
         connection.settimeout(20)
-        found.append(connection)  # before the client can go on
+        found.append(connection)  # before the client gets the response
         connection.sendall(SWITCHED + b"early")
         ended.wait()
 
@@ -70,7 +70,7 @@ def received(connection: socket.socket, size: int) -> bytes:
 def test_the_end_of_a_websocket_is_logged(
     frontend: Frontend, peers: list[socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the frontend's id, not that of the API."""
+    """The log line has the frontend's request id, not the API's."""
     caplog.set_level(logging.INFO, "marketdata.requests")
     client, head = opened(frontend.port)
     with closing(client):
@@ -145,7 +145,7 @@ def test_removing_a_user_closes_their_tunnels(frontend: Frontend, peers: list[so
     with closing(client):
         received(client, 5)
         frontend.set_users(bob="the password of bob")
-        assert client.recv(1) == b""  # within the 20 s of the socket; about one
+        assert client.recv(1) == b""  # about 1 s; the socket's timeout is 20 s
 
 
 def test_an_idle_tunnel_is_closed(
@@ -169,10 +169,10 @@ def test_tunnels_above_the_maximum_are_refused(
     until(lambda: len(frontend.service.tunnels) == 0)
 
 
-def test_a_pipelined_upgrade_loses_nothing_of_the_response_before(
+def test_a_pipelined_upgrade_loses_nothing_of_the_previous_response(
     frontend: Frontend, upstream: ScriptedApi
 ) -> None:
-    """The client asks for the tunnel before it reads a large answer: it gets the answer, and then the tunnel."""
+    """The client asks for the tunnel before it reads a large response. It gets the response, and then the tunnel."""
     body = bytes(range(256)) * 40_000
     asked = threading.Event()
 
@@ -186,7 +186,7 @@ def test_a_pipelined_upgrade_loses_nothing_of_the_response_before(
     login = f"Host: a\r\nAuthorization: {basic()}\r\nOrigin: {ORIGIN}\r\n"
     with closing(socket.socket()) as client:
         client.settimeout(20)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # or the kernel might take the whole answer
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # the kernel must not take the whole response
         client.connect(("127.0.0.1", frontend.port))
         client.sendall(
             f"GET /api/v1/x HTTP/1.1\r\n{login}\r\n"
@@ -205,7 +205,7 @@ def test_a_pipelined_upgrade_loses_nothing_of_the_response_before(
 
 
 def takes(peer: socket.socket) -> int:
-    """How many bytes can be sent before the frontend does not take any more for a while."""
+    """The number of bytes that can be sent until the frontend accepts no more for a while."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)  # as the API does
     peer.settimeout(0.05)
     sent = 0
@@ -227,7 +227,7 @@ def many(frontend: Frontend, peers: list[socket.socket], loops: Callable[..., in
 def test_slow_clients_use_little_memory_and_delay_nobody(
     frontend: Frontend, peers: list[socket.socket], many: list[socket.socket]
 ) -> None:
-    """Half of the clients read nothing. What the frontend keeps for each is bounded, and the others go on."""
+    """Half of the clients read nothing. The frontend's buffer for each is bounded, and the others get their data."""
     until(lambda: len(peers) == len(many))
     part = b"x" * 65536
     slow, quick = many[::2], many[1::2]
@@ -239,7 +239,7 @@ def test_slow_clients_use_little_memory_and_delay_nobody(
     for client in many:
         by_port[client] = peers[int(received(client, 8))]
     for client in slow:
-        assert takes(by_port[client]) < 1024 * 1024  # what the kernel and the frontend keep
+        assert takes(by_port[client]) < 1024 * 1024  # the buffers of the kernel and the frontend
     held = [len(side.unwritten) for tunnel in frontend.service.tunnels.open() for side in tunnel.sides]
     assert max(held) <= tunnels.BUFFER_BYTES
     for client in quick:

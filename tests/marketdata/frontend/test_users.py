@@ -118,7 +118,7 @@ def test_the_first_user_is_made_once(file: Path) -> None:
 
 
 def typed(answers: list[str], *arguments: str, environment: dict[str, str]) -> tuple[int, str]:
-    """Exit code and screen of the command on a terminal."""
+    """The exit code of the command on a terminal, and the text on its screen."""
     main, other = pty.openpty()
     command = [sys.executable, "-P", "-m", "marketdata", "user", *arguments]
     with subprocess.Popen(
@@ -134,7 +134,7 @@ def typed(answers: list[str], *arguments: str, environment: dict[str, str]) -> t
                 screen += os.read(main, 1000).decode()
             while part := os.read(main, 1000):
                 screen += part.decode()
-        except OSError:  # the other end is closed
+        except OSError:  # the command has closed the terminal
             pass
         finally:
             os.close(main)

@@ -1,4 +1,4 @@
-"""The backfill's plan compared with a brute-force one, and failures of the provider and the API over real HTTP."""
+"""The backfill: its plan compared with a brute-force plan, and failures of the provider and the API over real HTTP."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_no_block_is_requested_twice(tmp_path: Path, api: Api) -> None:
         calls = [call for _, asked in chain.asked for call in (asked if isinstance(asked, list) else [asked])]
     ranges = sum(call["method"] == "eth_getLogs" for call in calls)
     blocks = sum(call["method"] == "eth_getBlockByNumber" for call in calls)
-    # The newest block, both ends of each range and the block after it, and the last block again for its finality.
+    # The newest block; both ends of each range and the block after it; and the last block again, to report it as final.
     assert ranges > 1
     assert blocks == 1 + 201 + ranges + 1
 
@@ -174,7 +174,7 @@ def test_the_backfill_survives_a_provider_failure_in_the_middle(
 
 
 def test_the_backfill_survives_a_provider_failure_at_the_end(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
-    """The last block is read once more for its finality. That request fails."""
+    """The request that reads the last block again, to report it as final, fails."""
     respond, refused = chain.answer, 0
 
     def answer(request: Any, headers: dict[str, str]) -> Any:

@@ -223,7 +223,7 @@ def test_an_api_that_changed_its_table_gets_nothing(api: Api, outbox: Outbox, se
     assert delivery.step()
     with outbox.transaction() as transaction:
         put(transaction, [{"symbol": "T:1", "id": "11"}])
-    api.ingest = lambda _: Raw(b"", 503)  # then the API of another version answers
+    api.ingest = lambda _: Raw(b"", 503)  # and then the API of another version responds
     with pytest.raises(ApiUnavailable):
         delivery.step()
     api.ingest, api.ready = stored, READY | {"ticks_table": "md_ticks_v2"}

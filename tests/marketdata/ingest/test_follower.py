@@ -29,7 +29,7 @@ POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), Fal
 FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
 SWAP = b"".join(number.to_bytes(32, "big") for number in (5, 0, 0, 7))
 MAX_DEPTH = 55
-"""The largest depth of a reorganisation. It reaches blocks that are read in ranges."""
+"""The largest depth of a reorganisation. It is so large that blocks are replaced that were read in ranges."""
 GENESIS = "0x" + "0" * 64
 START = 1_700_000_000
 
@@ -49,7 +49,7 @@ class Block:
 
 
 class Chain:
-    """The methods of a provider. ``most`` is the largest range that it answers."""
+    """A provider. ``most`` is the largest number of blocks in a range that it answers."""
 
     name = "chain"
 
@@ -82,7 +82,7 @@ class Chain:
         self.extend(self._chance.randint(max(1, depth - 1), depth + 2))
 
     def change_back(self) -> None:
-        """Replace the chain by the branch that was abandoned last."""
+        """Return to the branch that the last reorganisation abandoned."""
         if self.abandoned:
             first = self.abandoned[0].header.number
             if self.blocks[first - 1].hash != self.abandoned[0].header.parent or first < self._highest - MAX_DEPTH:
@@ -277,7 +277,7 @@ def test_a_block_that_another_program_retracted_is_restored(run: Run) -> None:
     run.api.retracted.add((symbol, hash))
     del run.api.ticks[symbol, identity]
     with run.outbox.transaction() as transaction:
-        transaction.execute("DELETE FROM pools")  # each is read again, from its start
+        transaction.execute("DELETE FROM pools")  # so each pool is read again from its start block
     run.restart()
     run.finish()
     assert set(run.api.ticks) == run.chain.ids()

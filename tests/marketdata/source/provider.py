@@ -38,13 +38,13 @@ class Provider:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def respond(self, method: str, path: str, body: bytes) -> Any:
-        """The answer to a request. Subclasses serve something else than JSON-RPC."""
+        """The response to a request. Subclasses override this to serve something other than JSON-RPC."""
         request = json.loads(body)
         self.asked.append((path, request))
         return self.answer(request, self.headers)
 
     def close(self) -> None:
-        """May be called again."""
+        """Stop serving. Idempotent."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -68,7 +68,7 @@ class Provider:
                 for name, value in raw.headers:
                     self.send_header(name, value)
                 self.end_headers()
-                with suppress(BrokenPipeError):  # the client had no patience
+                with suppress(BrokenPipeError):  # the client has closed the connection
                     self.wfile.write(raw.body)
                 self.close_connection = raw.length is not None
 
@@ -81,7 +81,7 @@ class Provider:
 
 
 def result(request: Any, value: Callable[[str, Any], Any]) -> Any:
-    """The answers of a request, or of a batch in another order, by method and parameters."""
+    """Answers a request by its method and parameters. The answers to a batch are in another order than its calls."""
     if isinstance(request, list):
         return [result(each, value) for each in reversed(request)]
     return {"jsonrpc": "2.0", "id": request["id"], "result": value(request["method"], request["params"])}

@@ -13,11 +13,11 @@ POOL, TOKENS = "0x" + "11" * 20, ("0x" + "22" * 20, "0x" + "33" * 20)
 CHAIN_ID = 7
 START, BLOCK_S = 1_600_000_000, 12
 _BLOOM = "0x" + "00" * 256
-"""Some chains leave it empty."""
+"""Some chains leave the bloom filter empty."""
 
 
 class SyntheticChain(Provider):
-    """``head`` is its newest block; ``most`` is how many blocks it answers for at once."""
+    """``head`` is the newest block; ``most`` is the largest number of blocks in one request."""
 
     def __init__(self, head: int, swaps: int, most: int = 10**9) -> None:
         super().__init__(lambda request, _: self._answer(request))

@@ -1,4 +1,4 @@
-"""The adaptive number of blocks of a request."""
+"""How the number of blocks of a request adapts to a provider."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
 
 
 def blocks_read(limit: int, total: int) -> tuple[int, int]:
-    """Reads ``total`` blocks from a provider that answers for ``limit`` at most; how many requests, and refused."""
+    """Reads ``total`` blocks from a provider that allows ``limit`` blocks in a request. Returns the numbers of
+    requests and of refused requests."""
     size, at, asked, refused = AdaptiveRange(), 0, 0, 0
     while at < total:
         count = min(size.size, total - at)
@@ -34,7 +35,7 @@ def test_a_suggested_smaller_range_is_used() -> None:
     size = AdaptiveRange()
     assert size.refused(2_000, 499)
     assert size.size == 499
-    assert size.refused(499, 600)  # no less than was refused: it is halved
+    assert size.refused(499, 600)  # the suggestion is not below the refused size, so the size is halved
     assert size.size == 249
 
 

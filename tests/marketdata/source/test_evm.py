@@ -34,7 +34,7 @@ def test_keccak256_gives_known_hashes(data: bytes, expected: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 134, 135, 136, 137, 271, 272, 273, 1000])
 def test_keccak256_pads_every_length_around_a_block(length: int) -> None:
-    """The permutation is that of SHA-3, whose padding differs in one byte: hashlib checks it for any length."""
+    """SHA-3 has the same permutation, and its padding differs in one byte, so hashlib checks hashes of any length."""
     data = bytes(range(256)) * 4
     assert sha3_by_ours(data[:length]) == hashlib.sha3_256(data[:length]).digest()
 
@@ -54,7 +54,7 @@ def sha3_by_ours(data: bytes) -> bytes:
 
 
 def test_the_topics_of_the_swap_events() -> None:
-    # As block explorers show them.
+    # The values that block explorers show.
     assert KINDS["uniswap-v2"].topic == "0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"
     assert KINDS["uniswap-v3"].topic == "0xc42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67"
     assert evm.selector("decimals()") == "0x313ce567"
@@ -92,7 +92,7 @@ def test_malformed_data_is_refused(value: Any) -> None:
         evm.data(value)
 
 
-def test_words_of_another_number_are_refused() -> None:
+def test_data_with_another_number_of_words_is_refused() -> None:
     assert evm.words(bytes(31) + b"\x01" + b"\xff" * 32, 2) == (1, (1 << 256) - 1)
     assert [evm.signed(word) for word in (0, 1, (1 << 255) - 1, 1 << 255, (1 << 256) - 1)] == [
         0, 1, (1 << 255) - 1, -(1 << 255), -1,
@@ -103,7 +103,8 @@ def test_words_of_another_number_are_refused() -> None:
 
 
 def test_the_bloom_filter_contains_its_logs() -> None:
-    """That a real node sets the same bits is shown by the tests of the ingestor: it reads no block without them."""
+    """The tests of the ingestor show that a real node sets the same bits, because the ingestor would read no block
+    otherwise."""
     logs = [("0x" + f"{n:040x}", "0x" + f"{n:064x}") for n in (1, 2, 3)]
     bloom = 0
     for address, topic in logs:

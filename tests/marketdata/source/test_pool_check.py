@@ -1,4 +1,4 @@
-"""What ``check`` says of pools that the provider or the chain has no good answer for."""
+"""The check of a pool if a call is refused or a contract lacks a function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATE = KINDS[POOL.kind].state_function
 
 
 class Contracts:
-    """Answers for the functions of contracts; an error is raised, and what is missing is empty."""
+    """Answers calls of contracts' functions. An answer that is an error is raised; a missing answer is empty."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers

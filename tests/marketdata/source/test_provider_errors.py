@@ -1,4 +1,4 @@
-"""Providers' error messages."""
+"""The meanings of providers' error messages."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_a_response_that_is_too_large_makes_batches_smaller(
 
     serving = provider(answer)
     rpc = client(serving)
-    with pytest.raises(RangeRefused):  # here fewer blocks are the remedy
+    with pytest.raises(RangeRefused):  # the next request must ask for fewer blocks
         rpc.batch([Call("eth_getLogs", ({"fromBlock": "0x1"},)), *[Call("eth_chainId")] * 4])
     assert len(serving.asked) == 1
     for method, filter in (("eth_getBlockByNumber", "0x1"), ("eth_getLogs", {"blockHash": "0x1"})):
@@ -231,7 +231,7 @@ def test_calls_wait_for_the_budget(provider: Callable[[Answer], Provider]) -> No
     for _ in range(20):
         rpc.batch([Call("echo")] * 10)
     spent = time.monotonic() - started
-    assert spent >= 0.9  # 200 calls, of which one second's worth may be saved up and the last ten are not waited for
+    assert spent >= 0.9  # of 200 calls, the bucket holds 100, and after the last ten nothing waits
     rpc.close()
 
 
@@ -243,7 +243,7 @@ def test_connections_share_the_budget(provider: Callable[[Answer], Provider]) ->
     for _ in range(10):
         for each in (rpc, other):
             assert each.batch([Call("echo")] * 10) == [["echo"]] * 10
-    assert time.monotonic() - started >= 190 / 400  # the last ten are not waited for
+    assert time.monotonic() - started >= 190 / 400  # after the last ten calls, nothing waits
     assert serving.connections == 2
     rpc.close()
     other.close()

@@ -1,4 +1,4 @@
-"""``rpc.json``: its example, its faults, and that its secrets are not shown."""
+"""``rpc.json``: the example is valid, faults are named, and secrets are not shown."""
 
 from __future__ import annotations
 

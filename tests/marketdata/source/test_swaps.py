@@ -22,7 +22,7 @@ def word(number: int) -> bytes:
 
 
 def test_the_base_is_token0_and_a_buy_takes_it_out() -> None:
-    # 2 of 18 decimals for 5000 of 6
+    # 2 whole tokens with 18 decimals for 5000 with 6 decimals
     assert trade(Deltas(-2 * E18, 5000 * 10**6), (18, 6), invert=False) == Trade("2500", "2", "buy")
     assert trade(Deltas(2 * E18, -5000 * 10**6), (18, 6), invert=False) == Trade("2500", "2", "sell")
 
@@ -42,15 +42,15 @@ def test_a_swap_without_an_exchange_is_not_a_trade(deltas: tuple[int, int]) -> N
 @pytest.mark.parametrize(
     ("numerator", "denominator", "expected"),
     [
-        (1, 3, "0.333333333333333333333333333333"),  # 30 places before 36 digits
+        (1, 3, "0.333333333333333333333333333333"),  # the limit of 30 places applies first
         (2, 3, "0.666666666666666666666666666667"),
-        (10**7, 3, "3333333.33333333333333333333333333333"),  # 36 digits before 30 places
+        (10**7, 3, "3333333.33333333333333333333333333333"),  # here the limit of 36 digits applies first
         (10**20 * 2, 3, "66666666666666666666.6666666666666667"),
         (1, 10**30, "0.000000000000000000000000000001"),
         (5, 10**31 * 2, None),  # 2.5e-31 is below half a place
-        (15, 10**31, "0.000000000000000000000000000002"),  # a tie goes to the even digit: 1.5 up
-        (25, 10**31, "0.000000000000000000000000000002"),  # and 2.5 down
-        (5, 10**31, None),  # 0.5 down to 0
+        (15, 10**31, "0.000000000000000000000000000002"),  # a tie goes to the even digit: 1.5 is rounded up
+        (25, 10**31, "0.000000000000000000000000000002"),  # and 2.5 is rounded down
+        (5, 10**31, None),  # 0.5 is rounded down to 0
         (10**30 - 1, 1, "9" * 30),
         (10**30, 1, None),
         (10**36 - 1, 10**6, "9" * 30 + ".999999"),
@@ -102,12 +102,12 @@ def test_v3_amounts_must_fit_the_price_after_the_swap() -> None:
     at_2500 = math.isqrt(2500 << 192)
     assert KINDS["uniswap-v3"].decode(v3(-2 * E18, 5000 * E18, at_2500)) == (-2 * E18, 5000 * E18)
     assert KINDS["uniswap-v3"].decode(v3(2 * E18, -5000 * E18, at_2500)) == (2 * E18, -5000 * E18)
-    # Who sells moves the price down, so it was higher before and the mean is above the end; never below it.
+    # A sale moves the price down, so its mean price is never below the price after it.
     assert KINDS["uniswap-v3"].decode(v3(2 * E18, -9000 * E18, at_2500))
     with pytest.raises(ValueError, match="contradict"):
         KINDS["uniswap-v3"].decode(v3(2 * E18, -2000 * E18, at_2500))
     with pytest.raises(ValueError, match="contradict"):
         KINDS["uniswap-v3"].decode(v3(-2 * E18, 9000 * E18, at_2500))
-    assert KINDS["uniswap-v3"].decode(v3(-2, 9, at_2500)) == (-2, 9)  # all rounding
+    assert KINDS["uniswap-v3"].decode(v3(-2, 9, at_2500)) == (-2, 9)  # too small to compare
     with pytest.raises(ValueError, match="160 bits"):
         KINDS["uniswap-v3"].decode(v3(-2, 9, 1 << 160))
