@@ -140,7 +140,9 @@ class Listener:
     def _turn(self, loop: Loop, seconds: float) -> None:
         try:
             loop.turn(seconds)
-            self._make_room(loop.connections())
+            connections = loop.connections()
+            self._make_room(connections)
+            self._bound_unread(connections)
             if monotonic() >= self._sweep_at:
                 self._sweep_at = monotonic() + seconds
                 self._close_overdue(loop)
@@ -156,6 +158,16 @@ class Listener:
             unused = [channel for channel in connections if channel.is_unused()]
             for channel in nlargest(surplus, unused, key=Channel.idle_seconds):
                 channel.drop()
+
+    def _bound_unread(self, connections: list[Channel]) -> None:
+        """Close the connections with the most unread bytes until the others are within ``total_unread_bytes``."""
+        unread = {channel: channel.total_outbufs_len for channel in connections if channel.total_outbufs_len}
+        surplus = sum(unread.values()) - self._limits.total_unread_bytes
+        for channel in sorted(unread, key=unread.__getitem__, reverse=True):
+            if surplus <= 0:
+                break
+            surplus -= unread[channel]
+            channel.drop()
 
     def _close_overdue(self, loop: Loop) -> None:
         for channel in loop.connections():

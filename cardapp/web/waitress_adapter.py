@@ -45,25 +45,32 @@ _KINDS: dict[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalErro
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of connections. Those of time are seconds until a connection is closed."""
+    """Limits of connections. A connection that exceeds a time (in seconds) is closed.
+
+    Unread responses are bounded three times: ``unread_bytes`` for one response, ``total_unread_bytes`` for all of them,
+    ``idle`` and ``response`` for how long they are kept.
+    """
 
     connections: int = 4096
-    """For each further one the connection that was idle longest is closed."""
+    """When one more is accepted, the connection that was idle longest is closed."""
     arrival: float = 120.0
     """For one request to arrive: enough for a picture through a slow tunnel."""
     response: float = 600.0
-    """For one response to be read, so that a client that drips keeps no worker and no temporary file."""
+    """For one response to be read, so that a client that reads slowly keeps no worker and no temporary file."""
     idle: float = 60.0
-    """Without traffic, even if a response is unsent."""
+    """Without traffic, even if a part of a response is unread."""
     linger: float = 30.0
     linger_bytes: int = 64 * 1024 * 1024
-    """After a refusal the rest of the request is read and dropped up to these bounds. Closing at once would make the
-    kernel reset the connection, and a client that is still writing would lose the response."""
+    """After a refusal the rest of the request is read and dropped up to these two limits. If the connection was closed at
+    once, the kernel would reset it, and a client that is still writing would lose the response."""
     bodies_bytes: int = 64 * 1024 * 1024
-    """Total of request bodies that are kept at once."""
-    unread_bytes: int = 256 * 1024 * 1024
-    """Unsent bytes of one response above which its worker blocks. waitress keeps the bytes in temporary files, so below
-    it workers, and the read transaction of a report, end without waiting for clients."""
+    """Total size of the request bodies that are kept at once."""
+    unread_bytes: int = 32 * 1024 * 1024
+    """Unread bytes of one response above which its worker blocks. Below this limit neither the worker nor the read
+    transaction of a report waits for the client."""
+    total_unread_bytes: int = 512 * 1024 * 1024
+    """Unread bytes of all responses above which the connections with the most unread bytes are closed. So at most 16
+    workers block at a time. waitress keeps up to 1 MiB of each response in memory and longer ones in temporary files."""
 
 
 @dataclass(frozen=True)

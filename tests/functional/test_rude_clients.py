@@ -301,6 +301,27 @@ def test_a_large_response_that_is_not_read_occupies_no_worker(serve: Callable[..
     assert len(response.read()) == 8 * len(PIECE), "and who reads later gets all of it"
 
 
+def test_clients_that_do_not_read_leave_half_of_the_workers_free() -> None:
+    assert Limits().total_unread_bytes <= Limits().unread_bytes * WORKERS // 2
+
+
+@BOTH
+@pytest.mark.usefixtures("shallow")
+def test_above_the_total_of_unread_bytes_the_largest_responses_are_cut(
+    serve: Callable[..., Served], transport: str
+) -> None:
+    served = serve(unread_bytes=1 << 40, total_unread_bytes=64 * len(PIECE))
+    slow = served.rude(transport, "GET /large HTTP/1.1")
+    assert slow.recv(10)
+    endless = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(8)]
+    assert served.seconds() < 5 * QUICK, "no worker is left with a client that does not read"
+    assert all(ended(client) for client in endless)
+    size = 10
+    while size < 8 * len(PIECE) and (data := slow.recv(1 << 20)):
+        size += len(data)
+    assert size >= 8 * len(PIECE), "the smaller response is kept"
+
+
 @BOTH
 def test_a_request_received_byte_by_byte_is_answered(served: Served, transport: str) -> None:
     client = served.connect(transport)
