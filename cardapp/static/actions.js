@@ -1,5 +1,5 @@
-// Everything that a person can do on the page, whether by a key or a button. Each action asks the service and updates
-// the state; the views follow.
+// Everything that a person can do on the page by a key or a button. Each action sends a request to the service and
+// updates the state; the views are drawn from the state.
 
 import { get, Notice, post, put, Refusal } from './api.js';
 import { Catalog, dropDraft, state, stepOf, update } from './state.js';
@@ -25,7 +25,8 @@ export async function load() {
   if (unsent.length) resend();
 }
 
-// The card's files have changed. This tab keeps its scroll and scale. For another card the page is loaded anew.
+// Call this after the card's files have changed. This tab keeps its scroll and scale. If the service has another card
+// now, the page is loaded again.
 export async function reload() {
   const { viewer, control, ...rest } = await read(); // /api/live may have sent a newer control state
   if (rest.identity.uuid !== state.identity.uuid) location.reload();
@@ -43,14 +44,14 @@ export async function go(key) {
   FIELDS.forEach((name, at) => { if (parts[at]) body[name] = parts[at]; });
   if (parts.length === 5) body.snapshot_ref = key;
   const before = state.navigation;
-  // Shown at once; the service's answer confirms it.
+  // The new position is shown at once; the service's answer confirms it.
   show({ ...state.navigation, key, position: { ...state.navigation.position, focus_level: item.level } });
   await settle(() => put('/api/navigation/current', body), before);
 }
 
 export const move = (delta, level) => settle(() => post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
 
-// The focus level decides; the card has no neighbour.
+// Move on the focus level; on the step level if the focus is the card, which has no neighbour.
 export const moveOn = (delta) => move(delta, state.navigation.position.focus_level === 'card' ? 'step' : undefined);
 
 export const moveStep = (delta) => move(delta, state.navigation.position.focus_level === 'snapshot' ? 'snapshot' : 'step');
@@ -74,11 +75,14 @@ export function focusBy(delta) {
   if (at >= 0 && at < levels.length) return focus(levels[at]);
 }
 
-let moving = Promise.resolve(); // until the service has the position; a sync or the next move waits for it
-let asked = 0; // number of changes of the position that were begun
-let settled = 0; // number of the last change that has ended
-let chosen = 0; // number of the last change that names its position; it is shown before the service answers
+// Changes of the position are numbered in the order in which they begin.
+let moving = Promise.resolve(); // ends with the last change; a sync or the next move waits for it
+let asked = 0; // the last change that has begun
+let settled = 0; // the last change that has ended
+let chosen = 0; // the last change to a known position, which is shown before the service answers
 
+// Queue `request`, which changes the position. `before` is the position to return to if the request fails; it is given
+// only for a change to a known position.
 function settle(request, before = null) {
   asked += 1;
   if (before) chosen = asked;
@@ -101,15 +105,15 @@ async function take(request, before, number) {
   }
 }
 
-// Follow another client's move, unless a choice of this tab is not answered yet.
+// Follow another client's move. While a change by this tab is unanswered, the other client's move is ignored.
 export function takePosition({ position_key: key, navigation_revision: revision }) {
   const item = state.catalog.item(key);
   if (!item || settled < chosen || revision <= state.navigation.revision) return;
   show({ ...state.navigation, key, revision, position: { ...state.navigation.position, focus_level: item.level } }, false);
 }
 
-// Take a position over, and turn to its page.
-// `isOwn`: this tab moved. Another tab's place on the new page is its own to save.
+// Take over a position and turn to its page. `isOwn` says whether this tab moved. If another tab moved, that tab saves its
+// scroll position on the new page.
 export function show(navigation, isOwn = true) {
   if (navigation.key !== state.navigation.key && state.failure?.code === 'notice') update({ failure: null });
   update({ navigation });
@@ -137,7 +141,8 @@ export async function sync() {
   }
 }
 
-// End the running replay, whoever began it; its request then fails with `cancelled_by_request`.
+// End the running replay, which another client may have started. The request that started it fails with
+// `cancelled_by_request`.
 export async function cancel() {
   try {
     await post('/api/checkpoint/cancel', { actor: ACTOR });
@@ -173,8 +178,8 @@ export async function redraw(size) {
   }
 }
 
-// Read again what the end of a replay changes, except the control state. That comes from /api/live alone, because the
-// answer to a request could be older.
+// Read again what the end of a replay changes, except the control state. The control state comes from /api/live alone,
+// because the answer to a request could be older.
 export async function refresh() {
   const requests = [get('/api/progress'), get('/api/state')];
   const [progress, all] = await Promise.all(requests).catch(() => []);
@@ -184,7 +189,7 @@ export async function refresh() {
 // -- the view ------------------------------------------------------------------------------------------------------
 
 const SAVE_MS = 250;
-let pending = {}; // the changes that were not sent yet
+let pending = {}; // the changes that are not sent yet
 let sent = {}; // the changes of the request under way
 let saving = Promise.resolve();
 let timer = 0;
@@ -200,7 +205,8 @@ export function view(patch, saved = patch) {
   timer = setTimeout(save, 'viewer' in pending ? 0 : SAVE_MS);
 }
 
-// Changes that are not saved when the page is left are kept for the next load, which may be faster than this request.
+// Save the remaining changes when the page is left. They are also stored for the next load of the page, which may be
+// faster than this request.
 export function leave() {
   const unsaved = merged(sent, pending);
   if (isEmpty(unsaved)) return;
@@ -231,8 +237,8 @@ async function savePending() {
   }
 }
 
-// Take over the flags and the page of the stored view. Scroll and scale belong to each tab, so a scroll in one tab moves
-// no other. Changes that are not saved yet stay.
+// Take over the flags and the page of the stored view. Each tab has its own scroll and scale, so a scroll in one tab does
+// not move another. Changes that are not saved yet remain.
 export function takeView(stored) {
   if (stored.revision < state.viewer.revision) return;
   const { page_index } = stored.scroll;
@@ -286,7 +292,7 @@ function setUnsent(events) {
   sessionStorage.setItem('unsent-events', JSON.stringify(unsent));
 }
 
-// Without the service an event waits until the service answers again.
+// Send an event. If the service does not answer, the event is kept until it answers again.
 async function record(kind, key, text) {
   try {
     await post('/api/events', { kind, key, text, actor: ACTOR });
@@ -296,7 +302,7 @@ async function record(kind, key, text) {
   }
 }
 
-// The service answers again: send the unsaved view and the unsent events, in their order.
+// Call this when the service answers again. Sends the unsaved view, then the unsent events in their order.
 export async function resend() {
   save();
   refresh();

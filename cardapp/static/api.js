@@ -16,7 +16,7 @@ export class Offline extends Error {
   }
 }
 
-// A failure of something else than a sync: a heading and the reason.
+// A failure of another action than a sync, with its heading and reason.
 export class Notice extends Error {
   constructor(heading, message) {
     super(message);
@@ -47,7 +47,7 @@ export const get = (path) => request('GET', path);
 export const put = (path, body, options) => request('PUT', path, body, options);
 export const post = (path, body = {}) => request('POST', path, body);
 
-// Every event of one kind, oldest first; the service gives them in pages.
+// All events of one kind, oldest first. The service returns them in pages.
 export async function events(kind) {
   const found = [];
   for (let after = 0; ; ) {

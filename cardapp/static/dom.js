@@ -1,4 +1,4 @@
-// Elements, made without markup: a text is never read as HTML.
+// Makes elements without markup, so no text is parsed as HTML.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -19,7 +19,7 @@ export function fill(place, ...children) {
   place.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
-// The service's sentences may begin with a small letter and end without a full stop.
+// A sentence with a capital letter and a full stop. The service's messages may have neither.
 export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 export function button(label, onclick, attributes = {}) {

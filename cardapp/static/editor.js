@@ -1,5 +1,5 @@
-// The editor panel: the session's own Neovim, drawn from its UI stream. `viewer.editor.sync` attaches the panel,
-// `viewer.editor.control` gives it the keyboard.
+// The editor panel: draws the session's Neovim from its UI stream. `viewer.editor.sync` attaches the panel to the stream,
+// `viewer.editor.control` gives the panel the keyboard.
 
 import { redraw, refresh, toggleControl, view } from './actions.js';
 import { Notice } from './api.js';
@@ -11,9 +11,9 @@ import { state, subscribe, update } from './state.js';
 import * as timing from './timing.js';
 
 const RETRY_MS = [200, 400, 800, 1600, 3000];
-const MIRROR_MS = 400;
-const MIN_READABLE_SCALE = 0.75; // of the picture: below it `Fit` is suggested
-const MAX_PASTE = 1_000_000; // characters, as the service takes them
+const MIRROR_MS = 400; // the text for screen readers is this much behind the picture
+const MIN_READABLE_SCALE = 0.75; // `Fit` is suggested if the picture is scaled down further
+const MAX_PASTE = 1_000_000; // characters; the service's limit
 let socket = null;
 let failures = 0;
 let retry = 0;
@@ -23,7 +23,7 @@ let fontSize = Number(localStorage.getItem('editor-font')) || 13;
 let lastPaint = 0;
 let scheduled = false;
 let mirrorTimer = 0;
-let scale = 1; // of the picture, to fit the panel
+let scale = 1; // the picture is scaled by this factor, so that it fits into the panel
 
 export function start() {
   canvas = element('canvas', { 'aria-hidden': 'true' });
@@ -91,9 +91,9 @@ function follow() {
   }
   if (wanted && !socket && !retry) open();
   if (!wanted) close();
-  if (editor.control !== controlled) { // only then, since the focus must not leave a field in which somebody types
+  if (editor.control !== controlled) { // other changes must not move the focus out of a field in which somebody types
     controlled = editor.control;
-    queueMicrotask(() => setFocus(controlled)); // when the panel is shown
+    queueMicrotask(() => setFocus(controlled)); // later, because the panel must be visible first
   }
 }
 
@@ -115,7 +115,7 @@ function open() {
     socket = null;
     failures += 1;
     say(reason || (state.session.available ? 'The editor is disconnected.' : ''));
-    if (reason && state.session.available) refresh(); // whether the session ended, too
+    if (reason && state.session.available) refresh(); // the session may have ended too
     retry = setTimeout(() => { retry = 0; follow(); }, RETRY_MS[Math.min(failures, RETRY_MS.length) - 1]);
   };
 }
@@ -164,8 +164,8 @@ function send(message) {
 const NO_SESSION = 'The worksheet works without one. A session adds this editor, the debugger and the memory.';
 let said = '';
 
-// The overlay: `reason` says why there is no live picture, null while there is one. Without a session the overlay says how
-// to start one. It is drawn again only if it changes, because its buttons would lose the focus.
+// Show in the overlay the `reason` why the picture is not live; null hides the overlay. Without a session the overlay
+// says how to start one. An unchanged overlay is not drawn again, because its buttons would lose the focus.
 function say(reason) {
   area.classList.toggle('detached', reason !== null);
   overlay.hidden = reason === null;
@@ -231,11 +231,11 @@ function onFocusChange(event) {
   painter.paint();
 }
 
-// The hidden field lies over the cursor, so that an IME opens its window there.
+// Put the hidden field over the cursor, because an IME opens its window at the field.
 function placeField() {
   field.style.left = `${grid.cursor.col * painter.width * scale}px`;
   field.style.top = `${grid.cursor.row * painter.height * scale}px`;
-  field.style.font = `${Math.max(11, fontSize * scale)}px/1.3 var(--mono)`; // readable over a small picture, too
+  field.style.font = `${Math.max(11, fontSize * scale)}px/1.3 var(--mono)`; // readable on a picture that is scaled down
   field.style.height = `${Math.max(15, painter.height * scale)}px`;
 }
 
@@ -247,7 +247,7 @@ function font(delta) {
   painter.setSize(fontSize);
 }
 
-// With `viewer.editor.fit` the whole grid is scaled down to the panel; without, the panel scrolls.
+// With `viewer.editor.fit` the picture is scaled down to the panel. Otherwise the panel scrolls.
 function place() {
   if (painter.ratio !== devicePixelRatio) painter.setSize(fontSize);
   const width = parseFloat(canvas.style.width) || 0;
@@ -262,7 +262,7 @@ function place() {
   placeField();
 }
 
-// Give the editor as many lines and columns as the panel has room for. Nothing else on the page changes its size.
+// Give the editor as many lines and columns as the panel has room for. Nothing else on the page resizes the editor.
 function fit() {
   const cols = Math.floor(area.clientWidth / painter.width);
   const rows = Math.floor(area.clientHeight / painter.height);

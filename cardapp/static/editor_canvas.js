@@ -4,7 +4,7 @@ const FAMILY = '"Noto Sans Mono", "Noto Sans Signs", "Noto Sans Symbols 2", mono
 const ASCII = /^[\x20-\x7e]*$/;
 
 export class Painter {
-  // `onResize` is called when the canvas has another size.
+  // `onResize` is called after the size of the canvas has changed.
   constructor(canvas, grid, onResize) {
     this.onResize = onResize;
     this.canvas = canvas;
@@ -16,7 +16,7 @@ export class Painter {
     this.measure();
   }
 
-  // The size of a cell in CSS pixels, such that it is a whole number of device pixels.
+  // Compute the size of a cell in CSS pixels. In device pixels it is a whole number.
   measure() {
     this.ratio = devicePixelRatio || 1;
     this.context.font = `${this.size}px ${FAMILY}`;
@@ -43,11 +43,11 @@ export class Painter {
       this.canvas.style.height = `${height / ratio}px`;
       this.onResize();
     }
-    grid.all();
+    grid.markAllDirty();
     this.paint();
   }
 
-  // The cell at a place of the canvas, in CSS pixels.
+  // The cell at a point of the canvas. `x` and `y` are CSS pixels, after a CSS transform of the canvas.
   cellAt(x, y) {
     const scale = this.canvas.getBoundingClientRect().width / (parseFloat(this.canvas.style.width) || 1) || 1;
     const clamp = (value, count) => Math.min(Math.max(Math.floor(value), 0), count - 1);
@@ -73,36 +73,37 @@ export class Painter {
       let end = start + 1;
       const { hl } = cells[start];
       while (end < cells.length && cells[end].hl === hl) end += 1;
-      this.run(row, start, end, this.look(hl));
+      this.run(row, start, end, this.styleOf(hl));
       start = end;
     }
     this.select(row);
   }
 
-  look(id) {
+  // The attributes of the highlight `id`, with all colours filled in.
+  styleOf(id) {
     const { colors, highlights } = this.grid;
-    const own = highlights.get(id) || {};
-    let fg = own.foreground ?? colors.fg;
-    let bg = own.background ?? colors.bg;
-    if (own.reverse) [fg, bg] = [bg, fg];
-    return { ...own, fg, bg, sp: own.special ?? colors.sp };
+    const highlight = highlights.get(id) || {};
+    let fg = highlight.foreground ?? colors.fg;
+    let bg = highlight.background ?? colors.bg;
+    if (highlight.reverse) [fg, bg] = [bg, fg];
+    return { ...highlight, fg, bg, sp: highlight.special ?? colors.sp };
   }
 
-  run(row, start, end, look) {
+  run(row, start, end, style) {
     const { context, grid } = this;
     const [x, y] = [start * this.width, row * this.height];
-    context.fillStyle = css(look.bg);
+    context.fillStyle = css(style.bg);
     context.fillRect(x, y, (end - start) * this.width, this.height);
     const cells = grid.cells[row];
     const text = cells.slice(start, end).map((cell) => cell.text).join('');
-    if (text.trim()) this.text(cells, start, end, text, x, y, look);
-    this.lines(x, y, (end - start) * this.width, look);
+    if (text.trim()) this.text(cells, start, end, text, x, y, style);
+    this.lines(x, y, (end - start) * this.width, style);
   }
 
-  text(cells, start, end, text, x, y, look) {
+  text(cells, start, end, text, x, y, style) {
     const { context } = this;
-    context.font = `${look.italic ? 'italic ' : ''}${look.bold ? '700 ' : ''}${this.size}px ${FAMILY}`;
-    context.fillStyle = css(look.fg);
+    context.font = `${style.italic ? 'italic ' : ''}${style.bold ? '700 ' : ''}${this.size}px ${FAMILY}`;
+    context.fillStyle = css(style.fg);
     if (ASCII.test(text) && 'letterSpacing' in context) {
       context.letterSpacing = `${this.width - this.advance}px`;
       context.fillText(text, x, y + this.base);
@@ -122,14 +123,14 @@ export class Painter {
     }
   }
 
-  lines(x, y, width, look) {
+  lines(x, y, width, style) {
     const { context } = this;
-    const kind = ['undercurl', 'underdouble', 'underlineline', 'underdotted', 'underdot', 'underdashed', 'underdash', 'underline'].find((name) => look[name]);
+    const kind = ['undercurl', 'underdouble', 'underlineline', 'underdotted', 'underdot', 'underdashed', 'underdash', 'underline'].find((name) => style[name]);
     const thick = Math.max(1, Math.round((this.size / 13) * this.ratio)) / this.ratio;
     const low = y + this.height - thick * 2;
     context.lineWidth = thick;
     if (kind) {
-      context.strokeStyle = css(look.sp);
+      context.strokeStyle = css(style.sp);
       context.setLineDash(/dot/.test(kind) ? [thick, thick] : /dash/.test(kind) ? [thick * 4, thick * 2] : []);
       context.beginPath();
       if (kind === 'undercurl') {
@@ -145,8 +146,8 @@ export class Painter {
       context.stroke();
       context.setLineDash([]);
     }
-    if (look.strikethrough) {
-      context.fillStyle = css(look.fg);
+    if (style.strikethrough) {
+      context.fillStyle = css(style.fg);
       context.fillRect(x, y + this.height / 2, width, thick);
     }
   }
@@ -158,8 +159,8 @@ export class Painter {
     const mode = grid.cursorMode();
     const cell = grid.cells[row][col];
     const wide = grid.cells[row][col + 1]?.text === '' ? 2 : 1;
-    const look = this.look(cell.hl);
-    const [fg, bg] = mode.attr_id ? [this.look(mode.attr_id).fg, this.look(mode.attr_id).bg] : [look.bg, look.fg];
+    const style = this.styleOf(cell.hl);
+    const { fg, bg } = mode.attr_id ? this.styleOf(mode.attr_id) : { fg: style.bg, bg: style.fg };
     const [x, y, width] = [col * this.width, row * this.height, this.width * wide];
     context.fillStyle = css(bg);
     grid.dirty.add(row); // the next frame paints over it
@@ -174,12 +175,13 @@ export class Painter {
     else if (mode.cursor_shape === 'horizontal') context.fillRect(x, y + this.height * (1 - part), width, this.height * part);
     else {
       context.fillRect(x, y, width, this.height);
-      if (cell.text.trim()) this.text(grid.cells[row], col, col + wide, cell.text, x, y, { ...look, fg });
+      if (cell.text.trim()) this.text(grid.cells[row], col, col + wide, cell.text, x, y, { ...style, fg });
     }
   }
 
-  // -- a selection of our own, for copying -------------------------------------------------------------------------
+  // -- the page's selection, from which text is copied -------------------------------------------------------------
 
+  // The selected columns of a row, as [first, after the last]; null if none is selected.
   range(row) {
     if (!this.selection) return null;
     const [first, last] = [this.selection.from, this.selection.to].sort((a, b) => a.row - b.row || a.col - b.col);

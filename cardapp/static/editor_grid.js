@@ -1,4 +1,4 @@
-// Neovim's screen as a grid of cells, changed by the events of `ext_linegrid` (:help ui-linegrid). Knows no canvas.
+// Neovim's screen as a grid of cells. The events of `ext_linegrid` change it (:help ui-linegrid).
 
 export class Grid {
   constructor() {
@@ -25,7 +25,7 @@ export class Grid {
     }
   }
 
-  all() {
+  markAllDirty() {
     for (let row = 0; row < this.rows; row += 1) this.dirty.add(row);
   }
 
@@ -49,15 +49,15 @@ const HANDLERS = {
     const old = grid.cells;
     grid.cells = Array.from({ length: rows }, (_, row) => Array.from({ length: cols }, (__, col) => old[row]?.[col] || blank()));
     Object.assign(grid, { cols, rows });
-    grid.all();
+    grid.markAllDirty();
   },
   grid_clear(grid) {
     for (const row of grid.cells) for (let col = 0; col < row.length; col += 1) row[col] = blank();
-    grid.all();
+    grid.markAllDirty();
   },
   default_colors_set(grid, [fg, bg, sp]) {
     grid.colors = { fg: fg < 0 ? 0 : fg, bg: bg < 0 ? 0xffffff : bg, sp: sp < 0 ? 0xff0000 : sp };
-    grid.all();
+    grid.markAllDirty();
   },
   hl_attr_define(grid, [id, rgb]) {
     grid.highlights.set(id, rgb);
@@ -74,7 +74,7 @@ const HANDLERS = {
     grid.dirty.add(row);
   },
   grid_scroll(grid, [, top, bottom, left, right, rows]) {
-    if (bottom > grid.cells.length) return; // of a grid that a full one replaces in a moment
+    if (bottom > grid.cells.length) return; // this scroll belongs to an older, larger grid; the full grid that replaces it arrives next
     const move = (row) => {
       const from = grid.cells[row + rows];
       for (let col = left; col < right; col += 1) grid.cells[row][col] = from[col];

@@ -1,5 +1,5 @@
-// The editor's input: keys, text that an input method composes, and the mouse. Sent as Neovim's input functions take it
-// (:help nvim_input, nvim_input_mouse).
+// The editor's input: keys, text that an input method composes, and the mouse. It is converted to the arguments of
+// Neovim's input functions (:help nvim_input, nvim_input_mouse).
 
 const NAMES = {
   Enter: 'CR', Tab: 'Tab', Escape: 'Esc', Backspace: 'BS', Delete: 'Del', Insert: 'Insert', Home: 'Home', End: 'End',
@@ -10,7 +10,7 @@ const NAMES = {
 const IME_KEY = 229; // the `keyCode` of every key that an input method handles
 const UNTYPED = new Set(['Dead', 'Process', 'Unidentified', 'Compose', 'AltGraph']);
 
-// The notation of a key, or null for one that types nothing by itself (a modifier, a dead key, a key of an IME).
+// A key in Neovim's notation; null if the key types nothing by itself (a modifier, a dead key, a key of an IME).
 export function notation(event) {
   const { key } = event;
   if (event.isComposing || event.keyCode === IME_KEY || UNTYPED.has(key)) return null;
@@ -29,9 +29,9 @@ export function notation(event) {
 export const typed = (text) => text.replaceAll('<', '<lt>');
 
 // -- composed text --------------------------------------------------------------------------------------------------
-// Text of an input method or a dead key is shown at the cursor while it grows, and typed once when it is committed.
+// Text of an input method or a dead key is shown at the cursor while it is composed. It is typed when it is committed.
 
-// `take` gets each committed text. The field is empty between two of them.
+// Call `take` with each committed text, then empty the field.
 export function bindComposition(field, take) {
   const end = (text) => {
     field.value = '';
@@ -52,8 +52,8 @@ export function bindComposition(field, take) {
 }
 
 // -- the mouse ------------------------------------------------------------------------------------------------------
-// Mouse and wheel over the picture go to Neovim while the editor has control. Else, or with Shift as in a terminal, they
-// select text in the picture for the clipboard.
+// While the editor has control, mouse and wheel over the picture go to Neovim. Without control, or with Shift as in a
+// terminal, the mouse selects text in the picture for the clipboard.
 
 const BUTTONS = ['left', 'middle', 'right']; // by `event.button`
 
@@ -68,15 +68,15 @@ function mouseMessage(event, action, cell, button = BUTTONS[event.button] || 'le
   return { type: 'mouse', button, action, modifier, row: cell.row, col: cell.col };
 }
 
-const WHEEL_PX = 40; // of a wheel's movement: one line
+const WHEEL_PX = 40; // a movement of the wheel by this many pixels scrolls one line
 
 export class Mouse {
-  // `send(message)` sends to Neovim; `field` takes the keys.
+  // `send(message)` sends to Neovim; `field` is the element that receives the keys.
   constructor({ area, field, painter, hasControl, send }) {
     Object.assign(this, { field, painter, hasControl, send });
     this.canvas = painter.canvas;
-    this.dragging = null; // { kind: 'neovim' or 'selection', at } while a button is held down
-    this.wheel = 0; // lines that were turned and not sent yet
+    this.dragging = null; // while a button is held down: { kind: 'neovim' or 'selection', at: the last cell }
+    this.wheel = 0; // movement of the wheel that was not sent yet, in lines
     this.bind(area);
   }
 
@@ -143,7 +143,7 @@ export class Mouse {
 
   select(from, to) {
     this.painter.selection = from ? { from, to } : null;
-    this.painter.grid.all();
+    this.painter.grid.markAllDirty();
     this.painter.paint();
   }
 

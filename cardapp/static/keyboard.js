@@ -1,4 +1,4 @@
-// The shortcuts of GET /api/keyboard, bound for the page, and the overlay that lists them.
+// Binds the shortcuts of GET /api/keyboard to actions of the page, and shows the overlay that lists the shortcuts.
 
 import * as actions from './actions.js';
 import { $, button, element } from './dom.js';
@@ -25,7 +25,7 @@ const MOVES = new Set(['previous', 'next', 'coarser', 'finer']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
-// Elements in which a key has a meaning of its own. The arrows scroll focused code.
+// Elements that use a key themselves, so it is no shortcut there. The arrows scroll focused code.
 const TAKES_ENTER = 'button, a, summary, [role=tab], [role=treeitem]';
 const TAKES_ARROWS = '[role=tree], [role=tab], [role=separator], .source:focus-visible';
 const OWN_KEYS = {
@@ -53,10 +53,11 @@ function onKey(event) {
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();
   event.stopPropagation();
-  if (!event.repeat || MOVES.has(shortcut.action)) run(shortcut); // a key that is held down does one thing
+  if (!event.repeat || MOVES.has(shortcut.action)) run(shortcut); // only moves are repeated while a key is held down
 }
 
-// `Ctrl+Backtick`, `Alt+6` and `Shift+ArrowUp`: a printable key is named by its place on a US keyboard.
+// Whether an event matches keys like `Ctrl+Backtick`, `Alt+6` or `Shift+ArrowUp`. A printable key is named by its place
+// on a US keyboard.
 export function matches(event, keys) {
   const parts = keys.split('+');
   const name = parts.pop();

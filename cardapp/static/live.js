@@ -1,5 +1,5 @@
-// The control state as it changes: from the WebSocket /api/live, else by polling. A second page, the editor and other
-// clients change the same state, so each difference is fetched here.
+// Follows the control state: by the WebSocket /api/live, or by polling while the WebSocket is closed. A second page, the
+// editor and other clients change the same state, so their changes are fetched here.
 
 import { get, Notice, Refusal } from './api.js';
 import { refresh, reload, resend, reveal, takePosition, takeView } from './actions.js';
@@ -29,8 +29,8 @@ export function connect() {
   };
 }
 
-// One request at a time, until the WebSocket is open again. An answer that arrives after the WebSocket has opened is older
-// than its messages.
+// Poll, one request at a time, until the WebSocket is open again. An answer that arrives after the WebSocket has opened
+// is dropped, because it is older than the messages of the WebSocket.
 async function poll() {
   isPolling = true;
   while (!isOpen) {
@@ -56,12 +56,13 @@ let newest = null; // the last control state
 let taken = null; // the last control state whose changes were all fetched
 let isFollowing = false;
 
-// Changes that come while others are fetched are fetched afterwards, together.
+// Take over a control state. If others arrive while its changes are fetched, the changes of all of them are fetched
+// together afterwards.
 async function follow(control) {
   taken ??= state.control;
   newest = control;
   update({ control });
-  takePosition(control); // at once: it needs no request
+  takePosition(control); // at once, because this needs no request
   if (isFollowing) return;
   isFollowing = true;
   try {

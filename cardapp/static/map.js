@@ -1,4 +1,5 @@
-// The map: the UML activity diagram of the card or of the open block, with zoom and pan. A click on a node goes there.
+// The map: the UML activity diagram of the card or of the current block, with zoom and pan. A click on a node goes to the
+// node's position.
 
 import { get } from './api.js';
 import { go } from './actions.js';
@@ -39,7 +40,7 @@ async function render(renew = false) {
     shown = wanted;
     try {
       const { html } = await get(`/api/diagram?key=${encodeURIComponent(wanted)}`);
-      if (shown === wanted) $('map').innerHTML = html; // made by the service from the card, every text of it escaped
+      if (shown === wanted) $('map').innerHTML = html; // safe: the service made it from the card and escaped every text
     } catch (failure) {
       shown = null;
       $('map').replaceChildren(element('p', {}, failure.message));
@@ -55,11 +56,11 @@ function paint() {
   const { key } = state.navigation;
   const at = wholeCard ? blockOf(key) : stepOf(key) || key;
   for (const node of $('map').querySelectorAll('[data-key]')) {
-    const own = node.dataset.key;
-    const steps = own.split('/').length >= 4 ? [own] : state.catalog.stepsBelow(own);
+    const nodeKey = node.dataset.key;
+    const steps = nodeKey.split('/').length >= 4 ? [nodeKey] : state.catalog.stepsBelow(nodeKey);
     const done = steps.filter((step) => approved.has(step)).length;
-    node.classList.toggle('current', own === at);
-    if (own === at) node.setAttribute('aria-current', 'location');
+    node.classList.toggle('current', nodeKey === at);
+    if (nodeKey === at) node.setAttribute('aria-current', 'location');
     else node.removeAttribute('aria-current');
     node.classList.toggle('approved', steps.length > 0 && done === steps.length);
     const isBegun = steps.some((step) => approved.has(step) || visited.has(step));

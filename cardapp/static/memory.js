@@ -1,5 +1,5 @@
-// The arena as a strip, byte by byte, with what changed since the checkpoint before; for cards without an arena the
-// values of the checkpoint.
+// Shows the checkpoint's values. For a card with an arena it also draws the arena byte by byte, with the changes since
+// the previous checkpoint.
 
 import { get } from './api.js';
 import { toggleMemory } from './actions.js';
@@ -7,8 +7,8 @@ import { $, button, element, fill, sentence } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
 let reading = null;
-let readAt = ''; // the checkpoint that `reading` shows
-let asked = 0;
+let readAt = ''; // the `readingKey()` of `reading`
+let requests = 0; // number of requests that were sent; only the answer to the last one counts
 let wholeArena = false;
 
 export function start() {
@@ -18,8 +18,8 @@ export function start() {
   show();
 }
 
-// Identifies a reading. A change of the view or the position needs no new one.
-function checkpoint() {
+// Changes only when the memory must be read again. A change of the view or of the position does not change it.
+function readingKey() {
   const { sync, key, revision, card_revision: card } = state.control;
   return JSON.stringify([sync, key, revision, card]);
 }
@@ -31,11 +31,11 @@ async function show() {
     reading = null;
     return;
   }
-  if (!reading || readAt !== checkpoint()) {
-    const number = ++asked;
-    readAt = checkpoint();
+  if (!reading || readAt !== readingKey()) {
+    const number = ++requests;
+    readAt = readingKey();
     const answer = await get('/api/allocator').catch((failure) => ({ reason: failure.message, hasFailed: true }));
-    if (number !== asked) return;
+    if (number !== requests) return;
     reading = answer;
     if (answer.hasFailed) readAt = ''; // the next change leads to another attempt
   }
@@ -87,8 +87,8 @@ function extentButton(size) {
   return button(wholeArena ? 'Used part only' : `Whole arena, ${size} bytes`, toggle, { class: 'link quiet' });
 }
 
-// Where a strip of the used part ends: a power of two with room behind what was ever used; the arena's size if that
-// would leave out less than half of it.
+// The end of the strip that shows the used part: a power of two, with some space after the high-water mark. If that
+// strip would show more than half of the arena, the whole arena is shown.
 function nearEnd({ size, used, high_water: high }) {
   const needed = Math.max(used, high ?? 0, 12) * 1.3;
   const end = 2 ** Math.ceil(Math.log2(needed));
@@ -164,12 +164,12 @@ function change(difference) {
   if (difference.high_water) parts.push(`high water ${signed(difference.high_water)}`);
   for (const [name, list] of [['added', difference.added], ['removed', difference.removed]])
     if (list.length) parts.push(`${name}: ${list.map((block) => `${block.label ?? 'block'} (${block.size} B at ${block.offset})`).join(', ')}`);
-  return element('p', { class: 'change' }, element('b', {}, 'Since the checkpoint before: '), parts.join('; ') || 'no change', '.');
+  return element('p', { class: 'change' }, element('b', {}, 'Since the previous checkpoint: '), parts.join('; ') || 'no change', '.');
 }
 
 const signed = (number) => (number > 0 ? `+${number}` : `−${-number}`);
 
-// The checkpoint's values. Beside a value that has changed stands the value at the checkpoint before.
+// The table of the checkpoint's values. A changed value has the value at the previous checkpoint beside it.
 function values({ values: found, previous_values: before }) {
   const names = Object.keys(found || {});
   if (!names.length) return null;

@@ -1,11 +1,12 @@
-// The outline: a tree of every position, opened where it is used; the map beside it; search; the breadcrumb.
+// The outline: a tree of all positions, open down to the current one. Also the tabs of outline and map, the search, and
+// the breadcrumb.
 
 import { get } from './api.js';
 import { go, moveStep, sync } from './actions.js';
 import { $, element } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
-const DEEPEST = 'step'; // snapshots are on the sheet
+const DEEPEST = 'step'; // snapshots are only on the sheet
 const open = new Set();
 let approved = new Set();
 let visited = new Set();
@@ -52,7 +53,7 @@ export function marks() {
   return { approved, visited };
 }
 
-// `moved`: the current row is scrolled into view.
+// `moved` scrolls the current row into view.
 function render(moved = false) {
   const items = state.progress.items;
   approved = new Set(items.filter((item) => item.status === 'approved').map((item) => item.key));
@@ -112,7 +113,7 @@ function toggle(key, wanted = !open.has(key)) {
   render();
 }
 
-// The tree's own keys, as the ARIA practices have them; they stay inside it.
+// The keys of a tree as in the ARIA practices. The page's shortcuts do not get these keys.
 function onKey(event) {
   const row = event.target.closest('[role=treeitem]');
   if (!row || event.altKey || event.ctrlKey || event.shiftKey) return;

@@ -1,4 +1,4 @@
-// The page's start: read everything once, start the views, then follow the changes.
+// Starts the page: reads the state, starts the views, then follows the changes.
 
 import { events, Notice } from './api.js';
 import { go, leave, load, setTeacher, show, view } from './actions.js';
@@ -36,7 +36,8 @@ async function start() {
   restoreAnswers();
 }
 
-// `#/task/block/…` (links of the reports) or `#task/block/…` opens that position; true when it is another one.
+// Go to the position that the address names: `#/task/block/…` (links of the reports) or `#task/block/…`. Returns whether
+// the position has changed.
 async function openAddress() {
   const key = keyOf(location.hash);
   if (!location.hash || key === state.navigation.key) return false;
@@ -49,7 +50,8 @@ async function openAddress() {
   return false;
 }
 
-// Show the position instead of the last place if it changed while this browser had no page open; true then.
+// If the position has changed while this browser had no page open, show it instead of the saved scroll position. Returns
+// whether it has changed.
 function showMoved() {
   const { revision } = state.navigation;
   if (revision === 0 || localStorage.getItem(seenName()) === String(revision)) return false;
@@ -60,7 +62,7 @@ function showMoved() {
 const seenName = () => `seen-position ${state.identity.uuid}`;
 const remember = () => localStorage.setItem(seenName(), String(state.navigation.revision));
 
-// Each of these events revealed the values of its step for good. A later sync that fails does not cover them again.
+// Read the answers and the revealed steps from the events. A failed sync does not cover revealed values again.
 async function restoreAnswers() {
   const kinds = ['x-answer', 'x-revealed', 'checkpoint.ready'];
   try {
@@ -112,11 +114,11 @@ function layout() {
     if (width && !(folded && name === 'outline')) columns.style.setProperty(`--${name}`, width);
     else columns.style.removeProperty(`--${name}`);
   }
-  for (const divider of document.querySelectorAll('.divider')) tell(divider);
+  for (const divider of document.querySelectorAll('.divider')) announceWidth(divider);
 }
 
-// The share of the columns that a divider gives to its panel, in percent.
-function tell(divider) {
+// Tell screen readers the width of the divider's panel, in percent of all columns.
+function announceWidth(divider) {
   const panel = $(divider.dataset.divider === 'outline' ? 'outline-panel' : 'side');
   divider.setAttribute('aria-valuenow', String(Math.round((100 * panel.offsetWidth) / $('columns').offsetWidth)));
 }
@@ -129,7 +131,7 @@ function drag(divider) {
     const width = `${Math.round(Math.min(Math.max(share, name === 'outline' ? 160 : 280), whole.width * (name === 'outline' ? 0.4 : 0.75)))}px`;
     localStorage.setItem(`width-${name}`, width);
     $('columns').style.setProperty(`--${name}`, width);
-    tell(divider);
+    announceWidth(divider);
   };
   divider.addEventListener('pointerdown', (event) => {
     divider.setPointerCapture(event.pointerId);
@@ -153,7 +155,8 @@ function notice() {
 }
 
 // -- hints ----------------------------------------------------------------------------------------------------------
-// Three hints for the first visit, in the order of a lesson: move, answer, sync. One that was followed is not shown again.
+// Three hints for the first visit, in the order of a lesson: move, answer, sync. A hint is not shown again after the
+// learner has followed it.
 
 const key = (name) => element('kbd', {}, name);
 const HINTS = [

@@ -1,5 +1,5 @@
-// The page's state in one object, and the listeners that are called after a change. Views read it and never change it.
-// Drafts, which this browser tab keeps, are below.
+// The page's state in one object, and the listeners that are called after a change. Views read the state and never
+// change it. Below are the drafts, which this browser tab stores.
 
 export const state = {
   identity: null,
@@ -25,7 +25,7 @@ export function subscribe(listener) {
   listeners.add(listener);
 }
 
-// Change some parts; `changed` names them for the listeners.
+// Change some parts of the state, then call the listeners with the names of these parts.
 export function update(parts) {
   Object.assign(state, parts);
   const changed = new Set(Object.keys(parts));
@@ -45,7 +45,7 @@ export class Catalog {
       else this.children.set(item.parent, [item]);
     }
     this.pages = answer.items.filter((item) => item.level === 'block');
-    this.steps = new Map(); // key -> the keys of the steps below it, once they were asked for
+    this.steps = new Map(); // key -> the keys of the steps below it; filled by `stepsBelow`
     this.number = new Map([['', '']]);
     for (const [parent, siblings] of this.children)
       siblings.forEach((item, at) => this.number.set(item.key, `${this.number.get(parent) || ''}${parent ? '.' : ''}${at + 1}`));
@@ -64,14 +64,14 @@ export class Catalog {
     return this.steps.get(key);
   }
 
-  // From the task down to the item.
+  // The items from the task down to the item `key`.
   trail(key) {
     const parts = key ? key.split('/') : [];
     return parts.map((_, at) => this.byKey.get(parts.slice(0, at + 1).join('/')));
   }
 }
 
-// The key that an address names, as `#/task/…` or `#task/…`. A percent sign in it need not be an encoding.
+// The key in an address like `#/task/…` or `#task/…`. If the percent signs are no valid encoding, the text itself.
 export function keyOf(address) {
   const text = address.replace(/^#\/?/, '');
   try {
@@ -81,14 +81,14 @@ export function keyOf(address) {
   }
 }
 
-// The key of the step that holds a position, or null above the steps.
+// The key of the step that contains the position; null above the steps.
 export function stepOf(key) {
   const parts = key.split('/');
   return parts.length >= 4 ? parts.slice(0, 4).join('/') : null;
 }
 
 // -- drafts ---------------------------------------------------------------------------------------------------------
-// Texts that were typed and not sent yet. They outlast a reload, a turn of the page and a change of the card's files.
+// Texts that were typed but not sent. A reload, another page of the worksheet or a change of the card's files keeps them.
 
 const drafts = new Map(JSON.parse(sessionStorage.getItem('drafts') || '[]')); // name -> text
 

@@ -1,4 +1,5 @@
-// The state of SYNC, the result of a sync, and the reason of a refusal with the next action as a button.
+// Shows the state of SYNC, the result of a sync, and the status of the step. For a refusal it shows the reason, and the
+// possible next actions as buttons.
 
 import { approve, cancel, dismissFailure, go, openLine, reset, sync } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
@@ -41,7 +42,7 @@ const cancelButton = button('×', cancel, { class: 'cancel', 'aria-label': 'Canc
 const goButton = button('Go there', () => go(state.control.key), { class: 'link' });
 let shownSync = '';
 
-// Draw the state only if it has changed: a screen reader reads a live region again whenever it is drawn.
+// Draw the state only if it has changed, because a screen reader reads a live region again whenever it is drawn.
 function showSync(kind, word, detail, action = null) {
   const now = `${kind} ${word} ${detail.outerHTML ?? detail}`;
   if (now === shownSync) return;
@@ -94,7 +95,7 @@ async function syncFirstStep() {
   await sync();
 }
 
-// The observation at a stop that differs from the card; null for another failure.
+// The observation at the stop, if it differs from the card; null if the failure is another one.
 function drifted(failure) {
   return failure.code === 'snapshot_drift' ? failure.problem?.observed ?? state.last?.observed : null;
 }
@@ -110,7 +111,7 @@ function outcome() {
   const step = stepOf(state.navigation.key);
   if (!step || !last || last.state !== 'ready' || stepOf(last.snapshot_ref) !== step || !last.observed) return null;
   const values = last.observed.checks.filter((check) => !['file', 'line', 'function'].includes(check.name));
-  const own = state.answers.get(step);
+  const answer = state.answers.get(step);
   const { file, line, function: name, method } = last.observed;
   const how = method === 'fork' ? 'restarted from a checkpoint' : 'run to the stop';
   const summary = `Stopped at ${file}:${line} in ${name}(), ${how} in ${Math.round(last.duration_ms)} ms.`;
@@ -118,7 +119,7 @@ function outcome() {
   return [
     element('details', { open: true }, element('summary', {}, element('b', {}, 'Proved. '), summary),
       element('div', { class: 'compare' },
-        own ? element('div', { class: 'own' }, element('h3', {}, 'Your answer'), element('p', { dir: 'auto' }, own)) : null,
+        answer ? element('div', { class: 'own' }, element('h3', {}, 'Your answer'), element('p', { dir: 'auto' }, answer)) : null,
         rows.length ? table(['', 'Expected', 'Observed'], rows) : null)),
   ];
 }
@@ -140,7 +141,7 @@ function stepBar() {
   const place = $('step-bar');
   place.hidden = !item;
   const shows = item && `${item.id} ${item.revision} ${pendingAfter(step)?.key}`;
-  if (!item || place.dataset.shows === shows) return; // a note that is being typed stays
+  if (!item || place.dataset.shows === shows) return; // drawing again would lose a note that is being typed
   place.dataset.shows = shows;
   const done = item.status === 'approved';
   const note = element('input', { type: 'text', 'aria-label': 'Note on this step', placeholder: 'Note (optional)', value: item.note });
@@ -160,7 +161,7 @@ function nextButton(item) {
   return item ? button(`Next: ${item.title}`, () => go(item.key), { class: 'link' }) : null;
 }
 
-// The next step that is not approved, from the first one again after the last.
+// The next step that is not approved. After the last step the search continues at the first one.
 function pendingAfter(step) {
   const items = state.progress.items;
   const at = items.findIndex((item) => item.key === step);

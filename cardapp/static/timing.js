@@ -1,8 +1,8 @@
-// The latency probe of ?debug=timing: the time from a key to the next frame, and to the painted canvas. If several keys
-// share a frame, the first one counts, so that no time is too short.
+// The latency probe of ?debug=timing. Measures the time from a key to the next frame, and to the painted canvas. If
+// several keys share a frame, the time is measured from the first one, so it is never too short.
 
-const MAX_SAMPLES = 500; // of each hop
-const UNANSWERED_MS = 1000; // a key without a frame for this time draws nothing
+const MAX_SAMPLES = 500; // for each hop
+const UNANSWERED_MS = 1000; // a key that gets no frame within this time has drawn nothing, so it is not measured
 const hops = { 'key to frame': [], 'frame to paint': [], 'key to paint': [] };
 const isOn = new URLSearchParams(location.search).get('debug') === 'timing';
 let pressed = null;
@@ -19,7 +19,7 @@ export function frame(at) {
   note('key to frame', at - pressed);
 }
 
-// Called inside the browser's frame that shows the drawing: the first task after it finds it painted.
+// Call this in the animation frame that shows the drawing. The first task after that frame runs when it is painted.
 export function painted() {
   if (!isOn || arrived === null) return;
   const [from, at] = [pressed, arrived];

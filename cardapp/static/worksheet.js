@@ -1,6 +1,6 @@
-// The worksheet: one page of the card at a time, in a shadow root with the sheets' own style. A page is a block with
-// all its sheets. Zoom sets `--u`, the pixels of a millimetre, so that text stays sharp. The values of the machine are
-// covered until the step's question is answered.
+// The worksheet: one page of the card at a time, in a shadow root with the style of the sheets. A page is a block with
+// all its sheets. Zoom sets `--u`, the pixels per millimetre, so text stays sharp. The values of the machine are covered
+// until the step's question is answered.
 
 import { get } from './api.js';
 import { answer, go, showValues, view } from './actions.js';
@@ -8,15 +8,15 @@ import { $, button, element } from './dom.js';
 import { keepDraft, keyOf, state, stepOf, subscribe } from './state.js';
 
 const PX_PER_MM = 794 / 210;
-const FLOW_BELOW = 680; // px: under this width a fitted sheet flows
-const FLOW_UNIT = 4.2; // px of a millimetre there: body text of 14 px
+const FLOW_BELOW = 680; // px; in a narrower column a fitted sheet flows
+const FLOW_UNIT = 4.2; // px per millimetre of a sheet that flows; gives body text of 14 px
 const MARGIN = 28; // px around a sheet
 const cache = new Map(); // page index -> promise of its HTML
 let root, scroller, holder, style, styled;
 let shown = -1; // the page in the shadow root
-let placed = { left: 0, top: 0 }; // where the page itself scrolled to last
+let placed = { left: 0, top: 0 }; // the last scroll position that a script set, not the user
 
-// `moved`: an address was opened, so its position is shown and not the last place.
+// `moved`: the position has changed before the page was opened, so it is shown instead of the saved scroll position.
 export function start(moved) {
   scroller = $('scroller');
   root = $('sheets').attachShadow({ mode: 'open' });
@@ -89,14 +89,14 @@ async function renew() {
   render(true);
 }
 
-let underWay = null; // { index } of the page that is being fetched; another object for each attempt
+let underWay = null; // { index } of the page that is being fetched; each attempt has its own object
 
 async function render(restore = false) {
   const { scroll } = state.viewer;
   const index = scroll.page_index;
   const { scale, viewer } = state.viewer;
   const zoomed = `${scale} ${viewer.page.fit}`;
-  if (zoomed !== fitted) fit(); // not for each scroll event: it measures the sheet
+  if (zoomed !== fitted) fit(); // not for each scroll event, because it measures the sheet
   $('page-number').textContent = `Page ${index + 1} of ${state.catalog.pages.length}`;
   $('page-back').disabled = index === 0;
   $('page-on').disabled = index === state.catalog.pages.length - 1;
@@ -115,7 +115,7 @@ async function render(restore = false) {
 
 function put(html, index, restore) {
   shown = index;
-  holder.innerHTML = html; // made by the service from the card, every text of it escaped
+  holder.innerHTML = html; // safe: the service made it from the card and escaped every text
   decorate(holder);
   fit();
   if (restore) restorePlace();
@@ -131,9 +131,9 @@ export function turn(delta) {
   }
 }
 
-// -- zoom and place ------------------------------------------------------------------------------------------------
+// -- zoom and scroll position --------------------------------------------------------------------------------------
 
-// In a narrow column a whole sheet would be too small to read, so its parts flow one below the other.
+// In a narrow column a whole sheet would be too small to read, so the parts of the sheet flow one below the other.
 function isFlow() {
   return state.viewer.viewer.page.fit && scroller.clientWidth < FLOW_BELOW;
 }
@@ -161,9 +161,9 @@ function fit() {
 }
 
 let lastUnit = 0;
-let fitted = ''; // the scale and the flag that `fit` was last called for
+let fitted = ''; // the scale and the flag of the last call of `fit`
 
-// Code that is wider than its part is scrolled, by the keyboard too.
+// Code that is wider than its part can be scrolled. The tab index lets the keyboard scroll it too.
 function reachCode() {
   for (const code of holder.querySelectorAll('.source')) {
     if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
@@ -192,13 +192,13 @@ function scrollTo(left, top) {
   placed = { left: scroller.scrollLeft, top: scroller.scrollTop };
 }
 
-// `sheet_scroll_top` is in pixels of scale 1, so that the place is the same at any zoom. `x` and `y` are in actual pixels.
 function onScroll() {
   if (shown < 0 || (scroller.scrollLeft === placed.left && scroller.scrollTop === placed.top)) return;
   placed = { left: -1, top: -1 };
   savePlace();
 }
 
+// `sheet_scroll_top` is in pixels of scale 1, so it is the same place at any zoom. `x` and `y` are actual pixels.
 function savePlace() {
   const top = Number(((scroller.scrollTop / unit()) * PX_PER_MM).toFixed(2));
   view({ scroll: { x: scroller.scrollLeft, y: scroller.scrollTop, sheet_scroll_top: top } });
@@ -214,8 +214,8 @@ function restorePlace() {
 
 const parts = (key) => [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key === key);
 
-// Outline the part of the position. With `follow` scroll it into view, and save that place, so that a reload comes back to
-// it. True if the part is on this page.
+// Outline the part of the position. `follow` scrolls it into view and saves the scroll position for a reload. Returns
+// whether the part is on this page.
 function mark(follow) {
   for (const marked of holder.querySelectorAll('.here')) marked.classList.remove('here');
   const { key } = state.navigation;
@@ -270,7 +270,7 @@ function decorate(holder) {
   }
 }
 
-// `visibility: hidden` of the class takes the values out of the accessibility tree too.
+// The class sets `visibility: hidden`, which also removes the values from the accessibility tree.
 function cover(part, step, open) {
   const covering = part.querySelector(':scope > .cover');
   part.classList.toggle('covered', !open);
@@ -294,7 +294,7 @@ function reply(part, step) {
   if (!step) return;
   const known = part.querySelector('.reply textarea');
   if (known) {
-    known.defaultValue = state.answers.get(step) || ''; // shown unless somebody typed into the field
+    known.defaultValue = state.answers.get(step) || ''; // not shown if somebody has typed into the field
     labelReply(known, step);
     return;
   }

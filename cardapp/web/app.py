@@ -1,4 +1,4 @@
-"""The API's table of routes, from which routing, validation and the API description are made."""
+"""The API's table of routes. Routing, validation and the API description are made from this table."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def _described() -> dict[str, Any]:
 
 
 def make_app(services: Services) -> WsgiApp:
-    """The API over ``services``; to be served behind :class:`cardapp.web.gate.Gate`."""
+    """The API's WSGI application. Serve it behind :class:`cardapp.web.gate.Gate`."""
     return routed(ROUTES, services)
 
 
 def intakes(evidence_max_bytes: int) -> dict[str, Intake]:
-    """The paths that accept another body than small JSON: a picture up to its limit, and the form around it."""
+    """The paths that accept another body than small JSON. Their limit is that of a picture, plus space for its form."""
     return {
         route.path: Intake(route.body.media_types, evidence_max_bytes + JSON_LIMIT)
         for route in ROUTES

@@ -1,6 +1,6 @@
-"""The attacks of the self-test: raw requests, and state directories that somebody else prepared.
+"""The attacks of the self-test: raw requests, and state directories that an attacker has prepared.
 
-Each is something that a web page, a program or another user of the same machine could do.
+Each attack is possible for a web page, a program or another user of the same machine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _JSON = "Content-Type: application/json"
 
 @dataclass(frozen=True)
 class Attack:
-    """The bytes of one connection, and the status of the response that they must get; with ``closes`` the connection
-    must end after that response."""
+    """A request, and the status that the response must have. With ``closes`` the connection must be closed after the
+    response."""
 
     name: str
     expected: int
@@ -31,8 +31,8 @@ class Attack:
 
 @dataclass(frozen=True)
 class Trap:
-    """A fresh state directory that ``lay`` prepares; its second argument is a directory outside. The start must be
-    refused by an error with the code ``expected``."""
+    """A new state directory, which ``lay`` prepares. The second argument of ``lay`` is a directory outside of it. The
+    service must then fail to start, with the error code ``expected``."""
 
     name: str
     expected: str
@@ -40,7 +40,7 @@ class Trap:
 
 
 def attacks(settings: Settings, port: int) -> Iterator[Attack]:
-    """Every attack by a request, on a server on ``port``."""
+    """All attacks by requests, for a server on ``port``."""
     yield from _by_host(port)
     yield from _by_page(port)
     yield from _by_body(settings, port)
@@ -49,7 +49,7 @@ def attacks(settings: Settings, port: int) -> Iterator[Attack]:
 
 
 def message(line: str, *headers: str, body: bytes = b"") -> bytes:
-    """A request as bytes; Content-Length is added for a body unless a header frames it already."""
+    """A request as bytes. If there is a body and no header gives its length, Content-Length is added."""
     framed = any(header.lower().startswith(("content-length:", "transfer-encoding:")) for header in headers)
     length = () if framed or not body else (f"Content-Length: {len(body)}",)
     return "\r\n".join([line, *headers, *length, "", ""]).encode("latin-1") + body
@@ -190,7 +190,7 @@ def _by_framing(port: int) -> Iterator[Attack]:
 
 
 def traps() -> tuple[Trap, ...]:
-    """Every attack by a prepared state directory."""
+    """All attacks by prepared state directories."""
 
     def linked_directory(settings: Settings, elsewhere: Path) -> None:
         settings.state_dir.rmdir()

@@ -1,8 +1,8 @@
-"""The chunked transfer coding (RFC 9112, section 7.1), read strictly.
+"""A strict decoder of the chunked transfer coding (RFC 9112, section 7.1).
 
-A lenient reader and a strict one can disagree about where a request ends, and what lies behind the end for one of them
-is a request of its own for the other. So everything that the grammar does not allow is refused: a bare line feed, an
-empty line before a chunk, a size that is not of hexadecimal digits. Trailer fields are checked and dropped.
+If a proxy and this service disagreed about where a body ends, a client could hide a second request in the body (request
+smuggling). So everything that the grammar does not allow is refused, such as a bare line feed, an empty line before a
+chunk, or a size with other characters than hexadecimal digits. Trailer fields are checked and dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 LINE_BYTES = 1024
-"""Longest line of a chunk's size with its extensions, and of a trailer field."""
+"""Maximum length of a trailer field, and of the line with a chunk's size and extensions."""
 TRAILER_BYTES = 8 * LINE_BYTES
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -21,7 +21,7 @@ _FIELD = re.compile(_TOKEN + rb":[\t \x21-\x7e\x80-\xff]*")
 
 
 class ChunkedDecoder:
-    """Takes a body piece by piece, in pieces of any size, and hands its data to ``keep``."""
+    """Decodes a body that arrives in pieces of any size. Passes the decoded data to ``keep``."""
 
     def __init__(self, keep: Callable[[bytes], object]) -> None:
         self._keep = keep
@@ -32,7 +32,8 @@ class ChunkedDecoder:
         self.is_complete = False
 
     def feed(self, data: bytes) -> int:
-        """Take ``data`` up to the end of the body; returns how many bytes that were. ValueError: a broken rule."""
+        """Decode ``data`` up to the end of the body. Returns the number of bytes used. Raises ValueError if the coding
+        is not valid."""
         at = 0
         while at < len(data) and not self.is_complete:
             if self._remaining:
@@ -55,7 +56,7 @@ class ChunkedDecoder:
                 self._take(line[:-2])
         return at
 
-    # Each state takes a line without its CRLF.
+    # The states of the decoder. Each is called with a line, without its CRLF.
 
     def _size(self, line: bytes) -> None:
         found = _SIZE.fullmatch(line)

@@ -1,7 +1,7 @@
-"""Errors as responses: one table from exception to status, one body (RFC 9457) for every error.
+"""Turns errors into responses: one table of statuses, and one form of body (RFC 9457) for every error.
 
-The router's 404 and 405, the gate's refusals, the domain's errors, internal errors (500) and requests that the listener
-cannot parse all pass through :func:`problem`. A traceback is logged and never sent.
+:func:`problem` makes the response for the router's 404 and 405, the gate's refusals, the domain's errors, internal
+errors (500), and requests that the listener cannot parse. A traceback is logged and never sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BadRequest(e.CardAppError):
 
 
 class MethodNotAllowed(e.CardAppError):
-    """The path exists, the method does not; ``Allow`` lists those that do."""
+    """The path exists but does not support the method; ``Allow`` lists the supported ones."""
 
     code = "method_not_allowed"
 
@@ -46,14 +46,14 @@ class UnknownCoding(e.CardAppError):
 
 
 class TooManyBodies(e.CardAppError):
-    """The request bodies that are arriving exceed what the service keeps at once: repeat the request after the seconds
-    in ``Retry-After``."""
+    """The request bodies that are arriving exceed the total size that the service keeps at once. Repeat the request
+    after the seconds in ``Retry-After``."""
 
     code = "too_many_bodies"
 
 
 class ForeignUser(e.CardAppError):
-    """Another account of this machine made the connection; only the service's account and root may
+    """Another account of this machine made the connection. Only the service's account and root may use the service
     (``CARD_API_PEERS``)."""
 
     code = "foreign_user"
@@ -72,7 +72,7 @@ class UpgradeRequired(e.CardAppError):
 
 
 class TooManyConnections(e.CardAppError):
-    """As many WebSocket connections are open as the service takes."""
+    """The limit of open WebSocket connections is reached."""
 
     code = "too_many_connections"
 
@@ -113,10 +113,10 @@ STATUS: dict[type[e.CardAppError], int] = {
     e.TooSlow: 504,
     e.McpTimeout: 504,
 }
-"""An error has the status of its nearest ancestor here, so a subclass needs a row only where it differs."""
+"""An error has the status of its nearest base class in this table, so a subclass needs a row only if it differs."""
 
 RETRY_SECONDS = 1
-"""What ``Retry-After`` says when too many bodies are arriving."""
+"""The value of ``Retry-After`` when too many bodies are arriving."""
 
 
 def status_of(kind: type[e.CardAppError]) -> int:
@@ -125,12 +125,12 @@ def status_of(kind: type[e.CardAppError]) -> int:
 
 
 def title_of(kind: type[e.CardAppError]) -> str:
-    """A class's name in words: ``LevelNotSyncable`` is "Level not syncable"."""
+    """The class's name in words: "Level not syncable" for ``LevelNotSyncable``."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
 def problem_types() -> dict[str, dict[str, Any]]:
-    """Every type of problem by its class's code; the ``type`` of a problem points to one of them."""
+    """All types of problems by code. The ``type`` of a problem refers to one of them."""
     kinds: list[type[e.CardAppError]] = [e.CardAppError]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -143,9 +143,10 @@ def _type_of(kind: type[e.CardAppError]) -> dict[str, Any]:
 
 
 def problem(error: e.CardAppError) -> Reply:
-    """The response to ``error``: ``type, title, status, detail, code``, ``errors`` and the error's own members.
+    """The response for ``error``, with ``type, title, status, detail, code``, ``errors`` and the members in its
+    ``extra``.
 
-    ``type`` names the class of the error (a reference into the API description), ``code`` may narrow it.
+    ``type`` refers to the error's class in the API description; ``code`` may be more specific.
     """
     kind = type(error)
     status = status_of(kind)
@@ -168,7 +169,8 @@ def problem(error: e.CardAppError) -> Reply:
 
 
 def problem_of(error: Exception, what: str) -> Reply:
-    """The response to any exception. One that is not a CardAppError is logged under ``what`` with its traceback."""
+    """The response for any exception. If it is not a CardAppError, its traceback is logged; ``what`` names the
+    request."""
     if isinstance(error, e.CardAppError):
         reply = problem(error)
         if reply.status == 500 or isinstance(error, e.StateError):
@@ -179,7 +181,7 @@ def problem_of(error: Exception, what: str) -> Reply:
 
 
 def reporting(app: WsgiApp) -> WsgiApp:
-    """``app`` with every exception of it turned into a problem, as long as no response was started."""
+    """``app``, but an exception becomes a problem response."""
 
     def reported(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:

@@ -1,17 +1,18 @@
-"""The gate: which requests are refused before any handler sees them, and the headers of every response.
+"""The gate: refuses requests before any handler sees them, and sets the security headers of every response.
 
 There is no login, so a page of any site that is open in the user's browser can send requests. The rules against that
 (sources: the Fetch standard for ``Origin`` and ``Sec-Fetch-Site``; RFC 9110, section 15.5.20 for 421):
 
-- ``Host`` must be one of a fixed list with the bound port; after DNS rebinding a browser sends the attacker's name.
-- ``Origin``, when present, must be our own; ``null`` is refused.
+- ``Host`` must be one of a fixed list with the bound port, because after DNS rebinding a browser sends the attacker's
+  name.
+- ``Origin``, if present, must be the service's; ``null`` is refused.
 - An unsafe method that the browser marks as sent by another site is refused, and so is a WebSocket without ``Origin``.
-- JSON routes accept ``application/json`` only, which a page of another origin can send only after a preflight request,
-  and none is granted.
+- JSON routes accept only ``application/json``. A page of another origin would need a preflight request to send this
+  type, and no preflight request is granted.
 
-Only its owner can reach the Unix socket, so ``Host`` and ``Origin`` are not checked there. Forwarding headers are never
-read. All rules depend on the head of a request alone: the listener applies them before it keeps a body. The size of a
-body, and of all bodies together, is counted while it arrives.
+Only the owner can reach the Unix socket, so ``Host`` and ``Origin`` are not checked there. Forwarding headers are never
+read. All these rules need only the head of a request, so the listener applies them before it keeps a body. The size of
+a body, and of all bodies together, is checked while the body arrives.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from cardapp.web.peer import MakeError
 HEADER_BYTES = 32 * 1024
 JSON_LIMIT = 64 * 1024
 UNCOUNTED_BYTES = 16 * 1024
-"""A body up to this size does not count, so small requests are accepted while large uploads are refused."""
+"""A body up to this size is not counted, so small requests are accepted while large uploads are refused."""
 
 ADDRESS = "cardapp.address"
-"""The key under which the gate adds the service's URL, as this client can use it, to the WSGI environment."""
+"""The key in the WSGI environment under which the gate stores the URL by which this client reaches the service."""
 CHUNKED = "HTTP_TRANSFER_ENCODING"
-"""In a head: the body comes in chunks, so its length is not known yet."""
+"""If a head contains this key, the body arrives in chunks, so its length is not known yet."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _BARE_NAMES = frozenset({"CONTENT_LENGTH", "CONTENT_TYPE"})
@@ -56,7 +57,7 @@ SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Tcp:
-    """TCP over loopback: ``host`` as configured, ``port`` as bound. ``names`` are the allowed Hosts."""
+    """TCP over loopback. ``host`` is the configured host, ``port`` the bound port."""
 
     host: str
     port: int
@@ -68,7 +69,7 @@ class Tcp:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every Host of this service, in lower case."""
+        """The allowed values of ``Host``, in lower case."""
         bare = {"127.0.0.1", "localhost", "[::1]", _bracketed(self.host)}
         return frozenset({f"{name}:{self.port}" for name in bare} | (bare if self.port == 80 else set()))
 
@@ -95,9 +96,9 @@ _SMALL_JSON = Intake()
 
 
 class Gate:
-    """The rules for one transport. ``intakes`` are the paths that accept another body than small JSON.
+    """Applies the rules for one transport. ``intakes`` lists the paths that accept another body than small JSON.
 
-    A head is a WSGI environment, or what :func:`head_of` makes of a request whose body has not arrived.
+    A head is a WSGI environment, or the result of :func:`head_of` for a request whose body has not arrived.
     """
 
     def __init__(self, transport: Transport, intakes: Mapping[str, Intake]) -> None:
@@ -105,7 +106,7 @@ class Gate:
         self._intakes = intakes
 
     def refusal(self, head: Mapping[str, Any]) -> CardAppError | None:
-        """Why the request is refused; None when it passes."""
+        """Why the request is refused; None if it is accepted."""
         try:
             if isinstance(self._transport, Tcp):
                 _check_host(head, self._transport.names)
@@ -116,11 +117,11 @@ class Gate:
         return None
 
     def body_limit(self, head: Mapping[str, Any]) -> int:
-        """Bytes that the body of this request may have."""
+        """The maximum size of this request's body in bytes."""
         return self._intake(head).limit
 
     def guard(self, app: WsgiApp) -> WsgiApp:
-        """``app`` behind the gate. Every response gets the security headers."""
+        """``app`` behind the gate. All responses, also refusals, get the security headers."""
 
         def guarded(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
             def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -160,9 +161,9 @@ class BodyBudget:
 
 
 class Arrival:
-    """Checks one request while it arrives; ``foreign`` is why its connection is refused.
+    """Checks one request while it arrives. If its connection is refused, ``foreign`` makes the error.
 
-    ``close`` releases the bytes of the body and may be called repeatedly.
+    ``close`` releases the reserved bytes of the body and may be called repeatedly.
     """
 
     def __init__(self, gate: Gate, bodies: BodyBudget, foreign: MakeError | None) -> None:
@@ -173,10 +174,10 @@ class Arrival:
         self._reserved = 0
 
     def check_head(self, head: Mapping[str, Any], *, has_body: bool) -> MakeError | None:
-        """The error that refuses the request, or None. Call it when the head is complete.
+        """Check the complete head. Returns the error that refuses the request, or None.
 
-        A request without a body is checked only for the client's account: the gate in front of the application
-        refuses it for the other reasons, and then the connection can stay open.
+        For a request without a body only the client's account is checked. The gate in front of the application checks
+        the other rules, and the connection can then stay open.
         """
         if self._foreign is not None or not has_body:
             return self._foreign
@@ -185,7 +186,7 @@ class Arrival:
         return None if refused is None else lambda: refused
 
     def count_body(self, size: int) -> MakeError | None:
-        """The error that refuses the request, or None, now that ``size`` bytes of its body have arrived."""
+        """Check the ``size`` of the body so far, in bytes. Returns the error that refuses the request, or None."""
         if size > self._limit:
             return lambda: too_large(self._limit)
         if size > UNCOUNTED_BYTES:
@@ -202,7 +203,7 @@ class Arrival:
 
 
 def head_of(headers: Mapping[str, str], method: str, path: str, target: str, *, is_chunked: bool) -> dict[str, str]:
-    """A head with the keys and values that the WSGI environment will have; ``headers`` by WSGI names without HTTP_."""
+    """The head with the keys and values of the WSGI environment. ``headers`` has the WSGI names without ``HTTP_``."""
     head = {name if name in _BARE_NAMES else f"HTTP_{name}": value for name, value in headers.items()}
     head["REQUEST_METHOD"] = method
     head["PATH_INFO"] = "/" + path.lstrip("/") if path.startswith("/") else path
@@ -217,7 +218,7 @@ def _bracketed(host: str) -> str:
 
 
 def secured(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """``headers`` with the security headers that they do not set themselves."""
+    """``headers``, and those security headers that are missing in them."""
     given = list(headers)
     names = {name.lower() for name, _ in given}
     return given + [(name, value) for name, value in SECURITY_HEADERS if name.lower() not in names]
@@ -260,7 +261,7 @@ def _check_origin(head: Mapping[str, Any], names: frozenset[str]) -> None:
 
 
 def too_large(limit: int) -> TooLarge:
-    """The refusal of a body of more than ``limit`` bytes."""
+    """The error for a body of more than ``limit`` bytes."""
     return TooLarge(f"the body has more than {limit} bytes, which is the limit of this path: send less")
 
 

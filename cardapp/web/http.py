@@ -1,6 +1,6 @@
-"""The request that a handler gets, the reply that it returns, and how a reply is sent by WSGI.
+"""The request that a handler gets and the reply that it returns; sends a reply by WSGI.
 
-Conditional requests (RFC 9110, section 13) are answered by strong entity tags and 304.
+For conditional requests (RFC 9110, section 13) replies have strong entity tags, and 304 is sent if the tag matches.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 
 _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
-"""An entity tag in ``If-None-Match``."""
+"""One entity tag in the list of ``If-None-Match``, with its separators."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A validated request: ``path`` and ``query`` parameters by name, ``body`` the JSON object, {} if omitted.
-
-    ``environ`` is for routes whose body is not JSON.
+    """A validated request. ``path`` and ``query`` contain the parameters by name. ``body`` is the JSON object, {} if it
+    was omitted. Routes whose body is not JSON read ``environ``.
     """
 
     services: Services
@@ -41,7 +40,7 @@ class Request:
     environ: Mapping[str, Any]
 
     def expect_revision(self, present: int) -> None:
-        """Raise :class:`RevisionConflict` if the body expects another revision than the current one."""
+        """Raise :class:`RevisionConflict` if the body has an ``expected_revision`` and it is not ``present``."""
         expected = self.body.get("expected_revision", present)
         if expected != present:
             raise RevisionConflict(
@@ -65,7 +64,7 @@ class Reply:
 
 
 def encode(value: Any) -> bytes:
-    """Compact UTF-8 JSON. Strong entity tags rely on equal values giving equal bytes."""
+    """Compact UTF-8 JSON. Equal values give equal bytes, because strong entity tags depend on it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
 
 
@@ -75,7 +74,7 @@ def answer(value: Mapping[str, Any], status: int = 200, headers: tuple[tuple[str
 
 
 def created(record: Mapping[str, Any], location: str) -> Reply:
-    """201 with the record itself, and ``location`` in the Location header."""
+    """A reply with status 201, the record, and ``location`` in the Location header."""
     return answer(record, 201, (("Location", location),))
 
 
@@ -85,7 +84,7 @@ def status_line(status: int) -> str:
 
 
 def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
-    """Send a reply by WSGI; ``bare`` leaves the body out (HEAD)."""
+    """Send a reply by WSGI; ``bare`` omits the body (HEAD)."""
     headers = list(reply.headers)
     if reply.status != 304:
         headers.append(("Content-Type", reply.media_type))
@@ -103,7 +102,7 @@ def entity_tag(body: bytes) -> str:
 
 
 def matches(if_none_match: str, tag: str) -> bool:
-    """Whether an ``If-None-Match`` header is ``*`` or contains ``tag`` (weak comparison). An invalid one does not."""
+    """Whether an ``If-None-Match`` header is ``*`` or contains ``tag`` (weak comparison); False if it is invalid."""
     if if_none_match.strip() == "*":
         return True
     place, found = 0, False
@@ -117,7 +116,8 @@ def matches(if_none_match: str, tag: str) -> bool:
 
 
 def revalidated(reply: Reply, if_none_match: str | None) -> Reply:
-    """``reply`` with its entity tag, computed unless the handler set one; 304 without a body if the client has it."""
+    """``reply`` with its entity tag, which is computed if the handler did not set one. If ``if_none_match`` contains
+    the tag, the result is 304 without a body."""
     if reply.status != 200 or not isinstance(reply.body, bytes):
         return reply
     tag = dict(reply.headers).get("ETag")
@@ -130,10 +130,10 @@ def revalidated(reply: Reply, if_none_match: str | None) -> Reply:
 
 
 class HandOver(BaseException):
-    """Raised by the application instead of a response: the listener then calls ``take`` with the request's socket, as
-    for a WebSocket.
+    """The application raises this instead of returning a response, for a WebSocket. The listener then calls ``take``
+    with the socket of the request.
 
-    It is a BaseException, so that no error handler in between turns it into a response.
+    It is a BaseException, so that no error handler turns it into a response.
     """
 
     def __init__(self, take: Callable[[socket.socket], None]) -> None:

@@ -1,7 +1,8 @@
-"""The HTTP listener: loopback TCP and the Unix socket, served by one loop and one set of workers.
+"""The HTTP listener: one loop and one set of workers serve loopback TCP and the Unix socket.
 
-It binds the sockets, admits only the owner over TCP, closes overdue connections, makes room for new ones, and lets
-running requests end when it stops.
+The listener binds the sockets and admits only the owner over TCP. It closes connections that are overdue, idle
+connections if there are too many, and the connections with the most unread bytes if these exceed their limit. When it
+stops, it lets running requests end.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from cardapp.web.peer import Admit, OwnerOnly, anybody
 from cardapp.web.waitress_adapter import Channel, Limits, Loop, Rules
 
 WORKERS = 32
-"""Requests that run at once: those of sixteen clients, and sixteen that wait for a replay, each for up to
-``CARD_REPLAY_TIMEOUT``."""
+"""Number of requests that run at once: enough for sixteen clients, and for sixteen requests that wait up to
+``CARD_REPLAY_TIMEOUT`` for a replay or for a client that does not read."""
 
 _OTHER_DESCRIPTORS = 256
-"""Descriptors that connections leave to files, the database and the rest."""
+"""Descriptors for files, the database and others, which connections may not use."""
 
 _SWEEP_SECONDS = 1.0
 _STOP_SECONDS = 5.0
@@ -58,7 +59,7 @@ class Listener:
         self._app = app
         self._limits = limits or Limits()
         self._room = min(self._limits.connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
-        # The largest picture must fit in when nothing else arrives.
+        # If no other body is arriving, the largest picture must fit.
         self._bodies = BodyBudget(max(self._limits.bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
         self._stopping = threading.Event()
         self._resources = contextlib.ExitStack()
@@ -72,11 +73,12 @@ class Listener:
         """The URLs of the bound TCP sockets, the configured one first; empty before ``start``."""
 
     def start(self) -> None:
-        """Take the lock, bind, serve. A StateError or MissingRequirement says why that fails; nothing is left then."""
+        """Take the lock, bind the sockets and serve. A StateError or MissingRequirement leaves nothing behind."""
         settings = self._settings
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, private_directories.take_lock(settings.state_dir / "api.lock"))
-            # TCP first: of two instances that would share the path of the Unix socket only one gets past it.
+            # TCP first: if two instances use the same port and Unix socket, the second one fails here, before it
+            # replaces the first one's Unix socket.
             tcp = [undo.enter_context(bound) for bound in bind_tcp(settings.api_host, settings.api_port)]
             self.port = tcp[0].getsockname()[1]
             others = [bound.getsockname()[0] for bound in tcp[1:]]
@@ -98,7 +100,7 @@ class Listener:
             self._resources = undo.pop_all()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Accept nothing more, let running requests end for at most ``timeout`` seconds, then close everything."""
+        """Stop accepting, wait at most ``timeout`` seconds for running requests, then close everything."""
         if self._thread is None or self._loop is None:
             return
         deadline = monotonic() + timeout
@@ -121,9 +123,9 @@ class Listener:
             recv_bytes=64 * 1024,
             outbuf_high_watermark=self._limits.unread_bytes,
             max_request_header_size=HEADER_BYTES,
-            max_request_body_size=1 << 62,  # no limit: the gate checks the size
-            connection_limit=self._room + _OTHER_DESCRIPTORS,  # reached if no connection is idle: see _make_room
-            channel_timeout=1 << 40,  # none, because it uses the wall clock: see _close_overdue
+            max_request_body_size=1 << 62,  # no limit, because the gate checks the size
+            connection_limit=self._room + _OTHER_DESCRIPTORS,  # reached only if no connection is idle: see _make_room
+            channel_timeout=1 << 40,  # off, because it uses the wall clock; _close_overdue replaces it
             log_socket_errors=False,
         )
 
@@ -147,12 +149,12 @@ class Listener:
                 self._sweep_at = monotonic() + seconds
                 self._close_overdue(loop)
         except Exception:
-            # One broken connection must not end the service for all.
+            # An error in one connection must not end the service.
             _log.exception("internal error in the loop of the HTTP listener")
             self._stopping.wait(_DRAIN_SECONDS)
 
     def _make_room(self, connections: list[Channel]) -> None:
-        """Close idle connections, those that were idle longest first, so that held connections keep no client out."""
+        """If there are too many connections, close those that were idle longest, so that new clients are served."""
         surplus = len(connections) - self._room
         if surplus > 0:
             unused = [channel for channel in connections if channel.is_unused()]
@@ -176,7 +178,7 @@ class Listener:
 
 
 def _descriptors() -> int:
-    """How many descriptors this process may have."""
+    """The maximum number of descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
@@ -184,8 +186,8 @@ def _descriptors() -> int:
 def bind_tcp(host: str, port: int) -> list[socket.socket]:
     """Sockets bound to loopback on one port, not yet listening; ``port`` 0 takes a free one.
 
-    For 127.0.0.1 and localhost the second socket is ``[::1]``, where IPv6 exists: a browser tries both addresses of
-    ``localhost``, and another account could serve the one that is left.
+    For 127.0.0.1 and localhost a second socket is bound to ``[::1]`` if IPv6 exists. A browser tries both addresses of
+    ``localhost``, so another account could serve the one that is not bound.
     """
     address = "127.0.0.1" if host == "localhost" else host
     if not ipaddress.ip_address(address).is_loopback:
@@ -207,8 +209,8 @@ def bind_tcp(host: str, port: int) -> list[socket.socket]:
 
 
 def _bound(address: str, port: int) -> socket.socket:
-    """SO_REUSEADDR lets a restarted service have its port again at once; on Linux two listening sockets never share a
-    port by it."""
+    """A TCP socket bound to ``address`` and ``port``. SO_REUSEADDR lets a restarted service bind its port again at
+    once. On Linux it does not let two listening sockets share a port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.ExitStack() as undo:
         try:

@@ -1,8 +1,8 @@
-"""The control state as it changes, for any number of subscribers (``/api/live``).
+"""Gives the control state to any number of subscribers whenever it changes (``/api/live``).
 
 One thread computes the state after each change and stores it in every subscription. A subscription keeps only the
-newest state, so a slow client skips states and none are queued. Commits of the database and stages of a replay wake the
-thread. Changes of the card's files wake nothing, so the state is also computed every ``LOOK_SECONDS``.
+newest state, so a slow client skips states and nothing is queued. Commits of the database and stages of a replay wake
+the thread. A change of the card's files does not wake it, so the state is also computed every ``LOOK_SECONDS``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LiveFeed:
         self._state = state
         self._wake = threading.Event()
         self._stopping = False
-        self._lock = threading.Lock()  # held while a state is computed, so that states are stored in this order
+        self._lock = threading.Lock()  # held while a state is computed, so that subscriptions get states in order
         self._subscriptions: set[Subscription] = set()
         self._thread = threading.Thread(target=self._loop, name="live-feed", daemon=True)
 
@@ -98,7 +98,7 @@ class LiveFeed:
             _log.warning("the live state cannot be read: %s", error.detail)
             return
         except Exception:
-            # The thread must go on, or no client would get any further state.
+            # The thread must continue; otherwise no client would get another state.
             _log.exception("internal error in the live state")
             return
         for subscription in self._subscriptions:

@@ -17,7 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def describe(routes: Iterable[Route], websockets: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole document. The ``type`` of a problem refers to an entry of ``x-problem-types``."""
+    """The complete description. The ``type`` of a problem refers to an entry of ``x-problem-types``."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -105,7 +105,7 @@ def _reference(name: str) -> dict[str, str]:
 
 
 def _with_local_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with its references rewritten to the document's ``components``."""
+    """The schema, with references to the ``components`` of the description instead of the schema files."""
 
     def rewritten(value: Any) -> Any:
         if isinstance(value, dict) and "$ref" in value:

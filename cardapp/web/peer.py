@@ -1,16 +1,16 @@
-"""Who is at the other end of a connection: which account over TCP, which container over the Unix socket.
+"""Finds out who is at the other end of a connection: the account over TCP, the container over the Unix socket.
 
-Both ends of a TCP connection are on this machine, so the kernel knows who owns the client's socket. It is asked by
-netlink (sock_diag(7), ``struct inet_diag_req_v2``), which takes some microseconds, or where that is not available by
-``/proc/net/tcp`` and ``/proc/net/tcp6`` (proc(5)), which takes milliseconds.
+Both ends of a TCP connection are on this machine, so the kernel knows who owns the client's socket. Netlink
+(sock_diag(7), ``struct inet_diag_req_v2``) returns the owner within microseconds. Where it is not available, the owner
+is read from ``/proc/net/tcp`` and ``/proc/net/tcp6`` (proc(5)), which takes milliseconds.
 
-The answer counts only for an established connection whose socket a process still holds. The kernel reports uid 0 and
-inode 0 for a socket that its process has closed, so a client that sends, closes and is accepted later would pass for
-root.
+The owner is valid only if the connection is established and a process still holds the client's socket. For a socket
+that its process has closed, the kernel reports uid 0 and inode 0. Without this check, a client that sends, closes and
+is accepted later would be taken for root.
 
-The Unix socket is mounted in every container, so that the editor there reaches it, and so does a card's program. The
-API types into the editor of the chosen session, which may be one that runs commands on this machine. So requests from
-a container whose session is not the chosen one are refused.
+The Unix socket is mounted in every container for the editor, so a card's program can use it too. The API types into the
+editor of the chosen session, which may run commands on this machine. So a request from a container is refused unless
+the container's session is the chosen one.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from cardapp.web.failures import ForeignSession, ForeignUser, InternalError, rep
 from cardapp.web.http import StartResponse, WsgiApp
 
 MakeError = Callable[[], CardAppError]
-"""Makes an error later, in a thread that may wait: an account's name can come from the network."""
+"""Makes an error later, in a thread that may wait, because the look-up of an account's name may use the network."""
 Address = tuple[str, int]
 Admit = Callable[[socket.socket, Any], MakeError | None]
-"""From an accepted connection and its client's address to the reason why all its requests are refused, or None."""
+"""Takes a connection and its client's address. Returns why all its requests are refused, or None."""
 Lookup = Callable[[Address, Address], int | None]
-"""From the client's and the server's address to the uid of the client's socket; None when it is not known."""
+"""Takes the client's and the server's address. Returns the uid of the client's socket; None if it is not known."""
 
 ROOT_UID = 0
 
 PEER = "cardapp.pid_space"
-"""The key in WSGI's environment of what :func:`pid_space_of` returned for the connection."""
+"""The key in the WSGI environment under which the result of :func:`pid_space_of` is stored."""
 _ENDED = "ended"
 
 _ESTABLISHED = 1
@@ -58,10 +58,11 @@ _QUERY = struct.Struct("=BBBBI")
 """Family, protocol, extensions, padding, states."""
 _STATE_AT = 17
 _OWNER_AT = 16 + 4 + 48 + 12
-"""After the message's header, four bytes, the socket's identity, and timers and queues: uid and inode."""
+"""Offset of uid and inode: after the message's header, four bytes, the socket's identity, and timers and queues."""
 
 _TABLES = {4: ("/proc/net/tcp", "/proc/net/tcp6"), 6: ("/proc/net/tcp6",)}
-"""By version of the address. A socket of IPv6 that is connected to an IPv4 address is in the table of IPv6."""
+"""The tables to search, by the IP version of the client's address. An IPv6 socket that is connected to an IPv4 address
+is in the IPv6 table."""
 
 
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class OwnerOnly:
     """Refuses connections of other accounts than the service's and root. ``close`` when done."""
 
     def __init__(self) -> None:
-        """:raises MissingRequirement: this machine tells no owners of connections."""
+        """:raises MissingRequirement: the owner of a connection cannot be found on this machine."""
         self._uid = os.geteuid()
         self._account = account(self._uid)
         self._netlink: Netlink | None = None
@@ -83,7 +84,7 @@ class OwnerOnly:
             uid = self._lookup(client[:2], accepted.getsockname()[:2])
             if uid not in (ROOT_UID, self._uid):
                 return lambda: self._foreign(uid)
-            # A client that has reset this connection may have left its port to the one that was looked up.
+            # If the client has reset this connection, the owner that was found may be a later client on its port.
             return None if is_established(accepted) else closed_by_client
         except Exception:
             _log.exception("internal error: the account of a connection could not be looked up")
@@ -102,17 +103,17 @@ class OwnerOnly:
         if _works(uid_in_tables, self._uid):
             return uid_in_tables
         raise MissingRequirement(
-            "neither sock_diag(7) nor /proc/net/tcp tells whose a connection is: set CARD_API_PEERS=any to let every "
-            "account of this machine in"
+            "the account of a connection can be found neither by sock_diag(7) nor in /proc/net/tcp: set "
+            "CARD_API_PEERS=any to admit every account of this machine"
         )
 
     def _foreign(self, uid: int | None) -> ForeignUser:
         if uid is None:
             return closed_by_client()
         return ForeignUser(
-            f"this connection comes from {account(uid)}; the service runs as {self._account} and takes only that "
-            "account and root: run the client as one of them, or start the service with CARD_API_PEERS=any to let "
-            "every account of this machine in"
+            f"this connection comes from {account(uid)}; the service runs as {self._account} and admits only that "
+            "account and root: run the client as one of them, or start the service with CARD_API_PEERS=any to admit "
+            "every account of this machine"
         )
 
 
@@ -134,7 +135,7 @@ def is_established(accepted: socket.socket) -> bool:
 
 
 def closed_by_client() -> ForeignUser:
-    """The refusal of a connection whose account is not known any more."""
+    """The error for a connection whose account cannot be found any more."""
     return ForeignUser(
         "the account of this connection could not be determined, because the client closed its side: keep the "
         f"connection open until it has the response; only {account(os.geteuid())} and root may use this service "
@@ -143,7 +144,7 @@ def closed_by_client() -> ForeignUser:
 
 
 class Netlink:
-    """One netlink socket for all lookups. The kernel answers within the call that sends, so nothing waits."""
+    """One netlink socket for all lookups. The kernel answers during the call of ``send``, so ``recv`` never waits."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _NETLINK_SOCK_DIAG)
@@ -166,7 +167,7 @@ class Netlink:
 
 
 def query(client: Address, server: Address, sequence: int) -> bytes:
-    """The netlink message that asks for the one socket of ``client`` that is connected to ``server``."""
+    """The netlink message that asks for the socket of ``client`` that is connected to ``server``."""
     source, destination = (ipaddress.ip_address(address) for address, _ in (client, server))
     family = socket.AF_INET6 if source.version == 6 else socket.AF_INET
     identity = struct.pack(
@@ -179,13 +180,13 @@ def query(client: Address, server: Address, sequence: int) -> bytes:
 
 
 def uid_in_answer(answer: bytes) -> int | None:
-    """The owner in an answer to :func:`query`."""
+    """The owner in the kernel's answer to :func:`query`; None if it is not valid."""
     uid, inode = struct.unpack_from("=II", answer, _OWNER_AT)
     return uid if answer[_STATE_AT] == _ESTABLISHED and inode else None
 
 
 def uid_in_tables(client: Address, server: Address) -> int | None:
-    """The owner by the tables of the kernel; a table that cannot be read has no rows."""
+    """The owner according to the kernel's tables; None if it is not found. A table that cannot be read is skipped."""
     for table in _TABLES[ipaddress.ip_address(client[0]).version]:
         with suppress(OSError), Path(table).open(encoding="ascii") as rows:
             mapped = table.endswith("6")
@@ -196,8 +197,8 @@ def uid_in_tables(client: Address, server: Address) -> int | None:
 
 
 def uid_in_rows(rows: Iterable[str], local: str, remote: str) -> int | None:
-    """The owner in rows of ``/proc/net/tcp``: number, local and remote address, state, three columns, uid, timeouts,
-    inode."""
+    """The owner in rows of ``/proc/net/tcp``; None if it is not found or not valid. The columns are: number, local and
+    remote address, state, three others, uid, timeouts, inode."""
     for row in rows:
         columns = row.split()
         if columns[1:3] == [local, remote]:
@@ -207,7 +208,8 @@ def uid_in_rows(rows: Iterable[str], local: str, remote: str) -> int | None:
 
 
 def _hexadecimal(address: Address, *, mapped: bool) -> str:
-    """An address as those tables write it: words of 32 bits as the machine reads them, and the port."""
+    """An address as the tables contain it: words of 32 bits in the machine's byte order, and the port. ``mapped`` says
+    that it is in the IPv6 table."""
     host = ipaddress.ip_address(address[0])
     packed = ipaddress.IPv6Address(f"::ffff:{host}").packed if mapped and host.version == 4 else host.packed
     words = struct.unpack(f"={len(packed) // 4}I", packed)
@@ -215,8 +217,8 @@ def _hexadecimal(address: Address, *, mapped: bool) -> str:
 
 
 def _works(lookup: Lookup, uid: int) -> bool:
-    """Whether ``lookup`` finds the owner of a connection of our own. A kernel without the module for sock_diag gives
-    the same answer as for a connection that does not exist, so only a try tells."""
+    """Whether ``lookup`` finds the owner of a connection that this function makes. The answer of a kernel without the
+    module for sock_diag cannot be told apart from the answer for an unknown connection, so a trial is needed."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         closing(socket.create_connection(server.getsockname())) as client,
@@ -225,9 +227,8 @@ def _works(lookup: Lookup, uid: int) -> bool:
 
 
 def pid_space_of(accepted: socket.socket) -> str | None:
-    """The pid namespace of the process that connected to a Unix socket; None for TCP and for another account's.
-
-    Only root, who may do anything, can be another account: the socket's file is open to its owner.
+    """The pid namespace of the process that connected to a Unix socket. None for TCP, and for a process of another
+    account: that can only be root, which may do anything, because the socket's file is private to its owner.
     """
     if accepted.family != socket.AF_UNIX:
         return None
@@ -236,10 +237,10 @@ def pid_space_of(accepted: socket.socket) -> str | None:
 
 
 def only_chosen_container(app: WsgiApp, chosen: Callable[[], str | None]) -> WsgiApp:
-    """``app`` for processes outside of containers, and for those in the container of the chosen session.
+    """``app``, but requests from containers are refused unless the container's session is the chosen one.
 
-    ``chosen`` returns its pid namespace. It is asked when a request is complete: one can begin before a session is
-    chosen and end afterwards.
+    ``chosen`` returns the pid namespace of the chosen session. It is called when a request is complete, because another
+    session may be chosen while the request arrives.
     """
     own = procfs.pid_space(os.getpid())
 

@@ -1,8 +1,8 @@
-"""The log of requests: a line for each answer, with an id that the client gets as ``X-Request-Id``. Off by default.
+"""The log of requests, off by default: a line for each response, with an id that the client gets as ``X-Request-Id``.
 
-A WebSocket has its line when it ends, with status 101, the bytes that were sent, and how long it was open.
+For a WebSocket the line is written when it ends, with status 101, the bytes that were sent, and how long it was open.
 
-It is on when the level of its logger is INFO. That is checked for each request.
+The log is on if the level of its logger is INFO. This is checked for each request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("cardapp.requests")
 
 
 def configure(form: str) -> None:
-    """Write to standard error in one of :data:`FORMS`. Call it once, at the start of a service."""
+    """Write the log to standard error in one of :data:`FORMS`. Call this once, when the service starts."""
     _log.setLevel(logging.WARNING if form == "off" else logging.INFO)
     if form != "off":
         handler = logging.StreamHandler(sys.stderr)
@@ -60,7 +60,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def logged(app: WsgiApp) -> WsgiApp:
-    """``app`` with a line for each response when it is complete, and for each WebSocket when it ends."""
+    """``app``, but a line is logged when a response is complete and when a WebSocket ends."""
 
     def noting(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if not is_on():
@@ -86,7 +86,7 @@ def logged(app: WsgiApp) -> WsgiApp:
 
 
 def refused(peer: str, method: str, target: str, status: int, size: int) -> list[tuple[str, str]]:
-    """Log a request that the listener refuses; returns the additional headers of its response."""
+    """Log a request that the listener refuses. Returns additional headers for the response."""
     if not is_on():
         return []
     line = _Line(token_hex(8), peer, method, target, status)
@@ -104,7 +104,7 @@ class _Line:
     began: float = field(default_factory=monotonic)
 
     def write(self, size: int) -> None:
-        """Log the response, which has ``size`` bytes without its head."""
+        """Log the response; ``size`` is the length of its body in bytes."""
         answered = {
             "id": self.id,
             "peer": self.peer,
@@ -118,7 +118,7 @@ class _Line:
 
 
 def _counted(pieces: Iterable[bytes], line: _Line) -> Iterator[bytes]:
-    """The pieces of a body. A response that breaks off has no line."""
+    """Pass the pieces of a body on, then log their total size. An incomplete response is not logged."""
     size = 0
     try:
         for piece in pieces:
@@ -131,7 +131,7 @@ def _counted(pieces: Iterable[bytes], line: _Line) -> Iterator[bytes]:
 
 
 class _WebSocket(socket.socket):
-    """The connection of a WebSocket. ``ended`` is called with the number of bytes that were sent when it is closed."""
+    """The connection of a WebSocket. When it is closed, ``ended`` is called with the number of bytes that were sent."""
 
     def __init__(self, accepted: socket.socket, ended: Callable[[int], None]) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
@@ -150,5 +150,5 @@ class _WebSocket(socket.socket):
 
 
 def _printable(text: str) -> str:
-    """As one word of printable characters, so that a request cannot forge a line; "-" when there is none."""
+    """``text`` as one word of printable characters, so that a request cannot forge a line; "-" if it is empty."""
     return json.dumps(text[:_TARGET_MAX])[1:-1].replace(" ", "%20") or "-"

@@ -1,6 +1,6 @@
-"""Rows of the route table, and the WSGI application that is made from them.
+"""The rows of the route table, and the WSGI application that serves them.
 
-bottle matches the route, query and body are validated by their schemas, and the handler's reply is sent.
+For each request, bottle finds the route, the schemas validate query and body, and the handler's reply is sent.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class Body:
-    """The request body of a route. ``schema`` names the schema of a JSON object; if ``optional``, a missing body equals
-    ``{}``. The handler itself reads other ``media_types``; ``schema`` then describes the form's fields.
+    """The request body of a route. ``schema`` names the schema of the JSON object; with ``optional`` a missing body is
+    ``{}``. For other ``media_types`` the handler reads the body, and ``schema`` describes the fields of the form.
     """
 
     schema: str
@@ -46,10 +46,10 @@ class Body:
 
 @dataclass(frozen=True)
 class Route:
-    """All that routing, validation and the API description need of one operation.
+    """One operation: everything that routing, validation and the API description need.
 
-    ``path`` has its parameters in braces; ``answer`` names the schema of a successful JSON response. ``problems`` are
-    the error statuses of this route's own rules; those of the gate and of validation are implied.
+    ``path`` contains its parameters in braces. ``answer`` names the schema of a successful JSON response. ``problems``
+    lists the error statuses of this route, without those of the gate and of validation, which every route has.
     """
 
     method: str
@@ -66,12 +66,12 @@ class Route:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names in braces."""
+        """The names of the path's parameters."""
         return tuple(re.findall(r"\{(\w+)\}", self.path))
 
     def statuses(self) -> tuple[int, ...]:
-        """Every documented status, ascending."""
-        # 500 and 503: every response reads the stored state, whose disk may fail.
+        """Every documented status, in ascending order."""
+        # 500 and 503, because every route reads the stored state, and the disk may fail.
         found = {self.status, 403, 421, 500, 503, *self.problems}
         if self.cache == "no-cache" or self.cache == "immutable":
             found.add(304)
@@ -85,7 +85,7 @@ class Route:
 
 
 def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
-    """The application of ``routes``; every error becomes a problem response."""
+    """The WSGI application that serves ``routes``. Every error becomes a problem response."""
     router = bottle.Router()
     for route in routes:
         router.add(route.path.replace("{", "<").replace("}", ">"), route.method, route)
@@ -99,7 +99,7 @@ def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
 
 
 def _match(router: bottle.Router, environ: Mapping[str, Any]) -> tuple[Route, dict[str, str]]:
-    """The route and its path parameters; :class:`NotFound` or :class:`MethodNotAllowed`."""
+    """The route and its path parameters. Raises :class:`NotFound` or :class:`MethodNotAllowed`."""
     method, path = environ["REQUEST_METHOD"], _path(environ)
     try:
         found: tuple[Route, dict[str, str]] = router.match({"REQUEST_METHOD": method, "PATH_INFO": path})
@@ -113,7 +113,7 @@ def _match(router: bottle.Router, environ: Mapping[str, Any]) -> tuple[Route, di
 
 
 def _path(environ: Mapping[str, Any]) -> str:
-    """The path as text. WSGI passes percent-decoded bytes as latin-1; :class:`NotFound` if they are not UTF-8."""
+    """The path as text. WSGI passes its decoded bytes as latin-1. Raises :class:`NotFound` if they are not UTF-8."""
     try:
         path: str = environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeError as error:
@@ -127,7 +127,7 @@ def _answer(route: Route, request: Request, if_none_match: str | None) -> Reply:
 
 
 def receive(route: Route, services: Services, environ: Mapping[str, Any], path: Mapping[str, str]) -> Request:
-    """The validated request; :class:`MalformedJson` or :class:`InvalidValue` otherwise."""
+    """The validated request. Raises :class:`MalformedJson` or :class:`InvalidValue`."""
     query = query_of(environ.get("QUERY_STRING", ""), route.query or "NoParameters")
     body: dict[str, Any] = {}
     if route.body is not None and JSON in route.body.media_types:
@@ -137,7 +137,8 @@ def receive(route: Route, services: Services, environ: Mapping[str, Any], path: 
 
 
 def query_of(text: str, schema: str) -> dict[str, Any]:
-    """The query parameters, converted to the types of ``schema``, with its defaults; each name may occur once."""
+    """The query parameters, converted to the types of ``schema`` and completed by its defaults. A name may occur
+    once."""
     properties = schemas.definition(schema)["properties"]
     found: dict[str, Any] = {}
     try:
@@ -156,7 +157,7 @@ def query_of(text: str, schema: str) -> dict[str, Any]:
 
 
 def typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """A parameter as an integer if its schema requires one; other text is unchanged, so that the schema refuses it."""
+    """A parameter as an integer if its schema requires one. Text that is no integer stays, so the schema refuses it."""
     return int(value) if schema.get("type") == "integer" and _INTEGER.fullmatch(value) else value
 
 

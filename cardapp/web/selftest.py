@@ -1,7 +1,7 @@
-"""The security self-test: starts a server of its own, attacks it over real sockets, and prints the results.
+"""The security self-test: starts a server, attacks it over real sockets, and prints the results.
 
-An attack counts as refused only if the response has exactly the expected status, the same server answers a valid
-request, and no event was recorded in the end.
+An attack has failed only if the response has exactly the expected status. The test also checks that the same server
+answers a valid request, and that no event was recorded.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ _HEADERS = ("content-security-policy", "x-content-type-options", "referrer-polic
 
 
 _OTHER_UID = 65534
-"""``nobody``; any account but the service's and root would do."""
+"""The account ``nobody``. Any other account than the service's and root is suitable."""
 _OTHER_CLIENT = """
 import os, socket, sys
 port, uid = map(int, sys.argv[1:])
 os.setgroups([])
 os.setgid(uid)
-os.setuid(uid)  # from here on the files of Python itself may be out of reach, so nothing is imported
+os.setuid(uid)  # nothing is imported after this, because the account may not be able to read Python's files
 with socket.socket() as client:
     client.connect(("127.0.0.1", port))
     client.sendall(sys.stdin.buffer.read())
     while data := client.recv(65536):
         sys.stdout.buffer.write(data)
 """
-"""A program, since a process cannot change its account and come back: sends its input, prints the response."""
+"""A program that sends its input and prints the response. It is a program because a process that has changed its
+account cannot change back."""
 
 
 class _Listener(Protocol):
@@ -55,7 +56,7 @@ class _Listener(Protocol):
 
 
 class Service(Protocol):
-    """A whole service as the composition root builds it."""
+    """A whole service as ``cardapp.serve`` builds it."""
 
     @property
     def listener(self) -> _Listener: ...
@@ -68,7 +69,7 @@ Build = Callable[[Settings], Service]
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the result. ``got`` is the reason when the attack was not tried."""
+    """One row of the result. If the attack was not tried, ``got`` is the reason."""
 
     attack: str
     expected: str
@@ -83,7 +84,7 @@ class Finding:
 
 
 def run(build: Build, say: Callable[[str], object] = print) -> bool:
-    """Attack a server made by ``build`` and print a table; False when a check failed."""
+    """Attack a server made by ``build`` and print a table. Returns False if a check failed."""
     findings = list(findings_of(build))
     widths = [max(len(text) for text in column) for column in zip(*map(_cells, findings), strict=True)]
     for cells in (("attack", "expected", "got", "verdict"), *map(_cells, findings)):
@@ -142,7 +143,7 @@ def _of_another_account(port: int) -> Finding:
 
 
 class _Received:
-    """A response that was received already, as a socket to read it from."""
+    """A socket from which a response is read that was received before."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -172,7 +173,7 @@ def _connected(attack: Attack, settings: Settings, port: int) -> socket.socket:
 
 
 def _outcome(client: Any, attack: Attack) -> str:
-    """The status, and everything about the response that is wrong."""
+    """The status, followed by everything that is wrong with the response."""
     response = http.client.HTTPResponse(client, method=attack.request.split(b" ", 1)[0].decode())
     response.begin()
     body = response.read()
@@ -189,7 +190,7 @@ def _outcome(client: Any, attack: Attack) -> str:
 
 
 def _at_end(client: socket.socket) -> bool:
-    """Whether nothing follows the response: a smuggled request would get a second one."""
+    """Whether nothing follows the response. A smuggled request would get a second response."""
     try:
         return client.recv(1) == b""
     except ConnectionResetError:
@@ -239,7 +240,7 @@ def _refused_host() -> Finding:
 
 @contextlib.contextmanager
 def _state() -> Iterator[Settings]:
-    """Settings with a state directory of their own; directly under /tmp, because a socket's path must be short."""
+    """Settings with a new state directory. It is directly under /tmp, because the path of a socket must be short."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as parent:
         folder = Path(parent).resolve() / "state"
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""The parts of the service that the handlers use. The composition root provides them, tests provide some stand-ins."""
+"""The parts of the service that the handlers use. ``cardapp.serve`` creates them; tests replace some of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cardapp.web.live import LiveFeed
 
 @dataclass(frozen=True)
 class Services:
-    """``clock`` returns the time in RFC 3339, UTC, with milliseconds. Errors of ``cardapp.errors`` become problem
-    replies."""
+    """``clock`` returns the time in RFC 3339, UTC, with milliseconds. ``started`` is the monotonic time of the
+    start."""
 
     settings: Settings
     card_loader: CardLoader

@@ -17,7 +17,7 @@ from cardapp.web.services import Services
 from cardapp.web.websocket import Connection, Endpoint
 
 _TURN_SECONDS = 1.0
-"""The longest wait for a message before it is checked whether the other side has ended."""
+"""A thread that waits for a message checks in this interval whether the other side has ended."""
 
 
 DESCRIPTION = {
@@ -34,11 +34,12 @@ DESCRIPTION = {
         "server": {"$ref": "#/components/schemas/EditorUiFrame"},
     },
 }
-"""The member `x-websockets` of the API description: OpenAPI cannot describe WebSockets. Messages are JSON texts."""
+"""The member `x-websockets` of the API description, because OpenAPI cannot describe WebSockets. Messages are JSON
+texts."""
 
 
 def endpoints(services: Services) -> tuple[Endpoint, ...]:
-    """Both protocols over ``services``."""
+    """The two endpoints, with handlers that use ``services``."""
     return (
         Endpoint("/api/live", "card-live.v1", partial(live, services)),
         Endpoint("/api/editor-ui", "card-editor-ui.v1", partial(editor_ui, services)),
@@ -46,7 +47,7 @@ def endpoints(services: Services) -> tuple[Endpoint, ...]:
 
 
 def live(services: Services, connection: Connection) -> None:
-    """Send the control state at once and whenever it changes; close the connection if it cannot be read at first."""
+    """Send the control state at once and whenever it changes. If its first read fails, close the connection."""
     try:
         with services.live.subscribe() as subscription:
             while True:
@@ -54,7 +55,7 @@ def live(services: Services, connection: Connection) -> None:
                 if state is not None:
                     connection.send(encode(state).decode())
                 while connection.receive(0) is not None:
-                    pass  # the client's messages are ignored; ``receive`` raises OSError when it is gone
+                    pass  # the client's messages are ignored; ``receive`` raises OSError if the client has left
     except CardAppError as error:
         connection.close(error.code)
 
@@ -77,11 +78,11 @@ def editor_ui(services: Services, connection: Connection) -> None:
         stream.close()
         if sender.ident is not None:
             sender.join(_TURN_SECONDS)
-    _bye(connection, end.code, end.detail)  # after the other thread's last frame
+    _bye(connection, end.code, end.detail)  # only now, because the sender may not send at the same time
 
 
 def _take_until_end(connection: Connection, stream: EditorStream, services: Services) -> CardAppError:
-    """Process the client's messages until Neovim has ended; the error that says so."""
+    """Process the client's messages until Neovim has ended. Returns the error to tell the client."""
     while (reason := stream.ended) is None:
         message = connection.receive(_TURN_SECONDS)
         if message is not None:
@@ -100,7 +101,7 @@ def _send_frames(connection: Connection, stream: EditorStream) -> None:
 
 
 def _take(text: str, stream: EditorStream, services: Services) -> None:
-    """Process one message of the client; :class:`InvalidValue` if it is none of the protocol."""
+    """Process one message of the client. Raises :class:`InvalidValue` if the message violates the protocol."""
     try:
         message = json.loads(text)
     except ValueError as error:

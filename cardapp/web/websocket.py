@@ -1,7 +1,7 @@
 """WebSocket connections. The listener passes their sockets to :class:`WebSockets`, which closes them at the end.
 
-A connection has threads of its own and occupies no worker of the listener: ``simple_websocket`` reads in one, the
-protocol's handler runs in another. A connection whose client receives nothing for ``SEND_SECONDS`` is closed.
+A connection has its own threads and occupies no worker of the listener. ``simple_websocket`` reads in one thread, and
+the protocol's handler runs in another one. If a client receives nothing for ``SEND_SECONDS``, its connection is closed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from cardapp.web.http import HandOver, StartResponse, WsgiApp, send
 from cardapp.web.request_log import FIELD, VARIABLE
 
 CONNECTIONS = 256
-"""The limit of open connections. Each has two threads or more."""
+"""Maximum number of open connections. Each has two threads or more."""
 MESSAGE_BYTES = 2 * 1024 * 1024
 MESSAGES_WAITING, CHARACTERS_WAITING = 4096, 2 * MESSAGE_BYTES
-"""Limits of a client's messages that the handler has not taken yet. A client that sends more is closed."""
+"""Limits of the messages that the handler has not taken yet. If a client sends more, its connection is closed."""
 SEND_SECONDS = 20
 PING_SECONDS = 25.0
 _CLOSE_SECONDS = 2.0
@@ -37,12 +37,12 @@ _log = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """An open WebSocket. Its methods raise OSError when the client has closed it. Only one thread may send."""
+    """An open WebSocket. Its methods raise OSError if the client has closed it. Only one thread may send at a time."""
 
     def send(self, text: str) -> None: ...
 
     def receive(self, timeout: float) -> str | None:
-        """The next text message, or None when there is none within ``timeout`` seconds."""
+        """The next text message, or None if none arrives within ``timeout`` seconds."""
         ...
 
     def close(self, reason: str) -> None: ...
@@ -58,7 +58,7 @@ class Endpoint:
 
 
 class WebSockets:
-    """All connections of the service. ``stop`` any number of times."""
+    """All connections of the service. ``stop`` may be called repeatedly."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = {endpoint.path: endpoint for endpoint in endpoints}
@@ -70,7 +70,7 @@ class WebSockets:
         return len(self._open)
 
     def in_front_of(self, app: WsgiApp) -> WsgiApp:
-        """An application that serves the endpoints, and passes all other requests to ``app``."""
+        """An application that serves the endpoints and passes all other requests to ``app``."""
 
         def routed(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
             endpoint = self._endpoints.get(environ["PATH_INFO"])
@@ -147,7 +147,7 @@ class _Connection:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Without this header no compression is negotiated: on loopback it costs more time than it saves.
+        # Without this header no compression is negotiated. On loopback, compression takes more time than it saves.
         head = {name: value for name, value in environ.items() if name != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
         identity = environ.get(VARIABLE)
         head["werkzeug.socket"] = guarded = _GuardedSocket(sock, f"{FIELD}: {identity}\r\n" if identity else "")
@@ -179,7 +179,7 @@ class _Connection:
             self._server.close(message=reason)
 
     def end(self) -> None:
-        """Send a close frame, and wait up to ``_CLOSE_SECONDS`` for the client's, which ends the reader thread."""
+        """Send a close frame. Then wait up to ``_CLOSE_SECONDS`` for the client's, which ends the reader thread."""
         with contextlib.suppress(OSError):
             self.close("")
         reader: Any = self._server.thread
@@ -194,11 +194,12 @@ class _ReaderThread(threading.Thread):
 
 
 class _GuardedSocket:
-    """What ``simple_websocket`` lacks: whole frames, a limit of the messages that wait, and ``fields`` of the response
-    to the handshake, which is sent first.
+    """Wraps the socket for ``simple_websocket``. Sends whole frames, limits the messages that wait, and adds ``fields``
+    to the response to the handshake, which is the first data that is sent.
 
-    It calls ``send`` from two threads: one sends messages, the other pongs and close frames. ``socket.send`` may send
-    only a part, so their frames could mix. And it keeps any number of messages until they are taken.
+    ``simple_websocket`` calls ``send`` from two threads: one for messages, the other for pongs and close frames.
+    Because ``socket.send`` may send only a part, their frames could mix. It also keeps any number of messages until
+    they are taken.
     """
 
     def __init__(self, sock: socket.socket, fields: str) -> None:

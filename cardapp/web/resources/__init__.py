@@ -1,1 +1,1 @@
-"""The handlers, one module per resource. Each takes a validated request, which carries the services."""
+"""The handlers, one module per resource. Each takes a validated request, which contains the services."""

@@ -1,4 +1,4 @@
-"""Checkpoints: their status, their activation, and the allocator at the published one."""
+"""Checkpoints: their status and activation, and the allocator at the published checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cardapp.web.http import Reply, Request, answer
 
 
 def status(request: Request) -> Reply:
-    """The operation under way, the last one, and the generation."""
+    """The running operation, the last operation, and the generation."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         found = services.checkpoints.status(conn, loaded.identity.uuid)
@@ -19,12 +19,12 @@ def status(request: Request) -> Reply:
 
 
 def activate(request: Request) -> Reply:
-    """Activate the checkpoint of a snapshot; waits for the end."""
+    """Activate the checkpoint of a snapshot. The response is sent when the activation has ended."""
     return answer(request.services.checkpoints.activate(request.body))
 
 
 def cancel(request: Request) -> Reply:
-    """Cancel the operation under way; waits for its end."""
+    """Cancel the running operation. The response is sent when the operation has ended."""
     request.services.checkpoints.cancel(request.body.get("actor", "api"))
     return status(request)
 
@@ -35,18 +35,17 @@ def allocator(request: Request) -> Reply:
     with services.database.read() as conn:
         published = checkpoint_results.load_publication(conn, loaded.identity.uuid)
     if loaded.card.allocator is None:
-        return answer(_nothing("this card describes no allocator", published))
+        return answer(_unavailable("this card describes no allocator", published))
     if published is None:
-        return answer(_nothing("no checkpoint has been published yet: sync at a step first", published))
+        return answer(_unavailable("no checkpoint has been published yet: sync at a step first", published))
     reading = published.observed.get("allocator")
     if reading is None:
-        return answer(_nothing("the allocator could not be read at this checkpoint", published))
+        return answer(_unavailable("the allocator could not be read at this checkpoint", published))
     previous = (published.previous_observed or {}).get("allocator")
     off = f"SYNC is off ({published.reason}): the program may have left this checkpoint"
-    seen = _nothing(None if published.sync == "on" else off, published)
     return answer(
         {
-            **seen,
+            **_unavailable(None if published.sync == "on" else off, published),
             "available": True,
             "allocator": model.describe(reading),
             "difference": model.difference(previous, reading),
@@ -54,9 +53,9 @@ def allocator(request: Request) -> Reply:
     )
 
 
-def _nothing(reason: str | None, published: Publication | None) -> dict[str, Any]:
-    """The values of the checkpoint and of the one before it, without an allocator."""
-    before = (published.previous_observed or {}) if published else {}
+def _unavailable(reason: str | None, published: Publication | None) -> dict[str, Any]:
+    """The body of the response without an allocator: the values of the checkpoint and of the previous checkpoint."""
+    previous = (published.previous_observed or {}) if published else {}
     return {
         "available": False,
         "reason": reason,
@@ -66,7 +65,7 @@ def _nothing(reason: str | None, published: Publication | None) -> dict[str, Any
         "at": published.updated_at if published else None,
         "allocator": None,
         "values": published.observed.get("values", {}) if published else {},
-        "previous_key": published.previous_key if published and before else None,
-        "previous_values": before.get("values", {}),
+        "previous_key": published.previous_key if published and previous else None,
+        "previous_values": previous.get("values", {}),
         "difference": None,
     }

@@ -16,18 +16,18 @@ def state(request: Request) -> Reply:
 
 
 def set_cursor(request: Request) -> Reply:
-    """Set the cursor of a window; returns the state of that window."""
+    """Set the cursor of a window. Returns the state of that window."""
     body = request.body
     return answer(request.services.editor.set_cursor(body["row"], body["column"], body.get("window")))
 
 
 def keys(request: Request) -> Reply:
-    """Type keys; also accepted while Neovim waits for one."""
+    """Type keys, also while Neovim is waiting for a key."""
     return answer(request.services.editor.input(request.body["text"]))
 
 
 def reset(request: Request) -> Reply:
-    """End the program and restore the debugger. The program has then left its checkpoint, so SYNC goes off."""
+    """End the program and restore the debugger. The program has then left its checkpoint, so SYNC is switched off."""
     services = request.services
     with services.control.reset_lock:
         published = services.control.published_operation()
@@ -39,7 +39,7 @@ def reset(request: Request) -> Reply:
 
 
 def redraw(request: Request) -> Reply:
-    """Fit the host pane and the grid, then redraw all."""
+    """Resize the editor's terminal and the browser's grid to ``cols`` x ``rows``, then redraw both."""
     sizes = request.services.editor.redraw(request.body.get("cols"), request.body.get("rows"))
     with request.services.database.write() as tx:
         _record(tx, request, events.EDITOR_REDRAW, sizes)

@@ -1,4 +1,4 @@
-"""The chronological record: read a page of it, append an event of a client."""
+"""The chronological record of events: reads a page of events, and appends a client's event."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from cardapp.web.resources.navigation import key_of_saved
 
 
 def page(request: Request) -> Reply:
-    """Events after a ``seq``, in order. The next page begins at ``next_after``; an empty page is the end.
-
-    A page of large events ends at about 4 MiB, before its ``limit``.
+    """The events after a ``seq``, in order. The next page is read with ``after`` set to ``next_after``; an empty page
+    is the end. A page ends at ``limit`` events or about 4 MiB.
     """
     query = request.query
     with request.services.database.read() as conn:
@@ -23,7 +22,7 @@ def page(request: Request) -> Reply:
 
 
 def append(request: Request) -> Reply:
-    """Append a note, or an event of a client's own kind, at ``key`` or else at the saved position."""
+    """Append a note, or an event of a kind that the client defines. Without ``key`` the saved position is used."""
     services, loaded, body = request.services, request.services.card_loader.current(), request.body
     key = body.get("key")
     if key is not None and loaded.catalog.find(key) is None:

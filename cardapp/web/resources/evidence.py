@@ -1,4 +1,4 @@
-"""Pictures pinned to events: uploaded as a form or as a raw body, served under a name made from their content."""
+"""Pictures that are pinned to events. They are uploaded as a form or a raw body, and named after their content."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ RAW = ("image/png", "image/jpeg", "application/octet-stream")
 
 
 class _Form(bottle.BaseRequest):  # type: ignore[misc]
-    """A form that is kept in memory, as the picture is in any case; the gate bounds its size."""
+    """A form that is kept in memory, like the picture in it. The gate limits the size."""
 
     MEMFILE_MAX = 1 << 31
 
 
 def add(request: Request) -> Reply:
-    """Store the picture, then pin it to an event. The file is on the disk before its row is."""
+    """Store the picture and pin it to an event. The file is on the disk before the event is stored."""
     services, loaded = request.services, request.services.card_loader.current()
     data, fields = _sent(request.environ, request.query)
     limit = services.settings.evidence_max_bytes
@@ -89,7 +89,7 @@ def _from_form(form: Any, query: Mapping[str, Any]) -> tuple[bytes, dict[str, An
     if not isinstance(upload, bottle.FileUpload):
         raise InvalidValue(
             "the form has no file part: send the picture as `file`, with a file name",
-            errors=(FieldError("/file", "is missing, or has no file name"),),
+            errors=(FieldError("/file", "is missing or has no file name"),),
         )
     texts = {name: form.get(name) for name in form if name != "file"}
     wrong = [name for name, value in texts.items() if not isinstance(value, str)]

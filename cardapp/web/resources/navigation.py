@@ -1,4 +1,4 @@
-"""The navigation: the catalog, the saved position, moves, and the sync of the position's checkpoint."""
+"""Navigation: the catalog, the saved position, moves, and the activation of the saved position's checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shortcuts(request: Request) -> Reply:
 
 
 def catalog(request: Request) -> Reply:
-    """All valid positions. The body is made once for each revision of the card."""
+    """All valid positions. The body is computed once per revision of the card."""
     loaded = request.services.card_loader.current()
     return Reply(_catalog_body(loaded.identity, loaded.catalog))
 
@@ -36,7 +36,7 @@ def _catalog_body(identity: Identity, catalog: Catalog) -> bytes:
 
 
 def current(request: Request) -> Reply:
-    """The position, what is published, and the checkpoint status."""
+    """The saved position, the published checkpoint, and the status of the operations."""
     return answer(describe(request.services, request.services.card_loader.current()))
 
 
@@ -47,7 +47,7 @@ def describe(services: Services, loaded: ServedCard) -> dict[str, Any]:
 
 
 def set_current(request: Request) -> Reply:
-    """Save a position; no replay is started."""
+    """Save a position, without starting a replay."""
     services, loaded = request.services, request.services.card_loader.current()
     position = rules.from_request(loaded.catalog, request.body)
     with services.database.write() as tx:
@@ -58,7 +58,7 @@ def set_current(request: Request) -> Reply:
 
 
 def move(request: Request) -> Reply:
-    """Move the position along a level. No replay is started; at an end nothing is saved."""
+    """Move the position along a level, without starting a replay. At the first or last item nothing is saved."""
     services, loaded = request.services, request.services.card_loader.current()
     delta = request.body["delta"]
     with services.database.write() as tx:
@@ -75,7 +75,7 @@ def move(request: Request) -> Reply:
 
 
 def sync(request: Request) -> Reply:
-    """Activate the checkpoint of the saved position; waits for the end."""
+    """Activate the snapshot of the saved position. The response is sent when the activation has ended."""
     return answer(request.services.checkpoints.sync(request.body.get("actor")))
 
 
@@ -94,7 +94,7 @@ def _save(
 
 
 def _current(conn: Connection, services: Services, loaded: ServedCard) -> dict[str, Any]:
-    """The body of ``GET /api/navigation/current``, read in the transaction of ``conn``, so that it shows one moment."""
+    """The body of ``GET /api/navigation/current``. It is read in the transaction of ``conn``, so it is consistent."""
     uuid = loaded.identity.uuid
     status = services.checkpoints.status(conn, uuid)
     saved, published = card_state.load_position(conn, uuid), checkpoint_results.load_publication(conn, uuid)

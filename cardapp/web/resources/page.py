@@ -1,4 +1,4 @@
-"""The page and what it is made of: its files, the card's sheets with their style, the diagrams, the search."""
+"""The page and its contents: its files, the card's sheets with their style, the diagrams, and the search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES = {".js": SCRIPT, ".css": CSS}
 
 
 def index(request: Request) -> Reply:
-    """The page for a browser; JSON for a client whose Accept header takes nothing else."""
+    """The page. If the Accept header accepts only JSON, the links of the API as JSON."""
     accepted = request.environ.get("HTTP_ACCEPT", "*/*")
     if "application/json" in accepted and "text/html" not in accepted and "*/*" not in accepted:
         return welcome(request).with_headers(("Vary", "Accept"))
@@ -65,11 +65,11 @@ def diagram(request: Request) -> Reply:
 
 
 def search(request: Request) -> Reply:
-    """Where titles, texts and code hold a text; at most 100 places, titles first."""
+    """The places where titles, texts and code contain a text: at most 100, titles first."""
     return answer({"matches": [match.as_json() for match in request.services.sheets.search(request.query["text"])]})
 
 
 @cache
 def _files() -> dict[str, bytes]:
-    """Every file of the page by its name, read once: a running service serves one state of them."""
+    """All files of the page by name. They are read once, so the files of a running service do not change."""
     return {file.name: file.read_bytes() for file in STATIC.iterdir() if file.is_file()}

@@ -1,4 +1,4 @@
-"""The two reports, made from the record at each request."""
+"""The two reports. Each request makes them anew from the record of events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def teams(request: Request) -> Reply:
 
 def lesson(request: Request) -> Reply:
     """The chronological report with its pictures, one self-contained HTML file, streamed."""
-    # The report carries one style sheet of its own; its hash is the only exception from the gate's policy.
+    # The report contains a style sheet. Its hash is the only exception from the gate's policy.
     policy = f"{lesson_report.CONTENT_SECURITY_POLICY}; frame-ancestors 'none'"
     return Reply(_pieces(_lesson(request)), media_type=HTML, headers=(("Content-Security-Policy", policy),))
 
@@ -64,7 +64,7 @@ def _lesson(request: Request) -> Iterator[str]:
 
 
 def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
-    """The parts joined to pieces of at least 64 KiB, to save writes."""
+    """The parts, joined to pieces of at least 64 KiB to save writes."""
     held, size = [], 0
     for part in parts:
         held.append(part.encode("utf-8"))

@@ -17,7 +17,7 @@ from cardapp.web.services import Services
 
 
 def welcome(request: Request) -> Reply:
-    """Links, for a client that accepts JSON only."""
+    """The links of the API, for a client that accepts only JSON."""
     return answer(
         {
             "name": "cardapp",
@@ -30,7 +30,7 @@ def welcome(request: Request) -> Reply:
 
 
 def health(request: Request) -> Reply:
-    """Whether the database and the card can be used, and how often replays were slow; always 200."""
+    """Whether the database and the card can be used, and how often replays were slow. The status is always 200."""
     services = request.services
     services.card_loader.current()  # reads the file again if it has changed, which updates the fault
     parts = {"database": _database(services), "card": _part(services.card_loader.fault)}
@@ -52,22 +52,22 @@ def identity(request: Request) -> Reply:
 
 
 def card_revision(request: Request) -> Reply:
-    """The revision of the card, which changes with any of its files."""
+    """The revision of the card. It changes whenever one of the card's files changes."""
     return answer(request.services.card_loader.revision())
 
 
 def session(request: Request) -> Reply:
-    """The chosen session, called now."""
+    """The selected session, as it answers now."""
     return answer(request.services.sessions.describe())
 
 
 def control(request: Request) -> Reply:
-    """The state of SYNC, from the database alone."""
+    """The state of SYNC. It is read from the database; the session is not called."""
     return answer(request.services.control.state())
 
 
 def state(request: Request) -> Reply:
-    """All that a page needs first."""
+    """The composite state: everything that a page needs first."""
     services, loaded = request.services, request.services.card_loader.current()
     shown = navigation.describe(services, loaded)
     return answer(
@@ -84,7 +84,7 @@ def state(request: Request) -> Reply:
 
 
 def _start_command(source: Path) -> str:
-    """The shell command, given in the project's folder, that starts a session on the served card."""
+    """The shell command that starts a session on the served card. It is run in the project's folder."""
     folder = source.parent.resolve()
     shown = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
     return f"bin/card-session start {shlex.quote(str(shown))}"

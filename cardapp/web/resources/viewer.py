@@ -1,4 +1,4 @@
-"""The viewer state: how a page shows the card."""
+"""The viewer state: scroll, scale and flags with which a page shows the card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def describe(services: Services, loaded: ServedCard) -> dict[str, Any]:
 
 
 def update(request: Request) -> Reply:
-    """Merge the body into the state. Only a changed flag or page makes an event; no change, no new revision."""
+    """Merge the body into the state. Only a changed flag or page is recorded as an event. Without a change the revision
+    stays."""
     services, loaded = request.services, request.services.card_loader.current()
     patch = {name: part for name, part in request.body.items() if name in rules.FRESH}
     with services.database.write() as tx:

@@ -1,7 +1,7 @@
 """The JSON Schemas (draft 2020-12) of all requests and responses, used for validation and for the API description.
 
-Each file has definitions under ``$defs``; their names are unique over all files, because the API description lists them
-together. A reference is ``#/$defs/Name`` or ``other.json#/$defs/Name``; none is fetched from a network.
+Each file has definitions under ``$defs``. Their names are unique over all files, because the API description lists them
+together. A reference is ``#/$defs/Name`` or ``other.json#/$defs/Name``. No reference is fetched from a network.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def files() -> dict[str, Schema]:
 
 @cache
 def definitions() -> dict[str, tuple[str, Schema]]:
-    """All definitions by name, each with its file."""
+    """All definitions by name; each value is the file's name and the schema."""
     found: dict[str, tuple[str, Schema]] = {}
     for file, document in files().items():
         for name, schema in document["$defs"].items():
@@ -43,7 +43,7 @@ def definitions() -> dict[str, tuple[str, Schema]]:
 
 
 def definition(name: str) -> Schema:
-    """The schema ``name`` as written in its file."""
+    """The schema ``name``, as in its file."""
     return definitions()[name][1]
 
 
@@ -55,12 +55,13 @@ def checker(name: str) -> Validator:
 
 
 def faults(name: str, value: Any) -> tuple[FieldError, ...]:
-    """All errors of ``value`` against the schema ``name``."""
+    """All violations of the schema ``name`` in ``value``."""
     return field_errors(checker(name), value)
 
 
 def check(schema: str, value: Any, what: str) -> None:
-    """Raise :class:`InvalidValue` with all faults of ``value``, at most 100; ``what`` stands for it in the message."""
+    """Raise :class:`InvalidValue` with at most 100 faults if ``value`` violates ``schema``. ``what`` names the value in
+    the message."""
     found = faults(schema, value)
     if found:
         place = f"{what}, {found[0].pointer}:" if found[0].pointer else what
