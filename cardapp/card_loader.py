@@ -1,4 +1,4 @@
-"""Loads the served card, reloads it when its source file changes, and computes the revision of all its files."""
+"""Loads the served card, reloads it when its source file changes, and computes the revision of the card's files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cardapp.errors import InvalidCard
 from cardapp.settings import TEMPLATES
 
 _FileStatus = tuple[int, int, int, int]
-"""(mtime_ns, ctime_ns, size, inode): whenever a file's content changes, at least one of them does too."""
+"""(mtime_ns, ctime_ns, size, inode). A change of a file's content also changes at least one of these values."""
 
 
 @dataclass(frozen=True)
 class ServedCard:
-    """A card with its catalog. ``path`` is its source file; ``files`` are all files that its revision covers."""
+    """A card with its catalog. ``path`` is its source file; ``files`` are the files that its revision covers."""
 
     card: Card
     catalog: Catalog
@@ -37,8 +37,8 @@ class ServedCard:
 class CardLoader:
     """The card of the service, for use by any thread. A file is read again only after its status changed.
 
-    While the source file is invalid (an author saves unfinished work), the last valid card stays in use and ``fault``
-    says what is wrong. Checkpoints are rejected then, because they compare the SHA-256 of the file itself.
+    While the source file is invalid, for example because an author saved unfinished work, the last valid card stays in
+    use and ``fault`` says what is wrong. Checkpoints are rejected meanwhile, because they compare the file's SHA-256.
     """
 
     def __init__(self, source: Path) -> None:
@@ -68,18 +68,19 @@ class CardLoader:
             return self._current
 
     def source_sha256(self) -> str:
-        """The SHA-256 of the source file in hex, "" if it is gone. It is read at every call: a guard cannot rely on
-        file times, because two quick writes may leave the same time."""
+        """The SHA-256 of the source file in hex; "" if the file is missing. Each call reads the file: a guard cannot
+        rely on file times, because two quick writes may leave the same time."""
         return _sha256(self._path)
 
     def source_digest(self) -> str:
-        """As ``source_sha256``, but read again only after the file status changed; for frequent polling."""
+        """The same as ``source_sha256``, but the file is read only if its status has changed. For frequent polling."""
         return self._digest(self._path)[1]
 
     def revision(self) -> dict[str, str]:
-        """``{revision, changed_at}`` over the source, its layout file and the target's code files.
+        """``{revision, changed_at}`` of the card source, its layout file and the target's code files.
 
-        The revision is a hash of the files' contents, so touching a file or checking it out again does not change it.
+        The revision is a hash of the files' contents, so a new time of a file does not change it. ``changed_at`` is the
+        newest of the files' times.
         """
         digests = [(path, *self._digest(path)) for path in self.current().files]
         combined = hashlib.sha256("\n".join(f"{path.name} {digest}" for path, _, digest in digests).encode())
@@ -101,7 +102,7 @@ class CardLoader:
 
 def _served(loaded: LoadedCard) -> ServedCard:
     card = loaded.card
-    layout = TEMPLATES / f"{card.layout}.json"  # even if missing: creating it changes the revision
+    layout = TEMPLATES / f"{card.layout}.json"  # included even if it is missing: its creation changes the revision
     files = (loaded.path, layout, *(loaded.target_directory / name for name in card.target.sources))
     return ServedCard(card, Catalog(card), loaded.identity, loaded.path, files)
 
@@ -112,7 +113,7 @@ def _sha256(path: Path) -> str:
 
 
 def _file_status(path: Path) -> _FileStatus | None:
-    """None when there is no file."""
+    """The status of the file; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:

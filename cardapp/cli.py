@@ -1,7 +1,7 @@
 """The command line.
 
-Exit codes: 0 done, 1 the check failed, 2 wrong use, 3 a requirement is missing, 130 interrupted by Ctrl-C, 141 the
-reader of the output closed its pipe (128 plus the signal's number, as a shell reports it)."""
+Exit codes: 0 done; 1 the check failed; 2 wrong use; 3 a requirement is missing; 130 interrupted by Ctrl-C; 141 the
+reader of the output closed its pipe. The last two are 128 plus the signal's number, as in a shell."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_error(error: CardAppError) -> None:
-    """Print the error and its further faults; ``detail`` already contains the first one."""
+    """Print the error and its faults, without the first one, which ``detail`` contains."""
     print(f"cardapp: {error.detail}", file=sys.stderr)
     for fault in error.errors[1:]:
         print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
@@ -133,7 +133,7 @@ def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> 
 def _serve(_options: argparse.Namespace) -> int:
     from cardapp import serve  # imported late: the other commands need no web server
 
-    # Print these first: load() may raise an error whose cause is a mistyped name.
+    # Print the warnings first: a mistyped name may be the cause of an error that load() raises.
     for warning in unknown_names(os.environ):
         print(f"cardapp: {warning}", file=sys.stderr)
     serve.run(load(os.environ))
@@ -211,7 +211,7 @@ def _emit(options: argparse.Namespace) -> int:
     from cardapp.publish import export
 
     _check_output(options.format, options.output)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: ends lualatex and removes temporary files
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does: end lualatex, remove temporary files
     loaded = load_card(options.card)
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:
@@ -236,7 +236,7 @@ def _check_output(form: str, output: str | None) -> None:
 
 
 def _layouts(options: argparse.Namespace) -> int:
-    """Check the named layouts, or all shipped ones; warnings and limitations do not fail the check."""
+    """Check the named layouts; without names, all shipped ones. The check passes despite warnings and limitations."""
     codes = [_check_layout(name) for name in options.files or layouts.known_ids()]
     return max(codes)
 

@@ -1,4 +1,4 @@
-"""The command line of both programs: its parser, output to a pipe whose reader may close it early, a progress bar."""
+"""For both command lines: a parser, a progress bar, and output to a pipe that its reader may close early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READER_CLOSED = 128 + signal.SIGPIPE
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser that names a mistyped option, where argparse only says which argument is missing."""
+    """A parser that names a mistyped option also when arguments are missing. argparse then names only the latter."""
 
     _given: Sequence[str] = ()
 
@@ -30,7 +30,7 @@ class ArgumentParser(argparse.ArgumentParser):
         super().error(f"unrecognized arguments: {unknown}" if unknown and message.startswith(_MISSING) else message)
 
     def _is_unknown(self, argument: str) -> bool:
-        """argparse also accepts the beginning of an option."""
+        """Whether ``argument`` is an unknown option. argparse also accepts the beginning of an option."""
         name = argument.partition("=")[0]
         return name.startswith("--") and not any(each.startswith(name) for each in self._option_string_actions)
 
@@ -38,17 +38,17 @@ class ArgumentParser(argparse.ArgumentParser):
 def run_printing(command: Callable[[], int]) -> int:
     """Run ``command`` and return its exit code, or :data:`READER_CLOSED` when the reader of its output closed the pipe.
 
-    ``BrokenPipeError`` is raised on when it came from another pipe than standard output or standard error.
+    :raises BrokenPipeError: another pipe than standard output or standard error was closed.
     """
     try:
         code = command()
-        if sys.stdout is not None:  # it is None when the shell closed it (``>&-``)
+        if sys.stdout is not None:  # None if the shell closed standard output (``>&-``)
             sys.stdout.flush()  # raises here instead of during interpreter shutdown
     except BrokenPipeError:
         streams = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None]
         if not any(map(_is_closed, streams)):
             raise
-        # The interpreter flushes what is still buffered at its end; /dev/null accepts that without another error.
+        # At its end the interpreter flushes the buffers again. /dev/null accepts that without another error.
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in streams:
             os.dup2(null, stream)
@@ -64,7 +64,7 @@ def _is_closed(pipe: int) -> bool:
 
 
 class ProgressBar:
-    """A progress bar on a terminal; nothing when standard output is no terminal."""
+    """A progress bar. It prints nothing if standard output is not a terminal."""
 
     _WIDTH = 30
 
@@ -74,7 +74,7 @@ class ProgressBar:
         self._shown = sys.stdout.isatty()
 
     def advance(self, label: str) -> None:
-        """Count one more as done; ``label`` names it."""
+        """Count one more item as done. ``label`` names the item."""
         self._done += 1
         if self._shown:
             full = self._WIDTH * self._done // self._total

@@ -1,8 +1,9 @@
 """The exception classes of the card application.
 
-Domain code raises these; a driver's exceptions are translated where the driver is called. Each class has a stable
-snake_case ``code``, which an instance may narrow, and a message that gives the cause and the remedy. ``errors`` names
-the invalid fields by JSON pointer. ``web/failures.py`` maps the classes to HTTP statuses, ``cli.py`` to exit codes.
+Domain code raises these. Exceptions of a driver are translated where the driver is called. Each class has a stable
+snake_case ``code``; an instance may have a more specific one. The message gives the cause and the remedy. ``errors``
+names the invalid fields by JSON pointer. ``web/failures.py`` maps the classes to HTTP statuses, ``cli.py`` to exit
+codes.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-PEER_TEXT = 2000
-"""Characters kept of an error message that a peer may have written."""
+MAX_PEER_TEXT = 2000
+"""An error message that a peer may have written is cut after this number of characters."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """An invalid field: its JSON pointer ("" is the whole document) and its fault."""
+    """An invalid field: its JSON pointer ("" is the whole document) and what is wrong with it."""
 
     pointer: str
     message: str
@@ -26,8 +27,8 @@ class FieldError:
 class CardAppError(Exception):
     """Base class. ``extra`` has further members of the problem body.
 
-    ``detail`` gives the cause, then the remedy, as one lower-case fragment without a final period: others put it into
-    a sentence of their own.
+    ``detail`` gives the cause, then the remedy. It begins in lower case and has no final period, because callers put it
+    into a longer sentence.
     """
 
     code = "error"
@@ -69,7 +70,7 @@ class InvalidValue(CardAppError):
 
 
 class InvalidCard(InvalidValue):
-    """A card's source file is invalid; ``errors`` has every fault."""
+    """A card's source file is invalid; ``errors`` lists all faults."""
 
     code = "invalid_card"
 
@@ -81,7 +82,7 @@ class NoCard(InvalidCard):
 
 
 class InvalidLayout(InvalidValue):
-    """A layout file is invalid; ``errors`` has every fault."""
+    """A layout file is invalid; ``errors`` lists all faults."""
 
     code = "invalid_layout"
 
@@ -114,7 +115,7 @@ class NotFound(CardAppError):
 
 
 class ForbiddenOrigin(CardAppError):
-    """A page of another origin sent the request."""
+    """A web page of another origin sent the request."""
 
     code = "forbidden_origin"
 
@@ -153,19 +154,19 @@ class EditorSyncOff(Conflict):
 
 
 class EditorBlocked(Conflict):
-    """Neovim is waiting for a key and would not answer the call."""
+    """Neovim waits for a key, so it would not answer the call."""
 
     code = "editor_blocked"
 
 
 class CheckpointRejected(Conflict):
-    """The guard of a checkpoint activation rejected it. ``code`` is one of the typed rejections."""
+    """The guard rejected the activation of a checkpoint. ``code`` says why."""
 
     code = "checkpoint_rejected"
 
 
 class CheckpointCancelled(Conflict):
-    """The activation was cancelled, by a newer one if ``code`` is not narrowed."""
+    """The activation was cancelled. The code ``superseded`` means that a newer activation replaced it."""
 
     code = "superseded"
 
@@ -192,7 +193,7 @@ class EditorUnavailable(CardAppError):
 
 
 class DebuggerFailed(CardAppError):
-    """The debugger could not bring the program to the stop. ``code`` comes from the session."""
+    """The debugger could not bring the program to the stop. The session gives the ``code``."""
 
     code = "debugger_failed"
 
@@ -221,7 +222,7 @@ class McpError(CardAppError):
     code = "mcp_error"
 
     def __init__(self, detail: str, **rest: Any) -> None:
-        super().__init__(detail if len(detail) <= PEER_TEXT else f"{detail[:PEER_TEXT]}…", **rest)
+        super().__init__(detail if len(detail) <= MAX_PEER_TEXT else f"{detail[:MAX_PEER_TEXT]}…", **rest)
 
 
 class McpTimeout(McpError):
@@ -237,7 +238,7 @@ class McpCancelled(McpError):
 
 
 class McpClosed(McpError):
-    """The peer closed the connection; every pending request fails with this error."""
+    """The connection was closed; every pending request fails with this error."""
 
     code = "mcp_closed"
 

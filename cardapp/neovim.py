@@ -1,15 +1,15 @@
 """A connection to one Neovim, which any thread may use; every call has a timeout.
 
-pynvim is not thread-safe: the thread that attaches must also run the event loop and make all requests. So a connection
-has a thread for that. Callers hand it their requests and wait on a future. It must not be the main thread, where pynvim
-replaces the process's signal handlers.
+pynvim is not thread-safe: the thread that attaches must also run the event loop and make all requests. So each
+connection has a thread of its own; callers pass their requests to this thread and wait on a future. The main thread
+cannot be used, because pynvim would replace the process's signal handlers.
 
-When Neovim handles a request depends on its kind (measured on 0.7.2, see ``:help api-fast``):
+The kind of a request decides when Neovim handles it (measured on 0.7.2, see ``:help api-fast``):
 
-- ``nvim_input`` is handled at once, even while Neovim waits for a key or runs a Vimscript loop, which polls the socket.
-  Only a loop in Lua or an external call delays it.
+- ``nvim_input`` is handled at once, even while Neovim waits for a key or runs a loop in Vimscript. Only a loop in Lua
+  or an external call delays it.
 - ``nvim_get_mode`` is handled while Neovim waits for a key, but not while a script runs.
-- All other requests are handled after both.
+- All other requests are handled when Neovim neither waits for a key nor runs a script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cardapp import unix_socket
 from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 
 _SETTLE_SECONDS = 5.0
-"""How long ``send`` waits for the connection to be made."""
+"""How long ``send`` waits until the connection is established."""
 
 REMEDY = "restore it with `bin/card-session reset`"
 
@@ -41,27 +41,27 @@ class Mode(NamedTuple):
 class NeovimConnection:
     """Owns the thread, the event loop and the socket of a connection to the Neovim that listens on ``socket_path``.
 
-    The constructor returns at once; a call waits for the connection within its own timeout. When Neovim ends, or does
-    not listen, ``ended`` is set and every pending and later call fails with ``EditorUnavailable``. The
-    connection cannot be used again.
+    The constructor returns at once. The first calls wait for the connection, at most for their timeouts. When Neovim
+    ends, or if it does not listen, ``ended`` is set, and all pending and later calls fail with ``EditorUnavailable``.
     """
 
     def __init__(self, socket_path: str, on_notification: Callable[[str, list[Any]], None] | None = None) -> None:
-        """``on_notification(name, arguments)`` gets Neovim's notifications in this connection's thread.
+        """Start to connect. ``on_notification(name, arguments)`` is called for each notification of Neovim, in the
+        connection's thread.
 
-        :raises CardAppError: there is no thread for the connection (code ``busy``).
+        :raises CardAppError: the system has no thread left (code ``busy``).
         """
         self.socket_path = socket_path
         self._on_notification = on_notification or _ignore
         self.ended = threading.Event()
-        self._settled = threading.Event()  # attached, or ended before that
+        self._settled = threading.Event()  # set when the connection is established, or has failed
         self._lock = threading.Lock()
         self._session: Any = None
         self._nvim: Any = None
         self._closing = False
         self._reason = ""
         self._open: set[Future[Any]] = set()
-        self._overdue: Future[Any] | None = None
+        self._late_mode_request: Future[Any] | None = None
         self._thread = threading.Thread(target=self._serve, name="neovim-rpc", daemon=True)
         try:
             self._thread.start()
@@ -72,10 +72,11 @@ class NeovimConnection:
     # -- callers' threads ------------------------------------------------------------------------------------------
 
     def call(self, method: str, *arguments: Any, timeout: float) -> Any:
-        """The result of an API method (``:help api``) within ``timeout`` seconds.
+        """Call an API method (``:help api``) and return its result.
 
-        Raises ``TooSlow`` (Neovim still handles the request; its late result is dropped), ``EditorUnavailable`` if
-        Neovim has ended, and ``Conflict`` with code ``editor_refused`` for an error that Neovim reports.
+        :raises TooSlow: ``timeout`` seconds have passed. Neovim still handles the request; its result is dropped.
+        :raises EditorUnavailable: Neovim has ended.
+        :raises Conflict: Neovim reported an error (code ``editor_refused``).
         """
         deadline = monotonic() + timeout
         return self._await(self._submit(method, arguments, deadline), method, deadline)
@@ -86,7 +87,7 @@ class NeovimConnection:
 
     @property
     def reason(self) -> str:
-        """Why the connection ended; "" while it lives."""
+        """Why the connection ended; "" as long as it has not."""
         with self._lock:
             return self._reason
 
@@ -96,24 +97,26 @@ class NeovimConnection:
         return len(self._open)
 
     def mode(self, timeout: float) -> Mode:
-        """Neovim's mode. Unlike other calls it works while Neovim waits for a key. Raises as ``call`` does.
+        """Neovim's mode. Unlike other calls, this one works while Neovim waits for a key. It raises the errors of
+        ``call``.
 
-        A request that timed out stays pending and later callers wait for the same one, so that a Neovim that is busy
-        for an hour has one request in its queue, not one for each poll.
+        If a request times out, later callers wait for the same request. So a Neovim that is busy for an hour has one
+        request in its queue, not one for each poll.
         """
         deadline = monotonic() + timeout
-        question = self._overdue
-        if question is None or question.done():
-            question = self._submit("nvim_get_mode", (), deadline)
+        request = self._late_mode_request
+        if request is None or request.done():
+            request = self._submit("nvim_get_mode", (), deadline)
         try:
-            answer = self._await(question, "nvim_get_mode", deadline)
+            answer = self._await(request, "nvim_get_mode", deadline)
         except TooSlow:
-            self._overdue = question
+            self._late_mode_request = request
             raise
         return Mode(str(answer["mode"]), bool(answer["blocking"]))
 
     def close(self, timeout: float = 2.0) -> None:
-        """Close the connection, in whatever state it is, and join the thread. Idempotent, for any thread."""
+        """Close the connection, also one that is not established yet, and join its thread. Any thread may call this
+        any number of times."""
         with self._lock:
             self._closing = True
             if self._session is not None:
@@ -139,7 +142,7 @@ class NeovimConnection:
         except TimeoutError:
             raise TooSlow(
                 f"Neovim did not answer {method} in time: it runs a command or waits for a key; try again, or "
-                "else interrupt it with the input <C-c>, and as the last resort use `bin/card-session reset`"
+                "interrupt it with the input <C-c>, or as the last resort use `bin/card-session reset`"
             ) from None
 
     def _forget(self, answer: Future[Any]) -> None:
@@ -157,14 +160,14 @@ class NeovimConnection:
             if self._adopt(session):
                 self._nvim = Nvim.from_session(session)
                 self._settled.set()
-                # Attaching runs the event loop too, so it may have consumed the stop of a close() meanwhile.
+                # from_session() runs the event loop too, so a stop() that close() called meanwhile may be lost.
                 if not self._closing:
                     self._nvim.run_loop(self._refuse, self._on_notification)
         except (EOFError, OSError) as error:
             if not self._settled.is_set():
                 reason = f"no Neovim listens at {self.socket_path} ({error}); {REMEDY}"
         except Exception as error:
-            # msgpack's errors have no common base class, and wrong data can make pynvim fail anywhere.
+            # msgpack's errors have no common base class, and invalid data can make any part of pynvim fail.
             reason = f"the program that listens at {self.socket_path} is not Neovim ({error!r}); {REMEDY}"
         finally:
             self._end(reason)
@@ -172,7 +175,7 @@ class NeovimConnection:
                 _release(session)
 
     def _adopt(self, session: Any) -> bool:
-        """Store the session, so that close() can stop it from now on; False if close() was called before."""
+        """Store the session, so that close() can stop it. Returns False if close() was called before."""
         with self._lock:
             if not self._closing:
                 self._session = session
@@ -184,7 +187,7 @@ class NeovimConnection:
             result = self._nvim.request(method, *arguments)
         except NvimError as error:
             answer.set_exception(Conflict(f"Neovim refused {method}: {error}", code="editor_refused"))
-        except Exception as error:  # the caller gave arguments that msgpack cannot encode
+        except Exception as error:  # msgpack cannot encode the caller's arguments
             answer.set_exception(error)
         else:
             answer.set_result(result)
@@ -205,7 +208,7 @@ class NeovimConnection:
 
 
 def _ignore(_name: str, _arguments: list[Any]) -> None:
-    """Notifications are not used: Neovim sends only those that a call has subscribed to."""
+    """The default for notifications. Neovim sends only those that a call subscribed to."""
 
 
 def _release(session: Any) -> None:

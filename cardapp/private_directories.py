@@ -1,8 +1,8 @@
-"""Private directories, for the stored state and for sockets.
+"""Makes private directories, for the stored state and for sockets.
 
-Whoever can connect to a socket in one of them can run any command. So such a directory must belong to this user, have
-mode 0700 and be no symbolic link. The mode is changed only on a directory that was made here or is empty: changing it
-on one in use could lock other users out (``/tmp`` or ``/srv``, for a service that runs as root).
+Whoever can connect to a socket in such a directory can run any command. So the directory must belong to this user, have
+mode 0700 and be no symbolic link. The mode of an existing directory is changed only if the directory is empty. A
+service that runs as root could otherwise lock other users out of a directory like ``/tmp`` or ``/srv``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _ROOT_UID = 0
 
 
 def make_directory(path: Path, setting: str) -> bool:
-    """Make ``path`` and its missing parents with mode 0700; True when it did not exist.
+    """Make ``path`` and its missing parents with mode 0700. Returns True if ``path`` did not exist.
 
     :param setting: the setting that the error messages tell the user to change.
-    :raises StateError: it is a symbolic link, no directory, another user's, or not empty and open to others.
+    :raises StateError: ``path`` is a symbolic link, no directory, another user's, or not empty and open to others.
     """
     try:
-        if _made(path):
+        if _create(path):
             return True
         refuse_foreign(path, setting)
-        if _inspected(path, setting).st_mode & 0o077:
+        if _directory_status(path, setting).st_mode & 0o077:
             _restrict(path, setting)
     except OSError as error:
         raise _unusable(path, setting, error) from error
@@ -38,16 +38,16 @@ def make_directory(path: Path, setting: str) -> bool:
 def make_directory_of_file(path: Path, setting: str) -> None:
     """Make the directory ``path`` for a file whose own mode keeps it private.
 
-    An existing directory may be readable by others as long as they cannot remove or replace the file: it must belong to
-    this user or root, and be writable by nobody else or have the sticky bit, as ``/tmp`` has.
+    Others may read an existing directory, but must not be able to remove or replace the file. So the directory must
+    belong to this user or root, and either nobody else can write to it or it has the sticky bit, as ``/tmp`` has.
 
-    :raises StateError: it is a symbolic link, no directory, or other users could replace the file.
+    :raises StateError: ``path`` is a symbolic link, no directory, or other users could replace the file.
     """
     try:
-        if _made(path):
+        if _create(path):
             return
         _refuse_link(path, setting)
-        found = _inspected(path, setting)
+        found = _directory_status(path, setting)
     except OSError as error:
         raise _unusable(path, setting, error) from error
     if found.st_uid not in (_ROOT_UID, os.geteuid()) or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX):
@@ -58,7 +58,7 @@ def make_directory_of_file(path: Path, setting: str) -> None:
 
 
 def refuse_foreign(path: Path, setting: str) -> None:
-    """Accept a path that does not exist, and a file or directory of this user.
+    """Refuse a path that another user may control. A path that does not exist is accepted.
 
     :raises StateError: ``path`` is a symbolic link or belongs to another user.
     """
@@ -72,8 +72,8 @@ def refuse_foreign(path: Path, setting: str) -> None:
 
 
 def take_lock(path: Path) -> int:
-    """An exclusively locked descriptor of ``path``; closing it releases the lock. It allows one instance per state
-    directory."""
+    """Lock the file ``path``, so that a state directory has one instance of the program. Returns a descriptor; closing
+    it releases the lock."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -102,7 +102,8 @@ def _refuse_link(path: Path, setting: str) -> None:
         )
 
 
-def _made(path: Path) -> bool:
+def _create(path: Path) -> bool:
+    """Create the directory; False if ``path`` exists."""
     try:
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
@@ -110,7 +111,7 @@ def _made(path: Path) -> bool:
     return True
 
 
-def _inspected(path: Path, setting: str) -> os.stat_result:
+def _directory_status(path: Path, setting: str) -> os.stat_result:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise StateError(f"{path} is not a directory: move it away, or set {setting} to another path")
@@ -118,6 +119,7 @@ def _inspected(path: Path, setting: str) -> os.stat_result:
 
 
 def _restrict(path: Path, setting: str) -> None:
+    """Set the mode 0700, if the directory is empty."""
     with os.scandir(path) as entries:
         if any(entries):
             raise StateError(

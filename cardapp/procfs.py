@@ -11,9 +11,9 @@ TRACING_STOP = "t"
 
 
 def start_time(pid: int) -> int | None:
-    """When the process ``pid`` started, in clock ticks since boot; None if it has ended, a zombie included.
+    """When the process ``pid`` started, in clock ticks since boot; None if it has ended, even if it is still a zombie.
 
-    The kernel reuses pids. A pid together with its start time names one process.
+    The kernel reuses pids. A pid and its start time together identify a process.
     """
     found = _stat(pid)
     return None if not found or found[0] in ("Z", "X") else int(found[19])
@@ -26,20 +26,20 @@ def state(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third, the state, on; none if the process does not exist."""
+    """The fields of ``/proc/PID/stat`` from the third one, the state; empty if the process does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
         return []
-    # Field 2, the command in parentheses, may itself hold spaces and parentheses.
+    # Field 2, the command in parentheses, may contain spaces and parentheses.
     return stat.rpartition(")")[2].split()
 
 
 def has_ended(pid: int, started: int, seconds: float) -> bool:
-    """Whether the process ``pid`` that started at ``started`` has ended, or ends within ``seconds``."""
+    """Wait up to ``seconds`` until the process ``pid`` that started at ``started`` has ended; return whether it has."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:  # it has ended, or no descriptor is left
+    except OSError:  # the process has ended, or no descriptor is left
         return start_time(pid) != started
     try:
         poll = select.poll()
@@ -68,7 +68,7 @@ def tracer(pid: int) -> int:
 
 
 def pid_space(pid: int) -> str | None:
-    """The pid namespace of a process of this account, of which each container has its own; None if it has ended."""
+    """The pid namespace of a process of this account; None if it has ended. Each container has a namespace."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
@@ -76,14 +76,14 @@ def pid_space(pid: int) -> str | None:
 
 
 def is_frozen(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> bool:
-    """Whether the process is in a control group that is frozen, as ``podman pause`` does (cgroups(7))."""
+    """Whether the control group of the process is frozen (cgroups(7)). ``podman pause`` freezes it."""
     try:
         for line in (proc / str(pid) / "cgroup").read_text("ascii").splitlines():
             _number, controllers, path = line.split(":", 2)
             if controllers == "freezer":
                 return (groups / f"freezer{path}" / "freezer.state").read_text("ascii").strip() != "THAWED"
             if controllers == "":
-                # Version 2. If version 1 is mounted too, version 2 is elsewhere, and version 1 has the freezer.
+                # Version 2. If version 1 is mounted too, its freezer is on an earlier line.
                 return "frozen 1" in (groups / path.lstrip("/") / "cgroup.events").read_text("ascii").splitlines()
     except (OSError, ValueError):
         pass

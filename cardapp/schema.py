@@ -1,8 +1,8 @@
 """JSON decoding and JSON Schema (draft 2020-12) validation.
 
-Three things differ from jsonschema's defaults: ``true`` is neither an integer nor a number, and ``1.0`` is no integer;
-a ``$`` at the end of a pattern does not match before a final line feed (as in ECMA-262, unlike Python); and all errors
-are reported, each with the JSON pointer (RFC 6901) of its field and a message in JSON's terms, not in Python's.
+Three things differ from jsonschema's defaults. ``1.0`` is not an integer. A ``$`` at the end of a pattern does not
+match before a final line feed (as in ECMA-262, unlike Python). All errors are reported, each with the JSON pointer (RFC
+6901) of its field and a message in JSON's terms, not in Python's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
 ).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
 
 MAX_DEPTH = 500
-"""Levels of nested arrays and objects; half of ``sys.getrecursionlimit``, so that recursive code can process them."""
+"""Levels of nested arrays and objects: half of ``sys.getrecursionlimit``, so that recursive code can process them."""
 
 _MAX_DIGITS = 300
-"""Digits of an integer; one with more does not fit a double."""
+"""Digits of an integer. An integer with some more digits does not fit a double."""
 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -58,7 +58,7 @@ _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped
 
 
 def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
-    """A reusable validator of ``schema``; ``registry`` resolves references, none is fetched from a network."""
+    """A reusable validator of ``schema``. ``registry`` resolves its references; none is fetched from a network."""
     found: Validator = _StrictValidator(schema) if registry is None else _StrictValidator(schema, registry=registry)
     return found
 
@@ -66,8 +66,8 @@ def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
 def decode(raw: bytes, *, integral_as_int: bool = False) -> Any:
     """Decode the JSON value in ``raw``.
 
-    It is stricter than JSON, so that every accepted value can be shown, stored and sent on: names in an object are
-    unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is limited.
+    The decoder is stricter than JSON, so that each accepted value can be shown, stored and sent on: names in an object
+    are unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is limited.
 
     :param integral_as_int: return ``44.0`` as the integer 44. JSON Schema, but not :func:`validator`, accepts ``44.0``
         as an integer.
@@ -161,8 +161,8 @@ def pointer(parts: Iterable[str | int]) -> str:
 
 
 def field_errors(checker: Validator, value: Any) -> tuple[FieldError, ...]:
-    """All errors of ``value``, ordered by path; empty when it is valid. The pointer of a missing or unknown field is
-    the field's own."""
+    """All errors of ``value``, ordered by path; empty if it is valid. If a field is missing or unknown, the pointer
+    names this field, not the object."""
     found = sorted(checker.iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
     # jsonschema reports each missing field, but each report lists all required fields: remove the duplicates.
     return tuple(dict.fromkeys(fault for error in found for fault in _field_errors(error)))
@@ -190,10 +190,10 @@ def _field_errors(error: jsonschema.ValidationError) -> Iterator[FieldError]:
 
 
 def _closest(context: list[jsonschema.ValidationError]) -> jsonschema.ValidationError:
-    """The error of the branch of a ``oneOf`` or ``anyOf`` that the author most likely meant.
+    """Choose the branch of a ``oneOf`` or ``anyOf`` that the author most likely meant, and return its error.
 
-    "is not valid under any of the given schemas" would not help. The branch is the one whose error lies deepest in the
-    value; among equals, one that accepts the value's type, then the one with the fewest errors.
+    jsonschema's message "is not valid under any of the given schemas" would not help. The chosen branch has the error
+    that lies deepest in the value. Among equals, it accepts the value's type, then it has the fewest errors.
     """
     faults = Counter(each.schema_path[0] for each in context)
 
@@ -239,7 +239,7 @@ def shown(value: Any) -> str:
 
 
 def _sentence(error: jsonschema.ValidationError) -> str:
-    """The message in JSON's terms; jsonschema's own messages show Python values."""
+    """The message in JSON's terms. The messages of jsonschema show Python values."""
     kind = str(error.validator)
     rule: Any = error.validator_value
     value: Any = error.instance
@@ -265,7 +265,7 @@ def _sentence(error: jsonschema.ValidationError) -> str:
 
 
 def _mismatch(pattern: str, value: str) -> str:
-    """The message names a control character if it is the only fault, because neither value nor pattern shows it."""
+    """If a control character is the only fault, the message names it, because it is not visible in the value."""
     refused = [char for char in value if (char < " " or char == "\x7f") and not _matches(pattern, char)]
     if refused and _matches(pattern, "".join("x" if char in refused else char for char in value)):
         return f"must not contain the control character U+{ord(refused[0]):04X}"

@@ -1,4 +1,4 @@
-"""The composition root: builds the service's parts, starts them in order, stops them in reverse."""
+"""The composition root: builds the service's parts, starts them in order, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def now() -> str:
 
 
 class Service:
-    """The whole card application in one process; ``start`` once, ``stop`` any number of times."""
+    """The card application in one process. Call ``start`` once; ``stop`` may be called any number of times."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -96,7 +96,7 @@ class Service:
 
     def start(self) -> None:
         self.listener.start()
-        # After the listener has the lock of the state directory: another instance's files must not be removed.
+        # The listener has locked the state directory, so sweep() cannot remove the files of another instance.
         with self._database.write() as tx:
             missing = evidence.sweep(self.settings.evidence_dir, tx)
         for name in missing:
@@ -106,7 +106,7 @@ class Service:
         self._composer.start()
 
     def stop(self) -> None:
-        """Stop in reverse order: refuse new requests, end the running ones, then close the connections they used."""
+        """Stop: refuse new requests, end the running ones, then close the connections that they used."""
         self._live.stop()
         self.websockets.stop()
         self._checkpoints.stop()
@@ -120,8 +120,8 @@ class Service:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP."""
     # The signals are blocked and awaited by sigwait. A handler that sets an Event could interrupt another handler that
-    # holds the Event's lock, and both would hang. Threads inherit the mask, so it is set before any starts. A second
-    # signal has no effect.
+    # holds the Event's lock, and both would hang. The mask is set before the first thread starts, because threads
+    # inherit it. A second signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     _allow_descriptors()
     request_log.configure(settings.log)
@@ -137,7 +137,7 @@ def run(settings: Settings) -> None:
 
 
 def _allow_descriptors() -> None:
-    """Raise the soft limit to what the listener can use, as far as the hard limit permits."""
+    """Raise the soft limit of open files to the number that the listener can use, or to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * Limits.connections
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -146,7 +146,7 @@ def _allow_descriptors() -> None:
 
 
 def warnings(settings: Settings, uid: int) -> list[str]:
-    """What an operator should know at the start: who can run commands through the service."""
+    """Warnings for the operator about who can run commands through the service."""
     found = []
     if uid == ROOT_UID:
         users = " Only root can use this service." if settings.api_peers == "owner" else ""
@@ -160,7 +160,7 @@ def warnings(settings: Settings, uid: int) -> list[str]:
 
 
 def _announce(service: Service) -> None:
-    """Print the addresses once they answer: the configured one, the Unix socket, and ``[::1]`` if it is bound."""
+    """Print the addresses, which answer already: the configured one, the Unix socket, and ``[::1]`` if it is bound."""
     first, *others = service.listener.addresses
     for address in (first, f"unix:{service.settings.api_socket}", *others):
         print(address, flush=True)  # noqa: T201

@@ -1,7 +1,7 @@
-"""Settings: each declared once, with its type, its default and a sentence; parsed once into a frozen dataclass.
+"""The settings. Each is declared once, with its type, its default and a description.
 
-They come from environment variables only. A bad value is refused. An unknown ``CARD_…`` name is only warned about,
-because the user's shell may have variables of other programs with that prefix.
+They come from environment variables only. An invalid value is refused. An unknown ``CARD_…`` name only causes a
+warning, because the user's shell may have variables of other programs with that prefix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _Number = TypeVar("_Number", int, float)
 
 
 def _between(parse: Callable[[str], _Number], text: str, least: _Number, most: _Number, meaning: str) -> _Number:
-    """The number in ``text``; ``ValueError`` with ``meaning`` when it is none or outside ``least`` to ``most``."""
+    """Parse the number in ``text``, which must be from ``least`` to ``most``.
+
+    :raises ValueError: it is not. The message is "must be" and ``meaning``.
+    """
     try:
         number = parse(text)
     except ValueError:
@@ -76,7 +79,7 @@ def _bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Setting:
-    """The declaration of one setting: its variable, its parser, its default as text, and a sentence."""
+    """The declaration of one setting: its variable, its parser, its default as text, and its description."""
 
     name: str
     parse: Callable[[str], Any]
@@ -146,13 +149,17 @@ class Settings:
 
 
 def declared() -> dict[str, Setting]:
-    """The declaration of each field of :class:`Settings`, in its order (the state directory before what uses it)."""
+    """The declaration of each field of :class:`Settings`, in the order of the fields. The state directory precedes the
+    settings whose defaults contain it."""
     hints = get_type_hints(Settings, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items()}
 
 
 def load(environ: Mapping[str, str]) -> Settings:
-    """The settings in ``environ``; :class:`UsageError` names the variable, its value and what it must be."""
+    """Parse the settings in ``environ``.
+
+    :raises UsageError: names the variable, its value and what it must be.
+    """
     values: dict[str, Any] = {}
     for field, setting in declared().items():
         text = environ.get(setting.name) or setting.default.replace("{state}", str(values.get("state_dir", "")))

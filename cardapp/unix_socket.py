@@ -1,6 +1,6 @@
-"""Unix sockets in the file system: bind one for this user alone, tell two of them apart, name the process behind one.
+"""Unix sockets in the file system: binds one for this user alone, identifies a socket file, names a connection's peer.
 
-Any process that can connect to one of our sockets can run commands as this user, so a socket is made with mode 0600 in
+Any process that can connect to a socket of this program can run commands as this user. So a socket gets mode 0600, in
 a directory that only this user may enter.
 """
 
@@ -19,7 +19,7 @@ from cardapp import private_directories
 from cardapp.errors import StateError, UsageError
 
 MAX_PATH = 107
-"""Bytes in the path of a socket: ``sun_path`` holds 108 with its final NUL (unix(7))."""
+"""Bytes in the path of a socket: ``sun_path`` has 108 bytes with the final NUL (unix(7))."""
 
 _PROBE_SECONDS = 1.0
 _UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
@@ -27,7 +27,8 @@ _UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 @dataclass(frozen=True)
 class SocketIdentity:
-    """Tells a socket file from a later one at the same path. A file system may reuse the inode, but not its time."""
+    """Distinguishes a socket file from a later one at the same path. The file system may reuse the inode, but not the
+    time."""
 
     device: int
     inode: int
@@ -35,7 +36,7 @@ class SocketIdentity:
 
 
 def check_path(path: Path, setting: str) -> None:
-    """Check that the kernel takes ``path`` as a socket's address. ``setting`` names what the user can change.
+    """Check that ``path`` is short enough for a socket. ``setting`` is the setting that the user can change.
 
     :raises UsageError: the path is too long.
     """
@@ -47,10 +48,10 @@ def check_path(path: Path, setting: str) -> None:
 
 
 def bind(path: Path, setting: str) -> socket.socket:
-    """A stream socket bound to ``path`` with mode 0600, not yet listening.
+    """Bind a stream socket to ``path``, with mode 0600. It does not listen yet.
 
-    The directory is made if it is missing. A socket file that no process listens on is replaced. ``setting`` names what
-    decides the path.
+    The directory is made if it is missing. A socket file on which no process listens is replaced. ``setting`` is the
+    setting that decides the path.
 
     :raises UsageError: the path is too long.
     :raises StateError: another process listens there (code ``socket_in_use``), the path holds another kind of file, or
@@ -80,7 +81,7 @@ def identity(path: str | os.PathLike[str]) -> SocketIdentity | None:
 
 
 def remove(path: Path, bound: SocketIdentity | None) -> None:
-    """Remove the socket file at ``path`` if it still is the one that was ``bound`` here."""
+    """Remove the socket file at ``path``, unless its identity is no longer ``bound``."""
     if bound is not None and identity(path) == bound:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -88,9 +89,10 @@ def remove(path: Path, bound: SocketIdentity | None) -> None:
 
 @contextlib.contextmanager
 def pinned(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Another path of the socket file at ``path``, by which it can be connected to; a symbolic link is refused there.
+    """Yield a path to which a client can connect in place of ``path``. It always leads to the file that is at ``path``
+    now, and no connection is possible if that file is a symbolic link.
 
-    A program in a container can put a link at the path of its session's socket, to any socket outside.
+    A program in a container could put a link to any socket outside at the path of its session's socket.
 
     :raises OSError: there is no file.
     """
@@ -102,7 +104,7 @@ def pinned(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def peer(connected: socket.socket) -> tuple[int, int]:
-    """Pid and uid of the process that listens at, or connected from, the other end (``SO_PEERCRED``)."""
+    """Pid and uid of the process at the other end of the connection (``SO_PEERCRED``)."""
     pid, uid, _gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(pid), int(uid)
 
@@ -130,5 +132,5 @@ def _has_listener(path: Path) -> bool:
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:
-            return True  # the queue of the listener is full
+            return True  # for example because the listener's queue is full
     return True

@@ -1,4 +1,4 @@
-"""The allocator's state as the debugger read it at a checkpoint, and its difference to the previous checkpoint."""
+"""Describes the allocator's state that the debugger read at a checkpoint, and what changed since the previous one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ Reading = dict[str, Any]
 
 
 def describe(reading: Reading) -> dict[str, Any]:
-    """A reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}`` (bytes) with derived values.
+    """Add derived values to a reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}`` (bytes).
 
-    Adds the allocation pointer (the address of the next free byte), the free bytes and the occupancy (0 to 1), and to
-    every block its padding: the bytes between the end of the previous block and its own start.
+    The values are the allocation pointer (the address of the next free byte), the free bytes, the occupancy (0 to 1),
+    and the padding of each block: the bytes between the end of the previous block and the start of this block.
     """
     size, used = reading["size"], reading["used"]
     return {
@@ -36,9 +36,9 @@ def _with_padding(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def difference(previous: Reading | None, current: Reading) -> dict[str, Any] | None:
-    """The changes from ``previous`` to ``current``; None without a previous reading.
+    """Return the changes from ``previous`` to ``current``, or None if there is no previous reading.
 
-    Two blocks are the same if offset, size and label are equal; a changed block counts as one removed and one added.
+    Two blocks are the same if offset, size and label are equal. A changed block counts as one removed and one added.
     """
     if previous is None:
         return None

@@ -1,4 +1,4 @@
-"""The catalog: every valid position of a card, in document order, with its indexes.
+"""The catalog lists every valid position of a card, in document order, with its indexes.
 
 A key is the path of ids from the task down, ``task/block/phase/step/snapshot``; the card itself has the key "".
 An index counts the items of one level over the whole card, from 0. A page is a block with all its sheets; the card and
@@ -26,8 +26,11 @@ def depth(level: Level) -> int:
 
 @dataclass(frozen=True)
 class Item:
-    """One position. ``before[d]`` counts the items of depth ``d`` that begin before this one in document order; for a
-    deeper level that is the index of this item's first descendant there."""
+    """One position.
+
+    ``before[d]`` is the number of items of depth ``d`` that begin before this item in document order. For a deeper
+    level this number is also the index of this item's first descendant on that level.
+    """
 
     key: str
     level: Level
@@ -89,7 +92,7 @@ class Catalog:
         return found
 
     def trail(self, key: str) -> list[Item]:
-        """The items from the task down to ``key``, as for a breadcrumb; empty for the card."""
+        """The items from the task down to ``key``, for a breadcrumb. Empty for the card."""
         parts = key.split("/") if key else []
         return [self.item("/".join(parts[: end + 1])) for end in range(len(parts))]
 
@@ -124,7 +127,8 @@ class Catalog:
 
 
 def _first(node: Any, level: Level, key: str, wanted: Level) -> str:
-    """The key of the first descendant on the level ``wanted``, of the item itself, or of its ancestor there."""
+    """The key of the item's first descendant on the level ``wanted``. If the item is on that level, its own key; if it
+    is deeper, the key of its ancestor."""
     here, there = depth(level), depth(wanted)
     if here >= there:
         return "/".join(key.split("/")[:there])

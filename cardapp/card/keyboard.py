@@ -1,4 +1,4 @@
-"""The table of keyboard shortcuts (contract: ``GET /api/keyboard``), from which page and editor make their bindings.
+"""The table of keyboard shortcuts (contract: ``GET /api/keyboard``). The page and the editor bind their keys by it.
 
 A shortcut is written as modifiers (``Ctrl``, ``Alt``, ``Shift``) and a key, joined by ``+``. The key is a KeyboardEvent
 ``key`` value (``F1``, ``Enter``, ``ArrowLeft``). A printable key is named by its position on a US keyboard (``6``,
@@ -6,12 +6,14 @@ A shortcut is written as modifiers (``Ctrl``, ``Alt``, ``Shift``) and a key, joi
 
 Why these keys:
 
-- The page uses the plain left and right arrows, because browsers use them with ``Alt`` for their history; up, down,
-  ``Space``, ``Home`` and ``End`` remain for scrolling. The editor uses them with ``Alt``, which Neovim leaves free.
-- ``Alt`` and a digit select a level, from the coarsest to the finest; ``Alt+6`` for the allocator is in the contract.
-- Keys that browsers reserve are avoided (F3, F5, F6, F7, F10 to F12, ``Ctrl`` with a letter, a digit or Tab), in the
-  editor also those that Neovim's modes need (``Escape``, ``Enter``, plain characters). ``F1`` replaces Neovim's help
-  key; ``:help`` still works.
+- The page uses the left and right arrows without ``Alt``, because browsers use ``Alt`` with an arrow for their history.
+  Up, down, ``Space``, ``Home`` and ``End`` remain for scrolling.
+- The editor uses the arrows with ``Alt``, because Neovim does not use these keys.
+- ``Alt`` and a digit select a level, from the coarsest to the finest. ``Alt+6`` for the allocator is
+  in the contract.
+- No shortcut uses a key that browsers reserve (F3, F5, F6, F7, F10 to F12, ``Ctrl`` with a letter, a digit or Tab). In
+  the editor, no shortcut uses a key that Neovim's modes need (``Escape``, ``Enter``, plain characters). ``F1`` replaces
+  Neovim's help key; ``:help`` still works.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ Scope = Literal["page", "editor"]
 
 @dataclass(frozen=True)
 class Shortcut:
-    """``keys`` are alternatives. ``level`` is the level that the action applies to; None is the current focus level."""
+    """Any of ``keys`` triggers the action. ``level`` is the level that the action applies to; None means the current
+    focus level."""
 
     action: str
     keys: tuple[str, ...]

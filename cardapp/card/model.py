@@ -67,7 +67,8 @@ class AllocatorRecipe:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the program stops: the ``hits``-th time at a line that must contain ``text``, or at a function's entry."""
+    """Where the program stops: when it reaches a line, or the entry of a function, for the ``hits``-th time. The line
+    must contain ``text``."""
 
     file: str | None
     line: int | None

@@ -1,8 +1,8 @@
-"""The saved position and its rules: setting, moving, repairing it, and selecting its checkpoint.
+"""The rules of the saved position: how it is set, moved and repaired, and which checkpoint it selects.
 
 Source of the rules: "Navigation" in the card contract. A position names the ids from the task down to its focus level.
-A move goes along one level in document order, across parents, and stops at the ends. Block, phase, step and snapshot
-select a checkpoint. Nothing here starts a replay.
+A move goes along one level in document order, also from one parent to the next, and stops at the first and the last
+item. Positions on a block, phase, step or snapshot select a checkpoint. Nothing in this module starts a replay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ MAX_DELTA = 10_000
 
 @dataclass(frozen=True)
 class Position:
-    """A position. ``snapshot_ref`` is a full key, the others are the items' own ids; None means not selected."""
+    """A position. ``snapshot_ref`` is the full key of the snapshot; the other fields are single ids. None means that
+    nothing is selected on that level."""
 
     task_id: str | None = None
     block_id: str | None = None
@@ -50,7 +51,8 @@ FRESH = Position()
 
 @dataclass(frozen=True)
 class Moved:
-    """The new position, the actual delta, and whether the position is the first or last item of its level."""
+    """The result of a move: the new position, the number of items moved, and whether the position is the first or the
+    last item of its level."""
 
     position: Position
     moved: int
@@ -71,7 +73,7 @@ def key_of(position: Position) -> str:
 
 
 def index_of(catalog: Catalog, position: Position) -> dict[str, int | None]:
-    """The index on every level from task to snapshot; None below the deepest selected item."""
+    """The index on each level from task to snapshot; None for levels below the deepest selected item."""
     parts = ids(position)
     return {
         level: catalog.item("/".join(parts[: depth(level)])).index if len(parts) >= depth(level) else None
@@ -99,7 +101,10 @@ def at_item(item: Item, *, sync_requested: bool = False, actor: str = "api") -> 
 
 
 def from_request(catalog: Catalog, body: dict[str, Any]) -> Position:
-    """The position in a request body that meets its schema; :class:`InvalidValue` names every invalid field."""
+    """Read the position from a request body that meets its schema.
+
+    :raises InvalidValue: names every invalid field.
+    """
     focus = body["focus_level"]
     if focus not in get_args(Level):
         raise InvalidValue.of("/focus_level", f"must be one of {', '.join(LEVELS)}")
@@ -119,7 +124,10 @@ def from_request(catalog: Catalog, body: dict[str, Any]) -> Position:
 
 
 def _requested_ids(body: dict[str, Any], needed: int) -> list[str]:
-    """The given ids, without gaps and at least down to the focus level."""
+    """The ids that the body gives, from the task down at least to the focus level.
+
+    :raises InvalidValue: an id in between is missing, or ``snapshot_ref`` is the key of another step's snapshot.
+    """
     given = [body.get(field) for field in ID_FIELDS]
     deepest = max([needed, *(place + 1 for place, value in enumerate(given) if value is not None)])
     missing = [field for field, value in zip(ID_FIELDS[:deepest], given, strict=False) if value is None]
@@ -130,10 +138,10 @@ def _requested_ids(body: dict[str, Any], needed: int) -> list[str]:
         )
     parts = [str(value) for value in given[:deepest]]
     if deepest == 5 and "/" in parts[4]:
-        *parents, own = parts[4].split("/")
+        *parents, snapshot_id = parts[4].split("/")
         if parents != parts[:4]:
             raise InvalidValue.of("/snapshot_ref", f"{parts[4]!r} is not in the step {'/'.join(parts[:4])!r}")
-        parts[4] = own
+        parts[4] = snapshot_id
     return parts
 
 
@@ -150,23 +158,23 @@ def _check_path(catalog: Catalog, parts: list[str]) -> None:
 def move(catalog: Catalog, position: Position, level: Level, delta: int) -> Moved:
     """Move by ``delta`` items along ``level``, at most to its first or last item.
 
-    If the position has no item on that level, +1 is its first descendant there and -1 the last item before that. A
-    move that reaches no other item changes nothing, not even the focus level.
+    If the position has no item on that level, a move by +1 goes to its first descendant on the level, and a move by -1
+    to the item before that descendant. A move that reaches no other item changes nothing, not even the focus level.
     """
     if delta == 0 or abs(delta) > MAX_DELTA:
         raise InvalidValue.of("/delta", f"must be an integer from -{MAX_DELTA} to {MAX_DELTA}, not 0")
     items = catalog.at(level)
     origin = _origin(catalog, position, level, delta)
     target = min(max(origin + delta, 0), len(items) - 1)
-    made = target - origin
-    if made == 0:
+    moved = target - origin
+    if moved == 0:
         return Moved(position, 0, "last" if delta > 0 else "first")
     reached = at_item(items[target], sync_requested=position.sync_requested, actor=position.actor)
-    return Moved(reached, made, _end(target, len(items), delta))
+    return Moved(reached, moved, _end(target, len(items), delta))
 
 
 def _origin(catalog: Catalog, position: Position, level: Level, delta: int) -> int:
-    """The index from which ``delta`` counts."""
+    """The index to which ``delta`` is added."""
     parts = ids(position)
     wanted = depth(level)
     if len(parts) >= wanted:
@@ -186,7 +194,7 @@ def _end(index: int, count: int, delta: int) -> AtEnd | None:
 
 
 def repair(catalog: Catalog, position: Position) -> Position:
-    """The position itself, or its nearest remaining ancestor if ids of it no longer exist in the card."""
+    """Return the position if all its ids exist in the card, otherwise its nearest ancestor that exists."""
     parts = ids(position)
     existing = 0
     while existing < len(parts) and catalog.find("/".join(parts[: existing + 1])) is not None:
@@ -201,7 +209,10 @@ def repair(catalog: Catalog, position: Position) -> Position:
 
 
 def sync_target(catalog: Catalog, position: Position) -> str:
-    """The key of the snapshot that a sync replays; :class:`LevelNotSyncable` for a card or task."""
+    """The key of the snapshot that a sync replays.
+
+    :raises LevelNotSyncable: the focus level is card or task.
+    """
     level = position.focus_level
     if level in ("card", "task"):
         raise LevelNotSyncable(

@@ -1,4 +1,4 @@
-"""Progress: each step is an item that is pending or approved, with the result of its last replay."""
+"""The progress response: each step is an item, pending or approved, with the result of its last replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Status:
 
 @dataclass(frozen=True)
 class LastResult:
-    """The last replay of any snapshot of a step: its final state, its code, the time, and the snapshot's key."""
+    """The step's last replay: its final state and error code, its time, and the key of the snapshot."""
 
     state: str
     at: str
@@ -42,7 +42,10 @@ def item_id(step_key: str) -> str:
 
 
 def step_of(catalog: Catalog, wanted: str) -> Item:
-    """The step with the item id ``wanted``, else :class:`NotFound`. Ids have no dot, so the id is unambiguous."""
+    """The step with the item id ``wanted``. Ids in a card have no dot, so an item id names one step.
+
+    :raises NotFound: the card has no such step.
+    """
     found = catalog.find(wanted.replace(".", "/"))
     if found is None or found.level != "step" or "/" in wanted:
         raise NotFound(f"this card has no progress item {wanted!r}; GET /api/progress lists all items")
@@ -50,7 +53,8 @@ def step_of(catalog: Catalog, wanted: str) -> Item:
 
 
 def overview(catalog: Catalog, statuses: Mapping[str, Status], results: Mapping[str, LastResult]) -> dict[str, Any]:
-    """``{items, summary}`` of the progress response. ``statuses`` is by item id, ``results`` by step key."""
+    """Build ``{items, summary}`` of the progress response. The keys of ``statuses`` are item ids, those of ``results``
+    step keys."""
     items = [item_json(step, statuses.get(item_id(step.key)), results.get(step.key)) for step in catalog.at("step")]
     approved = sum(item["status"] == "approved" for item in items)
     summary = {

@@ -1,7 +1,7 @@
-"""The proof of a replay: compares what the session observed at the stop with what the card expects.
+"""Proves a replay: compares what the session observed at the stop with what the card expects.
 
-Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``), strings without the address that gdb
-prints before them, everything else as text with white space collapsed.
+Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``). Strings are compared without the
+address that gdb prints before them. Everything else is compared as text, with each run of white space as one blank.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRUTH = {"true": 1, "false": 0}
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison: a name (``file``, ``line``, ``function`` or an expression) with both sides as text."""
+    """The result of one comparison. ``name`` is ``file``, ``line``, ``function`` or an expression."""
 
     name: str
     expected: str
@@ -32,7 +32,7 @@ class Check:
 
 
 def same_value(expected: str, actual: str) -> bool:
-    """Whether the value ``actual`` that gdb printed equals the card's ``expected`` one."""
+    """Whether ``actual``, which gdb printed, equals ``expected``, which the card gives."""
     wanted, found = _plain(expected), _plain(actual)
     if wanted == found:
         return True
@@ -63,10 +63,10 @@ def _number(text: str) -> int | float | None:
 
 
 def checks(snapshot: Snapshot, observed: dict[str, Any]) -> list[Check]:
-    """All comparisons that prove ``snapshot``.
+    """Make all comparisons that prove ``snapshot``.
 
-    ``observed`` has ``file``, ``line``, ``function`` and ``values`` (``{expression: {value, error}}``), as the
-    session's replay reports them.
+    ``observed`` is the report of the session's replay, with ``file``, ``line``, ``function`` and ``values``
+    (``{expression: {value, error}}``).
     """
     stop = snapshot.stop
     if stop.function is not None:
@@ -89,12 +89,12 @@ def _value_check(name: str, expected: str, values: dict[str, dict[str, Any]]) ->
 
 
 def expressions(snapshot: Snapshot) -> list[str]:
-    """The expressions to read at the stop: the expected ones, then the watched ones, without duplicates."""
+    """The expressions to read at the stop: first those with an expected value, then the watched ones. No duplicates."""
     return list(dict.fromkeys([name for name, _ in snapshot.expect] + list(snapshot.watch)))
 
 
 def drift_reason(found: list[Check]) -> str | None:
-    """A sentence that names the first mismatch, or None when all match."""
+    """A sentence that names the first mismatch; None if all checks match."""
     wrong = [check for check in found if not check.match]
     if not wrong:
         return None

@@ -11,7 +11,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Step
 
 _BEFORE, _WIDTH = 30, 120
-"""Characters of an excerpt before the match, and in all."""
+"""Characters of an excerpt before the match, and its characters in all."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Match:
 
 
 def search(catalog: Catalog, card: Card, sources: Mapping[str, Sequence[str]], wanted: str, limit: int) -> list[Match]:
-    """At most ``limit`` matches: first titles, then texts, then code, each in document order.
+    """Return at most ``limit`` matches: first titles, then texts, then code, each in document order.
 
-    Case is ignored, and any blanks and line ends between two words count as one blank. A blank text matches nothing.
+    Case is ignored. Blanks and line ends between two words count as one blank. If ``wanted`` is blank, nothing matches.
     """
     folded = _plain(wanted).casefold()
     if not folded:

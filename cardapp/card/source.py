@@ -52,8 +52,8 @@ class LoadedCard:
         return self.path.parent / self.card.target.directory
 
     def sources(self) -> dict[str, list[str]]:
-        """The current lines of the target's source files, without line ends, by file name. A file that cannot be read
-        is left out; the caller reports that where it needs the file."""
+        """The lines of the target's source files as they are now, without line ends, by file name. A file that cannot
+        be read is left out; a caller that needs the file reports it."""
         found = {}
         for name in self.card.target.sources:
             raw = read_regular(self.target_directory / name)
@@ -63,7 +63,7 @@ class LoadedCard:
 
 
 def read_regular(path: Path) -> bytes | None:
-    """The content of a regular file; None for anything else, because reading a pipe or device may never end."""
+    """The content of a regular file; None for any other path, because reading a pipe or a device may never end."""
     if not os.path.isfile(path):
         return None
     try:
@@ -73,7 +73,7 @@ def read_regular(path: Path) -> bytes | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Split only at line feeds, as compilers do; ``str.splitlines`` also splits at other characters."""
+    """Split at line feeds only, as compilers do. ``str.splitlines`` also splits at other characters."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
@@ -90,7 +90,10 @@ def source_path(argument: str | Path) -> Path:
 
 
 def load_card(path: str | Path) -> LoadedCard:
-    """Load the card at ``path`` (folder or file); :class:`InvalidCard` has every fault."""
+    """Load the card at ``path`` (folder or file).
+
+    :raises InvalidCard: its ``errors`` are all faults.
+    """
     file = source_path(path)
     try:
         raw = file.read_bytes()
@@ -101,7 +104,7 @@ def load_card(path: str | Path) -> LoadedCard:
 
 
 def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
-    """The card in ``raw`` and its identity; ``name`` stands for it in messages."""
+    """Decode and check the card in ``raw``; return it with its identity. Messages call it ``name``."""
     if len(raw) > MAX_SOURCE_BYTES:
         raise InvalidCard(f"{name} is larger than {MAX_SOURCE_BYTES} bytes")
     document = _decode(raw, name)

@@ -1,4 +1,4 @@
-"""The viewer state: zoom, scroll position and visible panels; how changes are merged, and which are allowed."""
+"""The viewer state (zoom, scroll position, visible panels): checks changes to it and merges them."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ FRESH: State = {
 
 @dataclass(frozen=True)
 class Merged:
-    """The result of a patch: the new state, and the dotted names of the changed values."""
+    """The result of a patch: the new state and the dotted names of the values that changed."""
 
     state: State
     changed: tuple[str, ...]
 
     @property
     def noteworthy(self) -> tuple[str, ...]:
-        """The changes that are recorded as an event: flags and the page, but neither scrolling nor zooming."""
+        """The changes that are recorded as an event: flags and the page, but not scrolling or zooming."""
         return tuple(name for name in self.changed if name.startswith("viewer.") or name == "scroll.page_index")
 
 
 def merge(current: State, patch: State, page_count: int) -> Merged:
-    """Deep-merge ``patch``, which meets its schema, into ``current``, and check values and editor transitions.
+    """Deep-merge ``patch``, which meets its schema, into ``current``, and check the result.
 
-    The transitions: turning sync off also turns control off; turning control on requires that sync is on, or is turned
-    on by the same patch.
+    If the editor's sync is turned off, its control is turned off too. Control can be turned on only if sync is on, or
+    if the same patch turns sync on.
+
+    :raises InvalidValue, EditorSyncOff: a value is out of range, or control is turned on without sync.
     """
     state = _merged(current, patch)
     _check_values(state, page_count)
@@ -57,7 +59,7 @@ def merge(current: State, patch: State, page_count: int) -> Merged:
 
 
 def repair(state: State, page_count: int) -> State:
-    """The stored state; the page is clamped if the card has fewer pages now."""
+    """Complete the stored state with defaults. If the card now has fewer pages, the last page is used."""
     repaired = _merged(FRESH, state)
     repaired["scroll"]["page_index"] = min(repaired["scroll"]["page_index"], page_count - 1)
     return repaired

@@ -1,4 +1,4 @@
-"""An MCP client for one server: it negotiates the revision, calls tools and validates their results."""
+"""An MCP client for one server. It negotiates the revision, calls tools and validates their results."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from cardapp.mcp.jsonrpc import Notification
 from cardapp.mcp.negotiation import negotiate
 from cardapp.mcp.revisions import META, Era, request_meta
 from cardapp.mcp.rpc_client import OnProgress, RpcClient
-from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, compiled
+from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, peer_schema
 from cardapp.mcp.transport import Stream, Transport
 
 CheckResult = Callable[[str, Any], tuple[FieldError, ...]]
-"""Takes a tool's name and its structured result; returns the faults of the result."""
+"""Takes the name of a tool and its structured result; returns the faults of the result."""
 
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100
-"""Pages of tools that are read; a server with more is refused."""
+"""Pages of the list of tools. A server whose list has more is refused."""
 MAX_TOOLS = 5000
-"""Tools that one server may list."""
+"""Tools that a server may list."""
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The result of a tool call; ``is_error`` if the tool failed, else ``structured`` has been validated."""
+    """The result of a tool call. ``is_error`` says that the tool failed; otherwise ``structured`` is validated."""
 
     structured: Any
     is_error: bool
@@ -53,13 +53,13 @@ class McpClient:
         check_result: CheckResult | None = None,
         probe: bool = True,
     ) -> None:
-        """Take over two streams with file descriptors (or one socket, twice) and negotiate with the server.
+        """Take over two streams with file descriptors (or one socket, given twice) and negotiate with the server.
 
-        ``check_result`` validates the structured results instead of the output schemas that the server declares; the
-        server is then not asked for its tools. Without ``probe`` the client starts with the handshake.
+        If ``check_result`` is given, it validates the structured results, and the server's output schemas are not used.
+        The client then does not ask for the list of tools. If ``probe`` is false, the client starts with the handshake.
 
         :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: the negotiation failed or took longer than
-            ``timeout`` seconds; the streams are closed then.
+            ``timeout`` seconds. The streams are closed.
         """
         self.peer_pid, self.peer_start = _peer(writer)
         self._info = client_info or CLIENT_INFO
@@ -71,7 +71,7 @@ class McpClient:
         self._outputs: dict[str, ToolSchema] = {}
         self._rpc = RpcClient(Transport(reader, writer))
         self.closed = self._rpc.closed
-        """Set once the connection has ended, from either side."""
+        """Set when either side has ended the connection."""
         try:
             agreement = negotiate(self._rpc, self._info, timeout, probe=probe)
         except BaseException:
@@ -79,7 +79,7 @@ class McpClient:
             raise
         self._revision = agreement.revision
         self.server_info = agreement.server_info
-        """The name and version that the server reports. Unverified: show it, but decide nothing by it."""
+        """The name and version that the server reports. They are not verified: only show them."""
         self._rpc.answers_requests = self._revision.era == "handshake"
         self._rpc.on_notification = self._notified
 
@@ -94,10 +94,10 @@ class McpClient:
     ) -> McpClient:
         """Connect to the server on the Unix socket ``path``, in at most ``timeout`` seconds.
 
-        If the server closes the connection at the probe, it is connected to again for the handshake: the first servers
-        of the reference implementation do that.
+        The first servers of the reference implementation close the connection when they get the probe. The client then
+        connects again and starts with the handshake.
 
-        :raises McpClosed: no server listens there. For other errors see the constructor.
+        :raises McpClosed: no server listens on the socket. For other errors see the constructor.
         """
         deadline = time.monotonic() + timeout
 
@@ -135,11 +135,12 @@ class McpClient:
         """Call a tool and wait for its result.
 
         At most ``timeout`` seconds may pass between two progress messages, and ``maximum`` seconds in all.
-        ``on_progress`` is called in this thread. If ``cancel`` is set, the wait ends and the server is notified.
+        ``on_progress`` is called in this thread. When ``cancel`` is set, the wait ends and the server is notified.
 
-        :raises McpTimeout, McpCancelled, McpClosed: the wait ended. :raises McpRemoteError: the server refused.
-        :raises McpProtocolError: the protocol does not allow the result, or it breaks ``check_result`` or, without
-            that, the output schema of the tool.
+        :raises McpTimeout, McpCancelled, McpClosed: the wait ended without a result.
+        :raises McpRemoteError: the server answered with an error.
+        :raises McpProtocolError: the result violates the protocol, or ``check_result`` found faults; if there is no
+            ``check_result``, the result does not match the tool's output schema.
         """
         deadline = time.monotonic() + maximum
         output = None if self._check_result else self._output_schema(name, min(timeout, maximum), cancel)
@@ -157,13 +158,13 @@ class McpClient:
         return found
 
     def list_tools(self, *, timeout: float = 10.0) -> list[dict[str, Any]]:
-        """The server's tools, all pages, as it describes them."""
+        """All tools of the server, as the server describes them."""
         with self._listing:
             self._refresh(timeout)
             return list(self._tools)
 
     def ping(self, *, timeout: float = 5.0) -> None:
-        """Return if the server answers ``ping``, in the modern era ``server/discover``."""
+        """Return when the server has answered ``ping``, or ``server/discover`` in the modern era."""
         self._request("ping" if self.era == "handshake" else "server/discover", {}, timeout=timeout)
 
     def close(self) -> None:
@@ -194,13 +195,13 @@ class McpClient:
                 if schema is None:
                     return None
                 try:
-                    self._outputs[name] = compiled(schema)
+                    self._outputs[name] = peer_schema(schema)
                 except UnusableSchema as why:
                     raise McpProtocolError(f"the output schema of {name} cannot be used: {why}") from why
             return self._outputs[name]
 
     def _refresh(self, timeout: float, cancel: threading.Event | None = None) -> None:
-        self._stale.clear()  # before the request, so that a change meanwhile makes the list stale again
+        self._stale.clear()  # before the request: a change during it makes the list stale again
         try:
             self._tools, self._outputs = self._fetch_tools(time.monotonic() + timeout, cancel), {}
         except BaseException:
@@ -228,7 +229,7 @@ class McpClient:
 
 
 def _connected(path: str | os.PathLike[str], timeout: float) -> socket.socket:
-    """:raises McpClosed: no server accepts the connection within ``timeout`` seconds."""
+    """Connect a socket. :raises McpClosed: no server accepts the connection within ``timeout`` seconds."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.settimeout(max(0.001, timeout))  # 0 would mean non-blocking
@@ -251,7 +252,7 @@ def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -
         raise McpProtocolError(f"{name}: content must be a list and isError a boolean")
     texts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
     structured = result.get("structuredContent")
-    # The output schema does not apply to a failure, which has its own shape.
+    # The output schema is not applied to a failure, because a failure has other members.
     if output is not None and not is_error:
         if "structuredContent" not in result:
             raise McpProtocolError(f"{name}: the tool has an output schema, but the result has no structuredContent")
@@ -264,7 +265,7 @@ def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -
 
 def _refuse(name: str, faults: tuple[FieldError, ...], rule: str) -> None:
     if faults:
-        detail = f"{name}: the result breaks {rule} at {faults[0].pointer or 'its root'}"
+        detail = f"{name}: the result does not match {rule} at {faults[0].pointer or 'its root'}"
         raise McpProtocolError(f"{detail}: {faults[0].message}", errors=faults)
 
 

@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0 messages and their framing, one JSON text per line (MCP's stdio transport). Pure: bytes to messages.
+"""Encodes and decodes JSON-RPC 2.0 messages, one JSON text per line (MCP's stdio transport). Pure.
 
-A wrong message of a peer is a value, :class:`Malformed`, not an exception: a server answers it, a client closes the
-connection. Source: JSON-RPC 2.0, restricted by MCP ("Messages"): an id is a string or an integer, params and result are
-objects.
+An invalid message of a peer becomes a value, :class:`Malformed`, not an exception, because a server answers it and a
+client closes the connection. Source: JSON-RPC 2.0, restricted by MCP ("Messages"): an id is a string or an integer;
+params and result are objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 MAX_LINE = 4 * 1024 * 1024
-"""Bytes of the longest line that is accepted. A longer one is skipped up to its newline."""
+"""Bytes of the longest accepted line. A longer line is skipped up to its newline."""
 
 Id: TypeAlias = str | int
 
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Malformed:
-    """Data that is not a valid message: the JSON-RPC error code, the reason, and the id if it could be read."""
+    """An invalid message: the JSON-RPC error code, the reason, and the message's id if it could be read."""
 
     code: int
     reason: str
@@ -74,7 +74,7 @@ Message: TypeAlias = Request | Notification | Result | Failure
 
 @dataclass(frozen=True)
 class Batch:
-    """A JSON array of messages, never empty. Only revision 2025-03-26 allows it; the receiver decides."""
+    """A JSON array of messages, never empty. Only revision 2025-03-26 allows batches; the receiver checks that."""
 
     items: tuple[Message | Malformed, ...]
 
@@ -83,12 +83,12 @@ Frame: TypeAlias = Message | Batch | Malformed
 
 
 def is_id(value: object) -> TypeGuard[Id]:
-    """Whether ``value`` may be a request id or a progress token: a string or an integer (``true`` is none)."""
+    """Whether ``value`` may be a request id or a progress token: a string or an integer. ``true`` is no integer."""
     return type(value) in (str, int)
 
 
 def encode(message: Message | list[Message]) -> bytes:
-    """The message as one line. It is ASCII, so that no reader can take a character for the end of the line.
+    """Encode the message as one line. The line is ASCII, because other Unicode characters may count as line ends.
 
     :raises ValueError: a part of the message is not JSON (a NaN, a Python object).
     """
@@ -136,7 +136,7 @@ class LineDecoder:
 
     @property
     def mid_line(self) -> bool:
-        """Whether an incomplete line was received; at the end of the stream a message was cut off."""
+        """Whether the last line is incomplete. If the stream ends here, a message was cut off."""
         return self._dropping or bool(self._pending.strip())
 
     def _grow(self, piece: bytes) -> list[Malformed]:
@@ -151,7 +151,7 @@ class LineDecoder:
 
 
 def parse(line: bytes) -> Frame:
-    """One line's frame."""
+    """Decode one line."""
     try:
         value = decode(line)
     except ValueError as why:

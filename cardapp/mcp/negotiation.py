@@ -1,7 +1,7 @@
-"""How a client finds the era and revision of a server (revision 2026-07-28, stdio, "Backward Compatibility").
+"""Finds the era and the revision of a server (source: revision 2026-07-28, stdio, "Backward Compatibility").
 
-The client sends ``server/discover`` first. A modern server answers with a result or with the error -32022. After any
-other error, or no answer, the client sends the ``initialize`` handshake of the older revisions.
+The client first sends the probe ``server/discover``. A modern server answers with a result or with the error -32022.
+After any other error, or if there is no answer, the client sends the ``initialize`` handshake of the older revisions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from cardapp.mcp.revisions import (
 from cardapp.mcp.rpc_client import RpcClient
 
 PROBE_SHARE = 0.4
-"""The part of the timeout after which a server that does not answer the probe gets the handshake."""
+"""The client waits for an answer to the probe during this part of the timeout, then sends the handshake."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The negotiated revision, and the name and version that the server reports (unverified, for display only)."""
+    """The negotiated revision, and the name and version that the server reports (not verified, only for display)."""
 
     revision: Revision
     server_info: dict[str, Any]
 
 
 def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, probe: bool = True) -> Agreement:
-    """Negotiate within ``timeout`` seconds; without ``probe`` by the handshake alone.
+    """Negotiate within ``timeout`` seconds. If ``probe`` is false, start with the handshake.
 
     :raises McpProtocolError: there is no common revision.
-    :raises McpTimeout, McpClosed, McpRemoteError: the negotiation failed before that was known.
+    :raises McpTimeout, McpClosed, McpRemoteError: the negotiation failed.
     """
     deadline = time.monotonic() + timeout
     if probe:
@@ -50,7 +50,7 @@ def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, pr
     try:
         return _handshake(rpc, client_info, deadline - time.monotonic())
     except McpRemoteError as why:
-        # A modern server, which answered the probe too late or got none.
+        # A modern server that answered the probe too late, or got no probe, refuses the handshake with -32022.
         revision = newest_common(_supported(why), "modern")
         if revision is None:
             raise
@@ -63,7 +63,9 @@ def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, pr
 def _discover(
     rpc: RpcClient, client_info: dict[str, Any], revision: Revision, timeout: float, *, again: bool = True
 ) -> Agreement | None:
-    """The agreement with a modern server; None for an older one, which needs the handshake.
+    """Probe the server. Returns the agreement with a modern server; None if the server needs the handshake.
+
+    If the server refuses ``revision`` but lists another one that is known here, and ``again`` is true, try that one.
 
     :raises McpProtocolError: the server is modern, but there is no common revision.
     """
@@ -88,9 +90,9 @@ def _discover(
 
 
 def _choose(offered: list[str]) -> Revision | None:
-    """The modern revision to use with a server that offers ``offered``; None if the handshake must be used.
+    """The modern revision to use with a server that offers the revisions ``offered``; None for the handshake.
 
-    :raises McpProtocolError: it offers revisions, and this client knows none of them.
+    :raises McpProtocolError: this client knows none of the offered revisions.
     """
     common = newest_common(offered, "modern")
     if common is None and offered and newest_common(offered, "handshake") is None:
@@ -112,7 +114,7 @@ def _handshake(rpc: RpcClient, client_info: dict[str, Any], timeout: float) -> A
 
 
 def _supported(why: McpRemoteError) -> list[str]:
-    """The revisions that an error -32022 lists; empty for any other error."""
+    """The revisions that the error -32022 lists; empty for other errors."""
     return _listed(_object(why.data).get("supported")) if why.rpc_code == UNSUPPORTED_PROTOCOL_VERSION else []
 
 

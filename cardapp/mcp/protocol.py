@@ -1,4 +1,4 @@
-"""The results and errors of a server, in the form that each revision requires. Pure: no stream, no thread."""
+"""Builds a server's results and errors in the form that each revision requires. Pure: no stream, no thread."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ METHODS = {
 }
 BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 
-# The tools never change while the process runs, so a client may cache the list for about the life of a session;
-# "private" because a session belongs to one user.
+# The tools do not change while the process runs, so a client may cache the list for an hour, about the length of a
+# session. The scope is "private", because a session belongs to one user.
 CACHE_HINTS = {"ttlMs": 3_600_000, "cacheScope": "private"}
 
 FAILURE = {
@@ -43,7 +43,7 @@ FAILURE = {
 
 
 class Refusal(Exception):
-    """A request is answered with this JSON-RPC error."""
+    """The request is answered with this JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -53,11 +53,12 @@ class Refusal(Exception):
 
 
 class Protocol:
-    """Server name, tools and instructions, as results of the methods."""
+    """Answers the methods of the protocol for a server with a name, tools and instructions."""
 
     def __init__(self, name: str, version: str, tools: Sequence[Tool], instructions: str = "") -> None:
-        """:raises ValueError: two tools have the same name, or a schema is not of type object.
+        """Check the tools.
 
+        :raises ValueError: two tools have the same name, or a schema is not of type object.
         :raises UnusableSchema: a schema is not valid.
         """
         self._info = {"name": name, "version": version}
@@ -70,12 +71,13 @@ class Protocol:
                 raise ValueError(f"both schemas of {tool.name} must be of type object")
         self._inputs = {tool.name: ToolSchema(tool.input_schema) for tool in tools}
         for tool in tools:
-            ToolSchema(tool.output_schema)  # raises for a schema that no client could use
+            ToolSchema(tool.output_schema)  # raises if no client could use the schema
 
     def revision_of(self, request: Request, negotiated: Revision | None) -> Revision:
-        """The revision of a request, after a check that its method may be called now.
+        """The revision of a request. Also checks that its method may be called now.
 
-        :raises Refusal: the revision or the method is unknown, ``_meta`` is incomplete, or ``initialize`` is missing.
+        :raises Refusal: the revision or the method is unknown, ``_meta`` is incomplete, or the peer has not sent
+            ``initialize``.
         """
         meta = request.params.get(META, {})
         if not isinstance(meta, dict):
@@ -96,7 +98,8 @@ class Protocol:
         return revision
 
     def initialize(self, request: Request, negotiated: Revision | None) -> tuple[Revision, dict[str, Any]]:
-        """The negotiated revision (the client's if it is known, else the latest) and the ``InitializeResult``.
+        """The negotiated revision and the ``InitializeResult``. The revision is the client's if it is known here,
+        otherwise the latest with a handshake.
 
         :raises Refusal: the connection is already initialized, or the parameters are wrong.
         """
@@ -118,14 +121,14 @@ class Protocol:
         }
 
     def discover(self, revision: Revision) -> dict[str, Any]:
-        """The ``DiscoverResult``. It lists the revisions of both eras, since a connection serves both."""
+        """The ``DiscoverResult``. It lists the revisions of both eras, because a connection serves both."""
         body = {"supportedVersions": list(NEWEST_FIRST), "capabilities": {"tools": {}}, **self._instructions}
         return self.complete(revision, {**body, **CACHE_HINTS})
 
     def list_tools(self, request: Request, revision: Revision) -> dict[str, Any]:
-        """The ``ListToolsResult``: one page, in the order the tools were given.
+        """The ``ListToolsResult``: all tools on one page, in the order of the constructor's argument.
 
-        :raises Refusal: the request has a cursor; this server gives none.
+        :raises Refusal: the request has a cursor, although this server gives none.
         """
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "unknown cursor: all tools are on one page")
@@ -133,8 +136,11 @@ class Protocol:
         hints = CACHE_HINTS if revision.era == "modern" else {}
         return self.complete(revision, {"tools": tools, **hints})
 
-    def called(self, request: Request) -> tuple[Tool, dict[str, Any]]:
-        """The tool and the arguments of ``tools/call``. :raises Refusal: there is no such tool, or no object."""
+    def tool_and_arguments(self, request: Request) -> tuple[Tool, dict[str, Any]]:
+        """The tool and the arguments of a ``tools/call``.
+
+        :raises Refusal: there is no such tool, or the arguments are not an object.
+        """
         name, arguments = request.params.get("name"), request.params.get("arguments", {})
         if not isinstance(name, str):
             raise Refusal(INVALID_PARAMS, "name must be a string")
@@ -145,7 +151,10 @@ class Protocol:
         return self.tools[name], arguments
 
     def check_arguments(self, tool: Tool, arguments: dict[str, Any], revision: Revision) -> None:
-        """Validate the arguments. The revision decides the error: :class:`ToolFailure` or :class:`Refusal`."""
+        """Validate the arguments.
+
+        :raises ToolFailure, Refusal: they are not valid. The revision decides which of the two is raised.
+        """
         try:
             faults = self._inputs[tool.name].faults(arguments)
         except UnusableSchema as why:
@@ -159,7 +168,7 @@ class Protocol:
         raise Refusal(INVALID_PARAMS, reason, {"errors": errors})
 
     def success(self, revision: Revision, structured: dict[str, Any]) -> dict[str, Any]:
-        """A ``CallToolResult``. Its text is the JSON, since older revisions have no structured content.
+        """A ``CallToolResult``. Its text is ``structured`` as JSON, because older revisions have only the text.
 
         :raises ValueError, TypeError: ``structured`` is not JSON.
         """
@@ -223,9 +232,9 @@ def _describe(tool: Tool, revision: Revision) -> dict[str, Any]:
 
 
 def _result_or_failure(output_schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that clients see: the result of a tool, or its failure.
+    """The output schema that clients see. It accepts the result of the tool and its failure.
 
-    The protocol applies the output schema to both, and some clients drop a failure that breaks it.
+    The protocol applies the output schema to both, and some clients drop a failure that does not match it.
     """
     whole = {name: part for name, part in output_schema.items() if name in ("$schema", "$defs")}
     result = {name: part for name, part in output_schema.items() if name not in whole}

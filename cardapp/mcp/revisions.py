@@ -1,4 +1,4 @@
-"""The protocol revisions that the client and the server support, and what each allows. Pure.
+"""The protocol revisions that client and server support, with the features of each. Pure.
 
 Source: modelcontextprotocol.io/specification/<revision>. Up to 2025-11-25 a connection starts with an ``initialize``
 handshake. From 2026-07-28 on each request names its revision in ``_meta``, and the connection has no state.
@@ -31,9 +31,10 @@ class Revision:
     batches: bool = False
     progress_message: bool = True
     structured: bool = True
-    """It has titles, output schemas and ``structuredContent`` (since 2025-06-18)."""
+    """Whether it has titles, output schemas and ``structuredContent`` (since 2025-06-18)."""
     argument_errors_are_results: bool = True
-    """Wrong arguments are a failure of the tool, which a model can correct, not error -32602 (since 2025-11-25)."""
+    """Since 2025-11-25 invalid arguments are a failure of the tool, so that a model can correct them. Before, they were
+    the error -32602."""
 
 
 REVISIONS = {
@@ -52,7 +53,7 @@ LATEST_MODERN = REVISIONS["2026-07-28"]
 
 
 def newest_common(offered: Iterable[str], era: Era) -> Revision | None:
-    """The newest revision of ``era`` that is known here and ``offered`` by a peer; None if there is none."""
+    """The newest revision of ``era`` that is known here and that a peer ``offered``; None if there is none."""
     common = set(offered) & set(REVISIONS)
     return next((REVISIONS[name] for name in NEWEST_FIRST if name in common and REVISIONS[name].era == era), None)
 

@@ -1,4 +1,4 @@
-"""A JSON-RPC client: any thread sends requests, one thread reads the replies and hands each to the waiting thread."""
+"""A JSON-RPC client. Any thread sends requests; one thread reads the replies and passes each to the waiting thread."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from cardapp.mcp.jsonrpc import (
 from cardapp.mcp.transport import Transport, TransportClosed
 
 OnProgress = Callable[[float, float | None, str | None], None]
-"""Takes done, total and message of each progress notification, in the thread that waits for the reply."""
+"""Called with done, total and message of each progress notification, in the thread that waits for the reply."""
 
 MAX_PROGRESS_WAITING = 1000
-"""Progress messages kept for a slow ``on_progress``; the oldest are dropped first."""
+"""Progress messages that are kept while ``on_progress`` runs. The oldest are dropped first."""
 MAX_UNASKED = 16 * 1024 * 1024
-"""Bytes that a peer may send while no request is pending. Reading without end would slow down the other threads."""
+"""Bytes that a peer may send while no request is pending. Endless reading would slow down the other threads."""
 MAX_PROGRESS_TEXT = 1000
 """Characters of a progress message that are kept."""
 _CANCEL_POLL = 0.05
 """Seconds between two checks of a caller's cancel event. A reply ends the wait at once."""
 _SEND_TIMEOUT = 10.0
 _CANCEL_SEND_TIMEOUT = 1.0
-"""Shorter, since the caller has already waited for its own timeout."""
+"""Shorter, because the caller has already waited for the timeout of its request."""
 
 
 @dataclass
 class _Pending:
     """A request that waits for its reply. Times are monotonic seconds.
 
-    The reader thread sets the members from ``answer`` on, under the client's condition.
+    The reader thread sets ``answer`` and all members below it, while it holds the client's condition.
     """
 
     request: Request
@@ -76,7 +76,10 @@ class _Pending:
     """When the last progress message came."""
 
     def remaining(self) -> float:
-        """Seconds that it may still wait, more than 0. :raises McpCancelled, McpTimeout: it may not wait any more."""
+        """Seconds, more than 0, that the caller may still wait. Infinite if the reply is there.
+
+        :raises McpCancelled, McpTimeout: the caller may not wait any longer.
+        """
         if self.answer is not None:
             return math.inf
         method = self.request.method
@@ -93,16 +96,16 @@ class _Pending:
 
 
 class RpcClient:
-    """Sends requests to one peer, for any number of threads. Ids are unique and also serve as progress tokens."""
+    """Sends requests to one peer, for any number of threads. A request's id is also its progress token."""
 
     def __init__(self, transport: Transport, name: str = "mcp-client") -> None:
-        """Take over ``transport`` and start to read."""
+        """Take over ``transport`` and start the reader thread."""
         self.closed = threading.Event()
         """Set when the connection has ended."""
         self.batches = False
         """Whether the negotiated revision allows batches."""
         self.answers_requests = True
-        """Whether requests of the peer are answered; the modern era has none."""
+        """Whether requests of the peer are answered. In the modern era servers send no requests."""
         self.on_notification: Callable[[Notification], None] = lambda _notification: None
         """Called in the reader thread with each notification that is not progress."""
         self._transport = transport
@@ -126,9 +129,9 @@ class RpcClient:
     ) -> dict[str, Any]:
         """Send a request and wait for the result.
 
-        It waits ``timeout`` seconds after the last progress message, and at most ``maximum`` (default: ``timeout``) in
-        all. If the wait ends without a reply, the peer gets a cancellation, unless the request is not ``cancellable``,
-        and a late reply is ignored.
+        The wait ends ``timeout`` seconds after the last progress message, and after ``maximum`` seconds (default:
+        ``timeout``) in all. If it ends without a reply, a ``cancellable`` request is cancelled at the peer, and a late
+        reply is ignored.
 
         :raises McpTimeout, McpCancelled, McpClosed, McpProtocolError, McpRemoteError: as their names say.
         :raises InvalidValue: ``params`` are not JSON.
@@ -143,7 +146,7 @@ class RpcClient:
         return answer.result
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Send a notification. :raises McpClosed: the peer is gone."""
+        """Send a notification. :raises McpClosed: the connection has ended."""
         self._send(encode(Notification(method, params)), _SEND_TIMEOUT)
 
     def close(self, timeout: float = 5.0) -> None:
@@ -209,7 +212,7 @@ class RpcClient:
 
     def _raise_if_ended(self) -> None:
         if self._end is not None:
-            # A new exception for each thread: a shared one would mix their tracebacks.
+            # Each thread gets a new exception: a shared one would mix the threads' tracebacks.
             raise type(self._end)(self._end.detail)
 
     def _finish(self, end: McpError) -> None:
@@ -238,7 +241,7 @@ class RpcClient:
             self._transport.close()
 
     def _take(self, frame: Frame) -> McpError | None:
-        """Handle one frame; returns the error that ends the connection if the frame is not valid."""
+        """Handle one frame. If it is invalid, return the error with which the connection ends."""
         if isinstance(frame, Malformed):
             return McpProtocolError(f"the peer sent an invalid message: {frame.reason}")
         if not isinstance(frame, Batch):
@@ -267,7 +270,8 @@ class RpcClient:
             self.on_notification(message)
 
     def _progress(self, params: dict[str, Any]) -> None:
-        """Store a progress message, unless its token is unknown, its value did not increase, or the reply is there."""
+        """Store a progress message. Ignore it if its token is unknown, its value is not larger than the last one, or
+        the reply is there."""
         done, total, text = params.get("progress"), params.get("total"), params.get("message")
         token = params.get("progressToken")
         if not _is_number(done) or not is_id(token):

@@ -1,4 +1,4 @@
-"""An MCP server of tools for any number of peers, over a Unix socket, standard streams or a pair of pipes."""
+"""An MCP server for tools, over a Unix socket, standard streams or a pair of pipes. It serves many peers at once."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class McpServer:
         max_calls: int = MAX_CALLS,
         grace: float = 5.0,
     ) -> None:
-        """At most ``max_calls`` run at once, over all peers; further ones fail with ``busy``. When a peer disconnects,
-        its calls are cancelled and awaited for ``grace`` seconds.
+        """At most ``max_calls`` calls of all peers run at once; further calls fail with ``busy``. When a peer
+        disconnects, its calls are cancelled, and the server waits at most ``grace`` seconds for their end.
 
         :raises ValueError: two tools have the same name. :raises UnusableSchema: a tool's schema is not valid.
         """
@@ -47,19 +47,19 @@ class McpServer:
         self._grace = grace
 
     def serve(self, reader: Stream, writer: Stream) -> None:
-        """Serve one peer over two streams with file descriptors, until it ends its side; closes both."""
+        """Serve one peer over two streams with file descriptors until the peer ends its side, then close both."""
         self.serve_transport(Transport(reader, writer))
 
     def serve_transport(self, transport: Transport) -> None:
-        """Serve one peer until it ends its side or ``transport`` is shut; closes the transport."""
+        """Serve one peer until it ends its side or ``transport`` is shut, then close the transport."""
         Connection(self._protocol, transport, self._slots, self._grace).run()
 
 
 def serve_stdio(server: McpServer) -> None:
-    """Serve the process that started this one, over standard input and output, until its end of input.
+    """Serve the process that started this one, over standard input and output, until the input ends.
 
-    Descriptors 0 and 1 are replaced first: what tools or their children print goes to standard error, and they have no
-    input. Otherwise they could disturb the protocol.
+    Descriptors 0 and 1 are replaced first, because tools or their children could otherwise disturb the protocol. Their
+    output goes to standard error, and their input is empty.
     """
     sys.stdout.flush()
     with open(os.dup(0), "rb", buffering=0) as reader, open(os.dup(1), "wb", buffering=0) as writer:
@@ -85,7 +85,7 @@ class UnixListener:
         self._socket_file: unix_socket.SocketIdentity | None = None
 
     def start(self) -> None:
-        """Start to listen. Raises the errors of :func:`cardapp.unix_socket.bind`."""
+        """Start listening. Raises the errors of :func:`cardapp.unix_socket.bind`."""
         listening = unix_socket.bind(self._path, "CARD_STATE_DIR")
         try:
             listening.listen()
@@ -97,9 +97,9 @@ class UnixListener:
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop to listen, disconnect all peers, remove the socket file; takes at most ``timeout`` seconds. Idempotent.
+        """Stop listening, disconnect all peers and remove the socket file, in at most ``timeout`` seconds. Idempotent.
 
-        A call whose handler ignores ``cancelled`` goes on; its thread ends with the process.
+        A call whose handler ignores ``cancelled`` goes on. Its thread ends with the process.
         """
         deadline = time.monotonic() + timeout
         thread, self._thread = self._thread, None
@@ -122,7 +122,7 @@ class UnixListener:
             try:
                 accepted, _ = listening.accept()
             except OSError:
-                # Stopped, or out of descriptors or memory; in that case try again later.
+                # The listener was stopped, or no descriptor or memory is left. In the latter case try again later.
                 if self._stopping.wait(_ACCEPT_PAUSE):
                     return
             else:
@@ -138,7 +138,7 @@ class UnixListener:
                 return accepted.close()
 
     def _started(self, transport: Transport) -> bool:
-        """Start the thread of a peer; False if the system has no thread left, which may be so for a moment."""
+        """Start the thread of a peer. Returns False if the system has no thread left; try again later."""
         thread = threading.Thread(target=self._serve, args=(transport,), name="mcp-peer", daemon=True)
         with self._lock:
             self._peers[thread] = transport

@@ -35,7 +35,7 @@ SEND_TIMEOUT = 10.0
 _LOG = logging.getLogger(__name__)
 
 Answer: TypeAlias = Result | Failure | None
-"""None where a cancelled request gets no answer."""
+"""None means that a cancelled request gets no answer."""
 Reply = Callable[[Answer], None]
 
 
@@ -50,11 +50,11 @@ class _Call:
     context: CallContext
     reply: Reply
     muted: bool = False
-    """The peer has cancelled it, so no reply is sent."""
+    """Whether the peer has cancelled the call. Then no reply is sent."""
 
 
 class _BatchAnswers:
-    """Collects the replies to a batch and sends them as one array after the last (JSON-RPC 2.0, "Batch")."""
+    """Collects the replies to a batch and sends them as one array when all are there (JSON-RPC 2.0, "Batch")."""
 
     def __init__(self, batch: Batch, send: Callable[[list[Message]], None]) -> None:
         self._open = sum(isinstance(item, Request | Malformed) for item in batch.items)
@@ -73,10 +73,11 @@ class _BatchAnswers:
 
 
 class Connection:
-    """The connection to one peer. When :meth:`run` returns, its calls have ended or were cancelled."""
+    """The connection to one peer. When :meth:`run` returns, all calls have ended or were cancelled."""
 
     def __init__(self, protocol: Protocol, transport: Transport, slots: threading.Semaphore, grace: float) -> None:
-        """``slots`` bounds the calls that run at once. At its end it waits at most ``grace`` seconds for them."""
+        """``slots`` limits how many calls run at once. When the connection ends, it waits at most ``grace`` seconds for
+        its running calls."""
         self._protocol = protocol
         self._transport = transport
         self._slots = slots
@@ -87,7 +88,7 @@ class Connection:
         self._threads: dict[threading.Thread, _Call] = {}
 
     def run(self) -> None:
-        """Serve until the peer ends its side or is gone, or the transport is shut; then close the transport."""
+        """Serve until the peer ends its side or the transport is shut, then close the transport."""
         decoder = LineDecoder()
         try:
             while data := self._transport.receive():
@@ -97,7 +98,7 @@ class Connection:
             self._end()
 
     def _end(self) -> None:
-        """Cancel the calls. Their replies are still sent, since the peer may have ended only its own side."""
+        """Cancel the calls. Their replies are still sent, because the peer may have ended only its own side."""
         with self._lock:
             running = dict(self._threads)
         for call in running.values():
@@ -126,7 +127,7 @@ class Connection:
             self._request(frame, reply)
         elif isinstance(frame, Notification) and frame.method == "notifications/cancelled":
             self._cancel(frame.params.get("requestId"))
-        # Other notifications need no action. Replies are ignored: this server sends no requests.
+        # Other notifications need no action. Replies are ignored, because this server sends no requests.
 
     def _request(self, request: Request, reply: Reply) -> None:
         try:
@@ -160,14 +161,14 @@ class Connection:
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, request: Request, revision: Revision, reply: Reply) -> None:
-        tool, arguments = self._protocol.called(request)
+        tool, arguments = self._protocol.tool_and_arguments(request)
         self._protocol.check_arguments(tool, arguments, revision)
         context = CallContext(request.id, self._reporter(request, revision))
         call = _Call(request, revision, tool, arguments, context, reply)
         thread = threading.Thread(target=self._run_call, args=(call,), name=f"mcp-call-{tool.name}", daemon=True)
         with self._lock:
             if request.id in self._calls:
-                # The reply has no id, or the peer would take it for that of the running call.
+                # Reply without an id. With the id, the peer would mistake this reply for the reply to the running call.
                 return reply(Failure(None, INVALID_REQUEST, f"the id {request.id!r} is in use"))
             if not self._slots.acquire(blocking=False):
                 raise ToolFailure("busy", "too many calls run at once; try again when one has ended")
@@ -186,7 +187,7 @@ class Connection:
         with self._lock:
             del self._calls[call.request.id]
         self._slots.release()
-        # Sent last: after the reply the peer may use the id and the slot again.
+        # The reply is sent last, because the peer may use the id and the slot again when it has the reply.
         call.reply(None if call.muted else answer)
         with self._lock:
             del self._threads[threading.current_thread()]

@@ -1,4 +1,4 @@
-"""Tools of a server: their description, the context of a call, and the failure that a tool reports."""
+"""The parts of a tool: its description, the context of a call, and the failure that it reports."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class ToolFailure(Exception):
 
 
 class CallContext:
-    """A running call, for its handler."""
+    """What a handler knows about its running call, and how it reports progress."""
 
     def __init__(self, request_id: Id, report: Report | None = None) -> None:
         """``report`` sends a progress message; None if the caller did not ask for progress."""
         self.request_id = request_id
         self.cancelled = threading.Event()
-        """Set when the caller cancelled or the connection ended; the handler should then stop."""
+        """Set when the caller cancelled the call or the connection ended. The handler should then stop."""
         self._report = report
         self._lock = threading.Lock()
         self._done: float | None = None
         self._finished = False
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller.
+        """Report progress to the caller, if the caller asked for it.
 
-        The protocol requires increasing values and none after the end, so others are not sent, nor any after the call
-        has ended or was cancelled.
+        The protocol requires increasing values, and none after the end of the call. So a value that is not larger than
+        the last one is not sent, and nothing is sent after the call has ended or was cancelled.
         """
         with self._lock:
             stale = self._done is not None and done <= self._done
@@ -55,7 +55,7 @@ class CallContext:
             self._report(done, total, message)
 
     def finish(self) -> None:
-        """No progress is sent once this has returned."""
+        """End the reports: after this no progress is sent."""
         with self._lock:
             self._finished = True
 
@@ -67,9 +67,9 @@ Handler = Callable[[dict[str, Any], CallContext], dict[str, Any]]
 class Tool:
     """One tool. Both schemas are JSON Schema 2020-12 of type object.
 
-    The server validates the arguments. It declares the output schema to clients, which validate the result. The handler
-    runs in a thread of its own; it takes the arguments and returns the structured result, or raises
-    :class:`ToolFailure`. Any other exception is logged, and the caller gets an internal error without its details.
+    The server validates the arguments. It declares the output schema to clients, which validate the result. Each call
+    of the handler runs in a new thread. The handler takes the arguments and returns the structured result, or raises
+    :class:`ToolFailure`. Any other exception is logged, and the caller gets an internal error without details.
     """
 
     name: str

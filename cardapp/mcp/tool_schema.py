@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12 for tools. A schema may come from a peer, so its size is bounded and it loads no reference."""
+"""JSON Schema 2020-12 for tools. A schema may come from a peer, so its size is limited and no reference is loaded."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_REPORTED = 20
 MAX_WORK = 200_000
-"""The work of one validation, in keywords applied and members visited. Without this bound, a chain of references that
-doubles at each step would never end. The longest result of a replay takes 130 000."""
-_REFERENCE = 20
-"""The work of following a reference."""
+"""Work of one validation: the number of applied keywords and visited members. Without this limit, a chain of references
+that doubles at each step would take practically forever. The longest result of a replay needs 130 000."""
+_REFERENCE_WORK = 20
+"""The work that following a reference counts as."""
 
 
 class UnusableSchema(Exception):
-    """A schema that cannot be used: not valid, of another dialect, nested too deeply, or with an external reference."""
+    """The schema is not valid, of another dialect, too large, or refers to another document."""
 
 
 _work: ContextVar[int] = ContextVar("work", default=0)
 Rule = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
 
-def _bounded(keyword: str, rule: Rule) -> Rule:
-    least = _REFERENCE if keyword in ("$ref", "$dynamicRef") else 1
+def _counting_work(keyword: str, rule: Rule) -> Rule:
+    """``rule`` for ``keyword``, but it raises when the validation has taken too much work."""
+    cost = _REFERENCE_WORK if keyword in ("$ref", "$dynamicRef") else 1
 
     def apply(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
         members = len(instance) if isinstance(instance, dict | list) else 0
-        work = _work.get() + least + members + (len(value) if isinstance(value, dict | list) else 0)
+        work = _work.get() + cost + members + (len(value) if isinstance(value, dict | list) else 0)
         if keyword == "uniqueItems":
             work += members * members
         if work > MAX_WORK:
@@ -51,31 +52,35 @@ def _bounded(keyword: str, rule: Rule) -> Rule:
 
 _Validator: Any = validators.extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
-    validators={name: _bounded(name, rule) for name, rule in Draft202012Validator.VALIDATORS.items()},
+    validators={name: _counting_work(name, rule) for name, rule in Draft202012Validator.VALIDATORS.items()},
 )
 
 
 class ToolSchema:
-    """A compiled schema, with the rules of the standard (1.0 is an integer), since peers use it too."""
+    """A compiled schema. Peers apply it too, so the rules of the standard apply: 1.0 is an integer."""
 
     def __init__(self, schema: Any) -> None:
-        """:raises UnusableSchema: see there; a reference that leads nowhere is only found by :meth:`faults`."""
+        """Check and compile ``schema``. Only :meth:`faults` finds a reference that leads nowhere.
+
+        :raises UnusableSchema: the schema cannot be used.
+        """
         if not isinstance(schema, dict):
             raise UnusableSchema("a schema must be an object")
         if str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
             raise UnusableSchema(f"the dialect {schema['$schema']} is not supported; use {DIALECT}")
-        _bound(schema)
+        _check_size(schema)
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as why:
             raise UnusableSchema(f"{why.json_path}: {why.message}") from why
-        # An empty registry: the library's default one would load an external $ref from the network.
+        # The registry is empty, because the default one would load an external $ref from the network.
         self._validator = _Validator(schema, registry=Registry())
 
     def faults(self, value: Any) -> tuple[FieldError, ...]:
-        """What is wrong with ``value`` (at most 20 faults); empty if it is valid.
+        """The faults of ``value``, at most 20; empty if it is valid.
 
-        :raises UnusableSchema: a reference leads out of the schema, or the validation recurses or takes too long.
+        :raises UnusableSchema: a reference leads out of the schema, or the validation recurses too deeply or takes too
+            long.
         """
         _work.set(0)
         try:
@@ -86,18 +91,19 @@ class ToolSchema:
             raise UnusableSchema("the value or the schema is nested too deeply") from why
 
 
-def compiled(schema: Any) -> ToolSchema:
-    """The :class:`ToolSchema` of a schema that a peer declares.
+def peer_schema(schema: Any) -> ToolSchema:
+    """Compile a schema that a peer declares.
 
-    :raises UnusableSchema: as :class:`ToolSchema` does, and for a pattern, whose match may take for ever.
+    :raises UnusableSchema: as :class:`ToolSchema` does, and if there is a pattern, because a match may take forever.
     """
     if isinstance(schema, dict):
-        _bound(schema, patterns=False)
+        _check_size(schema, patterns=False)
     return ToolSchema(schema)
 
 
-def _bound(schema: dict[str, Any], *, patterns: bool = True) -> None:
-    """Refuse a schema that is too deep or too large. This is a loop, so no input can exhaust the stack."""
+def _check_size(schema: dict[str, Any], *, patterns: bool = True) -> None:
+    """Refuse a schema that is too deep or too large, and patterns unless they are allowed. The function does not
+    recurse, so no schema can exhaust the stack."""
     level: list[Any] = [schema]
     nodes = depth = 0
     while level:
@@ -105,12 +111,12 @@ def _bound(schema: dict[str, Any], *, patterns: bool = True) -> None:
         if depth > MAX_DEPTH or nodes > MAX_NODES:
             raise UnusableSchema(f"a schema may have at most {MAX_DEPTH} levels and {MAX_NODES} nodes")
         if not patterns and any(_has_pattern(node) for node in level):
-            raise UnusableSchema("a schema with a pattern is not used, since a match may take forever")
+            raise UnusableSchema("a schema with a pattern is not used, because a match may take forever")
         level = [child for node in level for child in _children(node)]
 
 
 def _has_pattern(node: Any) -> bool:
-    """Whether ``node`` has a pattern. The value of a property that is named ``pattern`` is a schema, not a text."""
+    """Whether ``node`` has a pattern. If a property is named ``pattern``, the value is a schema, not a string."""
     return isinstance(node, dict) and (isinstance(node.get("pattern"), str) or bool(node.get("patternProperties")))
 
 

@@ -1,4 +1,4 @@
-"""A byte stream to a peer and one from it (one socket, or two pipes). Another thread can end its waits."""
+"""Two byte streams, to a peer and from it: one socket or two pipes. Another thread can end a wait for the peer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK = 65536
 
 
 class Stream(Protocol):
-    """Anything with a file descriptor: a socket, an end of a pipe, standard input. It must not hold buffered data."""
+    """A socket, an end of a pipe, or standard input. The object must not buffer data."""
 
     def fileno(self) -> int: ...
 
@@ -23,7 +23,7 @@ class Stream(Protocol):
 
 
 class TransportClosed(Exception):
-    """Nothing more can be sent: the peer is gone or does not read, or the transport was shut."""
+    """Nothing more can be sent, because the peer is gone or does not read, or because the transport was shut."""
 
 
 class Transport:
@@ -34,7 +34,7 @@ class Transport:
         self._streams = (reader, writer)
         self._read_fd, self._write_fd = reader.fileno(), writer.fileno()
         self.failure: str | None = None
-        """Why a failure to send ended the transport; None if none did."""
+        """Why sending failed, which ended the transport; None if it did not fail."""
         self._sending = threading.Lock()
         self._shut = threading.Event()
         self._wake_fd, self._waker_fd = os.pipe()
@@ -49,7 +49,7 @@ class Transport:
         return writer if isinstance(writer, socket.socket) else socket.socket(fileno=os.dup(writer.fileno()))
 
     def receive(self) -> bytes:
-        """The next bytes; ``b""`` after the peer has ended its side or is gone, or after the transport was shut."""
+        """Wait for the next bytes. Returns ``b""`` when the peer has ended its side or the transport was shut."""
         if self._shut.is_set():
             return b""
         poll = select.poll()
@@ -66,9 +66,9 @@ class Transport:
     def send(self, data: bytes, timeout: float) -> None:
         """Send all of ``data`` within ``timeout`` seconds.
 
-        A failure shuts the transport, since the peer may have received a part of a message.
+        A failure shuts the transport, because the peer may have received a part of a message.
 
-        :raises TransportClosed: it could not be sent completely.
+        :raises TransportClosed: not all of ``data`` could be sent.
         """
         deadline = time.monotonic() + timeout
         if not self._sending.acquire(timeout=timeout):
@@ -98,7 +98,7 @@ class Transport:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return 0
-        # A pipe that polls as writable accepts this much without blocking, so its flags need not be changed.
+        # A pipe that is ready for writing accepts PIPE_BUF bytes without blocking, so it may stay in blocking mode.
         return os.write(self._write_fd, data[: select.PIPE_BUF])
 
     def _failed(self, reason: str) -> TransportClosed:
@@ -107,7 +107,7 @@ class Transport:
         return TransportClosed(reason)
 
     def shut(self) -> None:
-        """End every wait. Any thread may call this any number of times. :meth:`close` closes the descriptors."""
+        """End all waits. Any thread may call this any number of times. Descriptors stay open until :meth:`close`."""
         with self._closing:
             if self._closed or self._shut.is_set():
                 return
@@ -115,7 +115,7 @@ class Transport:
             os.write(self._waker_fd, b"!")
 
     def close(self) -> None:
-        """Close the descriptors. Call it after the receiving thread's last wait. Idempotent."""
+        """Close the descriptors. Call this when the receiving thread no longer waits. Idempotent."""
         self.shut()
         with self._sending, self._closing:
             if self._closed:

@@ -14,7 +14,7 @@ from typing import Any
 from cardapp.card import proof
 from cardapp.card.model import AllocatorRecipe, Snapshot
 from cardapp.errors import (
-    PEER_TEXT,
+    MAX_PEER_TEXT,
     CardAppError,
     CheckpointCancelled,
     CheckpointRejected,
@@ -138,7 +138,7 @@ def call_tool(
 def failure(structured: Any, text: str) -> CardAppError:
     """The error that fits the code of a tool's failure. Code and data are kept if they have the agreed shape."""
     data = dict(structured) if isinstance(structured, dict) else {}
-    code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:PEER_TEXT]
+    code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:MAX_PEER_TEXT]
     if not _CODE.fullmatch(code):
         code = DebuggerFailed.code
     if code == "binding_mismatch":  # the session was replaced after its binding was read

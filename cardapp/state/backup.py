@@ -1,8 +1,8 @@
 """Backup and restore of the stored state: the database and the images that its events pin.
 
-A backup is a folder with ``card-state``, the SQLite database as one file, and ``evidence/``. It is taken while the
-service runs: the database first, in one snapshot; an image is complete before its row is written and is never changed,
-so every image of the snapshot is there afterwards.
+A backup is a folder with ``card-state``, the SQLite database as one file, and ``evidence/``. The service may run
+meanwhile. The database is copied first, in one snapshot. An image is complete before its row is written, and it is
+never changed, so afterwards all images of the snapshot still exist.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ DATABASE, EVIDENCE = "card-state", "evidence"
 
 
 def backup(database: Path, evidence_dir: Path, target: Path) -> Verification:
-    """Write a backup to the folder ``target``, which must not exist; the report says whether its record is intact.
+    """Write a backup to the folder ``target``. Returns whether the copied record of events is intact.
 
-    The folder gets its name when it is complete and on the disk. UsageError when it exists already; StateError when the
-    database or the target cannot be used.
+    The folder gets its name only when it is complete and on the disk.
+
+    :raises UsageError: ``target`` exists.
+    :raises StateError: the database is damaged, or the database or the target cannot be used.
     """
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} already exists: name a new folder for each backup")
@@ -54,10 +56,12 @@ def backup(database: Path, evidence_dir: Path, target: Path) -> Verification:
 
 
 def restore(source: Path, database: Path, evidence_dir: Path) -> Verification:
-    """Put a backup in the place of a database that does not exist yet. The service must not run on it.
+    """Restore the backup ``source``. Returns whether its record of events is intact. The service must not run.
 
-    UsageError when ``source`` is no backup; StateError when there is a database already, or the backup is damaged.
-    Nothing that exists is replaced. The database comes last, so that an interrupted restore can be repeated.
+    Nothing that exists is replaced. The database is written last, so that an interrupted restore can be repeated.
+
+    :raises UsageError: ``source`` is no backup.
+    :raises StateError: the database exists already, or the backup is damaged.
     """
     if not (source / DATABASE).is_file():
         raise UsageError(f"{source} is not a backup of the card application: it has no file {DATABASE}")
@@ -76,7 +80,10 @@ def restore(source: Path, database: Path, evidence_dir: Path) -> Verification:
 
 
 def refuse_existing(database: Path) -> None:
-    """StateError when the database, or a part of it that SQLite would read into a new one, exists."""
+    """Refuse to go on if the database or its WAL exists. SQLite would apply an old WAL to a new database.
+
+    :raises StateError: one of the files exists.
+    """
     for path in (database, Path(f"{database}-wal"), Path(f"{database}-shm")):
         if path.exists() or path.is_symlink():
             raise StateError(
@@ -86,11 +93,11 @@ def refuse_existing(database: Path) -> None:
 
 
 def _copy_database(database: Path, target: Path) -> list[str]:
-    """Copy one snapshot and return the names of the images that it pins."""
+    """Copy one snapshot of the database. Returns the names of the images that it pins."""
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with read_only(database) as source, translating(target), closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
-        # One file, which can be read on a read-only medium; the service switches to WAL again.
+        # Without WAL the copy is one file and can be read on a read-only medium. The service switches WAL on again.
         copy.execute("PRAGMA journal_mode = DELETE")
         rows = copy.execute("SELECT DISTINCT name FROM evidence ORDER BY name").fetchall()
     _sync(target)
@@ -98,7 +105,7 @@ def _copy_database(database: Path, target: Path) -> list[str]:
 
 
 def _copy_image(root: Path, target: Path, name: str) -> None:
-    """A missing image is left out: the record names it as missing before and after."""
+    """Copy one image. A missing image is left out; the verification of the record reports it."""
     try:
         data = evidence.load(root, name)
     except NotFound:
@@ -110,7 +117,7 @@ def _copy_image(root: Path, target: Path, name: str) -> None:
 
 
 def _refuse_damaged(database: Path, remedy: str) -> None:
-    """The record's hashes do not reach every page of the file."""
+    """Check all pages of the file. The hashes of the record do not cover all of them."""
     with read_only(database) as connection:
         found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
     if found != ["ok"]:
@@ -118,7 +125,7 @@ def _refuse_damaged(database: Path, remedy: str) -> None:
 
 
 def _place(source: Path, target: Path) -> None:
-    """Copy to a temporary file and link it, which fails when somebody made the target meanwhile."""
+    """Copy to a temporary file and link that, because a link fails if the target was created meanwhile."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:

@@ -1,6 +1,7 @@
 """The stored state of each card: its position, its viewer state, and the status of its steps.
 
-The rules are in ``card/navigation.py``, ``card/viewer.py`` and ``card/progress.py``. ``uuid`` is the card's.
+The rules are in ``card/navigation.py``, ``card/viewer.py`` and ``card/progress.py``. The parameter ``uuid`` is the
+card's UUID.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ RETURNING revision
 
 @dataclass(frozen=True)
 class SavedPosition:
-    """A stored position; the card may no longer have its ids. Before the first save: revision 0, no time."""
+    """A stored position. The card may no longer have its ids. Before the first save, ``revision`` is 0 and
+    ``updated_at`` is None."""
 
     position: Position
     revision: int
@@ -54,7 +56,7 @@ def load_position(conn: sqlite3.Connection, uuid: str) -> SavedPosition:
 
 
 def save_position(conn: sqlite3.Connection, uuid: str, position: Position, at: str) -> SavedPosition:
-    """Replace the card's position; its revision is incremented."""
+    """Replace the card's position and increment its revision."""
     row = conn.execute(
         _SAVE_POSITION,
         (
@@ -77,7 +79,7 @@ def save_position(conn: sqlite3.Connection, uuid: str, position: Position, at: s
 
 
 def load_viewer(conn: sqlite3.Connection, uuid: str) -> tuple[dict[str, Any] | None, int]:
-    """The state and its revision; (None, 0) before the first save."""
+    """The viewer state and its revision; (None, 0) before the first save."""
     row = conn.execute("SELECT state, revision FROM viewer WHERE card_uuid = ?", (uuid,)).fetchone()
     if row is None:
         return None, 0
@@ -85,7 +87,7 @@ def load_viewer(conn: sqlite3.Connection, uuid: str) -> tuple[dict[str, Any] | N
 
 
 def save_viewer(conn: sqlite3.Connection, uuid: str, state: dict[str, Any], at: str) -> int:
-    """Replace the card's state and return its revision, which is incremented."""
+    """Replace the viewer state of the card; returns the incremented revision."""
     row = conn.execute(
         """
         INSERT INTO viewer (card_uuid, state, updated_at, revision) VALUES (?, ?, ?, 1)
@@ -102,7 +104,7 @@ def save_viewer(conn: sqlite3.Connection, uuid: str, state: dict[str, Any], at: 
 
 
 def load_statuses(conn: sqlite3.Connection, uuid: str) -> dict[str, Status]:
-    """The statuses by item id (``t1.b1.p1.s1``), including ids that the card no longer has."""
+    """The statuses by item id (``t1.b1.p1.s1``), also those of items that the card no longer has."""
     rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
     return {row["item_id"]: _status(row) for row in rows}
 
@@ -116,7 +118,7 @@ def load_status(conn: sqlite3.Connection, uuid: str, item_id: str) -> Status | N
 def set_status(
     conn: sqlite3.Connection, uuid: str, item_id: str, status: str, note: str, actor: str, at: str
 ) -> Status:
-    """Replace the item's row; its revision is incremented."""
+    """Replace the status of an item and increment its revision."""
     row = conn.execute(
         """
         INSERT INTO progress VALUES (?, ?, ?, ?, ?, ?, 1)

@@ -1,8 +1,8 @@
-"""What checkpoints leave behind: the greatest generation, and for each card the last operation, the last result of each
-step, and the publication.
+"""The stored results of checkpoints: the greatest generation, and for each card the last operation, the last result of
+each step, and the publication.
 
-The publication is the snapshot that the program reached last, and whether SYNC is on. Only a checkpoint that ends as
-``ready`` publishes. When SYNC goes off, the publication is kept with the reason, so that the page can show both.
+The publication is the snapshot that the program reached last, with the state of SYNC. Only a checkpoint that ends as
+``ready`` publishes its snapshot. When SYNC is switched off, the publication and the reason are kept for the page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cardapp.card.progress import LastResult
 
 
 def load_generation(conn: sqlite3.Connection) -> int:
-    """The greatest generation used so far, 0 in a new database; all cards share the counter."""
+    """The greatest generation used up to now; 0 in a new database. All cards share this counter."""
     return int(conn.execute("SELECT value FROM generation").fetchone()["value"])
 
 
@@ -40,7 +40,7 @@ def save_operation(conn: sqlite3.Connection, uuid: str, operation: dict[str, Any
 
 
 def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
-    """The last results by step key (``t1/b1/p1/s1``); steps that were never replayed are absent."""
+    """The last result of each replayed step, by step key (``t1/b1/p1/s1``)."""
     rows = conn.execute(
         "SELECT step_key, state, at, key, code FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,)
     )
@@ -72,10 +72,11 @@ def _result(row: sqlite3.Row) -> LastResult:
 
 @dataclass(frozen=True)
 class Publication:
-    """``key`` is the full key of the snapshot, ``reason`` why SYNC is off (None while on).
+    """The published snapshot of a card.
 
-    ``observed`` is what the replay observed there. ``previous_key`` and ``previous_observed`` belong to the last
-    publication of another snapshot, None if there was none; the allocator's difference is computed from them.
+    ``key`` is the full key of the snapshot. ``reason`` says why SYNC is off; None if it is on. ``observed`` is what the
+    replay observed at the snapshot. ``previous_key`` and ``previous_observed`` belong to the last publication of
+    another snapshot; None if there was none. The allocator's changes are computed from them.
     """
 
     sync: Literal["on", "off"]
@@ -129,7 +130,7 @@ ON CONFLICT (card_uuid) DO UPDATE SET
   sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
   generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
   instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
-  -- If the same snapshot is published again, keep its predecessor: a difference to itself would be empty.
+  -- If the same snapshot is published again, keep the previous one: compared with itself it would show no changes.
   previous_key = CASE WHEN key = excluded.key THEN previous_key ELSE key END,
   previous_observed = CASE WHEN key = excluded.key THEN previous_observed ELSE observed END,
   observed = excluded.observed,
@@ -177,7 +178,7 @@ def publish(
 
 
 def switch_off(conn: sqlite3.Connection, uuid: str, reason: str, at: str) -> bool:
-    """Switch SYNC off with a reason; False if it was off already, then the first reason is kept."""
+    """Switch SYNC off for a reason. If it is off already, return False and keep the first reason."""
     changed = conn.execute(
         "UPDATE publication SET sync = 'off', reason = ?, updated_at = ?, revision = revision + 1 "
         "WHERE card_uuid = ? AND sync = 'on'",

@@ -1,4 +1,4 @@
-"""The SQLite database: safe opening, migrations, one writing connection and a pool of reading ones.
+"""The SQLite database: opens it safely, migrates it, and has one connection for writes and a pool for reads.
 
 It uses WAL with ``synchronous=FULL``: a committed change is on the disk, and readers do not wait for the writer.
 """
@@ -24,7 +24,7 @@ Connection = sqlite3.Connection
 
 _BUSY_SECONDS = 5.0
 _IDLE_READERS = 8
-"""Idle reading connections that are kept open; more are opened when needed and closed after use."""
+"""Idle connections for reads that are kept open. Further ones are opened when needed and closed after use."""
 
 
 class Database:
@@ -41,8 +41,8 @@ class Database:
     def open(cls, path: Path) -> Database:
         """Open or create the file (mode 0600, its directory 0700) and migrate its schema.
 
-        :raises StateError: file or directory is a symbolic link or another user's, the file is of another application
-            or has a newer schema, or it cannot be opened.
+        :raises StateError: the file or its directory is a symbolic link or belongs to another user; or the file is of
+            another application, has a newer schema, or cannot be opened.
         """
         _make_private(path)
         with translating(path):
@@ -66,16 +66,17 @@ class Database:
         self._writer.on_commit = called
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection in a transaction (BEGIN IMMEDIATE), one thread at a time; an exception rolls it back.
+        """A context manager: the connection in a transaction (BEGIN IMMEDIATE), for one thread at a time.
 
-        After the block the change is on the disk. Nesting it in the same thread raises RuntimeError. Keep the block
-        short: all other writers wait for it.
+        After the block the change is on the disk. An exception rolls it back. Keep the block short, because all other
+        writers wait for it. A nested call in the same thread raises RuntimeError.
         """
         return self._writer.transaction()
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A read-only connection that sees one snapshot of the database. A long block makes the WAL grow."""
+        """A context manager: a read-only connection that sees one snapshot of the database. Keep the block short,
+        because the WAL grows meanwhile."""
         with translating(self.path):
             connection = self._take()
             usable = True
@@ -89,7 +90,7 @@ class Database:
                 self._give_back(connection, usable=usable)
 
     def close(self) -> None:
-        """Close the idle readers now, the writer after its current write, and each other reader after its use."""
+        """Close the idle connections now, the one for writes after its current write, others after their use."""
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -121,7 +122,7 @@ class Database:
 
 @contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A read-only connection to a database that a running server may be using; sees one snapshot of it.
+    """A read-only connection to a database that a running server may be using. It sees one snapshot of the database.
 
     :raises StateError: the file does not exist, or is no database of this application.
     """

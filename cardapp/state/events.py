@@ -1,10 +1,10 @@
-"""The record of events: append-only, in chronological order. Each event is chained to the previous one by its hash.
+"""The record of events: append-only, in chronological order. The hash of each event covers the previous hash.
 
-An event's hash is the SHA-256 of the canonical JSON (sorted keys, no spaces, UTF-8) of the event with the previous
-hash. Evidence may be pinned to an event later, so that hash does not cover it: an ``evidence.added`` event of its own
-records the image's SHA-256.
+An event's hash is the SHA-256 of the event's canonical JSON (sorted keys, no spaces, UTF-8), which includes the hash of
+the previous event. The hash does not cover the event's evidence, because an image may be pinned to an event later. When
+an image is pinned, an ``evidence.added`` event records the image's SHA-256.
 
-A client's ``text`` is stored as ``data.text``, beside the members of its ``data``.
+The ``text`` of a client's event is stored as ``data.text``, beside the members of its ``data``.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ GENESIS = "0" * 64
 """The previous hash of the first event."""
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
-"""A page ends when its data reaches this size, because each event may have 64 KiB."""
+"""A page ends when its data reaches this size. The number of events is no sufficient limit: each may have 64 KiB."""
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
 
 
 class Head(NamedTuple):
-    """The last event of any card: its ``seq``, which is the number of events, and its ``hash``."""
+    """The last event of all cards: its ``seq``, which is also the number of events, and its ``hash``."""
 
     seq: int
     hash: str
@@ -101,9 +101,9 @@ def append(
     at: str,
     text: str | None = None,
 ) -> dict[str, Any]:
-    """Append an event in the writing transaction ``conn``; returns it as the API shows it.
+    """Append an event in the write transaction ``conn``. Returns the event as the API shows it.
 
-    :param key: the key of the position; "" is the card.
+    :param key: the key of the position; "" for the card.
     :param at: RFC 3339, UTC, with milliseconds.
     :raises InvalidValue: both ``text`` and ``data["text"]`` are given.
     """
@@ -136,9 +136,9 @@ def pin(
     card: Identity,
     at: str,
 ) -> dict[str, Any]:
-    """Pin a stored image to an event, in the writing transaction ``conn``; returns the ``evidence.added`` event.
+    """Pin a stored image to an event, in the write transaction ``conn``. Returns the ``evidence.added`` event.
 
-    Without ``event_seq`` the image is pinned to the ``evidence.added`` event itself.
+    If ``event_seq`` is None, the image is pinned to the ``evidence.added`` event.
 
     :raises InvalidValue: there is no event with this ``event_seq``.
     """
@@ -148,9 +148,9 @@ def pin(
         raise InvalidValue(f"event_seq: {message}", errors=(FieldError("/event_seq", message),))
     data = {"name": stored.name, "sha256": stored.sha256, "event_seq": event_seq, "caption": caption}
     event = append(conn, kind=EVIDENCE_ADDED, actor=actor, key=key, card=card, data=data, at=at)
-    own = event["seq"]
-    evidence.add(conn, stored, seq=own, event_seq=event_seq or own, caption=caption, at=at)
-    return {**event, "evidence": evidence.for_events(conn, [own]).get(own, [])}
+    seq = event["seq"]
+    evidence.add(conn, stored, seq=seq, event_seq=event_seq or seq, caption=caption, at=at)
+    return {**event, "evidence": evidence.for_events(conn, [seq]).get(seq, [])}
 
 
 def page(
@@ -163,8 +163,8 @@ def page(
 ) -> list[dict[str, Any]]:
     """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB.
 
-    ``kind`` and ``key`` match exactly. Get the next page with ``after`` set to the last ``seq``; an empty page is the
-    end.
+    ``kind`` and ``key`` must be equal to the event's. For the next page, pass the last ``seq`` as ``after``. An empty
+    page means that there are no further events.
     """
     return _page(conn, {"kind": kind, "key": key}, after, limit)
 
@@ -185,7 +185,7 @@ def head(conn: sqlite3.Connection) -> Head:
 
 
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
-    """All events, or those of one card, in order; read in chunks, because a long record may not fit into memory."""
+    """Yield all events, or those of one card, in order. They are read in chunks: all may not fit into memory."""
     after = 0
     while chunk := _page(conn, {"card_id": card_id}, after, _CHUNK):
         yield from chunk
@@ -202,17 +202,18 @@ def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
 
 
 def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int, limit: int) -> list[dict[str, Any]]:
-    """The events whose columns equal ``wanted`` (None: any value); each used combination of columns has an index."""
+    """The events whose columns have the values in ``wanted``; None allows any value. Each combination of columns that
+    callers use has an index."""
     filters = {column: value for column, value in wanted.items() if value is not None}
     conditions = " AND ".join([*(f"{column} = ?" for column in filters), "seq > ?"])
     rows = conn.execute(
         f"SELECT {_COLUMNS} FROM event WHERE {conditions} ORDER BY seq LIMIT ?", (*filters.values(), after, limit)
     )
-    return _all_shown(conn, _filled(rows))
+    return _all_shown(conn, _up_to_page_size(rows))
 
 
-def _filled(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
-    """The rows up to the one with which the page's data reaches its size limit."""
+def _up_to_page_size(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
+    """The rows up to the one at which their data reaches the size limit of a page."""
     taken, size = [], 0
     for row in rows:
         taken.append(row)
@@ -246,30 +247,32 @@ def record(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def event_hash(previous: str, event: Mapping[str, Any]) -> str:
-    """The hash of an event {seq, at, kind, actor, key, card, data}; ``previous`` is the hash before it."""
+    """The hash of an event {seq, at, kind, actor, key, card, data}. ``previous`` is the hash of the previous event."""
     return hashlib.sha256(canonical({**event, "previous": previous}).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """``value`` as canonical JSON, in which equal values have the same text."""
+    """``value`` as canonical JSON: equal values have the same text."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 # -- verification ----------------------------------------------------------------------------------------------------
 
-# The verification detects: an event that was changed, removed, inserted or moved; events removed at the end (SQLite's
-# own counter has a greater ``seq``); evidence rows that differ from their ``evidence.added`` event; and, given the
-# evidence directory, images that are missing or changed.
+# The verification detects:
+# - an event that was changed, removed, inserted or moved;
+# - events that were removed at the end, because SQLite's counter of ``seq`` is then greater;
+# - evidence rows that differ from their ``evidence.added`` event;
+# - given the evidence directory, images that are missing or changed.
 #
-# It cannot detect that the end of the record was removed together with the counter, or that the record was rewritten
-# up to its end with new hashes. Whoever can write the file can do that, because no secret is involved. To detect it,
+# It cannot detect that events at the end were removed and the counter was lowered, or that the record was rewritten to
+# its end with new hashes. Whoever can write the file can do both, because the hashes need no secret. To detect it,
 # compare the last hash with one that was noted elsewhere, for example in a printed report.
 
 
 @dataclass(frozen=True)
 class Verification:
-    """``count`` events are intact; ``head`` is the hash of the last one. ``broken_seq`` is the first faulty event, and
-    ``reason`` its fault; both are None without a fault."""
+    """The result of a verification. The first ``count`` events are intact; ``head`` is the hash of the last of them.
+    ``broken_seq`` is the number of the first broken event and ``reason`` its fault; both are None if all is intact."""
 
     count: int
     head: str

@@ -1,7 +1,8 @@
-"""Evidence: images pinned to events. Files are named by their SHA-256; rows pin them to events.
+"""Evidence: images that are pinned to events. A file has its SHA-256 as its name; a row in the database pins it.
 
-A file is complete on the disk under its final name before its row is written. So a crash leaves at most a file without
-a row. The next start removes temporary files; a complete file is reused when the same image is uploaded again.
+A file is complete on the disk, under its final name, before its row is written. So a crash leaves at most a temporary
+file, which the next start removes, or a complete file without a row. The latter is reused if the same image is uploaded
+again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored image. ``name`` is its SHA-256 in hex and .png or .jpg; ``size`` is in bytes, sides in pixels."""
+    """A stored image. ``name`` is its SHA-256 in hex with .png or .jpg; ``size`` is in bytes, width and height in
+    pixels."""
 
     name: str
     media_type: str
@@ -53,9 +55,9 @@ class Stored:
 
 
 def store(root: Path, data: bytes) -> Stored:
-    """Check the image (``images.inspect`` raises for an invalid one) and write it; file and directory are synced.
+    """Check the image with ``images.inspect``, which raises if it is invalid, and write it durably.
 
-    An image that exists already is not written again. The caller limits the size of ``data``.
+    An image that exists is not written again. The caller limits the size of ``data``.
     """
     image = inspect(data)
     name = f"{hashlib.sha256(data).hexdigest()}.{image.extension}"
@@ -73,7 +75,7 @@ def store(root: Path, data: bytes) -> Stored:
 
 
 def path(root: Path, name: str) -> Path:
-    """The path of the image with this name; NotFound for an invalid name, a missing file or a symbolic link."""
+    """The path of the image ``name``. :raises NotFound: the name is invalid, or there is no such regular file."""
     place = root / name
     if NAME.fullmatch(name) is None or root.is_symlink() or place.is_symlink() or not place.is_file():
         raise NotFound(f"there is no evidence {name[:80]!r}; GET /api/events lists the names")
@@ -81,7 +83,7 @@ def path(root: Path, name: str) -> Path:
 
 
 def load(root: Path, name: str) -> bytes:
-    """The image's bytes; NotFound as for ``path``."""
+    """The bytes of the image ``name``. :raises NotFound: as :func:`path` does, or the file cannot be read."""
     try:
         descriptor = os.open(path(root, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -114,7 +116,8 @@ def _make_private(root: Path) -> None:
 
 
 def _write(root: Path, target: Path, data: bytes) -> None:
-    """Write and sync a temporary file, rename it, then sync the directory: the name must survive a power failure."""
+    """Write and sync a temporary file, rename it, and sync the directory, so that file and name survive a power
+    failure."""
     temporary = root / f".{secrets.token_hex(8)}.part"
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
@@ -175,8 +178,8 @@ def for_events(conn: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, list[
 
 
 def faults(conn: sqlite3.Connection, root: Path | None) -> Iterator[tuple[int, str]]:
-    """Pairs of ``seq`` and a message for each row that differs from its ``evidence.added`` event, whose content the
-    hash chain protects; given ``root``, also for each file that is missing or does not match its name."""
+    """Yield the ``seq`` and a message for each row that differs from its ``evidence.added`` event, whose content the
+    hash chain protects. If ``root`` is given, do so for each file that is missing or does not match its name, too."""
     rows = conn.execute(
         "SELECT event.seq AS at_seq, event.data, evidence.* FROM event LEFT JOIN evidence ON evidence.seq = event.seq "
         "WHERE event.kind = 'evidence.added' ORDER BY event.seq"

@@ -1,8 +1,7 @@
 """Checks that a file is one complete PNG or JPEG image and nothing else, without decoding pixels.
 
-A file that is also something else (with a script or an archive after the image's end) is refused, because other
-programs could interpret a served file differently. Sources: PNG specification (W3C, third edition) chapters 5 and 11;
-ITU-T T.81 annex B.
+A file with a script or an archive after the end of the image is refused, because another program could take the served
+file for that. Sources: PNG specification (W3C, third edition) chapters 5 and 11; ITU-T T.81 annex B.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import NoReturn
 
 from cardapp.errors import InvalidValue, UnsupportedMediaType
 
-MAXIMUM_SIDE = 20_000
-"""Pixels; more than any screen has, and browsers still show such an image."""
+MAX_SIDE = 20_000
+"""Pixels. No screen has more, and browsers still show such an image."""
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
@@ -27,12 +26,12 @@ _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset(range(0xD0, 0xD8)) | {0x01}
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
-"""The marker that ends coded data; within the data, 0xFF precedes only a zero, a restart marker or another 0xFF."""
+"""The marker that ends coded data. Within the data, 0xFF is followed only by a zero, a restart marker or 0xFF."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """The type and size of an image. ``extension`` has no dot; width and height are in pixels."""
+    """Type and size of an image. ``extension`` has no dot; width and height are in pixels."""
 
     media_type: str
     extension: str
@@ -41,10 +40,10 @@ class Image:
 
 
 def inspect(data: bytes) -> Image:
-    """Check the whole file.
+    """Check the whole file ``data``; return its type and size.
 
-    :raises UnsupportedMediaType: it has the signature of neither format.
-    :raises InvalidValue: its structure or size is invalid, or it is not exactly one image.
+    :raises UnsupportedMediaType: the file has neither format's signature.
+    :raises InvalidValue: its structure or size is invalid, or it is more or less than one image.
     """
     if data.startswith(_PNG_SIGNATURE):
         return _png(data)
@@ -76,7 +75,7 @@ def _png(data: bytes) -> Image:
 
 
 def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The (type, content) of each chunk up to IEND, after which no byte may follow."""
+    """Yield the type and content of each chunk. IEND is the last one; no byte may follow it."""
     place, kind = len(_PNG_SIGNATURE), b""
     while kind != b"IEND":
         if place + 12 > len(data):
@@ -134,7 +133,7 @@ def _jpeg(data: bytes) -> Image:
 
 
 def _jpeg_marker(data: bytes, place: int) -> tuple[int, int]:
-    """The marker at ``place``, before which 0xFF may be repeated, and the offset after it."""
+    """The marker at ``place`` and the offset after it. A marker begins with one or more 0xFF."""
     if place >= len(data):
         _refuse("JPEG", "it has no end marker, so it is incomplete")
     if data[place] != 0xFF:
@@ -147,7 +146,8 @@ def _jpeg_marker(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _jpeg_segment(data: bytes, place: int) -> tuple[bytes, int]:
-    """A segment's content after its two length bytes, which include themselves, and the offset after it."""
+    """The content of the segment at ``place`` and the offset after it. The segment begins with its length in two bytes,
+    which counts these bytes too."""
     if place + 2 > len(data):
         _refuse("JPEG", "it ends within a segment, so it is incomplete")
     length = struct.unpack_from(">H", data, place)[0]
@@ -174,8 +174,8 @@ def _jpeg_scan_end(data: bytes, place: int) -> int:
 
 
 def _sized(name: str, image: Image) -> Image:
-    if not (1 <= image.width <= MAXIMUM_SIDE and 1 <= image.height <= MAXIMUM_SIDE):
-        _refuse(name, f"its size is {image.width} x {image.height} pixels, and each must be from 1 to {MAXIMUM_SIDE}")
+    if not (1 <= image.width <= MAX_SIDE and 1 <= image.height <= MAX_SIDE):
+        _refuse(name, f"its size is {image.width} x {image.height} pixels, and each must be from 1 to {MAX_SIDE}")
     return image
 
 

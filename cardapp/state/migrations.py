@@ -1,6 +1,6 @@
 """The database schema as a list of migration steps; ``PRAGMA user_version`` is the number of applied steps.
 
-Never edit a released step, because existing files have applied it. Append a new one.
+Never edit a released step, because it was applied to existing files. Append a new step.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:
-    """Apply the missing steps; returns how many were applied.
+    """Apply the missing steps. Returns the number of steps that were applied.
 
-    A step and its version number are one transaction, so a crash leaves no step half applied.
+    A step and its version number are written in one transaction, so a crash leaves no step half applied.
 
-    :raises StateError: the file belongs to another application or has a newer schema; it is not changed.
+    :raises StateError: the file belongs to another application or has a newer schema. It is not changed.
     """
     version = _version(connection, path)
     if version > len(steps):
@@ -161,7 +161,7 @@ def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] =
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:
-    """The file's schema version; refuses another application's file."""
+    """The file's schema version. :raises StateError: the file belongs to another application."""
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if application == APPLICATION_ID:

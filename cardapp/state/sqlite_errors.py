@@ -1,4 +1,4 @@
-"""Translates SQLite's errors: the message says what happened, whether the change was stored, and the remedy."""
+"""Translates SQLite's errors. Messages give the cause and the remedy, and say if the change was not stored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MESSAGES: dict[int, tuple[str, str]] = {
 
 
 def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
-    """The StateError for an error of the disk, the file or its locks; None for one that only a bug can cause."""
+    """The StateError for an error of the disk, the file or its locks; None if only a bug can cause the error."""
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary not in _MESSAGES:
         return None
@@ -56,7 +56,7 @@ def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
 
 @contextmanager
 def translating(path: Path) -> Iterator[None]:
-    """Raise our errors instead of SQLite's, also for values that SQLite cannot store."""
+    """Raise errors of ``cardapp.errors`` instead of SQLite's, also for values that SQLite cannot store."""
     try:
         yield
     except sqlite3.Error as error:

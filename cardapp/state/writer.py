@@ -1,8 +1,8 @@
 """Group commit: all threads share one writing connection, and queued writes share one COMMIT.
 
-Each COMMIT needs an fsync, which takes nearly all of a write's time. So a thread leaves its transaction open if another
-thread is already waiting; that one adds its changes, and the last one commits for all. Each thread returns only after
-that COMMIT. The changes of each thread are in a savepoint: if they fail, only they are rolled back.
+Each COMMIT needs an fsync, which takes nearly all of a write's time. So a thread leaves the transaction open if another
+thread is already waiting. The waiting thread adds its changes, and the last thread commits for all. Each thread returns
+only after this COMMIT. The changes of each thread are in a savepoint: if they fail, only they are rolled back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from cardapp.errors import StateError
 from cardapp.state.sqlite_errors import translated, translating
 
-MAXIMUM_GROUP = 64
-"""Writes per COMMIT; limits how long the first write of a group waits for the others."""
+MAX_GROUP = 64
+"""Writes per COMMIT. It limits the time that the first write of a group waits for the others."""
 
 _RECHECK_SECONDS = 1.0
 
@@ -32,7 +32,7 @@ class _Group:
 
 
 class Writer:
-    """Owns the writing connection (``isolation_level=None``, ``check_same_thread=False``) and closes it."""
+    """Owns the connection for writes (``isolation_level=None``, ``check_same_thread=False``) and closes it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -48,7 +48,8 @@ class Writer:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection in a transaction; after the block the changes are durable, or rolled back if it raised."""
+        """A context manager: the connection in a transaction. After the block its changes are durable; if the block
+        raises an exception, they are rolled back."""
         if self._owner == threading.get_ident():
             raise RuntimeError(
                 "this thread is already in a write: pass its connection on instead of starting another write"
@@ -87,10 +88,10 @@ class Writer:
         self._owner = threading.get_ident()
 
     def _end_turn(self) -> None:
-        """Commit, unless another thread waits for its turn. That thread comes here too, so the last one commits."""
+        """Commit, unless another thread waits for its turn. Each thread calls this, so the last one commits."""
         self._owner = None
         try:
-            if self._group is not None and (self._queued == 0 or self._group.size >= MAXIMUM_GROUP):
+            if self._group is not None and (self._queued == 0 or self._group.size >= MAX_GROUP):
                 self._commit()
         finally:
             self._turn.release()
@@ -111,7 +112,7 @@ class Writer:
             self._connection.execute("ROLLBACK TO member")
             self._connection.execute("RELEASE member")
         elif isinstance(error, sqlite3.Error):
-            # After an error such as a full disk SQLite rolls back the whole transaction, also other threads' changes.
+            # After an error like a full disk SQLite rolls back the whole transaction, with the other threads' changes.
             self._finish(error)
 
     def _commit(self) -> None:
@@ -135,7 +136,7 @@ class Writer:
 
     def _await(self, group: _Group) -> None:
         while not group.done.wait(_RECHECK_SECONDS):
-            # The waiting thread to which the COMMIT was left may have been interrupted before its turn.
+            # The thread that should commit may have been interrupted before its turn. Commit in its place.
             with self._turn:
                 if self._group is group:
                     self._commit()

@@ -32,7 +32,7 @@ def test_an_edited_source_is_served_at_once(card: Path) -> None:
     assert before.source_sha256 != after.source_sha256 == card_loader.source_sha256()
 
 
-def test_a_broken_source_leaves_the_last_good_card(card: Path) -> None:
+def test_while_the_source_is_invalid_the_last_valid_card_is_served(card: Path) -> None:
     card_loader = CardLoader(card)
     good = card_loader.current()
     edit(card, '"tasks"', '"tusks"')

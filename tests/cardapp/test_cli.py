@@ -134,7 +134,7 @@ def test_verify_events_names_the_first_broken_event(
     database.close()
 
 
-def test_a_bad_setting_is_wrong_use_and_hides_no_mistyped_one(
+def test_a_bad_setting_is_wrong_use_and_mistyped_names_are_reported_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CARD_API_PORT", "x")

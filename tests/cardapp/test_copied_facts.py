@@ -35,7 +35,7 @@ def quoted(text: str, pattern: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("path", [*STATIC.glob("*.js"), STATIC / "page.css"], ids=lambda path: path.name)
-def test_the_page_has_no_colour_of_its_own(path: Path) -> None:
+def test_the_page_uses_only_the_colours_of_the_theme(path: Path) -> None:
     text = read(path)
     colours = set(re.findall(r"(--[a-z-]+):", style_sheet()))
     others = {*re.findall(r"(--[a-z-]+):", read(STATIC / "page.css")), *SIZES}
@@ -72,7 +72,7 @@ def test_the_page_shows_each_stage_of_a_replay() -> None:
     assert ("binding", *replay.STAGES) == operation.STAGES
 
 
-def test_the_page_has_words_for_each_reason_why_sync_goes_off() -> None:
+def test_the_page_has_a_text_for_each_reason_that_switches_sync_off() -> None:
     reasons = set(re.findall(r'"((?:session|target|source|debugger)_[a-z_]+)"', read(Path(sync.__file__))))
     (words,) = re.findall(r"const REASONS = \{(.*?)\};", read(STATIC / "status.js"), re.DOTALL)
     assert reasons == set(re.findall(r"\b([a-z_]+):", words))

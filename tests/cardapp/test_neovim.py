@@ -77,7 +77,7 @@ def saying(greeting: bytes) -> Callable[[socket.socket], None]:
     return behaviour
 
 
-def test_a_silent_peer_is_too_slow_and_can_be_left(state_dir: Path) -> None:
+def test_a_call_to_a_silent_peer_times_out_and_the_connection_can_be_closed(state_dir: Path) -> None:
     with peer(state_dir / "p", silent) as path:
         connection = NeovimConnection(path)
         with pytest.raises(TooSlow, match="busy"):
@@ -87,7 +87,7 @@ def test_a_silent_peer_is_too_slow_and_can_be_left(state_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("greeting", [b"\xc1" * 9, result(1, 7), result(1, [1, {}])], ids=["bytes", "number", "empty"])
-def test_a_peer_that_attaches_otherwise_is_no_neovim(state_dir: Path, greeting: bytes) -> None:
+def test_a_peer_with_another_attach_reply_is_not_neovim(state_dir: Path, greeting: bytes) -> None:
     with peer(state_dir / "p", saying(greeting)) as path:
         connection = NeovimConnection(path)
         with pytest.raises(EditorUnavailable, match="is not Neovim"):
@@ -95,7 +95,7 @@ def test_a_peer_that_attaches_otherwise_is_no_neovim(state_dir: Path, greeting: 
         connection.close()
 
 
-def test_a_peer_that_hangs_up_in_the_middle_fails_the_call(state_dir: Path) -> None:
+def test_a_call_fails_when_the_peer_disconnects(state_dir: Path) -> None:
     with peer(state_dir / "p", attached(lambda number, method: None)) as path:
         connection = NeovimConnection(path)
         with pytest.raises(EditorUnavailable, match="Neovim ended"):

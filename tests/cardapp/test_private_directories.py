@@ -28,26 +28,26 @@ def opened(path: Path, rights: int = 0o755) -> Path:
     return path
 
 
-def test_a_new_directory_is_private_and_those_above_it_are_made(tmp_path: Path) -> None:
+def test_a_new_directory_and_its_parents_are_private(tmp_path: Path) -> None:
     place = tmp_path / "a" / "b"
     assert private_directories.make_directory(place, "CARD_X") is True
     assert mode(place) == 0o700
     assert private_directories.make_directory(place, "CARD_X") is False
 
 
-def test_an_empty_directory_is_closed(tmp_path: Path) -> None:
+def test_an_empty_directory_becomes_private(tmp_path: Path) -> None:
     place = opened(tmp_path / "a")
     assert private_directories.make_directory(place, "CARD_X") is False
     assert mode(place) == 0o700
 
 
-def test_a_private_directory_that_is_in_use_is_taken(tmp_path: Path) -> None:
+def test_a_private_directory_with_files_is_accepted(tmp_path: Path) -> None:
     (opened(tmp_path / "a", 0o700) / "used").touch()
     assert private_directories.make_directory(tmp_path / "a", "CARD_X") is False
 
 
 @pytest.mark.parametrize("rights", [0o755, 0o710, 0o701, 0o1777])
-def test_an_open_directory_that_is_in_use_is_refused_and_stays_open(tmp_path: Path, rights: int) -> None:
+def test_an_open_directory_with_files_is_refused_and_unchanged(tmp_path: Path, rights: int) -> None:
     place = opened(tmp_path / "a", rights)
     (place / "used").touch()
     with pytest.raises(StateError, match=r"chmod 700 on it.*set CARD_X") as refused:
@@ -70,7 +70,7 @@ MAKERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=list(MAKERS))
-def test_every_maker_refuses_a_directory_that_could_be_others(
+def test_each_caller_refuses_an_unsafe_directory(
     tmp_path: Path, maker: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = opened(tmp_path / "used")
@@ -102,14 +102,14 @@ def test_every_maker_refuses_a_directory_that_could_be_others(
 
 
 @pytest.mark.parametrize("rights", [0o755, 0o700, 0o1777])
-def test_a_database_may_lie_where_nobody_else_can_replace_it(tmp_path: Path, rights: int) -> None:
+def test_a_database_is_accepted_where_nobody_else_can_replace_it(tmp_path: Path, rights: int) -> None:
     place = opened(tmp_path / "a", rights)
     Database.open(place / "card-state").close()
     assert (mode(place), mode(place / "card-state")) == (rights, 0o600)
 
 
 @pytest.mark.parametrize("rights", [0o777, 0o770, 0o702])
-def test_a_database_may_not_lie_where_others_can_replace_it(tmp_path: Path, rights: int) -> None:
+def test_a_database_is_refused_where_others_can_replace_it(tmp_path: Path, rights: int) -> None:
     place = opened(tmp_path / "a", rights)
     with pytest.raises(StateError, match=r"can replace.*CARD_STATE_DATABASE") as refused:
         Database.open(place / "card-state")

@@ -58,7 +58,7 @@ def test_the_state_and_the_tracer_of_a_process() -> None:
     assert procfs.tracer(process.pid) == 0
 
 
-def test_a_process_has_ended_from_its_end_on() -> None:
+def test_has_ended_is_true_from_the_end_of_the_process_on() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         started = procfs.start_time(process.pid)
         assert started is not None

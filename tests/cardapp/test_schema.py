@@ -29,7 +29,7 @@ def test_each_missing_and_each_unknown_field_has_its_own_fault() -> None:
     ]
 
 
-def test_a_peers_schema_names_the_fields_as_ours_do() -> None:
+def test_faults_of_a_peers_schema_name_the_same_fields() -> None:
     assert ToolSchema(NAMED).faults({"a": 1, "b": 1}) == (FieldError("/c", "is missing"),)
 
 
@@ -94,7 +94,7 @@ def test_the_errors_of_the_best_matching_branch_are_reported() -> None:
         (b"[" * 1_000_000, "is nested too deeply"),
     ],
 )
-def test_json_that_could_not_be_shown_stored_or_walked_through_is_refused(raw: bytes, said: str) -> None:
+def test_json_that_cannot_be_shown_stored_or_traversed_is_refused(raw: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         decode(raw)
 

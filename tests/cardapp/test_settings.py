@@ -46,12 +46,12 @@ def test_a_bad_value_names_its_variable(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("name", ["CARD_API_HOST", "CARD_API_PORT", "CARD_REPLAY_TIMEOUT", "CARD_EVIDENCE_MAX_BYTES"])
 @pytest.mark.parametrize("value", ["x", "1" * 5000])
-def test_a_bad_value_is_refused_in_words_of_ours(name: str, value: str) -> None:
+def test_the_error_of_a_bad_value_says_what_it_must_be(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"{name}='{value}': must be "):
         load({name: value})
 
 
-def test_other_loopback_hosts_are_fine() -> None:
+def test_other_loopback_addresses_are_accepted() -> None:
     assert [load({"CARD_API_HOST": host}).api_host for host in ("::1", "localhost", "127.0.0.2")]
 
 

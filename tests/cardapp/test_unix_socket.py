@@ -66,7 +66,7 @@ def test_another_kind_of_file_is_left_alone(path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_the_longest_path_is_what_the_kernel_takes(state_dir: Path) -> None:
+def test_the_longest_allowed_path_is_accepted_by_the_kernel(state_dir: Path) -> None:
     longest = state_dir / ("s" * (unix_socket.MAX_PATH - len(str(state_dir)) - 1))
     unix_socket.bind(longest, "CARD_X").close()
     assert longest.is_socket()
@@ -123,7 +123,7 @@ def test_a_command_with_spaces_and_parentheses_does_not_shift_the_fields(tmp_pat
     assert found >= own
 
 
-def test_a_pinned_socket_is_connected_to(path: Path) -> None:
+def test_a_client_can_connect_to_a_pinned_path(path: Path) -> None:
     with unix_socket.bind(path, "CARD_X") as bound, socket.socket(socket.AF_UNIX) as client:
         bound.listen()
         with unix_socket.pinned(path) as pinned:
@@ -140,7 +140,7 @@ def test_a_link_to_a_socket_is_not_followed(path: Path) -> None:
             client.connect(pinned)
 
 
-def test_a_socket_that_is_replaced_after_it_was_pinned_is_not_connected_to(path: Path) -> None:
+def test_a_pinned_path_does_not_lead_to_a_later_socket(path: Path) -> None:
     with unix_socket.bind(path, "CARD_X") as bound, unix_socket.pinned(path) as pinned:
         bound.close()
         path.unlink()

@@ -36,7 +36,7 @@ OF_NEOVIM = re.compile(
         ("page", "Alt+6", "allocator"),
     ],
 )
-def test_the_contracts_keys_are_there(scope: str, keys: str, action: str) -> None:
+def test_the_keys_of_the_contract_are_bound(scope: str, keys: str, action: str) -> None:
     assert [shortcut.action for shortcut, key in KEYS if (shortcut.scope, key) == (scope, keys)] == [action]
 
 
@@ -57,17 +57,17 @@ def test_keys_are_written_in_one_way() -> None:
     assert [key for _, key in KEYS if not form.fullmatch(key)] == []
 
 
-def test_nothing_is_taken_from_the_browser_or_from_neovim() -> None:
+def test_no_shortcut_uses_a_key_of_the_browser_or_of_neovim() -> None:
     assert [key for shortcut, key in KEYS if shortcut.scope == "page" and key in OF_THE_BROWSER] == []
     assert [key for shortcut, key in KEYS if shortcut.scope == "page" and re.fullmatch(r"Ctrl\+[A-Za-z0-9]", key)] == []
     assert [key for shortcut, key in KEYS if shortcut.scope == "editor" and OF_NEOVIM.fullmatch(key)] == []
 
 
-def test_each_level_can_be_chosen_from_coarse_to_fine() -> None:
+def test_alt_with_a_digit_focuses_each_level_from_coarse_to_fine() -> None:
     assert [shortcut.level for shortcut in SHORTCUTS if shortcut.action == "focus"] == list(LEVELS)
 
 
-def test_as_json_leaves_out_a_level_that_is_none() -> None:
+def test_a_shortcut_without_a_level_has_no_level_in_json() -> None:
     shown = json.loads(json.dumps(as_json()))
     assert shown["levels"] == list(LEVELS)
     assert len(shown["shortcuts"]) == len(SHORTCUTS)

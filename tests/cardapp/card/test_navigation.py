@@ -27,7 +27,7 @@ def body(**fields: Any) -> dict[str, Any]:
 
 
 @given(data=st.data(), catalog=catalogs())
-def test_any_walk_stays_on_the_card_and_tells_what_it_did(data: st.DataObject, catalog: Catalog) -> None:
+def test_any_sequence_of_moves_stays_on_the_card_and_reports_its_deltas(data: st.DataObject, catalog: Catalog) -> None:
     position = FRESH
     for _ in range(data.draw(st.integers(1, 12))):
         level = data.draw(st.sampled_from(LEVELS))
@@ -58,7 +58,7 @@ def _check_step(catalog: Catalog, before: Position, result: navigation.Moved, le
 
 
 @given(data=st.data(), catalog=catalogs())
-def test_a_move_and_its_way_back(data: st.DataObject, catalog: Catalog) -> None:
+def test_a_move_back_returns_to_the_same_position(data: st.DataObject, catalog: Catalog) -> None:
     item = data.draw(st.sampled_from(catalog.items))
     delta = data.draw(st.integers(1, 5))
     start = at_item(item)
@@ -68,7 +68,7 @@ def test_a_move_and_its_way_back(data: st.DataObject, catalog: Catalog) -> None:
 
 
 @given(data=st.data(), catalog=catalogs())
-def test_from_above_a_level_one_forward_is_the_first_descendant(data: st.DataObject, catalog: Catalog) -> None:
+def test_a_move_along_a_deeper_level_starts_at_the_first_descendant(data: st.DataObject, catalog: Catalog) -> None:
     item = data.draw(st.sampled_from([item for item in catalog.items if item.level != "snapshot"]))
     level = data.draw(st.sampled_from(LEVELS[depth(item.level) + 1 :]))
     below = [other for other in catalog.at(level) if not item.key or other.key.startswith(f"{item.key}/")]
@@ -82,7 +82,7 @@ def test_from_above_a_level_one_forward_is_the_first_descendant(data: st.DataObj
 
 
 @given(catalog=catalogs())
-def test_the_catalog_is_the_document(catalog: Catalog) -> None:
+def test_indexes_pages_and_keys_of_the_catalog_are_consistent(catalog: Catalog) -> None:
     assert catalog.counts == {level: len(catalog.at(level)) for level in LEVELS}
     for level in LEVELS:
         assert [item.index for item in catalog.at(level)] == list(range(len(catalog.at(level))))
@@ -123,7 +123,7 @@ def test_a_position_survives_any_edit_of_the_card(data: st.DataObject, old: Cata
 # -- examples ------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_with_and_without_its_snapshot(catalog: Catalog) -> None:
+def test_a_snapshot_may_be_given_by_its_id_or_its_key_or_left_out(catalog: Catalog) -> None:
     plain = from_request(catalog, body())
     assert (key_of(plain), plain.snapshot_ref, plain.actor) == ("t1/b1/p1/s1", None, "api")
     for reference in ("two", FULL_KEY):
@@ -153,14 +153,16 @@ def test_ids_below_the_focus_are_kept(catalog: Catalog) -> None:
         ({"focus_level": "page"}, {"/focus_level"}),
     ],
 )
-def test_a_bad_position_names_its_fields(catalog: Catalog, fields: dict[str, Any], pointers: set[str]) -> None:
+def test_the_error_of_an_invalid_position_names_its_fields(
+    catalog: Catalog, fields: dict[str, Any], pointers: set[str]
+) -> None:
     with pytest.raises(InvalidValue) as caught:
         from_request(catalog, body(**fields))
     assert {error.pointer for error in caught.value.errors} == pointers
 
 
 @pytest.mark.parametrize("delta", [0, 10_001, -10_001])
-def test_a_delta_has_bounds(catalog: Catalog, delta: int) -> None:
+def test_a_delta_of_0_or_out_of_range_is_refused(catalog: Catalog, delta: int) -> None:
     with pytest.raises(InvalidValue, match="delta"):
         move(catalog, FRESH, "step", delta)
 

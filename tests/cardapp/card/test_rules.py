@@ -46,7 +46,9 @@ def with_editor(sync: bool, control: bool) -> viewer.State:
         ((True, True), {"sync": True}, (True, True)),
     ],
 )
-def test_editor_transitions(before: tuple[bool, bool], patch: dict[str, bool], after: tuple[bool, bool]) -> None:
+def test_allowed_changes_of_sync_and_control_have_the_expected_result(
+    before: tuple[bool, bool], patch: dict[str, bool], after: tuple[bool, bool]
+) -> None:
     merged = viewer.merge(with_editor(*before), {"viewer": {"editor": patch}}, 3)
     editor = merged.state["viewer"]["editor"]
     assert (editor["sync"], editor["control"]) == after
@@ -90,13 +92,13 @@ def test_only_flags_and_the_page_are_noteworthy() -> None:
         ({"scroll": {"page_index": 3}}, "/scroll/page_index"),
     ],
 )
-def test_viewer_values_have_ranges(patch: dict[str, Any], pointer: str) -> None:
+def test_viewer_values_out_of_range_are_refused(patch: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         viewer.merge(viewer.FRESH, patch, 3)
     assert [error.pointer for error in caught.value.errors] == [pointer]
 
 
-def test_a_shorter_card_brings_the_page_back() -> None:
+def test_a_page_after_the_end_of_the_card_becomes_the_last_page() -> None:
     state = viewer.merge(viewer.FRESH, {"scroll": {"page_index": 2}}, 3).state
     assert viewer.repair(state, 2)["scroll"]["page_index"] == 1
 
@@ -179,7 +181,7 @@ def test_different_values_do_not_match(expected: str, actual: str) -> None:
     assert not proof.same_value(expected, actual)
 
 
-def test_a_proof_compares_place_and_values(catalog: Catalog) -> None:
+def test_a_proof_compares_the_stop_and_the_values(catalog: Catalog) -> None:
     snapshot = catalog.snapshots["t1/b1/p1/s1/one"]
     good = {"file": "a.c", "line": 3, "function": "f", "values": {"n": {"value": "1", "error": None}}}
     assert proof.drift_reason(proof.checks(snapshot, good)) is None
@@ -201,7 +203,7 @@ def reading(*blocks: tuple[int, int, str], used: int, size: int = 64) -> dict[st
     return {"base": 0x1000, "size": size, "used": used, "high_water": used, "blocks": listed}
 
 
-def test_allocator_model_and_difference() -> None:
+def test_an_allocator_reading_gets_derived_values_and_a_difference() -> None:
     before = reading((0, 3, "a"), used=3)
     after = reading((0, 3, "a"), (8, 8, "b"), used=16)
     model = allocator.describe(after)

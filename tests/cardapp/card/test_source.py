@@ -43,7 +43,7 @@ def test_optional_members_of_a_card_have_defaults(source: dict[str, Any]) -> Non
     assert (snapshot.stop.hits, snapshot.watch, card.target.args, card.allocator) == (1, (), (), None)
 
 
-def test_allocator_recipe_survives(source: dict[str, Any]) -> None:
+def test_an_allocator_recipe_is_loaded_unchanged(source: dict[str, Any]) -> None:
     recipe = {
         "base": "a.base",
         "size": "a.size",

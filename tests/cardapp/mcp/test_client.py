@@ -73,7 +73,7 @@ def test_a_call_returns_structure_and_text(talk: Talk, background: Background) -
     assert running.result(PATIENCE) == ToolResult({"n": 1}, False, "one\ntwo")
 
 
-def test_every_modern_request_carries_its_envelope(modern_client: Talk, background: Background) -> None:
+def test_each_request_of_the_modern_era_has_an_envelope(modern_client: Talk, background: Background) -> None:
     _, request = start(modern_client, background, on_progress=print)
     meta = request["params"]["_meta"]
     assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
@@ -83,13 +83,13 @@ def test_every_modern_request_carries_its_envelope(modern_client: Talk, backgrou
     modern_client[1].close()
 
 
-def test_a_handshake_request_carries_none(handshake_client: Talk, background: Background) -> None:
+def test_a_request_of_the_handshake_era_has_no_envelope(handshake_client: Talk, background: Background) -> None:
     _, request = start(handshake_client, background)
     assert "_meta" not in request["params"]
     handshake_client[1].close()
 
 
-def test_the_tools_are_asked_for_once_until_they_change(talk: Talk, background: Background) -> None:
+def test_the_list_of_tools_is_fetched_again_only_after_a_change(talk: Talk, background: Background) -> None:
     client, peer = talk
     running, request = start(talk, background)
     peer.answer(request, complete(structuredContent={"n": 1}))
@@ -104,7 +104,7 @@ def test_the_tools_are_asked_for_once_until_they_change(talk: Talk, background: 
     assert third.result(PATIENCE).structured == "now a text"
 
 
-def test_a_client_with_its_own_check_needs_no_schema_of_the_server(state_dir: Path) -> None:
+def test_a_client_with_check_result_does_not_fetch_the_tools(state_dir: Path) -> None:
     """The server's list of tools is not asked for, and its output schema, which forbids the result, is not applied."""
     checked: list[tuple[str, Any]] = []
 
@@ -181,7 +181,7 @@ def ping(talk: Talk, background: Background) -> None:
     running.result(PATIENCE)
 
 
-def test_a_tool_s_failure_is_no_protocol_error_and_free_of_the_schema(talk: Talk, background: Background) -> None:
+def test_a_tools_failure_is_a_result_and_need_not_match_the_schema(talk: Talk, background: Background) -> None:
     running, request = start(talk, background)
     failure = {"code": "no_luck", "reason": "why"}
     content = [{"type": "text", "text": "why"}]
@@ -217,14 +217,14 @@ def test_an_output_schema_that_cannot_be_used_fails_the_call(talk: Talk, backgro
         running.result(PATIENCE)
 
 
-def test_a_tool_the_server_does_not_list_is_the_server_s_to_refuse(talk: Talk, background: Background) -> None:
+def test_a_call_of_an_unlisted_tool_is_sent_and_the_server_refuses_it(talk: Talk, background: Background) -> None:
     running, request = start(talk, background, tool={**TOOL, "name": "other"})
     talk[1].refuse(request, -32602)
     with pytest.raises(McpRemoteError):
         running.result(PATIENCE)
 
 
-def test_arguments_that_are_not_json_are_the_caller_s_fault(talk: Talk) -> None:
+def test_arguments_that_are_not_json_raise_invalid_value(talk: Talk) -> None:
     client, _ = talk
     with pytest.raises(InvalidValue, match="sent"):
         client._rpc.request("x", {"n": float("nan")}, timeout=PATIENCE)
@@ -290,7 +290,7 @@ def cancelled(talk: Talk, request: dict[str, Any]) -> None:
     assert note["params"]["requestId"] == request["id"]
 
 
-def test_a_timeout_cancels_and_the_late_reply_is_ignored(talk: Talk, background: Background) -> None:
+def test_a_timeout_cancels_the_call_and_a_late_reply_is_ignored(talk: Talk, background: Background) -> None:
     """What python-sdk's issue 1458 reports: a request given up on must be cancelled at the server."""
     running, request = start(talk, background, timeout=0.2)
     cancelled(talk, request)
@@ -340,7 +340,7 @@ def test_a_peer_that_floods_an_idle_connection_is_disconnected(talk: Talk) -> No
         client.ping()
 
 
-def test_of_a_long_text_only_the_beginning_is_kept(talk: Talk, background: Background) -> None:
+def test_long_texts_of_a_peer_are_cut(talk: Talk, background: Background) -> None:
     reports: list[Any] = []
     running, request = start(talk, background, on_progress=lambda *report: reports.append(report))
     token = request["params"]["_meta"]["progressToken"]
@@ -364,7 +364,7 @@ def test_progress_restarts_the_timeout(talk: Talk, background: Background) -> No
     assert running.result(PATIENCE).structured == {"n": 1}
 
 
-def test_progress_that_does_not_increase_restarts_nothing(talk: Talk, background: Background) -> None:
+def test_progress_that_does_not_increase_does_not_restart_the_timeout(talk: Talk, background: Background) -> None:
     running, request = start(talk, background, timeout=0.3, on_progress=lambda *report: None)
     token = request["params"]["_meta"]["progressToken"]
     while not running.done():
@@ -374,7 +374,7 @@ def test_progress_that_does_not_increase_restarts_nothing(talk: Talk, background
         running.result(PATIENCE)
 
 
-def test_no_progress_extends_the_maximum(talk: Talk, background: Background) -> None:
+def test_progress_does_not_extend_the_maximum(talk: Talk, background: Background) -> None:
     running, request = start(talk, background, maximum=0.5, on_progress=lambda *report: None)
     token, done = request["params"]["_meta"]["progressToken"], 0
     while not running.done():
@@ -396,7 +396,7 @@ def test_a_cancel_event_ends_the_wait_and_tells_the_server(talk: Talk, backgroun
     ping(talk, background)
 
 
-def test_a_cancel_event_ends_even_the_question_for_the_tools(talk: Talk, background: Background) -> None:
+def test_a_cancel_event_also_ends_the_request_for_the_list_of_tools(talk: Talk, background: Background) -> None:
     client, peer = talk
     cancel = threading.Event()
     running = background(call, client, cancel=cancel)
@@ -407,7 +407,7 @@ def test_a_cancel_event_ends_even_the_question_for_the_tools(talk: Talk, backgro
     cancelled(talk, request)
 
 
-def test_an_exception_of_the_progress_taker_cancels_the_call(talk: Talk, background: Background) -> None:
+def test_an_exception_of_on_progress_cancels_the_call(talk: Talk, background: Background) -> None:
     def taker(*_report: Any) -> None:
         raise LookupError("the taker failed")
 
@@ -419,7 +419,7 @@ def test_an_exception_of_the_progress_taker_cancels_the_call(talk: Talk, backgro
     cancelled(talk, request)
 
 
-def test_answers_find_their_requests_in_any_order_and_only_once(talk: Talk, background: Background) -> None:
+def test_replies_are_matched_by_id_in_any_order_and_only_once(talk: Talk, background: Background) -> None:
     client, peer = talk
     first, request = start(talk, background)
     others = [background(call, client) for _ in range(3)]
@@ -440,7 +440,7 @@ def test_answers_find_their_requests_in_any_order_and_only_once(talk: Talk, back
 
 
 @pytest.mark.parametrize("last_words", [b"", b'{"jsonrpc":"2.0","id":'])
-def test_a_dead_peer_fails_all_pending_calls_at_once(talk: Talk, background: Background, last_words: bytes) -> None:
+def test_all_pending_calls_fail_when_the_peer_ends(talk: Talk, background: Background, last_words: bytes) -> None:
     """What python-sdk's issues 332 and 1577 report: no call may outlive the peer that was to answer it."""
     client, peer = talk
     first, _ = start(talk, background)
@@ -457,14 +457,14 @@ def test_a_dead_peer_fails_all_pending_calls_at_once(talk: Talk, background: Bac
         client.ping()
 
 
-def test_an_answer_right_before_the_end_still_counts(talk: Talk, background: Background) -> None:
+def test_a_reply_right_before_the_end_is_delivered(talk: Talk, background: Background) -> None:
     running, request = start(talk, background)
     talk[1].answer(request, complete(structuredContent={"n": 1}))
     talk[1].close()
     assert running.result(PATIENCE).structured == {"n": 1}
 
 
-def test_closing_fails_what_waits_and_may_be_done_twice(talk: Talk, background: Background) -> None:
+def test_close_fails_pending_calls_and_is_idempotent(talk: Talk, background: Background) -> None:
     client, peer = talk
     running, _ = start(talk, background)
     client.close()
@@ -489,9 +489,7 @@ def test_closing_fails_what_waits_and_may_be_done_twice(talk: Talk, background: 
     ],
     ids=["garbage", "not utf-8", "bad result", "no message", "empty batch", "batch", "huge line"],
 )
-def test_a_stream_with_nonsense_in_it_is_trusted_no_further(
-    talk: Talk, background: Background, nonsense: bytes
-) -> None:
+def test_an_invalid_message_ends_the_connection(talk: Talk, background: Background, nonsense: bytes) -> None:
     client, peer = talk
     running, _ = start(talk, background)
     peer.send_raw(nonsense)
@@ -502,7 +500,7 @@ def test_a_stream_with_nonsense_in_it_is_trusted_no_further(
         client.ping()
 
 
-def test_messages_split_at_every_byte(talk: Talk, background: Background) -> None:
+def test_messages_may_be_split_at_every_byte(talk: Talk, background: Background) -> None:
     running, request = start(talk, background)
     line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"n":5}}}\n' % request["id"]
     for byte in line:
@@ -519,7 +517,7 @@ def test_a_peer_that_does_not_read_is_disconnected(talk: Talk) -> None:
 # -- what the server asks ----------------------------------------------------------------------------------------------
 
 
-def test_a_server_s_requests_are_answered_in_the_handshake_era(handshake_client: Talk, background: Background) -> None:
+def test_requests_of_a_server_are_answered_in_the_handshake_era(handshake_client: Talk, background: Background) -> None:
     _, peer = handshake_client
     peer.send({"id": "a", "method": "ping"}, {"id": 1, "method": "sampling/createMessage", "params": {}})
     assert peer.receive() == {"jsonrpc": "2.0", "id": "a", "result": {}}
@@ -529,14 +527,14 @@ def test_a_server_s_requests_are_answered_in_the_handshake_era(handshake_client:
     ping(handshake_client, background)
 
 
-def test_a_server_has_no_requests_in_the_modern_era(modern_client: Talk, background: Background) -> None:
+def test_requests_of_a_server_are_ignored_in_the_modern_era(modern_client: Talk, background: Background) -> None:
     modern_client[1].send({"id": "a", "method": "ping"}, {"id": 1, "method": "roots/list"})
     ping(modern_client, background)  # its answer is read after both
     ping(modern_client, background)  # so an answer to them would come before this one
 
 
 @pytest.mark.parametrize("handshake_client", ["2025-03-26"], indirect=True)
-def test_batches_are_taken_where_they_exist(handshake_client: Talk, background: Background) -> None:
+def test_batches_are_accepted_in_the_revision_that_has_them(handshake_client: Talk, background: Background) -> None:
     running, request = start(handshake_client, background)
     answer = {"jsonrpc": "2.0", "id": request["id"], "result": complete(structuredContent={"n": 1})}
     handshake_client[1].send([{"jsonrpc": "2.0", "method": "notifications/x"}, answer])
@@ -544,7 +542,7 @@ def test_batches_are_taken_where_they_exist(handshake_client: Talk, background: 
 
 
 @pytest.mark.parametrize("handshake_client", ["2025-03-26"], indirect=True)
-def test_nonsense_in_a_batch_ends_the_connection(handshake_client: Talk) -> None:
+def test_an_invalid_message_in_a_batch_ends_the_connection(handshake_client: Talk) -> None:
     client, peer = handshake_client
     peer.send([{"jsonrpc": "2.0", "method": "notifications/x"}, 7])
     assert client.closed.wait(PATIENCE)

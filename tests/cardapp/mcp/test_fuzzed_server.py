@@ -37,7 +37,7 @@ SOUND: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_mutated_message_is_answered_or_passed_over(
+def test_a_mutated_message_is_answered_or_ignored(
     name: str, served: Callable[[McpServer], Any], loops: Callable[..., int]
 ) -> None:
     sound = {"jsonrpc": "2.0", **SOUND[name]}

@@ -48,14 +48,14 @@ def decode(*pieces: bytes, max_line: int = 10_000_000) -> list[Frame]:
 
 
 @given(st.lists(messages, max_size=5), st.data())
-def test_any_messages_cut_anywhere_come_out_as_they_went_in(sent: list[Message], data: st.DataObject) -> None:
+def test_messages_in_pieces_of_any_size_are_decoded_unchanged(sent: list[Message], data: st.DataObject) -> None:
     stream = b"".join(encode(message) for message in sent)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert decode(*pieces) == sent
 
 
-def test_a_frame_split_at_every_byte() -> None:
+def test_a_frame_may_be_split_at_every_byte() -> None:
     message = Request("é\u2028\n", "tools/call", {"text": "zwei\r\nZeilen \U0001f600"})
     stream = encode(message)
     for cut in range(len(stream) + 1):
@@ -64,7 +64,7 @@ def test_a_frame_split_at_every_byte() -> None:
 
 
 @given(st.lists(messages, min_size=1, max_size=4))
-def test_a_line_holds_no_line_end_but_its_last(sent: list[Message]) -> None:
+def test_an_encoded_line_contains_no_other_line_end(sent: list[Message]) -> None:
     line = encode(sent)
     assert line.endswith(b"\n")
     assert len(line.decode("utf-8").splitlines()) == 1
@@ -84,7 +84,7 @@ def test_no_json_raises_an_exception(value: Any) -> None:
     assert parse(json.dumps(value).encode()) is not None
 
 
-def test_blank_lines_and_carriage_returns_are_no_messages() -> None:
+def test_blank_lines_and_carriage_returns_are_ignored() -> None:
     assert decode(b"\n  \r\n\t\n") == []
     assert decode(b'{"jsonrpc":"2.0","method":"m"}\r\n') == [Notification("m")]
 
@@ -95,13 +95,13 @@ def test_a_long_line_is_dropped_and_the_next_one_read() -> None:
     assert frames == [Malformed(INVALID_REQUEST, "the line is longer than 60 bytes"), Notification("m")]
 
 
-def test_a_line_as_long_as_the_limit_is_taken() -> None:
+def test_a_line_of_the_maximum_length_is_accepted() -> None:
     line = encode(Notification("m"))
     assert decode(line, max_line=len(line) - 1) == [Notification("m")]
     assert isinstance(decode(line, max_line=len(line) - 2)[0], Malformed)
 
 
-def test_mid_line_tells_a_cut_message_from_a_clean_end() -> None:
+def test_mid_line_is_true_only_within_a_message() -> None:
     decoder = LineDecoder()
     decoder.feed(b'{"json')
     assert decoder.mid_line
@@ -152,13 +152,13 @@ def test_the_id_of_a_malformed_request_is_kept_so_that_it_can_be_answered() -> N
     assert found.id == "a"
 
 
-def test_an_error_may_have_a_null_id_or_none() -> None:
+def test_the_id_of_an_error_may_be_null_or_missing() -> None:
     expected = Failure(None, -32700, "what?")
     assert parse(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}') == expected
     assert parse(b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}') == expected
 
 
-def test_an_invalid_member_of_a_batch_is_reported_beside_the_valid_ones() -> None:
+def test_an_invalid_message_in_a_batch_does_not_affect_the_others() -> None:
     found = parse(b'[{"jsonrpc":"2.0","method":"m"},1]')
     assert found == Batch((Notification("m"), Malformed(INVALID_REQUEST, "a message must be an object")))
 

@@ -54,7 +54,7 @@ def add(client: McpClient, a: int, b: int) -> Any:
     return client.call_tool("add", {"a": a, "b": b}, timeout=PATIENCE, maximum=PATIENCE).structured
 
 
-def test_the_socket_is_for_its_owner_alone_and_goes_away(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_the_socket_is_private_and_removed_at_the_stop(path: Path, listen: Callable[..., UnixListener]) -> None:
     previous = os.umask(0)
     try:
         listener = listen()
@@ -66,7 +66,7 @@ def test_the_socket_is_for_its_owner_alone_and_goes_away(path: Path, listen: Cal
     assert not path.exists()
 
 
-def test_many_peers_at_once(path: Path, listen: Callable[..., UnixListener], background: Any) -> None:
+def test_many_peers_are_served_at_once(path: Path, listen: Callable[..., UnixListener], background: Any) -> None:
     listen()
     clients = [connect(path) for _ in range(5)]
     sums: list[Future[Any]] = [background(add, client, n, n) for n, client in enumerate(clients)]
@@ -117,7 +117,7 @@ def test_a_stale_socket_file_is_replaced(path: Path, listen: Callable[..., UnixL
     client.close()
 
 
-def test_a_live_socket_is_left_alone(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_a_socket_in_use_is_not_replaced(path: Path, listen: Callable[..., UnixListener]) -> None:
     listen()
     second = UnixListener(path, EXAMPLE["example_server"]())
     with pytest.raises(StateError, match="another process listens"):
@@ -135,12 +135,12 @@ def test_a_file_that_is_no_socket_is_not_removed(path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_a_path_too_long_names_the_setting_to_change(state_dir: Path) -> None:
+def test_the_error_of_a_long_path_names_the_setting(state_dir: Path) -> None:
     with pytest.raises(UsageError, match=r"107.*CARD_STATE_DIR"):
         UnixListener(state_dir / ("x" * 107), EXAMPLE["example_server"]()).start()
 
 
-def test_a_file_that_took_the_socket_s_place_is_not_removed(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_a_file_that_replaced_the_socket_is_not_removed(path: Path, listen: Callable[..., UnixListener]) -> None:
     listener = listen()
     path.unlink()
     path.write_text("another's")
@@ -157,7 +157,7 @@ def test_a_connection_above_the_limit_is_closed(path: Path, listen: Callable[...
     first.close()
 
 
-def test_a_stop_hangs_up_cancels_calls_and_leaves_no_thread(
+def test_a_stop_disconnects_cancels_calls_and_leaves_no_thread(
     path: Path, listen: Callable[..., UnixListener], background: Any
 ) -> None:
     begun = threading.Event()
@@ -181,7 +181,7 @@ def test_a_stop_hangs_up_cancels_calls_and_leaves_no_thread(
     idle.close()
 
 
-def test_a_peer_that_reads_nothing_does_not_block_the_others_nor_the_stop(
+def test_a_peer_that_does_not_read_blocks_neither_others_nor_the_stop(
     path: Path, listen: Callable[..., UnixListener]
 ) -> None:
     listener = listen()
@@ -215,7 +215,7 @@ def test_threads_end_with_their_peers(path: Path, listen: Callable[..., UnixList
     assert mcp_threads() == []
 
 
-def test_descriptors_are_given_back(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_descriptors_are_closed(path: Path, listen: Callable[..., UnixListener]) -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
 

@@ -52,7 +52,7 @@ def finish(connecting: Future[McpClient]) -> tuple[str, str]:
 # -- the modern era ----------------------------------------------------------------------------------------------------
 
 
-def test_a_discover_result_shows_a_modern_server(opening: tuple[Any, Future[McpClient]]) -> None:
+def test_a_discover_result_means_a_modern_server(opening: tuple[Any, Future[McpClient]]) -> None:
     peer, connecting = opening
     probe = peer.expect("server/discover")
     validate_client_request("server/discover", MODERN, probe["params"])
@@ -65,21 +65,21 @@ def test_a_discover_result_shows_a_modern_server(opening: tuple[Any, Future[McpC
 
 
 @pytest.mark.parametrize("meta", [None, [], {"io.modelcontextprotocol/serverInfo": "me"}])
-def test_a_server_may_keep_quiet_about_itself(opening: tuple[Any, Future[McpClient]], meta: Any) -> None:
+def test_a_server_need_not_report_its_name(opening: tuple[Any, Future[McpClient]], meta: Any) -> None:
     peer, connecting = opening
     peer.answer(peer.expect("server/discover"), {**discovered(MODERN), "_meta": meta})
     assert finish(connecting) == ("modern", MODERN)
     assert connecting.result().server_info == {}
 
 
-def test_an_unsupported_version_is_asked_again_with_a_listed_one(opening: tuple[Any, Future[McpClient]]) -> None:
+def test_after_an_unsupported_version_a_listed_one_is_tried(opening: tuple[Any, Future[McpClient]]) -> None:
     peer, connecting = opening
     peer.refuse(peer.expect("server/discover"), -32022, {"supported": [NEXT, MODERN], "requested": "x"})
     peer.answer(peer.expect("server/discover"), discovered(MODERN))
     assert finish(connecting) == ("modern", MODERN)
 
 
-def test_a_server_that_refuses_what_it_lists_is_given_up(opening: tuple[Any, Future[McpClient]]) -> None:
+def test_a_server_that_refuses_a_version_it_lists_fails_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
     peer, connecting = opening
     for _ in range(2):
         peer.refuse(peer.expect("server/discover"), -32022, {"supported": [MODERN], "requested": MODERN})
@@ -89,7 +89,7 @@ def test_a_server_that_refuses_what_it_lists_is_given_up(opening: tuple[Any, Fut
 
 
 @pytest.mark.parametrize("how", ["result", "error"])
-def test_a_modern_server_without_a_common_revision_is_no_reason_for_a_handshake(
+def test_a_modern_server_without_a_common_revision_gets_no_handshake(
     opening: tuple[Any, Future[McpClient]], how: str
 ) -> None:
     peer, connecting = opening
@@ -126,7 +126,9 @@ def test_an_unsupported_version_error_without_a_list_leads_to_the_handshake(
 
 
 @pytest.mark.parametrize("how", ["result", "error"])
-def test_a_server_that_lists_only_old_revisions_does_too(opening: tuple[Any, Future[McpClient]], how: str) -> None:
+def test_a_server_that_lists_only_old_revisions_gets_the_handshake(
+    opening: tuple[Any, Future[McpClient]], how: str
+) -> None:
     peer, connecting = opening
     probe = peer.expect("server/discover")
     if how == "result":
@@ -147,7 +149,7 @@ def test_an_invalid_discover_result_leads_to_the_handshake(
     assert finish(connecting) == ("handshake", "2025-11-25")
 
 
-def test_silence_leads_to_the_handshake_and_the_late_answer_is_ignored(
+def test_without_an_answer_the_handshake_follows_and_a_late_answer_is_ignored(
     pair: tuple[Any, socket.socket], background: Background
 ) -> None:
     peer, end = pair
@@ -210,7 +212,7 @@ def test_initialize_is_never_cancelled(pair: tuple[Any, socket.socket], backgrou
     assert "cancelled" not in silent.value.detail
 
 
-def test_a_server_may_ping_while_it_is_being_asked(opening: tuple[Any, Future[McpClient]]) -> None:
+def test_a_server_may_ping_during_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
     peer, connecting = opening
     peer.refuse(peer.expect("server/discover"), -32601)
     request = peer.expect("initialize")
@@ -224,7 +226,7 @@ def test_a_server_may_ping_while_it_is_being_asked(opening: tuple[Any, Future[Mc
 # -- nobody there ------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_hangs_up_is_gone(opening: tuple[Any, Future[McpClient]]) -> None:
+def test_a_server_that_disconnects_fails_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
     peer, connecting = opening
     peer.expect("server/discover")
     peer.close()

@@ -14,7 +14,7 @@ def test_the_revisions_are_those_that_the_reference_implementation_knows() -> No
     assert NEWEST_FIRST[1] == LATEST_HANDSHAKE.name
 
 
-def test_names_and_codes_are_the_reference_implementation_s() -> None:
+def test_names_and_codes_equal_the_reference_implementations() -> None:
     assert revisions.PROTOCOL_VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
     assert revisions.CLIENT_INFO_KEY == mcp_types.CLIENT_INFO_META_KEY
     assert revisions.CLIENT_CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY

@@ -92,7 +92,7 @@ def test_a_known_revision_is_accepted(served: Serve, asked: str) -> None:
 
 
 @pytest.mark.parametrize("asked", ["1999-01-01", MODERN, ""])
-def test_another_revision_is_answered_by_the_latest_that_shakes_hands(served: Serve, asked: str) -> None:
+def test_another_revision_is_answered_with_the_latest_that_has_a_handshake(served: Serve, asked: str) -> None:
     answer = initialize(served(EXAMPLE["example_server"]()), protocolVersion=asked)
     assert answer["result"]["protocolVersion"] == "2025-11-25"
 
@@ -103,7 +103,7 @@ def test_initialize_is_a_handshake_even_with_the_modern_envelope(served: Serve) 
 
 
 @pytest.mark.parametrize("wrong", [{"protocolVersion": 1}, {"capabilities": None}, {"clientInfo": {"name": "x"}}])
-def test_initialize_with_wrong_parameters(served: Serve, wrong: dict[str, Any]) -> None:
+def test_initialize_with_wrong_parameters_is_refused(served: Serve, wrong: dict[str, Any]) -> None:
     peer = served(EXAMPLE["example_server"]())
     assert initialize(peer, **wrong)["error"]["code"] == -32602
     assert "result" in initialize(peer)
@@ -137,7 +137,7 @@ def test_discover_lists_revisions_capabilities_and_the_server(modern: Caller) ->
 
 
 @pytest.mark.parametrize("version", ["2027-01-01", "2025-11-25", ""])
-def test_an_unsupported_revision_is_answered_by_those_supported(modern: Caller, version: str) -> None:
+def test_the_error_of_an_unsupported_revision_lists_the_supported_ones(modern: Caller, version: str) -> None:
     error = modern.ask("tools/list", {"io.modelcontextprotocol/protocolVersion": version})["error"]
     assert error["code"] == -32022
     assert error["data"] == {"supported": [MODERN, *reversed(HANDSHAKE)], "requested": version}
@@ -166,7 +166,7 @@ def test_discover_without_an_envelope_is_refused(served: Serve) -> None:
 
 
 @pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/list", "subscriptions/listen", "nonsense"])
-def test_methods_that_the_modern_era_or_this_server_lacks(modern: Caller, method: str) -> None:
+def test_unknown_methods_are_refused(modern: Caller, method: str) -> None:
     assert modern.ask(method)["error"]["code"] == -32601
 
 
@@ -181,7 +181,7 @@ def test_one_connection_serves_both_eras(served: Serve) -> None:
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_of_tools_says_what_its_revision_can(caller: Caller) -> None:
+def test_the_list_of_tools_has_the_members_of_its_revision(caller: Caller) -> None:
     result = caller.ask("tools/list")["result"]
     assert [tool["name"] for tool in result["tools"]] == [tool.name for tool in EXAMPLE["TOOLS"]]
     assert "nextCursor" not in result
@@ -195,7 +195,7 @@ def test_an_unknown_cursor_is_refused(caller: Caller) -> None:
     assert caller.ask("tools/list", cursor="x")["error"]["code"] == -32602
 
 
-def test_a_call_answers_text_and_structure(caller: Caller) -> None:
+def test_a_result_has_text_and_structured_content(caller: Caller) -> None:
     result = caller.call("add", {"a": 1, "b": 2.5})["result"]
     assert result["isError"] is False
     assert result["content"] == [{"type": "text", "text": '{"sum": 3.5}'}]
@@ -204,7 +204,7 @@ def test_a_call_answers_text_and_structure(caller: Caller) -> None:
     assert result.get("resultType") == ("complete" if caller.revision == MODERN else None)
 
 
-def test_a_tool_s_failure_is_a_result(caller: Caller) -> None:
+def test_a_tools_failure_is_a_result(caller: Caller) -> None:
     result = caller.call("fail")["result"]
     assert result["isError"] is True
     assert result["content"][0]["text"] == "it cannot be done"
@@ -241,7 +241,7 @@ def test_a_listed_schema_keeps_its_dialect_and_its_definitions(served: Serve) ->
     assert schema.faults({"sum": "three"})
 
 
-def test_wrong_arguments_are_answered_as_the_revision_wants(caller: Caller) -> None:
+def test_wrong_arguments_are_answered_as_the_revision_requires(caller: Caller) -> None:
     answer = caller.call("add", {"a": "1", "b": 2})
     if caller.revision in ("2025-11-25", MODERN):
         assert answer["result"]["isError"] is True
@@ -259,7 +259,7 @@ def test_malformed_calls_are_protocol_errors(caller: Caller, params: dict[str, A
 
 
 @pytest.mark.parametrize("name", ["crash", "fail_badly"])
-def test_a_tool_s_defect_is_an_internal_error_without_its_details(
+def test_a_defect_in_a_tool_is_an_internal_error_without_details(
     modern: Caller, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = modern.call(name)["error"]
@@ -270,7 +270,7 @@ def test_a_tool_s_defect_is_an_internal_error_without_its_details(
     assert "result" in modern.call("add", {"a": 1, "b": 1})
 
 
-def test_arguments_nested_past_checking_are_refused_and_the_connection_lives(served: Serve) -> None:
+def test_too_deeply_nested_arguments_are_refused_and_the_connection_stays(served: Serve) -> None:
     tree = {"type": "object", "additionalProperties": {"$ref": "#"}}
     tool = Tool("deep", "Deep", "", tree, ANY, lambda _arguments, _context: {})
     caller = Caller(served(McpServer("deep", "1", [tool])), MODERN)
@@ -282,7 +282,7 @@ def test_arguments_nested_past_checking_are_refused_and_the_connection_lives(ser
     assert "result" in caller.call("deep")
 
 
-def test_what_is_piped_in_is_answered_before_the_end() -> None:
+def test_a_request_is_answered_although_the_input_ends_at_once() -> None:
     """``serve_stdio`` with an input that ends at once, as a shell gives it; the tool prints, which must not show."""
     call = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
@@ -293,7 +293,7 @@ def test_what_is_piped_in_is_answered_before_the_end() -> None:
     assert b"what a tool prints" in done.stderr
 
 
-def test_a_server_whose_tools_make_no_sense_is_not_made() -> None:
+def test_a_server_with_invalid_tools_is_refused() -> None:
     def tool(name: str, schema: dict[str, Any]) -> Tool:
         return Tool(name, "", "", schema, ANY, lambda _arguments, _context: {})
 
@@ -354,7 +354,7 @@ def test_only_progress_that_increases_is_sent_and_none_after_the_end(served: Ser
     assert caller.ask("server/discover")["result"]["resultType"] == "complete"
 
 
-def test_ping_and_other_calls_are_answered_meanwhile(served: Serve) -> None:
+def test_ping_and_other_calls_are_answered_during_a_call(served: Serve) -> None:
     release = threading.Event()
     caller = Caller(served(McpServer("h", "1", [held(release, [])])), "2025-11-25")
     running = caller.start("tools/call", {"progressToken": 1}, name="held")
@@ -379,7 +379,7 @@ def test_a_cancelled_call_is_notified_and_gets_no_response(served: Serve, revisi
     assert caller.ask("tools/list")["id"] == running + 1  # and nothing of the cancelled call before it
 
 
-def test_an_id_in_use_is_not_taken_again(served: Serve) -> None:
+def test_a_request_with_an_id_in_use_is_refused(served: Serve) -> None:
     release = threading.Event()
     caller = Caller(served(McpServer("h", "1", [held(release, [])])), MODERN)
     running = caller.start("tools/call", {"progressToken": 1}, name="held")
@@ -394,7 +394,7 @@ def test_an_id_in_use_is_not_taken_again(served: Serve) -> None:
     assert "result" in caller.call("held")  # free again
 
 
-def test_calls_past_the_bound_fail_as_busy(served: Serve) -> None:
+def test_calls_above_the_limit_fail_as_busy(served: Serve) -> None:
     release = threading.Event()
     caller = Caller(served(McpServer("h", "1", [held(release, [])], max_calls=1)), MODERN)
     running = caller.start("tools/call", {"progressToken": 1}, name="held")
@@ -420,7 +420,7 @@ def no_thread(_thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_the_end_of_a_peer_cancels_its_calls_and_their_answers_still_go_out(served: Serve) -> None:
+def test_when_a_peer_ends_its_side_its_calls_are_cancelled_and_answered(served: Serve) -> None:
     def handler(_arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         assert context.cancelled.wait(PATIENCE)
         raise ToolFailure("cancelled", "the call was cancelled")
@@ -446,7 +446,7 @@ def test_a_peer_that_vanishes_during_a_call_affects_no_other(served: Serve) -> N
 # -- nonsense ----------------------------------------------------------------------------------------------------------
 
 
-def test_garbage_is_answered_and_the_connection_lives(modern: Caller) -> None:
+def test_invalid_data_is_answered_and_the_connection_stays(modern: Caller) -> None:
     modern.peer.send_raw(b"garbage\n\xff\n\n[]\n{}\n")
     codes = [modern.peer.receive()["error"]["code"] for _ in range(4)]
     assert codes == [-32700, -32700, -32600, -32600]
@@ -454,13 +454,13 @@ def test_garbage_is_answered_and_the_connection_lives(modern: Caller) -> None:
     assert "result" in modern.call("add", {"a": 1, "b": 1})
 
 
-def test_a_huge_line_is_refused_and_the_connection_lives(modern: Caller) -> None:
+def test_a_huge_line_is_refused_and_the_connection_stays(modern: Caller) -> None:
     modern.peer.send_raw(b"[" + b" " * (4 * 1024 * 1024) + b"]\n")
     assert modern.peer.receive()["error"]["code"] == -32600
     assert "result" in modern.call("add", {"a": 1, "b": 1})
 
 
-def test_requests_split_at_every_byte(modern: Caller) -> None:
+def test_requests_may_be_split_at_every_byte(modern: Caller) -> None:
     line = b'{"jsonrpc":"2.0","id":"s","method":"tools/call","params":{"name":"nope","_meta":%s}}\n'
 
     for byte in line % json.dumps(META).encode():
@@ -472,13 +472,13 @@ def test_requests_split_at_every_byte(modern: Caller) -> None:
 
 
 @pytest.mark.parametrize("revision", [name for name in [*HANDSHAKE, MODERN] if name != "2025-03-26"])
-def test_batches_are_refused_where_they_do_not_exist(served: Serve, revision: str) -> None:
+def test_batches_are_refused_in_revisions_without_them(served: Serve, revision: str) -> None:
     caller = Caller(served(EXAMPLE["example_server"]()), revision)
     caller.peer.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
     assert caller.peer.receive()["error"]["code"] == -32600
 
 
-def test_a_batch_is_answered_as_one(served: Serve) -> None:
+def test_a_batch_is_answered_with_one_array(served: Serve) -> None:
     caller = Caller(served(EXAMPLE["example_server"]()), "2025-03-26")
     call = {"name": "add", "arguments": {"a": 1, "b": 2}}
     caller.peer.send(

@@ -12,12 +12,12 @@ from cardapp.mcp.tool_schema import (
     MAX_REPORTED,
     ToolSchema,
     UnusableSchema,
-    compiled,
+    peer_schema,
 )
 from cardapp.session_host.session_tools import REPLAY_OUT
 
 MAX_BLOCKS = 4096
-"""Of an arena; what reads them runs in gdb alone."""
+"""Blocks of an arena. The same limit is in the code that runs in gdb, which no test can import."""
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -55,12 +55,12 @@ def test_the_number_of_reported_faults_is_limited() -> None:
         ({"enum": list(range(MAX_NODES))}, "nodes"),
     ],
 )
-def test_a_schema_that_cannot_be_used(schema: Any, reason: str) -> None:
+def test_an_unusable_schema_is_refused(schema: Any, reason: str) -> None:
     with pytest.raises(UnusableSchema, match=reason):
         ToolSchema(schema)
 
 
-def test_the_dialect_may_be_named() -> None:
+def test_a_schema_may_name_its_dialect() -> None:
     assert ToolSchema({"$schema": "https://json-schema.org/draft/2020-12/schema"}).faults(1) == ()
 
 
@@ -93,7 +93,7 @@ def test_a_local_reference_works_and_an_endless_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
-def test_a_check_that_would_take_for_ever_is_given_up(keyword: str) -> None:
+def test_a_validation_that_would_take_forever_is_aborted(keyword: str) -> None:
     twice = {f"s{number}": {keyword: [{"$ref": f"#/$defs/s{number + 1}"}] * 2} for number in range(40)}
     schema = ToolSchema({"$ref": "#/$defs/s0", "$defs": twice | {"s40": {"type": "object"}}})
     for _ in range(2):
@@ -101,7 +101,7 @@ def test_a_check_that_would_take_for_ever_is_given_up(keyword: str) -> None:
             schema.faults([])
 
 
-def test_the_longest_answer_of_a_replay_is_checked() -> None:
+def test_the_longest_result_of_a_replay_can_be_validated() -> None:
     block = {"offset": 1, "size": 1, "label": "x"}
     arena = {"base": 1, "size": 1, "used": 1, "high_water": 1, "blocks": [block] * MAX_BLOCKS}
     values = {str(number): {"value": "1", "error": None} for number in range(500)}
@@ -114,21 +114,21 @@ def test_the_longest_answer_of_a_replay_is_checked() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"uniqueItems": True}, {"items": {"enum": [[]] * 1000}}])
-def test_a_check_of_long_lists_by_each_other_is_given_up(schema: dict[str, Any]) -> None:
+def test_the_validation_of_long_lists_of_unique_items_is_aborted(schema: dict[str, Any]) -> None:
     assert ToolSchema(schema).faults([]) == ()
     with pytest.raises(UnusableSchema, match="too long"):
         ToolSchema(schema).faults([{"a": number} for number in range(1000)])
 
 
 @pytest.mark.parametrize("schema", [{"pattern": "^(a+)+$"}, {"items": {"patternProperties": {"^(a+)+$": False}}}])
-def test_a_peer_s_patterns_are_not_followed(schema: dict[str, Any]) -> None:
+def test_the_patterns_of_a_peer_are_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(UnusableSchema, match="pattern"):
-        compiled(schema)
+        peer_schema(schema)
     ToolSchema(schema)
-    assert compiled({"properties": {"pattern": {"type": "string"}}}).faults({"pattern": "a"}) == ()
+    assert peer_schema({"properties": {"pattern": {"type": "string"}}}).faults({"pattern": "a"}) == ()
 
 
 @pytest.mark.parametrize("schema", [None, {"type": "objekt"}, nested(5000)])
 def test_a_schema_that_cannot_be_compiled_is_refused(schema: Any) -> None:
     with pytest.raises(UnusableSchema):
-        compiled(schema)
+        peer_schema(schema)

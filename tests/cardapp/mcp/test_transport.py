@@ -43,7 +43,7 @@ def test_bytes_go_both_ways(ends: Ends) -> None:
     assert read(100) == b"world"
 
 
-def test_much_is_sent_whole_while_the_peer_reads(ends: Ends, background: Callable[..., Future[Any]]) -> None:
+def test_a_large_message_is_sent_completely(ends: Ends, background: Callable[..., Future[Any]]) -> None:
     transport, read, _ = ends
     data = bytes(range(256)) * 8192
     sending = background(transport.send, data, PATIENCE)
@@ -54,7 +54,7 @@ def test_much_is_sent_whole_while_the_peer_reads(ends: Ends, background: Callabl
     assert received == data
 
 
-def test_many_senders_do_not_mix(ends: Ends, background: Callable[..., Future[Any]]) -> None:
+def test_messages_of_many_senders_are_not_mixed(ends: Ends, background: Callable[..., Future[Any]]) -> None:
     transport, read, _ = ends
     lines = [bytes([ord("a") + n]) * 20_000 + b"\n" for n in range(4)]
     sending = [background(transport.send, line, PATIENCE) for line in lines]
@@ -66,7 +66,7 @@ def test_many_senders_do_not_mix(ends: Ends, background: Callable[..., Future[An
     assert sorted(received.splitlines(keepends=True)) == lines
 
 
-def test_a_peer_that_does_not_read_ends_the_channel(ends: Ends) -> None:
+def test_a_peer_that_does_not_read_ends_the_transport(ends: Ends) -> None:
     transport, _, _ = ends
     with pytest.raises(TransportClosed, match="read"):
         transport.send(b"x" * 10_000_000, 0.1)
@@ -99,7 +99,7 @@ def test_a_closed_transport_sends_and_receives_nothing(ends: Ends) -> None:
         transport.send(b"x", PATIENCE)
 
 
-def test_the_end_of_the_peer_is_an_end_of_file() -> None:
+def test_receive_returns_nothing_when_the_peer_has_ended() -> None:
     ours, theirs = socket.socketpair()
     transport = Transport(ours, ours)
     theirs.sendall(b"last")

@@ -50,7 +50,7 @@ def test_committed_rows_are_there_after_reopening(state_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("linked", ["card-state", "card-state-wal", "card-state-shm"])
-def test_a_symlinked_file_is_refused_and_its_goal_untouched(state_dir: Path, linked: str) -> None:
+def test_a_symlink_is_refused_and_its_target_unchanged(state_dir: Path, linked: str) -> None:
     goal = state_dir / "goal"
     goal.write_bytes(b"")
     (state_dir / linked).symlink_to(goal)
@@ -70,7 +70,7 @@ def test_a_symlinked_directory_is_refused(state_dir: Path) -> None:
     assert list((state_dir / "real").iterdir()) == []
 
 
-def test_a_directory_in_the_files_place_is_refused(state_dir: Path) -> None:
+def test_a_directory_at_the_path_of_the_database_is_refused(state_dir: Path) -> None:
     (state_dir / "card-state").mkdir()
     with pytest.raises(StateError, match="CARD_STATE_DATABASE"):
         Database.open(state_dir / "card-state")
@@ -117,7 +117,7 @@ def test_a_newer_schema_is_refused_unchanged(state_dir: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_version_1_file_goes_through_the_steps_it_lacks(state_dir: Path) -> None:
+def test_a_file_of_version_1_gets_the_missing_steps(state_dir: Path) -> None:
     path = str(state_dir / "old")
     conn = sqlite3.connect(path, isolation_level=None)
     assert migrations.migrate(conn, path=path, steps=migrations.STEPS[:1]) == 1
@@ -142,7 +142,7 @@ def test_the_events_of_an_older_file_are_found_by_their_card(state_dir: Path) ->
         assert [event["seq"] for event in events.stream(reader, "arena")] == [1, 4]
 
 
-def test_a_failing_step_leaves_the_file_as_it_was(state_dir: Path) -> None:
+def test_a_failed_migration_step_changes_nothing(state_dir: Path) -> None:
     path = str(state_dir / "old")
     conn = sqlite3.connect(path, isolation_level=None)
     migrations.migrate(conn, path=path)
@@ -155,7 +155,7 @@ def test_a_failing_step_leaves_the_file_as_it_was(state_dir: Path) -> None:
     conn.close()
 
 
-def test_steps_that_shipped_are_not_edited() -> None:
+def test_released_migration_steps_are_unchanged() -> None:
     """Files in the field have run them: add a step, and its digest here."""
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in migrations.STEPS]
     assert digests == ["343818bbf332c696", "f51a65385fe76f74"]
@@ -164,7 +164,7 @@ def test_steps_that_shipped_are_not_edited() -> None:
 # -- reading and writing -------------------------------------------------------------------------------------------
 
 
-def test_an_exception_undoes_the_write(db: Database) -> None:
+def test_an_exception_rolls_the_write_back(db: Database) -> None:
     def change_my_mind() -> None:
         with db.write() as conn:
             card_state.save_position(conn, "u", FRESH, AT)
@@ -176,7 +176,7 @@ def test_an_exception_undoes_the_write(db: Database) -> None:
         assert card_state.load_position(conn, "u").revision == 0
 
 
-def test_a_write_inside_a_write_is_an_error_and_undoes(db: Database) -> None:
+def test_a_nested_write_raises_and_rolls_back(db: Database) -> None:
     def twice() -> None:
         with db.write() as conn:
             card_state.save_position(conn, "u", FRESH, AT)
@@ -189,7 +189,7 @@ def test_a_write_inside_a_write_is_an_error_and_undoes(db: Database) -> None:
         assert card_state.save_position(conn, "u", FRESH, AT).revision == 1
 
 
-def test_a_read_sees_one_moment(db: Database) -> None:
+def test_a_read_sees_one_snapshot(db: Database) -> None:
     with db.read() as conn:
         assert card_state.load_position(conn, "u").revision == 0
         with db.write() as writing:
@@ -212,7 +212,7 @@ def test_a_value_that_sqlite_cannot_store_is_named(db: Database) -> None:
         conn.execute("SELECT ?", (2**64,))
 
 
-def test_closing_twice_is_one_close_and_later_use_says_so(state_dir: Path) -> None:
+def test_close_is_idempotent_and_later_use_is_refused(state_dir: Path) -> None:
     database = Database.open(state_dir / "card-state")
     with database.read() as conn:
         database.close()
@@ -224,7 +224,7 @@ def test_closing_twice_is_one_close_and_later_use_says_so(state_dir: Path) -> No
     assert [file.name for file in state_dir.iterdir()] == ["card-state"]
 
 
-def test_threads_that_come_and_go_leave_no_connection_behind(db: Database) -> None:
+def test_ended_threads_leave_no_open_connection(db: Database) -> None:
     def use() -> None:
         with db.read() as conn:
             card_state.load_position(conn, "u")
@@ -249,7 +249,7 @@ def _goal(link: Path) -> str:
         return ""
 
 
-def test_a_second_crowd_of_readers_leaves_no_further_connections(db: Database) -> None:
+def test_repeated_bursts_of_readers_leave_no_further_connections(db: Database) -> None:
     together = threading.Barrier(20)
 
     def use() -> None:
@@ -344,7 +344,7 @@ def test_a_database_in_use_can_be_read_without_changing_it(db: Database) -> None
     assert refused.value.code == "state_read_only"
 
 
-def test_a_missing_or_foreign_file_is_not_made(state_dir: Path) -> None:
+def test_read_only_refuses_a_missing_or_foreign_file(state_dir: Path) -> None:
     with pytest.raises(StateError, match="no database"), read_only(state_dir / "none"):
         pass
     assert list(state_dir.iterdir()) == []

@@ -31,7 +31,7 @@ def test_an_event_has_the_members_of_the_contract(add: Add) -> None:
     assert (event["seq"], event["key"], event["actor"], event["evidence"]) == (1, "t1/b1", "zoë", [])
 
 
-def test_the_hash_is_the_documented_one(add: Add) -> None:
+def test_the_hash_is_computed_as_documented(add: Add) -> None:
     first, second = add(data={"z": 1, "a": "é"}), add()
     text = (
         '{"actor":"api","at":"2025-03-01T10:00:00.000Z","card":{"id":"arena","source_sha256":"'
@@ -116,7 +116,7 @@ def test_paging_by_kind_and_key(db: Database, add: Add) -> None:
         assert events.page(conn, key="t") == []
 
 
-def test_the_latest_of_a_kind_and_a_card(db: Database, add: Add) -> None:
+def test_latest_returns_the_last_events_of_a_kind_and_a_card(db: Database, add: Add) -> None:
     added = [add(kind=kind) for kind in ("note", "x-quiz", "note", "note")]
     for _ in range(3):
         add(card=replace(CARD, id="calc"))
@@ -127,14 +127,14 @@ def test_the_latest_of_a_kind_and_a_card(db: Database, add: Add) -> None:
         assert events.latest(conn, limit=9, kind="sync.off", card_id="arena") == []
 
 
-def test_a_stream_is_longer_than_its_chunks(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_has_more_events_than_one_chunk(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_CHUNK", 2)
     added = [add() for _ in range(5)]
     with db.read() as conn:
         assert list(events.stream(conn)) == added
 
 
-def test_a_stream_of_one_card(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_can_be_limited_to_one_card(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_CHUNK", 2)
     added = [add(card=replace(CARD, id=name)) for name in ("arena", "calc", "calc", "are", "arena", "calc", "arena")]
     with db.read() as conn:
@@ -155,14 +155,14 @@ Reading = Callable[[sqlite3.Connection], Any]
         (lambda conn: list(events.stream(conn, "arena")), ["card_id"]),
     ],
 )
-def test_a_page_is_found_by_an_index(db: Database, read: Reading, equal: list[str]) -> None:
+def test_a_page_is_read_by_an_index(db: Database, read: Reading, equal: list[str]) -> None:
     """A million entries must not be walked for the next two hundred."""
     (step,) = plan(db, read)
     assert step.startswith("SEARCH event USING")
     assert step.endswith(f"({' AND '.join([*(f'{column}=?' for column in equal), 'seq>?'])})")
 
 
-def test_the_latest_are_found_by_an_index(db: Database) -> None:
+def test_the_latest_events_are_read_by_an_index(db: Database) -> None:
     (step,) = plan(db, lambda conn: events.latest(conn, limit=10, kind="note", card_id="arena"))
     assert step == "SEARCH event USING INDEX event_by_card_and_kind (card_id=? AND kind=?)"
 
@@ -196,7 +196,7 @@ def test_the_database_itself_refuses_to_change_the_record(db: Database, add: Add
         assert events.page(conn) == before
 
 
-def test_the_backends_kinds_are_those_of_the_contract() -> None:
+def test_the_backend_appends_the_kinds_of_the_contract() -> None:
     groups = {
         "navigation": {"set", "moved", "synced"},
         "checkpoint": {"ready", "rejected", "failed", "cancelled", "timeout"},
@@ -261,7 +261,7 @@ def test_all_appended_events_are_read_back_and_verify(entries: list[tuple[str, s
         "DELETE FROM event WHERE seq = ?",
     ],
 )
-def test_a_change_is_found_at_its_place(db: Database, add: Add, change: str, seq: int) -> None:
+def test_a_changed_event_is_found(db: Database, add: Add, change: str, seq: int) -> None:
     for number in range(5):
         add(data={"n": number})
     with db.write() as conn:
@@ -273,7 +273,7 @@ def test_a_change_is_found_at_its_place(db: Database, add: Add, change: str, seq
 
 
 @pytest.mark.parametrize("kept", [0, 2])
-def test_a_tail_that_was_cut_is_found(db: Database, add: Add, kept: int) -> None:
+def test_events_removed_at_the_end_are_found(db: Database, add: Add, kept: int) -> None:
     for _ in range(5):
         add()
     with db.write() as conn:
@@ -284,7 +284,7 @@ def test_a_tail_that_was_cut_is_found(db: Database, add: Add, kept: int) -> None
     assert f"{5 - kept} events" in str(report.reason)
 
 
-def test_entries_that_changed_places_are_found(db: Database, add: Add) -> None:
+def test_swapped_events_are_found(db: Database, add: Add) -> None:
     for number in range(4):
         add(data={"n": number})
     with db.write() as conn:
@@ -309,7 +309,7 @@ def test_a_rewritten_end_is_detected_only_by_a_hash_noted_elsewhere(db: Database
     assert report.head != noted.head
 
 
-def test_a_database_in_use_is_verified_as_it_stands(db: Database, add: Add) -> None:
+def test_a_database_in_use_can_be_verified(db: Database, add: Add) -> None:
     add()
     with db.write() as conn:
         events.append(conn, kind="note", actor="a", key="", card=CARD, data={}, at=AT)

@@ -44,7 +44,7 @@ def pin(db: Database, stored: evidence.Stored, event_seq: int | None, caption: s
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_is_named_by_its_content_and_private(root: Path) -> None:
+def test_an_image_is_named_by_its_hash_and_private(root: Path) -> None:
     stored = evidence.store(root, png())
     digest = hashlib.sha256(png()).hexdigest()
     assert stored == evidence.Stored(f"{digest}.png", "image/png", len(png()), 1, 1)
@@ -55,7 +55,7 @@ def test_a_picture_is_named_by_its_content_and_private(root: Path) -> None:
     assert stat.S_IMODE((root / stored.name).stat().st_mode) == 0o600
 
 
-def test_the_same_picture_is_one_file_and_a_damaged_one_is_made_whole(root: Path) -> None:
+def test_the_same_image_is_stored_once_and_replaces_a_damaged_file(root: Path) -> None:
     stored = evidence.store(root, png())
     before = (root / stored.name).stat().st_ino
     assert evidence.store(root, png()) == stored
@@ -100,7 +100,7 @@ def test_a_name_that_is_no_stored_image_is_not_found(root: Path, name: str) -> N
             ask(root, name)
 
 
-def test_symlinks_lead_nowhere(root: Path, state_dir: Path) -> None:
+def test_symlinks_are_not_followed(root: Path, state_dir: Path) -> None:
     name = evidence.store(root, png()).name
     secret = state_dir / "secret"
     secret.write_bytes(b"secret")
@@ -121,7 +121,7 @@ def test_symlinks_lead_nowhere(root: Path, state_dir: Path) -> None:
     assert refused.value.code == "state_symlink"
 
 
-def test_a_failing_disk_leaves_no_half_picture(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_partial_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -155,7 +155,7 @@ def test_the_file_is_synced_before_it_gets_its_name_and_the_directory_after(
     assert done[4:] == ["file", "rename", "directory"]
 
 
-def test_a_sweep_removes_what_a_crash_left_and_nothing_else(root: Path, db: Database) -> None:
+def test_a_sweep_removes_only_temporary_files(root: Path, db: Database) -> None:
     pinned, unpinned, lost = (evidence.store(root, png(shade)) for shade in (1, 2, 3))
     for stored in (pinned, lost):
         pin(db, stored, None)
@@ -170,7 +170,9 @@ def test_a_sweep_removes_what_a_crash_left_and_nothing_else(root: Path, db: Data
 # -- rows ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pinned_picture_is_shown_with_its_event_whose_hash_stays(root: Path, db: Database, add: Add) -> None:
+def test_a_pinned_image_is_shown_with_its_event_and_does_not_change_the_hash(
+    root: Path, db: Database, add: Add
+) -> None:
     event = add()
     added = pin(db, evidence.store(root, png()), event["seq"], "the arena, full")
     assert added["kind"] == "evidence.added"
@@ -197,7 +199,7 @@ def test_a_pinned_picture_is_shown_with_its_event_whose_hash_stays(root: Path, d
     ]
 
 
-def test_without_an_event_a_picture_is_pinned_to_its_own(root: Path, db: Database, add: Add) -> None:
+def test_without_event_seq_an_image_is_pinned_to_its_own_event(root: Path, db: Database, add: Add) -> None:
     add()
     added = pin(db, evidence.store(root, png()), None, "here")
     assert added["data"]["event_seq"] is None
@@ -207,7 +209,7 @@ def test_without_an_event_a_picture_is_pinned_to_its_own(root: Path, db: Databas
 
 
 @pytest.mark.parametrize("seq", [0, -1, 2, 99])
-def test_a_picture_cannot_be_pinned_to_an_event_that_is_not_there(root: Path, db: Database, add: Add, seq: int) -> None:
+def test_an_image_cannot_be_pinned_to_a_missing_event(root: Path, db: Database, add: Add, seq: int) -> None:
     add()
     with pytest.raises(InvalidValue) as refused:
         pin(db, evidence.store(root, png()), seq)
@@ -216,7 +218,7 @@ def test_a_picture_cannot_be_pinned_to_an_event_that_is_not_there(root: Path, db
         assert events.head(conn).seq == 1
 
 
-def test_several_pictures_keep_their_order(root: Path, db: Database, add: Add) -> None:
+def test_several_images_keep_their_order(root: Path, db: Database, add: Add) -> None:
     add()
     for caption in ("one", "two", "three"):
         pin(db, evidence.store(root, png(len(caption))), 1, caption)
@@ -246,7 +248,7 @@ def test_verifying_finds_a_changed_row(root: Path, db: Database, add: Add, chang
     assert events.verify_file(db.path).broken_seq == 2
 
 
-def test_verifying_finds_a_row_that_no_entry_added(root: Path, db: Database, add: Add) -> None:
+def test_verifying_finds_a_row_without_an_evidence_added_event(root: Path, db: Database, add: Add) -> None:
     add()
     pin(db, evidence.store(root, png()), 1)
     with db.write() as conn:
@@ -254,7 +256,7 @@ def test_verifying_finds_a_row_that_no_entry_added(root: Path, db: Database, add
     assert events.verify_file(db.path).broken_seq == 1
 
 
-def test_verifying_finds_a_changed_or_missing_picture(root: Path, db: Database) -> None:
+def test_verifying_finds_a_changed_or_missing_image(root: Path, db: Database) -> None:
     name = evidence.store(root, png()).name
     pin(db, evidence.store(root, png()), None)
     (root / name).write_bytes(png(1))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardapp.errors import InvalidValue, UnsupportedMediaType
-from cardapp.state.images import MAXIMUM_SIDE, Image, inspect
+from cardapp.state.images import MAX_SIDE, Image, inspect
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -56,7 +56,7 @@ def test_complete_images_are_recognized_and_measured() -> None:
     [
         SIGNATURE + header(1, 1, 1, 3) + chunk(b"PLTE", b"\0\0\0") + PIXELS + END,
         SIGNATURE + header(1, 1, 16, 6, 0, 0, 1) + PIXELS + PIXELS + END,
-        SIGNATURE + header(MAXIMUM_SIDE, 1) + PIXELS + chunk(b"tIME", b"\x07\xe9\3\1\0\0\0") + END,
+        SIGNATURE + header(MAX_SIDE, 1) + PIXELS + chunk(b"tIME", b"\x07\xe9\3\1\0\0\0") + END,
     ],
     ids=["palette", "interlaced, pixels in two chunks", "widest, with a time behind the pixels"],
 )
@@ -88,7 +88,7 @@ def test_other_complete_jpegs_are_accepted(data: bytes) -> None:
         (SIGNATURE + header(2, 3, 8, 2, 1, 0, 0) + PIXELS + END, "invalid values"),
         (SIGNATURE + header(2, 3, 8, 2, 0, 0, 2) + PIXELS + END, "invalid values"),
         (SIGNATURE + header(0, 3) + PIXELS + END, "size is 0 x 3"),
-        (SIGNATURE + header(3, MAXIMUM_SIDE + 1) + PIXELS + END, "size is"),
+        (SIGNATURE + header(3, MAX_SIDE + 1) + PIXELS + END, "size is"),
         (SIGNATURE + header() + END, "pixel data"),
         (SIGNATURE + header() + PIXELS + chunk(b"tEXt", b"a\0b") + PIXELS + END, "not consecutive"),
         (SIGNATURE + header(2, 3, 8, 3) + PIXELS + END, "palette"),
@@ -151,4 +151,4 @@ def test_a_png_with_a_changed_byte_is_refused() -> None:
 @given(st.sampled_from([b"", SIGNATURE, SIGNATURE + header(), b"\xff\xd8\xff", JPEG[:-2], PNG[:-12]]), st.binary())
 def test_any_bytes_are_an_image_or_one_of_our_refusals(start: bytes, rest: bytes) -> None:
     with contextlib.suppress(InvalidValue, UnsupportedMediaType):
-        assert 1 <= inspect(start + rest).width <= MAXIMUM_SIDE
+        assert 1 <= inspect(start + rest).width <= MAX_SIDE

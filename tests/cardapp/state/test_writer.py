@@ -60,7 +60,7 @@ def test_writes_that_queue_share_one_commit(db: Database) -> None:
     assert together.statements.count("COMMIT") == 1
 
 
-def test_a_write_that_fails_is_undone_alone(db: Database) -> None:
+def test_a_failed_write_is_rolled_back_alone(db: Database) -> None:
     def fail(conn: sqlite3.Connection) -> None:
         save("bad")(conn)
         raise ValueError("no")
@@ -89,7 +89,7 @@ def test_a_failed_commit_notifies_no_listener(db: Database) -> None:
     assert saved(db) == ["later"]
 
 
-def test_a_transaction_that_sqlite_gave_up_fails_for_all_its_members(db: Database) -> None:
+def test_a_transaction_that_sqlite_rolled_back_fails_for_the_whole_group(db: Database) -> None:
     def give_up(conn: sqlite3.Connection) -> None:
         save("lost")(conn)
         conn.execute("INSERT OR ROLLBACK INTO generation VALUES (1, 5)")
@@ -108,7 +108,7 @@ def test_a_transaction_that_sqlite_gave_up_fails_for_all_its_members(db: Databas
     assert saved(db) == ["later"]
 
 
-def test_sixteen_threads_lose_nothing(db: Database) -> None:
+def test_all_writes_of_sixteen_threads_are_committed(db: Database) -> None:
     def work() -> None:
         for _ in range(25):
             with db.write() as conn:
@@ -123,7 +123,9 @@ def test_sixteen_threads_lose_nothing(db: Database) -> None:
         assert card_state.load_position(conn, "u").revision == 16 * 25
 
 
-def test_a_write_is_committed_though_a_queued_thread_never_comes(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_is_committed_even_if_the_queued_thread_was_interrupted(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cardapp.state.writer._RECHECK_SECONDS", 0.01)
     with db.write() as conn:
         save("a")(conn)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardapp.state.images import MAXIMUM_SIDE
+from cardapp.state.images import MAX_SIDE
 
 EVIDENCE = "/api/evidence"
 REFUSED = {400, 413, 415, 422}
@@ -31,15 +31,15 @@ BOMB = zlib.compress(bytes(50_000_000), 9)
 """50 MB of nothing in 50 kB."""
 
 TAKEN = {
-    "a decompression bomb": png(MAXIMUM_SIDE, 2500, BOMB),
-    "the greatest sides": png(MAXIMUM_SIDE, MAXIMUM_SIDE, zlib.compress(b"")),
+    "a decompression bomb": png(MAX_SIDE, 2500, BOMB),
+    "the greatest sides": png(MAX_SIDE, MAX_SIDE, zlib.compress(b"")),
     "a bomb of text": png(1, 1, zlib.compress(b"\0\0"), b"zTXt", b"Comment\0\0" + BOMB),
     "pixels that are none": png(1, 1, b"no zlib at all"),
     "a script among the texts": png(1, 1, zlib.compress(b"\0\0"), b"tEXt", b"Comment\0<script>alert(1)</script>"),
 }
 WHOLE = TAKEN["a script among the texts"]
 NOT_TAKEN = {
-    "sides over the greatest": png(MAXIMUM_SIDE + 1, 1, zlib.compress(b"")),
+    "sides over the greatest": png(MAX_SIDE + 1, 1, zlib.compress(b"")),
     "sides of two billion": png(2**31 - 1, 2**31 - 1, zlib.compress(b"")),
     "a page behind the end": WHOLE + b"<html><script>alert(1)</script>",
     "an archive behind the end": WHOLE + b"PK\x05\x06" + bytes(18),
