@@ -1,4 +1,4 @@
-"""The commands of ``card-session``: arguments, what is printed, exit codes, and a session in the foreground."""
+"""The commands of ``card-session``: arguments, output, exit codes, and a session in the foreground."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Commands:
         return 0
 
     def stop(self, options: argparse.Namespace) -> int:
-        # This command may run in a terminal of the session, which ends now.
+        # This command may run in a terminal of the session, which is about to end.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         stopped = self._sessions.stop(options.name)
         print(f"session {stopped.name} is stopped ({stopped.processes} processes ended)")
@@ -114,12 +114,12 @@ class Commands:
         return mcp_client.relay(directory.mcp_socket)
 
     def image(self, options: argparse.Namespace) -> int:
-        # As for Ctrl-C, an interrupted build is cleaned up.
+        # Make these signals act like Ctrl-C, after which the build is cleaned up.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _frame: sys.exit(128 + number))
         image = Image()
         built = image.build(Podman(), options.base, lambda step: print(f"card-session: {step}", file=sys.stderr))
-        print(f"{image.name()} is {'built' if built else 'there, and is of this recipe'}")
+        print(f"{image.name()} is {'built' if built else 'up to date'}")
         return 0
 
 
@@ -146,7 +146,7 @@ def _show_started(started: Started) -> None:
 
 
 def _command(*words: str) -> str:
-    """The command as it works in another terminal, where ``CARD_STATE_DIR`` may not be set."""
+    """The command line for another terminal, in which ``CARD_STATE_DIR`` may not be set."""
     state = os.environ.get("CARD_STATE_DIR")
     setting = [f"CARD_STATE_DIR={shlex.quote(state)}"] if state else []
     return " ".join([*setting, "bin/card-session", *words])
@@ -154,7 +154,8 @@ def _command(*words: str) -> str:
 
 def _announce_foreground(started: Started) -> None:
     _show_started(started)
-    print("Ctrl-C leaves it running: it ran before." if started.already_running else "Ctrl-C stops it.", flush=True)
+    running = "Ctrl-C leaves it running, because it already ran."
+    print(running if started.already_running else "Ctrl-C stops it.", flush=True)
 
 
 def _report_stop(record: Record) -> None:
@@ -172,8 +173,8 @@ def _show_fetched(fetched: Fetched) -> None:
 def _table(listed: Sequence[ListedSession]) -> str:
     head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STOPPED AT")
     rows = [head] + [
-        ("*" if of.chosen else "", of.name, of.card, of.profile, of.state, of.editor, of.debugger, of.place)
-        for of in listed
+        ("*" if row.chosen else "", row.name, row.card, row.profile, row.state, row.editor, row.debugger, row.place)
+        for row in listed
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -184,7 +185,7 @@ def _table(listed: Sequence[ListedSession]) -> str:
 
 
 class _EndRequested(BaseException):
-    """One of ``ENDINGS`` arrived. It is no ``Exception``, so that no ``except Exception`` catches it."""
+    """One of the signals in ``ENDINGS`` arrived. Not an ``Exception``, so that no ``except Exception`` catches it."""
 
 
 def run_foreground(
@@ -194,13 +195,13 @@ def run_foreground(
     announce: Callable[[Started], None],
     report_stop: Callable[[Record], None],
 ) -> None:
-    """``start`` the session ``name``, ``announce`` it, wait for SIGTERM, SIGINT or SIGHUP, and stop it.
+    """``start`` the session ``name``, ``announce`` it, wait for SIGTERM, SIGINT or SIGHUP, and stop the session.
 
-    A signal also interrupts the start. A session that ran before is left running. ``report_stop`` is called when
+    A signal also interrupts the start. A session that already ran is left running. ``report_stop`` is called when
     another command has stopped the session.
     """
     ours = not _answers(sessions, name)
-    # The number of a signal is written to this pipe, so a signal that arrives just before the select ends it too.
+    # Python writes the number of a signal to this pipe. So a signal that arrives just before the select also ends it.
     arrived, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer)
     for number in ENDINGS:
@@ -211,7 +212,7 @@ def run_foreground(
         announce(started)
         while not _is_stopped(sessions, started.record):
             select.select([arrived], [], [], LOOK_SECONDS)
-        ours = False  # a session of this name is another one now
+        ours = False  # from now on a session of this name is another one
         report_stop(started.record)
         while True:
             select.select([arrived], [], [])
@@ -237,11 +238,11 @@ def _ignore_endings() -> None:
 
 def _is_stopped(sessions: Sessions, record: Record) -> bool:
     try:
-        # Not the container_id: a reset makes a new container where the former one was removed.
+        # The container_id is no sign, because a reset makes a new container if the old one was removed.
         return sessions.find(record.name)[1].created_at != record.created_at
     except UsageError:
         return True
-    except StateError:  # the record is damaged, which a stop does not do
+    except StateError:  # the record is damaged: a stop would have removed it
         return False
 
 

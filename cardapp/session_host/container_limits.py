@@ -1,7 +1,7 @@
-"""The limits of a container, seen from inside: which were reached, and how a program that reached one is ended.
+"""Inside a container: detects which limits were reached, and ends a program that has used up the processes.
 
-The kernel ends a program that uses up the container's memory. It does not end a program that uses up the processes:
-each further fork fails, also in gdb and in the learner's shell, and the MCP server can start no thread. So
+The kernel ends a program that uses up the container's memory. It does not end a program that uses up the processes.
+Then each further fork fails, also in gdb and in the learner's shell, and the MCP server cannot start a thread. So
 :class:`LimitWatch` ends that program.
 """
 
@@ -35,14 +35,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reached:
-    """How often the kernel ended a process for lack of memory, and refused one for their number."""
+    """How often the kernel ended a process for lack of memory, and how often it refused to start a process."""
 
     memory: int
     processes: int
 
     @classmethod
     def now(cls, groups: Path = GROUPS) -> Reached:
-        """The counters of this container; zeros if it has no limits, since it may then see the machine's."""
+        """Read the counters of this container. Without limits they are zero: the files may then be the machine's."""
         if LIMITED_VARIABLE not in os.environ:
             return cls(0, 0)
         return cls(_counter(groups, MEMORY), _counter(groups, PROCESSES))
@@ -59,9 +59,10 @@ def _counter(groups: Path, places: tuple[tuple[str, str], ...]) -> int:
 
 
 class LimitWatch:
-    """Ends the program's processes when the container has no process left; owns a thread from start to stop.
+    """Ends the program's processes when the container can start no further process.
 
-    ``report`` is called in that thread when a limit ended the program, with a reason as :meth:`reason` gives it.
+    A thread checks this from ``start`` to ``stop``. When a limit has ended the program, that thread calls ``report``
+    with the text of :meth:`reason`.
     """
 
     def __init__(self, limits: Limits, report: Callable[[str], None], groups: Path = GROUPS) -> None:
@@ -83,7 +84,7 @@ class LimitWatch:
             self._thread.join(timeout)
 
     def reached(self) -> Reached:
-        """The limits reached until now. A limit of processes without a control group has no counter in the kernel."""
+        """Count the reached limits. Our own kills are added, because only a control group counts refused processes."""
         counted = Reached.now(self._groups)
         return Reached(counted.memory, counted.processes + self._kills)
 
@@ -141,15 +142,15 @@ def _cpu_limit(pid: int) -> int | None:
 def kill_program(find: Callable[[], set[int]] = program_processes, timeout: float = KILL_TIMEOUT) -> int:
     """Kill the processes that ``find`` finds, even if they start others without end. Returns how many were killed.
 
-    They are stopped first, so that none can start another. The program itself is not stopped, because gdb, which traces
-    it, would report that. gdb's checkpoints are not killed: they do not run, and without them gdb misses the program's
-    end. Takes at most ``timeout`` seconds.
+    The processes are stopped first, so that none can start another. The program itself is not stopped, because gdb
+    traces it and would report the stop. gdb's checkpoints are not killed, because they do not run, and without them gdb
+    would miss the program's end. Takes at most ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     stopped: set[int] = set()
     traced: dict[int, str | None] | None = None
-    # gdb holds the program, and each process that it starts, for a moment. So two searches must agree.
+    # gdb briefly traces each process that the program starts. So two successive searches must find the same.
     while time.monotonic() < deadline:
         found = find()
         before, traced = traced, {pid: state(pid) for pid in found if tracer(pid) != 0}

@@ -1,10 +1,10 @@
 """The options of a session's container: isolation, limits, and the mounts from the host.
 
-The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
-the session's ``run`` and copy of the sources, which its programs write to. The repository is at ``/workspace``,
-read-only. The state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``.
-Other state directories in the repository are hidden, because a read-only mount does not prevent the use of the sockets
-there.
+Some folders have the same path in the container as on the host. The session's directory and the card's folder are
+read-only. The session's ``run`` and its copy of the sources are writable. The repository is at ``/workspace``,
+read-only. The state directory is at ``/workspace/.state/card``; it contains the API's socket, and the other sessions
+are hidden. Other state directories in the repository are hidden too, because a program can use a socket on a read-only
+mount.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from cardapp.session_host.process import DIRECTORY_VARIABLE
 from cardapp.session_host.profile import ROOT, Limits, load_profile
 
 WORKSPACE = "/workspace"
-STATES = ".state"  # in the repository: where state directories are by default
+STATES = ".state"  # the repository's folder for state directories
 STATE_INSIDE = f"{STATES}/card"
 LABEL = "cardapp.session"
-"""Marks the containers of sessions; a stop finds them by it, also those of an earlier release."""
+"""The label of sessions' containers. A stop finds the containers by this label, also those of an earlier release."""
 EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
 MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 
 
 class ContainerOptions:
-    """The options for the session of ``directory``; ``limited``: whether podman can limit memory and processes."""
+    """Makes the options for the session of ``directory``. ``limited``: podman can limit memory and processes."""
 
     def __init__(self, directory: SessionDirectory, environ: Mapping[str, str], *, limited: bool) -> None:
         self._directory = directory
@@ -38,14 +38,14 @@ class ContainerOptions:
         self._limited = limited
 
     def arguments(self, record: Record) -> list[str]:
-        """The options of ``podman run``, before the image.
+        """The options of ``podman run``, which precede the image.
 
         :raises UsageError: a setting or the profile does not allow a container.
-        :raises CardAppError: the repository has no place for a mount.
+        :raises CardAppError: a folder that the mounts need cannot be made in the repository.
         """
         limits, state = load_profile(record.profile).limits, self._directory.path.parent.parent
         if limits is None:
-            raise UsageError(f"profile {record.profile} is not one of runtime = podman any more: stop the session")
+            raise UsageError(f"profile {record.profile} no longer has runtime = podman: stop the session")
         seccomp = write_seccomp_profile(self._directory.path / "seccomp.json")
         return [
             f"--name={self._name()}",
@@ -61,7 +61,7 @@ class ContainerOptions:
             *self._limits(limits),
             f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
             "--ulimit=core=0:0",
-            # Files there count as memory, also after the program has ended.
+            # Files in these folders count as memory, also after the program has ended.
             f"--tmpfs=/tmp:rw,nosuid,nodev,size={limits.memory // 8}m,mode=1777",
             f"--shm-size={limits.memory // 8}m",
             *self._mounts(record, state),
@@ -75,7 +75,7 @@ class ContainerOptions:
 
     def _limits(self, limits: Limits) -> list[str]:
         if not self._limited:
-            # This limit counts the processes of all containers of this user, so a program cannot use up the machine's.
+            # This limit counts the processes of all containers of this user. It protects the machine.
             return [f"--ulimit=nproc={limits.processes}:{limits.processes}"]
         return [
             f"--memory={limits.memory}m",
@@ -101,9 +101,9 @@ class ContainerOptions:
         ]
 
     def _api_socket(self, state: Path) -> list[str]:
-        """Where the API's socket is inside, and the mount of its folder if that is not the state directory.
+        """The option with the API socket's path in the container, and a mount unless the state directory contains it.
 
-        :raises UsageError: the folder has something else, like the sockets of other services in ``/run/user/UID``.
+        :raises UsageError: the socket's folder has other files, like sockets of other services in ``/run/user/UID``.
         """
         socket = Path(self._environ.get("CARD_API_SOCKET") or state / "card-api.sock").absolute()
         if socket.parent.resolve() == state:
@@ -111,7 +111,7 @@ class ContainerOptions:
         if any(path.name != socket.name for path in socket.parent.glob("*")):
             raise UsageError(
                 f"CARD_API_SOCKET={socket}: the folder has other files, which a program in the container could use: "
-                "give the socket a folder of its own"
+                "move the socket to an empty folder"
             )
         return [f"--env=CARD_API_SOCKET={socket}", _mount(socket.parent, str(socket.parent), "ro")]
 
@@ -129,7 +129,7 @@ def _mount(source: Path, target: str, mode: str) -> str:
 
 
 def _make_mount_point(path: Path) -> None:
-    """Make a folder in the repository: in the container it could not be made, because it is read-only there."""
+    """Make a folder in the repository. The container cannot make it, because the repository is read-only there."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -141,7 +141,7 @@ def _make_mount_point(path: Path) -> None:
 
 SECCOMP_DEFAULTS = (Path("/etc/containers/seccomp.json"), Path("/usr/share/containers/seccomp.json"))
 ADDR_NO_RANDOMIZE = 0x0040000
-"""personality(2): gdb starts programs with it, so that their addresses are the same in each run."""
+"""The flag of personality(2) with which gdb starts programs, so that their addresses are the same in each run."""
 SECCOMP_RULE = {
     "names": ["personality"],
     "action": "SCMP_ACT_ALLOW",
@@ -150,9 +150,9 @@ SECCOMP_RULE = {
 
 
 def write_seccomp_profile(path: Path, defaults: tuple[Path, ...] = SECCOMP_DEFAULTS) -> Path | None:
-    """Write the profile to ``path`` and return it; None where podman's own is not installed as a file.
+    """Write the seccomp profile to ``path`` and return the path; None if podman's default profile is not a file.
 
-    Without it podman uses the profile that is built into it, and programs have other addresses in each run.
+    Without this profile podman uses its built-in one, and programs have other addresses in each run.
     """
     for default in defaults:
         try:

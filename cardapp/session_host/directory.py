@@ -1,7 +1,7 @@
 """A session on disk: its directory, its record, and the file that names the chosen session.
 
-The programs of a session write below ``run`` and to their copy of the sources only. The record and the lock are beside
-these, where a program in a container cannot change what the commands on the host read.
+The programs of a session write only below ``run`` and to their copy of the sources. The record and the lock are outside
+of these folders, so a program in a container cannot change them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class State:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> State:
-        """The paths in ``CARD_STATE_DIR`` and ``CARD_MCP_CHOICE``, else those in the repository."""
+        """Take the paths from ``CARD_STATE_DIR`` and ``CARD_MCP_CHOICE``; the defaults are in the repository."""
         directory = Path(environ.get("CARD_STATE_DIR") or ROOT / ".state" / "card").expanduser().absolute()
         choice = Path(environ.get("CARD_MCP_CHOICE") or directory / "mcp-choice.json").expanduser().absolute()
         return cls(directory, choice)
 
     def create(self) -> None:
-        """Create the directory with access for this user only; :class:`StateError` if others can access it."""
+        """Create the directory with access for this user only. Raises :class:`StateError` if others can access it."""
         for path in (self.directory, self.directory / "sessions"):
             private_directories.make_directory(path, "CARD_STATE_DIR")
 
@@ -54,7 +54,7 @@ class State:
         return SessionDirectory(name, self.directory.resolve() / "sessions" / name)
 
     def names(self) -> list[str]:
-        """The names of all sessions that were started and not stopped. One whose processes have died is included."""
+        """The names of all sessions that were started and not stopped, even if their processes have ended."""
         return sorted(path.parent.name for path in self.directory.glob("sessions/*/session.json"))
 
     def chosen(self) -> str | None:
@@ -67,7 +67,7 @@ class State:
         return name if isinstance(name, str) else None
 
     def choose(self, session: SessionDirectory) -> None:
-        """Write the session into the choice file; :class:`StateError` if that fails."""
+        """Write the session into the choice file. Raises :class:`StateError` if that fails."""
         write_json(self.choice, {"name": session.name, "socket": str(session.mcp_socket)}, "CARD_MCP_CHOICE")
 
     def forget_choice(self, name: str) -> None:
@@ -78,7 +78,7 @@ class State:
 
 @dataclass(frozen=True)
 class Record:
-    """A session's stored properties: made by a start, kept by a reset. ``host`` is the process of its MCP server."""
+    """A session's stored properties. A start makes them, a reset keeps them. ``host`` is the MCP server's process."""
 
     name: str
     container_id: str
@@ -116,7 +116,8 @@ class SessionDirectory:
     def work(self, runtime: str) -> Path:
         """The folder of the session's copy of the sources.
 
-        Each runtime has its own. A program in a container can change its copy, which must not be built outside of one.
+        Each runtime has a separate copy. A program in a container can change its copy, so that copy must never be built
+        outside of a container.
         """
         return self.path / ("work" if runtime == "local" else f"work-{runtime}")
 
@@ -170,9 +171,9 @@ class SessionDirectory:
         write_json(self.record, record.as_json())
 
     def clear(self) -> None:
-        """Remove the record, and all of ``run`` but the log. The learner's sources stay.
+        """Remove the record, and all of ``run`` except the log. The learner's sources stay.
 
-        A program of the session may have put anything there, for example a folder at the path of a socket.
+        A program of the session may have put anything into ``run``, for example a folder at the path of a socket.
         """
         self.record.unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -189,7 +190,7 @@ class SessionDirectory:
 
     @contextlib.contextmanager
     def locked(self, timeout: float = 60.0) -> Iterator[None]:
-        """Hold the session's lock; :class:`StateError` if another command holds it for ``timeout`` seconds."""
+        """Hold the session's lock. Raises :class:`StateError` if another command holds it for ``timeout`` seconds."""
         with (self.path / "lock").open("w") as file:
             deadline = time.monotonic() + timeout
             pause = threading.Event()
@@ -208,9 +209,9 @@ class SessionDirectory:
 
 
 def write_json(path: Path, document: dict[str, Any], setting: str = "CARD_STATE_DIR") -> None:
-    """Replace ``path`` atomically: a reader sees the old document or the new one, also after a crash.
+    """Replace ``path`` atomically, so that a reader sees the old or the new document, also after a crash.
 
-    :raises StateError: it cannot be written; names ``setting``, which decides the path.
+    :raises StateError: the file cannot be written; the message names ``setting``, which decides the path.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

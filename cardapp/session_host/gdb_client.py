@@ -1,4 +1,4 @@
-"""The client of the channel to the session's gdb (``gdb_plugin/channel.py``); every wait is bounded."""
+"""The client of the channel to the session's gdb (``gdb_plugin/channel.py``). Every wait has a timeout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECT_TIMEOUT = 2.0
 
 
 class ChannelError(DebuggerFailed):
-    """gdb refused the request: ``code`` is the channel's own, ``extra`` holds the other members of its reply."""
+    """gdb refused the request. ``code`` is the channel's error code, ``extra`` holds the other members of the reply."""
 
 
 class DebuggerGone(DebuggerFailed):
@@ -26,7 +26,7 @@ class DebuggerGone(DebuggerFailed):
 
 
 class Cancelled(CardAppError):
-    """The request was cancelled while gdb worked on it. gdb does not stop working on it."""
+    """The wait for the reply was cancelled. gdb continues to work on the request."""
 
     code = "cancelled"
 
@@ -38,7 +38,7 @@ class Cancellation(Protocol):
 
 
 class PendingReply:
-    """A request that gdb works on. Its reply may be awaited more than once; closing does not stop gdb."""
+    """A request that gdb works on. Its reply may be awaited more than once. Leaving the ``with`` does not stop gdb."""
 
     def __init__(self, path: str, name: str, arguments: dict[str, Any]) -> None:
         self._name = name
@@ -59,7 +59,10 @@ class PendingReply:
         self._connection.close()
 
     def result(self, timeout: float, cancelled: Cancellation | None = None) -> Any:
-        """gdb's reply. Raises :class:`ChannelError`, :class:`DebuggerGone`, :class:`TooSlow` or :class:`Cancelled`."""
+        """Wait for gdb's reply and return it.
+
+        Raises :class:`ChannelError`, :class:`DebuggerGone`, :class:`TooSlow` or :class:`Cancelled`.
+        """
         deadline = time.monotonic() + timeout
         while not self._received.endswith(b"\n"):
             if cancelled is not None and cancelled.is_set():
@@ -88,10 +91,7 @@ class PendingReply:
 
 
 class GdbChannel:
-    """Sends requests to the gdb that serves ``path``.
-
-    It opens a connection for each request, so it finds a new gdb at once.
-    """
+    """Sends requests to the gdb that serves ``path``. Each opens a connection, so a restarted gdb is found at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -101,7 +101,7 @@ class GdbChannel:
         return PendingReply(self._path, name, arguments)
 
     def call(self, name: str, *, timeout: float, **arguments: Any) -> Any:
-        """Send a request and wait for its reply; raises as :meth:`begin` and :meth:`PendingReply.result` do."""
+        """Send a request and return its reply. Raises the errors of :meth:`begin` and :meth:`PendingReply.result`."""
         with self.begin(name, **arguments) as pending:
             return pending.result(timeout)
 
@@ -114,7 +114,7 @@ class GdbChannel:
         return True
 
     def condition(self) -> str | None:
-        """Why gdb cannot be used, None if it can."""
+        """Why gdb cannot be used; None if it can."""
         try:
             self.call("state", timeout=1.0)
         except (DebuggerFailed, TooSlow) as error:

@@ -1,7 +1,7 @@
-"""The image of a session in a container: its recipe, its state, its build.
+"""The image of a session in a container: its recipe, its state and its build.
 
-The label :data:`RECIPE_LABEL` of an image holds the SHA-256 of the recipe that it was built by. The image is named by
-the first digits of that digest, so clones of the repository with different recipes can share a storage.
+The label :data:`RECIPE_LABEL` of an image holds the SHA-256 of the image's recipe. The first digits of that digest are
+the image's tag, so clones of the repository with different recipes can share a storage.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PYTHON = "/opt/cardapp/.venv/bin/python"
 """The image's Python, with the packages that ``cardapp.session_host`` needs."""
 CONTAINERFILE = "etc/card-session.Containerfile"
 SET_UP = ("etc/setup.sh", "etc/requirements/sheets.txt", "etc/requirements/card.txt")
-"""The set-up, and the packages of its part ``card``."""
+"""The set-up script, and the lists of the packages that it installs."""
 
 ImageState = Literal["missing", "outdated", "current"]
 Announce = Callable[[str], None]
@@ -45,7 +45,7 @@ class Image:
         self._root = root
 
     def recipe_digest(self) -> str:
-        """SHA-256, in hexadecimal digits, of all that decides the image but the base."""
+        """SHA-256, in hexadecimal digits, of all files that the image depends on, except the base."""
         parts = {name: (self._root / name).read_text("utf-8") for name in (CONTAINERFILE, *SET_UP)}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -53,7 +53,7 @@ class Image:
         return f"{REPOSITORY}:{self.recipe_digest()[:12]}"
 
     def state(self, podman: Podman) -> ImageState:
-        """``outdated``: there are images of sessions, but none of this recipe.
+        """Whether the image exists. ``outdated``: there are images of sessions, but none of this recipe.
 
         :raises PodmanFailed: podman cannot list its images.
         """
@@ -63,19 +63,19 @@ class Image:
         return "outdated" if images else "missing"
 
     def build(self, podman: Podman, base: str | None, announce: Announce) -> bool:
-        """Build the image if there is none of this recipe, or if it is on another base than ``base``.
+        """Build the image if there is none of this recipe, or if its base differs from ``base``.
 
-        Returns whether it was built. ``announce`` gets a line before each step that takes long. Without ``base`` it is
-        built on a Debian that debootstrap makes, once.
+        Returns whether it was built. ``announce`` gets a line before each step that takes long. If ``base`` is None,
+        the base is a Debian that the first build makes with debootstrap.
 
-        :raises MissingRequirement: podman, or what makes the base, is missing.
-        :raises StepFailed: a step failed; has the last lines of its output.
+        :raises MissingRequirement: podman, debootstrap or a mirror of Debian is missing.
+        :raises StepFailed: a step failed; the text has the last lines of its output.
         """
         if self._is_built(podman, base):
             return False
         try:
             with ImageWork(podman, announce) as work:
-                # Another command may have built it while this one waited.
+                # Another command may have built the image while this one waited.
                 if self._is_built(podman, base):
                     return False
                 work.prepare()
@@ -83,7 +83,7 @@ class Image:
                 mirror = provide_debian_base(work) if base == DEBIAN_BASE else None
                 self._build(work, base, mirror)
         except OSError as error:
-            raise StepFailed(f"the image cannot be built: {error}; TMPDIR names the folder for its files") from error
+            raise StepFailed(f"the image cannot be built: {error}; TMPDIR names the folder of the build") from error
         return True
 
     def _is_built(self, podman: Podman, base: str | None) -> bool:
@@ -116,7 +116,7 @@ class Image:
                 "--tag", self.name(), "--tag", LATEST, context,
             ),
         )  # fmt: skip
-        # An image of this recipe on another base has lost its name.
+        # Remove the image of this recipe on another base: the new image took its name.
         work.podman.run("image", "prune", "--force", f"--filter=label={RECIPE_LABEL}")
 
 

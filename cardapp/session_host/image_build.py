@@ -1,7 +1,7 @@
-"""A build of the image: its folder, its lock and its steps; the Debian that it is built on; its package servers.
+"""Steps of a build of the image: the folder and its lock, the Debian base, the settings for package servers.
 
 The folder is ``card-session-image-UID`` in ``TMPDIR`` (default: ``/var/tmp``), because all state directories of a user
-share one storage of images. The lock is on the folder itself. A build also removes what an interrupted one left there.
+share one storage of images. The lock is on the folder itself. A build also removes the remains of an interrupted build.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from cardapp.errors import CardAppError, MissingRequirement
 from cardapp.session_host.podman import SYSTEM_PATH, Podman, PodmanFailed
 
 BUILD_BASE = "localhost/card-session-base:latest"
-"""A second name of the base during a build. podman names the containers of a build by it."""
+"""A second name of the base during a build. podman derives the names of a build's containers from it."""
 UNFINISHED = "card-session-base-working-container"
 LAST_LINES = 15
 USER_IDS = 65536
-"""As many as a Debian uses: it has the users 0 to 65534."""
+"""The number of user ids that a Debian needs, for the users 0 to 65534."""
 VFS = (
     "podman copies the whole image for each container here (storage driver vfs), so a start takes long. To change it, "
     'write driver = "overlay" below [storage] into ~/.config/containers/storage.conf and run podman system reset; it '
@@ -39,24 +39,24 @@ VFS = (
 
 
 class StepFailed(CardAppError):
-    """A step of the build failed; the text has the last lines of its output."""
+    """A step of the build failed. The text has the last lines of its output."""
 
     code = "image_build_failed"
 
 
 class ImageWork:
-    """Holds the lock and the folder until the end of the ``with``, which removes the folder."""
+    """Holds the lock of the build's folder during the ``with``, and removes the folder at its end."""
 
     def __init__(self, podman: Podman, announce: Callable[[str], None]) -> None:
         self.podman = podman
         self.folder = Path(podman.environ.get("TMPDIR") or "/var/tmp") / f"card-session-image-{os.geteuid()}"
         info = podman.info()
         self._runtime = str(info["host"]["ociRuntime"]["path"])
-        # podman keeps the files of a build in TMPDIR. In this folder the next build finds the files of a killed build.
+        # podman keeps the files of a build in TMPDIR. With this value the next build finds the files of a killed build.
         self.environ = podman.environ | {"TMPDIR": str(self.folder / "tmp")}
         if os.geteuid() != 0:
             _check_user_ids(info)
-            # Where XDG_RUNTIME_DIR is not set, podman would look for its running state in the new TMPDIR.
+            # If XDG_RUNTIME_DIR is not set, podman would look for its running state in the new TMPDIR.
             self.environ["XDG_RUNTIME_DIR"] = str(Path(info["host"]["remoteSocket"]["path"]).parent.parent)
         if info["store"]["graphDriverName"] == "vfs":
             announce(VFS)
@@ -72,10 +72,10 @@ class ImageWork:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not waits:
-                    self.announce("another card-session image builds it already; waiting for its end")
+                    self.announce("another card-session image command is building the image; waiting for its end")
                 waits = True
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
-            # The build that had the lock removed the folder.
+            # The build that held the lock may have removed the folder; then try again.
             if self._is_locked_folder():
                 return self
             os.close(self._lock)
@@ -99,30 +99,30 @@ class ImageWork:
 
     def _remove_leftovers(self) -> None:
         for folder in self.folder.glob("tmp/buildah*"):
-            # Its processes outlive a killed podman. If they have ended, the runtime does not know the container.
+            # The container's processes outlive a killed podman. If they have ended, the runtime reports an error.
             with contextlib.suppress(StepFailed):
                 self._run_in_namespace(self._runtime, "delete", "--force", f"buildah-{folder.name}")
         listed = self.podman.run("ps", "--all", "--external", "--format=json", f"--filter=name={UNFINISHED}")
         for container in json.loads(listed.stdout or "[]"):
             self.podman.run("rm", "--force", container["Id"])
-        with contextlib.suppress(PodmanFailed):  # there is none
+        with contextlib.suppress(PodmanFailed):  # there is no such image
             self.podman.run("untag", BUILD_BASE, BUILD_BASE)
         for path in self.folder.iterdir():
             self._run_in_namespace("rm", "-rf", "--one-file-system", str(path))
 
     def _run_in_namespace(self, *command: str) -> None:
-        """Files of a Debian root belong to further user ids, which only root and podman's user namespace have."""
+        """Run ``command`` with all user ids of this user, because the files of a Debian root belong to several."""
         done = subprocess.run(
             self.in_namespace(*command), env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
         )  # fmt: skip
         if done.returncode != 0:
             raise StepFailed(
-                f"what an earlier build left cannot be removed: {' '.join(command)}: {done.stderr.strip()}"
+                f"the files of an earlier build cannot be removed: {' '.join(command)}: {done.stderr.strip()}"
             )
 
     def in_namespace(self, *command: str) -> list[str]:
-        """``command`` as it runs with all user ids of this user."""
+        """The command line that runs ``command`` with all user ids of this user."""
         return list(command) if os.geteuid() == 0 else self.podman.command("unshare", *command)
 
     def has_image(self, name: str) -> bool:
@@ -132,7 +132,7 @@ class ImageWork:
         return False
 
     def tag_base(self, base: str) -> None:
-        """Give the base the name :data:`BUILD_BASE`, after which podman names the unfinished containers of a build."""
+        """Fetch the base if it is missing, and give it the name :data:`BUILD_BASE`."""
         if not self.has_image(base):
             self.run(f"fetching {base}", self.podman.command("pull", base))
         self.podman.run("tag", base, BUILD_BASE)
@@ -140,12 +140,12 @@ class ImageWork:
     def run(self, step: str, command: Sequence[str]) -> None:
         """Run ``command`` to its end, without input and with its output in a file.
 
-        :raises StepFailed: it cannot be run, or its exit code is not 0.
+        :raises StepFailed: the command cannot be run, or its exit code is not 0.
         """
         self.announce(f"{step} …")
         log = self.folder / "log"
         with log.open("wb") as output:
-            # It ends with this process, also when that is killed.
+            # The command ends with this process, also if this process is killed.
             process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *command],
                 env=self.environ, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -168,8 +168,8 @@ def _check_user_ids(info: dict[str, Any]) -> None:
         return
     name = pwd.getpwuid(os.geteuid()).pw_name
     raise MissingRequirement(
-        f"{name} has no user ids for containers: /etc/subuid and /etc/subgid have no range of {USER_IDS} for it, or "
-        "newuidmap is missing (Debian: apt-get install uidmap). root adds a range that no other user has: usermod "
+        f"{name} has no user ids for containers: /etc/subuid and /etc/subgid have no range of {USER_IDS} for {name}, "
+        "or newuidmap is missing (Debian: apt-get install uidmap). As root add a range that no other user has: usermod "
         f"--add-subuids 100000-165535 --add-subgids 100000-165535 {name}; then run podman system migrate"
     )
 
@@ -179,10 +179,11 @@ def _check_user_ids(info: dict[str, Any]) -> None:
 
 RELEASE = "trixie"
 DEBIAN_BASE = f"localhost/debian:{RELEASE}"
-# debootstrap has namespaces of its own, so its mounts and processes end with it, also when it is killed.
+# debootstrap runs in new namespaces, so its mounts and processes end with it, also if it is killed.
 NAMESPACES = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-# debootstrap copies the name servers and the name of this machine, and writes the mirror into sources.list. Its test
-# that devices can be made fails in a user namespace; it makes it in no container of this name.
+# The files etc/resolv.conf, etc/hostname and sources.list are removed because debootstrap writes this machine's name
+# servers, name and mirror into them. In a user namespace debootstrap's test that devices can be made fails, so
+# `container` makes it skip the test.
 MAKE_ROOT = """
 set -eu
 release=$1 mirror=$2 folder=$3
@@ -242,8 +243,8 @@ def find_mirror(work: ImageWork) -> str:
 
 
 # -- the package servers -------------------------------------------------------------------------------------------
-# How this machine reaches its package servers goes to the build as files, which it mounts and does not keep. Each file
-# is a secret of the build, so it is in no layer and in no history.
+# The build gets this machine's settings for package servers as files. Each file is a secret of the build: it is mounted
+# during the build only, and no layer and no history contains it.
 
 SECRETS = "/run/secrets"
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
@@ -253,7 +254,7 @@ PIP_SETTINGS = (*PLACES, "trusted-host", "proxy", "timeout", "default-timeout", 
 
 
 def write_package_settings(folder: Path, mirror: str | None, environ: Mapping[str, str]) -> list[Path]:
-    """Write the files into the new ``folder`` and return them. Without ``mirror`` the base's own sources are used."""
+    """Write the files into the new ``folder`` and return them. If ``mirror`` is None, apt uses the base's sources."""
     folder.mkdir(mode=0o700)
     bundle = next((path for path in (environ.get("SSL_CERT_FILE"), *BUNDLES) if path and Path(path).is_file()), None)
     texts = {
@@ -270,7 +271,7 @@ def write_package_settings(folder: Path, mirror: str | None, environ: Mapping[st
 
 
 def _printed(environ: Mapping[str, str], *command: str) -> str:
-    """The output of the command; empty if it is not installed."""
+    """The output of the command; empty if the command is not installed."""
     try:
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=False).stdout
     except OSError:
@@ -278,7 +279,7 @@ def _printed(environ: Mapping[str, str], *command: str) -> str:
 
 
 def apt_settings(dump: str, sources: bool, bundle: bool) -> str:
-    """``apt.conf(5)`` from the output of ``apt-config dump``: only the settings for reaching servers."""
+    """Make an ``apt.conf(5)`` from the output of ``apt-config dump``, with only the settings for reaching servers."""
     lines = [line for line in dump.splitlines() if APT_SETTING.match(line)]
     if sources:
         lines += [f'Dir::Etc::SourceList "{SECRETS}/sources.list";', 'Dir::Etc::SourceParts "/dev/null";']
@@ -288,9 +289,9 @@ def apt_settings(dump: str, sources: bool, bundle: bool) -> str:
 
 
 def pip_settings(listed: str, bundle: bool) -> str:
-    """``pip.conf`` from the output of ``pip config list``: only the settings for reaching indexes.
+    """Make a ``pip.conf`` from the output of ``pip config list``, with only the settings for reaching indexes.
 
-    A command's own settings precede the global ones, and environment variables precede both, as in pip.
+    As in pip, the settings of the command ``install`` override global ones, and environment variables override both.
     """
     found: dict[str, str] = {}
     entries = [line.split("=", 1) for line in listed.splitlines() if "=" in line]
@@ -305,5 +306,5 @@ def pip_settings(listed: str, bundle: bool) -> str:
 
 
 def _reachable(name: str, values: list[str]) -> list[str]:
-    """The values without folders of this machine, which the build does not see."""
+    """Drop folders of this machine from the values, because the build does not see these folders."""
     return [value for value in values if name not in PLACES or value.startswith(("http://", "https://"))]

@@ -28,7 +28,7 @@ LOG_LINES = 12
 class Started:
     """The result of a start. ``fetched`` is None if the profile uses the card's sources in place.
 
-    ``shortcoming`` is what the session lacks on this machine although its profile says so.
+    ``shortcoming`` names what the profile requires and this machine cannot provide, like a memory limit.
     """
 
     record: Record
@@ -41,7 +41,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The result of a stop: how many processes were ended, and where the learner's sources are."""
+    """The result of a stop: the number of processes that were ended, and the folder of the learner's sources."""
 
     name: str
     processes: int
@@ -50,7 +50,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class ListedSession:
-    """A row of ``card-session list``; ``state`` is ``running`` or the fault."""
+    """A row of ``card-session list``. ``state`` is ``running``, or why the session does not answer."""
 
     name: str
     chosen: bool
@@ -75,10 +75,10 @@ class Sessions:
         return PodmanRuntime(directory) if name == "podman" else LocalRuntime(directory)
 
     def find(self, name: str | None) -> tuple[SessionDirectory, Record]:
-        """The session ``name``, or the chosen one.
+        """Find the session ``name``; without a name, the chosen session.
 
-        :raises UsageError: there is no such session; lists the known ones.
-        :raises StateError: its record cannot be read.
+        :raises UsageError: there is no such session; the message lists the known sessions.
+        :raises StateError: the session's record cannot be read.
         """
         directory = self._locate(name)
         record = directory.read()
@@ -105,7 +105,7 @@ class Sessions:
         return directory
 
     def binding(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:
-        """The session's binding; None if its MCP server does not answer."""
+        """Ask for the session's binding. Returns None if its MCP server does not answer."""
         try:
             return call(directory, "session_binding", timeout=timeout)
         except SessionUnavailable:
@@ -114,9 +114,9 @@ class Sessions:
     # -- start -------------------------------------------------------------------------------------------------------
 
     def start(self, card: str, name: str | None, profile_name: str, *, select: bool = False) -> Started:
-        """Start a session on ``card``, unless it already runs on this card.
+        """Start a session on ``card``, unless this session already runs on this card.
 
-        It becomes the chosen session if no running session is chosen, and with ``select`` in any case.
+        The session becomes the chosen one if no other running session is chosen. With ``select`` it always does.
         """
         loaded = load_card(card)
         profile = load_profile(profile_name)
@@ -134,7 +134,7 @@ class Sessions:
             return self._start_new(directory, loaded, profile, select)
 
     def _end(self, directory: SessionDirectory, record: Record | None) -> int:
-        """End all processes of a session; returns how many there were."""
+        """End all processes of a session. Returns their number."""
         if record is not None:
             return self.runtime(directory, record.runtime).stop(record)
         ended = self.runtime(directory, "local").stop(None)
@@ -170,7 +170,7 @@ class Sessions:
             record = self._launch(directory, record)
             selected = self._select(directory, select)
         except BaseException:
-            # The reason of the failure counts, not one of the clean-up.
+            # Report the original failure; ignore errors of the clean-up.
             with contextlib.suppress(CardAppError):
                 runtime.stop(record)
             directory.clear()
@@ -198,7 +198,7 @@ class Sessions:
         return record
 
     def _select(self, directory: SessionDirectory, always: bool) -> bool:
-        """Choose the session if ``always``, or if no other running session is chosen; returns whether it was chosen."""
+        """Choose the session if ``always``, or if no other running session is chosen. Returns whether it was chosen."""
         chosen = self._state.chosen()
         if not always and chosen is not None and chosen != directory.name:
             try:
@@ -223,7 +223,8 @@ class Sessions:
     def reset(self, name: str | None) -> tuple[Record, list[str], dict[str, Any]]:
         """End the program and start the parts that have ended.
 
-        Returns the record, which of the container and the MCP server were started, and the result of ``target_reset``.
+        Returns three values: the record; the names of the parts that were started (container, MCP server); the result
+        of ``target_reset``.
         """
         directory, record = self.find(name)
         self.runtime(directory, record.runtime).require()
@@ -234,15 +235,15 @@ class Sessions:
             return record, started, call(directory, "target_reset")
 
     def _start_server(self, directory: SessionDirectory, record: Record) -> tuple[Record, list[str]]:
-        """Start the MCP server, and before that the container, again. A running Neovim and gdb keep running.
+        """Start the container again if it does not run, then the MCP server. A running Neovim and gdb keep running.
 
-        Returns the new record, and which of the two were started.
+        Returns the new record, and the names of the parts that were started.
         """
         runtime = self.runtime(directory, record.runtime)
         revived = runtime.revive(record)
         container = ["container"] if revived is not None else []
         if revived == record.container_id and self.binding(directory) is not None:
-            return record, container  # it was paused only
+            return record, container  # the container was only paused
         if record.host is not None:
             record.host.end(5.0)
         directory.mcp_socket.unlink(missing_ok=True)
@@ -296,7 +297,8 @@ class Sessions:
 
 def _tail(log: Path, start: int) -> str:
     """The last lines of ``log`` after byte ``start``."""
-    # A program in a container may have put something else in its place, which is neither followed nor waited for.
+    # A program in a container may have replaced the log with a link or a pipe. O_NOFOLLOW refuses a link, and
+    # O_NONBLOCK prevents waiting for a pipe.
     descriptor = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         file.seek(start)

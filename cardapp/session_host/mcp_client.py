@@ -21,7 +21,7 @@ BUSY_PAUSE = 0.1
 
 
 def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
-    """The result of ``tool`` of the session; :class:`SessionUnavailable` if the call fails."""
+    """Call a tool of the session and return its result. Raises :class:`SessionUnavailable` if the call fails."""
     advice = f"restore it with bin/card-session reset {directory.name}"
     try:
         client = McpClient.connect(
@@ -40,7 +40,7 @@ def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOU
 
 
 def _call_when_free(client: McpClient, tool: str, timeout: float) -> ToolResult:
-    """The result of ``tool``. It is called again while the server is busy: that does not mean that it has ended."""
+    """Call ``tool``, and call it again while the server replies that it is busy."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     while True:
@@ -52,8 +52,11 @@ def _call_when_free(client: McpClient, tool: str, timeout: float) -> ToolResult:
 
 
 def relay(path: Path, reader: int = 0, writer: int = 1) -> int:
-    """Copy both ways until the session closes the connection; returns 0. The end of ``reader`` is passed on."""
-    # epoll, the default, refuses regular files and /dev/null.
+    """Copy ``reader`` to the session and its replies to ``writer`` until the session closes the connection; returns 0.
+
+    The end of ``reader`` is passed on to the session.
+    """
+    # The default selector uses epoll, which refuses regular files and /dev/null.
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session, selectors.PollSelector() as selector:
         try:
             with unix_socket.pinned(path) as pinned:

@@ -1,10 +1,9 @@
 """The process of the session's MCP server.
 
-It is started as ``python -m cardapp.session_host.mcp_server DIRECTORY [INSTANCE PID STARTED]``.
-
-The runtime starts it. For a container it passes the instance, and the pid and start time of the container's first
-process on the host, which cannot be seen inside. The server starts the parts of the session that do not run, then
-serves the session's tools on ``mcp.sock`` until SIGTERM.
+The runtime starts it as ``python -m cardapp.session_host.mcp_server DIRECTORY [INSTANCE PID STARTED]``. For a container
+the runtime passes the instance, and the host's pid and start time of the container's first process, because these are
+not visible in the container. The server starts the parts of the session that do not run, then serves the session's
+tools on ``mcp.sock`` until SIGTERM.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from cardapp.session_host.session_tools import SessionTools
 INSTRUCTIONS = """\
 A C program under gdb, inside the learner's Neovim. Call session_binding first: checkpoint_replay needs its
 container_id, instance, profile and target. A replay brings the program to a stop and reads expressions there.
-debugger_state reports where the program is; its stop_id changes whenever the program moves. target_reset starts
-whatever has ended again."""
+debugger_state reports where the program is; its stop_id changes whenever the program moves. target_reset ends the
+program, and restarts Neovim and gdb if they have ended."""
 
 RECORD_POLL = 2.0  # seconds between two checks that the session's record exists
 
@@ -54,7 +53,7 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
         try:
             while not select.select([ending], [], [], RECORD_POLL)[0]:
                 if not directory.record.exists():
-                    # Without its record no command could find and stop this session.
+                    # Without the record no command could find and stop this session.
                     logging.getLogger(__name__).warning("%s was removed; the session ends", directory.record)
                     session.end_programs()
                     if instance.container is not None:
@@ -69,9 +68,9 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
 
 
 def _ending() -> int:
-    """A descriptor that becomes readable after SIGTERM or SIGINT.
+    """Make a descriptor that becomes readable after SIGTERM or SIGINT.
 
-    The handler only writes a byte. A lock that it took could be held by the thread that it interrupts.
+    The signal handler only writes a byte. It takes no lock, because the interrupted thread may hold that lock.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in (signal.SIGTERM, signal.SIGINT):

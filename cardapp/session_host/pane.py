@@ -1,4 +1,4 @@
-"""The terminal that Neovim runs in: a window of the session's own tmux server."""
+"""The terminal that Neovim runs in: the window of the session's tmux server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PaneFailed(CardAppError):
 class Pane:
     """The tmux server on ``socket``. Neovim runs in its only window; when Neovim ends, the server ends too.
 
-    ``prefix`` is what comes before ``tmux`` in each command, to run it in a container.
+    ``prefix`` precedes ``tmux`` in each command line, to run tmux in a container.
     """
 
     def __init__(self, socket: Path, prefix: Sequence[str] = ()) -> None:
@@ -31,7 +31,7 @@ class Pane:
         self._tmux = [*prefix, "tmux", "-u", "-S", str(socket)]
 
     def open(self, command: Sequence[str], directory: Path, environ: Mapping[str, str], profile: Profile) -> None:
-        """Start the server with ``command`` in its window; the socket of a killed server is removed first."""
+        """Start the server with ``command`` in its window. The socket of a killed server is removed first."""
         self._socket.unlink(missing_ok=True)
         size = ["-x", str(profile.columns), "-y", str(profile.rows)]
         arguments = ["-f", str(CONFIGURATION), "new-session", "-d", "-s", "card", *size, "-c", str(directory)]
@@ -47,7 +47,7 @@ class Pane:
         return int(columns), int(rows)
 
     def resize(self, columns: int | None, rows: int | None) -> None:
-        """Fit the window to the given size, else to the attached terminals."""
+        """Resize the window to the given size; if both are None, to the size of the attached terminals."""
         if columns is None and rows is None:
             self._run(["resize-window", "-A", "-t", WINDOW])
             return
@@ -58,12 +58,12 @@ class Pane:
         return bool((self._ask("list-clients", "-t", "card") or "").strip())
 
     def attach_command(self) -> list[str]:
-        """The command that shows the session in the caller's terminal; the window takes that terminal's size."""
+        """The command that shows the session in the caller's terminal. The window takes the size of that terminal."""
         fit = ["set-option", "-t", WINDOW, "-w", "window-size", "latest"]
         return [*self._tmux, *fit, ";", "attach-session", "-t", "card"]
 
     def detach(self) -> bool:
-        """Detach all terminals; False if none was attached."""
+        """Detach all terminals. Returns False if none was attached."""
         if not self.attached():
             return False
         self._run(["detach-client", "-s", "card"])

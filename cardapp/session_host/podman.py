@@ -1,9 +1,9 @@
 """Runs podman with the options that it needs on this machine.
 
-On two kinds of machine, virtual machines among them, podman's own settings start no container. Where control groups of
-both versions are mounted, crun refuses ("cgroups in hybrid mode"), and runc does not. A root that may not raise limits
-(no CAP_SYS_RESOURCE) is refused the limits that podman sets by default. A user who names a configuration in
-``CONTAINERS_CONF`` has decided about both, and nothing is added.
+On two kinds of machine podman starts no container with its default settings. First, where control groups of both
+versions are mounted, crun refuses ("cgroups in hybrid mode"), so runc is used. Second, where root may not raise limits
+(no CAP_SYS_RESOURCE), the limits that podman sets by default are refused, so lower limits are set. If the user names a
+configuration in ``CONTAINERS_CONF``, neither option is added.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ RUNC_MISSING = "; runc supports it (Debian: apt-get install runc)"
 DEFAULT_FILES = 1048576
 """podman's default limit of open files."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
-"""Where runc and debootstrap are, which is on the ``PATH`` of root alone."""
+"""The folders of runc and debootstrap, which only root has on its ``PATH``."""
 
 
 class PodmanFailed(CardAppError):
-    """podman failed; the text is its own message."""
+    """podman failed. The text is podman's message."""
 
     code = "podman_failed"
 
@@ -43,12 +43,12 @@ class Podman:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.environ = dict(environ)
-        own = bool(self.environ.get("CONTAINERS_CONF"))
-        self._options = [] if own else _runtime_options(self.environ)
-        self._limits = [] if own else _limit_options()
+        configured = bool(self.environ.get("CONTAINERS_CONF"))
+        self._options = [] if configured else _runtime_options(self.environ)
+        self._limits = [] if configured else _limit_options()
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """The command line of ``podman ARGUMENTS``; the first argument is podman's command.
+        """The command line of ``podman ARGUMENTS``. The first argument is podman's subcommand.
 
         :raises MissingRequirement: podman is not installed.
         """
@@ -63,9 +63,9 @@ class Podman:
     def run(
         self, *arguments: str | Path, timeout: float | None = TIMEOUT, directory: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``podman ARGUMENTS`` in ``directory`` and return what it printed; ``timeout`` in seconds.
+        """Run ``podman ARGUMENTS`` in ``directory`` and return its output.
 
-        :raises PodmanFailed: its exit code is not 0, or it takes longer than ``timeout`` and is killed.
+        :raises PodmanFailed: its exit code is not 0, or it is killed after ``timeout`` seconds.
         :raises MissingRequirement: podman is not installed.
         """
         command = self.command(*arguments)
@@ -83,15 +83,15 @@ class Podman:
         return done
 
     def info(self) -> dict[str, Any]:
-        """What ``podman info`` tells of this machine and its storage."""
+        """The output of ``podman info``: this machine and podman's storage."""
         found: dict[str, Any] = json.loads(self.run("info", "--format=json").stdout)
         return found
 
     def can_limit(self) -> bool:
-        """Whether this user can limit memory and processes of a container here (control groups).
+        """Whether podman can limit the memory and the processes of a container here, with control groups.
 
-        A user without root can where control groups of version 2 are delegated by systemd. Elsewhere podman ignores the
-        limits or starts no container with them.
+        A user other than root needs control groups of version 2 that systemd delegates. Otherwise podman ignores the
+        limits or fails to start the container.
         """
         host = self.info()["host"]
         if host["security"]["rootless"] and host["cgroupManager"] != "systemd":
@@ -106,7 +106,7 @@ def _runtime_options(environ: Mapping[str, str]) -> list[str]:
 
 
 def _limit_options() -> list[str]:
-    """Limits that this process may set, where it may not set podman's."""
+    """Options with the limits of this process, if they are lower than podman's default limits."""
     files, processes = (resource.getrlimit(each)[1] for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
     if files == resource.RLIM_INFINITY or files >= DEFAULT_FILES:
         return []

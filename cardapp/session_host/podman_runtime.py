@@ -1,8 +1,7 @@
 """The podman runtime: a session in a container without a network, within the limits of its profile.
 
-What the container sees and may do is in ``container_options.py``.
-The container's first process only waits. The MCP server is started in it by ``podman exec``, so that it can be started
-again while Neovim and gdb keep running.
+``container_options.py`` decides what the container sees and may do. The container's first process only waits. ``podman
+exec`` starts the MCP server in the container, so the server can be started again while Neovim and gdb keep running.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from cardapp.session_host.workspace import Fetched, Preparation, preparation_com
 
 SERVER = "cardapp.session_host.mcp_server"
 CLIENT_VARIABLE = "CARDAPP_TERMINAL"
-"""The variable in the environment of a client of tmux; its value is different for each."""
+"""The environment variable that identifies a client of tmux. Each client has another value."""
 PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
-"""The variable in the environment of a preparation and its build; its value is the ``container_id``."""
+"""The environment variable that marks a preparation and its build. Its value is the ``container_id``."""
 START_TIMEOUT = 20.0
 STOP_SECONDS = 5
 NO_CONTAINER = "no such container"
@@ -53,12 +52,12 @@ class Container:
 
     @property
     def instance(self) -> str:
-        """Differs after each start of the container. Its Id stays the same."""
+        """Identifies one run of the container. The Id stays the same when the container is started again."""
         return f"{self.started_at}:{self.pid}"
 
 
 class PodmanRuntime:
-    """The session of ``directory`` in a container."""
+    """Runs the session of ``directory`` in a container."""
 
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
@@ -76,13 +75,13 @@ class PodmanRuntime:
     def create(self, record: Record) -> str:
         image = self._image()
         self._directory.work(record.runtime).mkdir(mode=0o700, exist_ok=True)
-        # The container of a command that is killed before it has returned is found by the record, or by its name.
+        # If this command is killed now, a later command finds the container by the record or by its name.
         self._directory.write(record)
-        # podman's monitor writes a file named oom to its directory when the memory is used up.
+        # When the memory is used up, podman's monitor writes a file named oom to its current directory.
         options = ContainerOptions(self._directory, self._podman.environ, limited=self._can_limit)
         arguments = ["run", "--detach", "--replace", *options.arguments(record), image]
         done = self._podman.run(*arguments, directory=self._directory.run)
-        return done.stdout.split()[-1]  # before it is the name of a container that was replaced
+        return done.stdout.split()[-1]  # the first word may be the name of a container that was replaced
 
     def _image(self) -> str:
         image = Image()
@@ -101,10 +100,10 @@ class PodmanRuntime:
     def shortcoming(self) -> str | None:
         if self._can_limit:
             return None
-        return "memory is not limited, processes only over all your containers together: podman can limit no more here"
+        return "memory is not limited, and processes only over all your containers together: podman cannot do more here"
 
     def inspect(self, container_id: str) -> Container | None:
-        """The container's state; None if there is none, also if ``container_id`` is empty.
+        """Read the container's state. Returns None if there is no such container or ``container_id`` is empty.
 
         :raises PodmanFailed: podman does not answer.
         """
@@ -148,7 +147,7 @@ class PodmanRuntime:
                 *self._exec(record, mark), PYTHON, *preparation_command(wanted),
                 timeout=load_profile(record.profile).build_timeout + 60,
             )  # fmt: skip
-        except BaseException:  # also Ctrl-C: a process in the container does not end with podman
+        except BaseException:  # also after Ctrl-C, because a process in the container does not end with podman
             end_processes(record.container_id, STOP_SECONDS, PREPARATION_VARIABLE)
             raise
         return preparation_result(done.stdout)
@@ -170,7 +169,7 @@ class PodmanRuntime:
         return ["exec", *options, mark, f"--env=PYTHONPATH={WORKSPACE}", record.container_id]
 
     def _find_server(self, record: Record) -> Process:
-        """The MCP server as a process of this host, once it is there."""
+        """Wait for the MCP server's process, and return it as the host sees it."""
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
         while time.monotonic() < deadline:
@@ -201,13 +200,14 @@ class PodmanRuntime:
     # -- terminals ---------------------------------------------------------------------------------------------------
 
     def attach(self, record: Record) -> int:
-        # As Ctrl-C: the client is ended below. It would stay attached after its terminal was closed.
+        # Make these signals act like Ctrl-C, so that the client is ended below. Otherwise it would stay attached after
+        # its terminal was closed.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _frame: sys.exit(128 + number))
         mark = str(uuid.uuid4())
         options = ["--interactive", "--tty", f"--env={CLIENT_VARIABLE}={mark}"]
         if "256color" in os.environ.get("TERM", "") or "COLORTERM" in os.environ:
-            options.append("--env=TERM=xterm-256color")  # by default it is xterm, which has eight colours
+            options.append("--env=TERM=xterm-256color")  # the default, xterm, has eight colours
         try:
             return subprocess.run(self._pane(record, *options).attach_command(), check=False).returncode
         finally:
@@ -217,5 +217,5 @@ class PodmanRuntime:
         return self._pane(record).detach()
 
     def _pane(self, record: Record, *options: str) -> Pane:
-        # The client of tmux must be of the server's release, so the image's tmux is used.
+        # Use the image's tmux, because the client must have the server's release.
         return Pane(self._directory.tmux_socket, self._podman.command(*self._exec(record, *options)))

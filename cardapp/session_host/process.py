@@ -1,9 +1,9 @@
 """Finds and ends the processes of a session, and never signals another process.
 
-The kernel reuses pids, so a process is identified by its pid and its start time. The
-processes of a session are found by an environment variable that they inherit and that holds the ``container_id``. A
-second variable holds the session's directory, in case the record with the ``container_id`` is lost. Signals are sent
-through a pidfd, and the process is checked after its pidfd was opened.
+The kernel reuses pids, so a process is identified by its pid and its start time. All processes of a session inherit an
+environment variable with the ``container_id``, by which they are found. A second variable holds the session's
+directory, in case the record with the ``container_id`` is lost. Signals are sent through a pidfd, and the process is
+checked after its pidfd was opened.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Process:
 
     @classmethod
     def from_json(cls, found: Any) -> Process | None:
-        """The process in the JSON value ``found``; None if it holds none."""
+        """The process in the JSON value ``found``; None if ``found`` does not describe a process."""
         if isinstance(found, dict) and isinstance(found.get("pid"), int) and isinstance(found.get("started"), int):
             return cls(found["pid"], found["started"])
         return None
@@ -64,9 +64,9 @@ class Process:
 
 @dataclass(frozen=True)
 class Instance:
-    """One run of what a session's processes run in.
+    """One run of a session's container; for the local runtime, one run of its MCP server.
 
-    ``container`` is the first process of a container, as the host sees it; None for the local runtime.
+    ``container`` is the container's first process, as the host sees it; None for the local runtime.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Instance:
 
     @classmethod
     def of_this_process(cls) -> Instance:
-        """``boot id:pid:start time`` of this process, which is unique, even after the machine was restarted."""
+        """The name ``boot id:pid:start time`` of this process. It is unique even after the machine was restarted."""
         pid = os.getpid()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return cls(f"{boot}:{pid}:{start_time(pid) or 0}")
@@ -96,10 +96,10 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def end_processes(value: str, timeout: float, variable: str = CONTAINER_VARIABLE) -> int:
-    """End every process whose environment holds ``variable=value``; returns how many there were.
+    """End every process whose environment holds ``variable=value``. Returns their number.
 
-    They get SIGTERM, and SIGKILL in the second half of ``timeout`` seconds. The search is repeated until it finds none,
-    since such a process may start another one meanwhile.
+    The processes get SIGTERM, and SIGKILL in the second half of ``timeout`` seconds. The search is repeated until it
+    finds none, because such a process may start another one meanwhile.
     """
     begun = time.monotonic()
     ended: set[int] = set()
@@ -128,7 +128,7 @@ def continue_processes(value: str, variable: str = CONTAINER_VARIABLE) -> None:
 
 
 def _handle(pid: int, entry: str, handles: contextlib.ExitStack) -> int | None:
-    """A pidfd of ``pid``, which ``handles`` closes; None if the process does not have ``entry`` in its environment."""
+    """Open a pidfd of ``pid``, which ``handles`` closes. Returns None if the process's environment lacks ``entry``."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:

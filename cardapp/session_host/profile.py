@@ -22,7 +22,7 @@ PROCESSES = range(64, 32_769)
 
 @dataclass(frozen=True)
 class Limits:
-    """What a container may use: memory in MiB, processes, and seconds of CPU time of each process of the program."""
+    """The limits of a container: memory in MiB, processes, and seconds of CPU time for each process of the program."""
 
     memory: int
     processes: int
@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Profile:
-    """``columns`` and ``rows`` are characters, ``build_timeout`` seconds. ``limits`` is None without a container."""
+    """The settings of a session. ``build_timeout`` is in seconds. ``limits`` is None without a container."""
 
     name: str
     runtime: str
@@ -43,7 +43,7 @@ class Profile:
 
 
 def load_profile(name: str, path: Path = PROFILES) -> Profile:
-    """The profile ``name``; :class:`UsageError` names the file, section and key that are wrong."""
+    """Read the profile ``name``. A :class:`UsageError` names the wrong file, section and key."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         with path.open(encoding="utf-8") as file:
@@ -80,7 +80,7 @@ def _limits(section: configparser.SectionProxy, path: Path) -> Limits:
 
 
 def _choice(section: configparser.SectionProxy, key: str, allowed: tuple[str, ...], path: Path) -> str:
-    """The value of ``key``, by default the first of those allowed."""
+    """The value of ``key``; if it is not set, the first allowed value."""
     text = section.get(key, allowed[0])
     if text not in allowed:
         raise UsageError(f"{path} [{section.name}] {key} = {text}: must be {' or '.join(allowed)}")

@@ -1,4 +1,4 @@
-"""The replay of a snapshot: build the program, bring it to the stop, read its values, show the stop in the editor."""
+"""Replays a snapshot: builds the program, brings it to the stop, reads its values, shows the stop in the editor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILL_TIMEOUT = 3.0
 
 @dataclass
 class Replay:
-    """One replay within ``timeout`` seconds; a ``fresh`` one starts the program again and uses no checkpoint."""
+    """One replay within ``timeout`` seconds. A ``fresh`` replay starts the program again and uses no checkpoint."""
 
     session: Session
     context: CallContext
@@ -43,10 +43,10 @@ class Replay:
         self._pause = threading.Event()
 
     def replay(self) -> dict[str, Any]:
-        """``{file, line, function, method, fresh, fallbacks, values, allocator, allocator_error, stop_id,
-        timings_ms}``.
+        """Replay the snapshot. Returns ``{file, line, function, method, fresh, fallbacks, values, allocator,
+        allocator_error, stop_id, timings_ms}``.
 
-        :raises ToolFailure: it failed, was cancelled or took too long. The session stays usable.
+        :raises ToolFailure: the replay failed, was cancelled or took too long. The session stays usable.
         """
         watch = self.session.watch
         if watch is None:
@@ -114,7 +114,7 @@ class Replay:
             raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
 
     def _check_drift(self, workspace: Workspace) -> None:
-        """Check that the line of the stop still holds the text that the card names."""
+        """Check that the line of the stop still contains the text that the card names."""
         if "function" in self.stop:
             return
         name, number, text = self.stop["file"], self.stop["line"], self.stop["text"]
@@ -155,7 +155,7 @@ class Replay:
     # -- reaching the stop -------------------------------------------------------------------------------------------
 
     def _reach_stop(self) -> dict[str, Any]:
-        """Have gdb bring the program to the stop: ``{file, line, function, method, fresh, fallbacks}``."""
+        """Have gdb bring the program to the stop. Returns ``{file, line, function, method, fresh, fallbacks}``."""
         with self.session.gdb.begin("replay", fresh=self.fresh, **self._stop) as pending:
             try:
                 place: dict[str, Any] = pending.result(self._left(), self._turn)
@@ -170,12 +170,15 @@ class Replay:
 
     @property
     def _stop(self) -> dict[str, Any]:
-        """The stop as the channel takes it."""
+        """The stop as the arguments of the channel's operations."""
         place = {key: self.stop[key] for key in ("file", "line", "function") if key in self.stop}
         return {"stop": place, "hits": self.stop.get("hits", 1)}
 
     def _interrupt(self, pending: PendingReply) -> dict[str, Any]:
-        """Stop the program with SIGINT, else kill it, else restart gdb. Returns what gdb reports of where it was."""
+        """Stop the program with SIGINT; if that fails, kill it; if that fails too, restart gdb.
+
+        Returns what gdb reports about the program's progress: ``{reached, place}``, or nothing.
+        """
         for hard in (False, True, True):
             self.session.gdb.call("interrupt", timeout=INTERRUPT_TIMEOUT, hard=hard)
             try:
@@ -185,7 +188,7 @@ class Replay:
             except ChannelError as error:
                 known = error.extra
             else:
-                known = {}  # it reached the stop just now
+                known = {}  # the program has just reached the stop
             end_program(self.session)
             return known
         self.session.bring_up(force=True)
@@ -195,7 +198,7 @@ class Replay:
         place, reached = known.get("place"), known.get("reached", 0)
         raise ToolFailure(
             "replay_timeout",
-            f"the program did not reach the stop within {self.timeout:g} s: it was there {reached} of "
+            f"the program did not reach the stop within {self.timeout:g} s: it was at the stop {reached} of "
             f"{self.stop.get('hits', 1)} times, and was last {self._position(place)}",
             reached=reached,
             place=place and self._relative(place),
@@ -226,9 +229,9 @@ class Replay:
     # -- at the stop -------------------------------------------------------------------------------------------------
 
     def _show(self, place: dict[str, Any]) -> None:
-        """Wait until termdebug has put the PC sign and the cursor there; do it here if it does not.
+        """Wait until termdebug has put the PC sign and the cursor at ``place``; if it does not, put them there.
 
-        gdb sends termdebug no stop when a checkpoint is restarted.
+        When a checkpoint is restarted, gdb reports no stop to termdebug.
         """
         if place["file"] is None:
             return
@@ -275,7 +278,7 @@ class Replay:
         return ToolFailure("cancelled", "the replay was cancelled; the program is not at a snapshot")
 
     def _fail_without_gdb(self, error: DebuggerGone) -> NoReturn:
-        """gdb runs inside Neovim, so if both are gone it was Neovim that ended."""
+        """Raise the failure for a gdb that ended. It runs inside Neovim, so Neovim may be the one that ended."""
         if not self.session.editor.alive():
             why = "Neovim ended, and gdb with it; the next replay or reset starts it"
             raise ToolFailure("editor_dead", why) from error
@@ -293,7 +296,7 @@ class Replay:
 def end_program(session: Session) -> None:
     """End the program under gdb and remove the PC sign.
 
-    A running program, which the learner continued, keeps gdb from doing so; it is killed first.
+    gdb cannot end a program while it runs, for example after the learner continued it. Such a program is killed first.
     """
     try:
         session.gdb.call("kill", timeout=KILL_TIMEOUT)

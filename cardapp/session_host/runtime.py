@@ -1,4 +1,4 @@
-"""Runtimes: where a session's processes run. The local runtime runs them on this machine."""
+"""The interface of a runtime, which runs a session's processes, and the local runtime, which uses this machine."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ class Runtime(Protocol):
         """:raises MissingRequirement: something that the runtime needs is not installed here."""
 
     def create(self, record: Record) -> str:
-        """Make what the session's processes run in; returns the ``container_id``."""
+        """Make the container of the session, if the runtime has containers; returns the ``container_id``."""
 
     def shortcoming(self) -> str | None:
-        """What a session lacks on this machine although its profile says so, in one line; None if nothing."""
+        """What the profile requires and this machine cannot provide, in one line; None if nothing is missing."""
 
     def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
         """Fetch the card's sources and build them; see :class:`Preparation`."""
 
     def start(self, record: Record) -> Process:
-        """Start the MCP server, which starts the other parts; does not wait until it answers."""
+        """Start the MCP server, which starts the other parts. Does not wait until the server answers."""
 
     def alive(self, record: Record) -> bool:
         """Whether the MCP server's process runs."""
 
     def revive(self, record: Record) -> str | None:
-        """Make the container run again if it is paused, stopped or gone: its id, which is new if it was gone.
+        """Make the container run again if it is paused, stopped or removed.
 
-        None if there was nothing to do.
+        Returns its id, which is new if it was removed; None if the container runs.
         """
 
     def condition(self, record: Record) -> str:
         """Why the session does not answer, in a few words for the table of sessions."""
 
     def stop(self, record: Record | None) -> int:
-        """End all processes of the session; returns how many there were.
+        """End all processes of the session. Returns their number.
 
-        Without a record (it is damaged) they are found by the session's directory.
+        ``record`` is None if it is damaged. The processes are then found by the session's directory.
         """
 
     def attach(self, record: Record) -> int:
-        """Show the session in the caller's terminal until it is detached; the exit code of the command."""
+        """Show the session in the caller's terminal until it is detached. Returns the exit code of the command."""
 
     def detach(self, record: Record) -> bool:
-        """Detach all terminals; False if none was attached."""
+        """Detach all terminals. Returns False if none was attached."""
 
 
 class LocalRuntime:
     """The session as processes of this user on this machine.
 
-    The MCP server and tmux are independent: either can end and be started again without the other. :meth:`stop` finds
-    the session's processes by their environment, so it ends all of them, whichever has ended before.
+    The MCP server and tmux are independent: each can end and be started again without the other. :meth:`stop` finds the
+    session's processes by their environment, so it finds them even if the MCP server or tmux has already ended.
     """
 
     def __init__(self, directory: SessionDirectory, environ: Mapping[str, str] = os.environ) -> None:
@@ -95,7 +95,7 @@ class LocalRuntime:
         }
         command = [sys.executable, "-P", "-m", "cardapp.session_host.mcp_server", str(self._directory.path)]
         with self._directory.log.open("ab") as log:
-            # A session (setsid) of its own and none of our descriptors, so that it outlives the terminal.
+            # The server gets a new session (setsid) and none of our descriptors, so that it outlives the terminal.
             host = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -106,7 +106,7 @@ class LocalRuntime:
                 start_new_session=True,
                 close_fds=True,
             )
-        host.returncode = 0  # not waited for here: init does that after this command has ended
+        host.returncode = 0  # prevents a warning of Popen: init waits for the server after this command has ended
         return Process(host.pid, start_time(host.pid) or 0)
 
     def alive(self, record: Record) -> bool:
@@ -124,13 +124,13 @@ class LocalRuntime:
             return end_processes(str(self._directory.path), STOP_TIMEOUT, DIRECTORY_VARIABLE)
         server = int(record.host is not None and record.host.alive)
         if record.host is not None:
-            # First, so that its clients learn that the session has ended, and not that the debugger has.
+            # End the server first. Otherwise its clients would learn that the debugger has ended, not the session.
             record.host.end(STOP_TIMEOUT)
         self._pane.close()
         return server + end_processes(record.container_id, STOP_TIMEOUT)
 
     def attach(self, record: Record) -> int:
-        # tmux refuses to run inside tmux. The session has a tmux server of its own, so that is harmless here.
+        # tmux refuses to run inside tmux. Here that is harmless, because the session uses a separate tmux server.
         environ = {name: value for name, value in self._environ.items() if name != "TMUX"}
         command = self._pane.attach_command()
         os.execvpe(command[0], command, environ)
@@ -139,12 +139,12 @@ class LocalRuntime:
         return self._pane.detach()
 
 
-# Program: its Debian package.
+# Each program and its Debian package.
 PROGRAMS = {"nvim": "neovim", "gdb": "gdb", "tmux": "tmux", "gcc": "gcc", "make": "make"}
 
 
 def require_programs() -> None:
-    """:raises MissingRequirement: programs are missing; names all of them and how to install them."""
+    """:raises MissingRequirement: programs are missing; the message names all of them and how to install them."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         packages = " ".join(PROGRAMS[name] for name in missing)

@@ -1,4 +1,4 @@
-"""A session as its MCP server controls it: Neovim, gdb and the terminal are started, restarted and ended here."""
+"""The session inside its MCP server: starts, restarts and ends Neovim, gdb and the terminal."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from cardapp.session_host.workspace import Workspace
 
 NVIM = Path(__file__).with_name("nvim")
 START_TIMEOUT = 15.0
-POLL = 0.005  # seconds between two checks of a condition that sends no event
-# Variables of the learner's shell that would change how Neovim, gdb or readline behave.
+POLL = 0.005  # seconds between two checks of a condition that causes no event
+# These variables of the learner's shell would change how Neovim, gdb or readline behave.
 REMOVED_VARIABLES = ("NVIM", "NVIM_LISTEN_ADDRESS", "NVIM_APPNAME", "VIM", "VIMINIT", "EXINIT", "MYVIMRC", "VIMRUNTIME",
            "DEBUGINFOD_URLS", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "PYTHONPATH", "PYTHONHOME")  # fmt: skip
 DEBUGGER = "return require('card.debugger').{name}(...)"
 
 
 class EditorBusy(CardAppError):
-    """Neovim runs a command, or waits for a key that only the learner can decide on."""
+    """Neovim runs a command, or waits for a key that only the learner can choose."""
 
     code = "editor_blocked"
 
 
 class Turn:
-    """A tool call's exclusive use of the program. ``is_set`` is true once the caller cancels or a reset takes over."""
+    """A tool call's exclusive use of the program. ``is_set`` is true after the caller cancelled or a reset began."""
 
     def __init__(self, cancelled: threading.Event) -> None:
         self._cancelled = cancelled
@@ -57,7 +57,7 @@ class Turn:
 
 
 class Editor:
-    """The Neovim that listens at ``socket_path``. Connects at the first call, and again after Neovim was restarted.
+    """Calls the Neovim at ``socket_path``. Connects at the first call, and again after Neovim was restarted.
 
     Methods raise the errors of :meth:`NeovimConnection.call`.
     """
@@ -68,7 +68,7 @@ class Editor:
         self._connection: NeovimConnection | None = None
 
     def alive(self, timeout: float = 1.0) -> bool:
-        """Whether Neovim answers; it also does while it waits for a key."""
+        """Whether Neovim answers. A Neovim that waits for a key also answers."""
         try:
             self.mode(timeout)
         except (EditorUnavailable, TooSlow):
@@ -76,7 +76,7 @@ class Editor:
         return True
 
     def condition(self) -> str | None:
-        """Why Neovim cannot be used, None if it can; it also can while it waits for a key."""
+        """Why Neovim cannot be used; None if it can. A Neovim that waits for a key can be used."""
         try:
             self.mode()
         except (EditorUnavailable, TooSlow) as error:
@@ -84,7 +84,7 @@ class Editor:
         return None
 
     def mode(self, timeout: float = 1.0) -> Mode:
-        """Neovim's mode, and whether it waits for a key."""
+        """Read Neovim's mode, and whether Neovim waits for a key."""
         return self._connected().mode(timeout)
 
     def call(self, name: str, *arguments: Any, timeout: float = 2.0) -> Any:
@@ -100,7 +100,7 @@ class Editor:
         self._request("nvim_input", keys, timeout=timeout)
 
     def free(self, timeout: float = 1.0) -> bool:
-        """Bring Neovim to normal mode, from a prompt, pending key, command line or terminal; False if it fails."""
+        """Leave prompts, pending keys, the command line and terminals for normal mode. Returns whether that worked."""
         deadline = time.monotonic() + timeout
         pause = threading.Event()
         while time.monotonic() < deadline:
@@ -134,7 +134,7 @@ class Editor:
 
 
 class Session:
-    """What the tools act on. :meth:`turn` serialises the calls that move the program or the editor."""
+    """The parts of one session. A call that moves the program or the editor must hold :meth:`turn`."""
 
     def __init__(self, directory: SessionDirectory, record: Record, profile: Profile, instance: Instance) -> None:
         self.directory = directory
@@ -174,9 +174,9 @@ class Session:
 
     @contextlib.contextmanager
     def turn(self, timeout: float, cancelled: threading.Event, *, urgent: bool = False) -> Iterator[Turn]:
-        """Use the program exclusively; :class:`TooSlow` if another call still uses it after ``timeout`` seconds.
+        """Use the program exclusively. An ``urgent`` call makes the call that uses the program stop.
 
-        An ``urgent`` call makes the other call stop.
+        :raises TooSlow: another call still uses the program after ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
         while not self._lock.acquire(timeout=0.02):
@@ -194,10 +194,10 @@ class Session:
     # -- starting and ending the parts -------------------------------------------------------------------------------
 
     def bring_up(self, *, force: bool = False) -> tuple[bool, bool]:
-        """Start the parts that do not run; returns whether Neovim was started and whether gdb was started.
+        """Start the parts that do not run. Returns whether Neovim was started, and whether gdb was started.
 
-        A Neovim that is busy may hold unsaved changes, so it raises :class:`EditorBusy`; with ``force`` it is
-        interrupted and, if that does not help, ended. One that has lost its terminal is ended in any case.
+        If Neovim is busy, this method raises :class:`EditorBusy`, because Neovim may hold unsaved changes. With
+        ``force`` it interrupts Neovim and, if that does not help, ends it. A Neovim without a terminal is always ended.
         """
         started = self._bring_up_editor(force)
         if started:
@@ -216,11 +216,11 @@ class Session:
             continue_processes(self.record.container_id)  # the program may have stopped Neovim and tmux by a signal
             if self.editor.alive():
                 return False
-            # Since 0.9 Neovim's terminal UI is a process of its own. A busy Neovim does not notice the end of its UI,
-            # and nobody can interrupt it there.
+            # Since 0.9 Neovim's terminal UI is a separate process, so a busy Neovim keeps running after its pane was
+            # closed. Without a pane the learner cannot interrupt it, so it is ended below.
             if self.pane.alive():
                 if not force:
-                    reason = "Neovim runs a command and does not answer; interrupt it there with Ctrl-C"
+                    reason = "Neovim runs a command and does not answer; press Ctrl-C in Neovim to interrupt it"
                     raise EditorBusy(reason) from error
                 if self._interrupt_editor():
                     return False
@@ -237,7 +237,7 @@ class Session:
 
     def _start_editor(self) -> None:
         self.end_programs()
-        # If an old socket file is there, Neovim 0.7 listens on another path and reports no error.
+        # If an old socket file exists, Neovim 0.7 listens on another path and reports no error.
         self.directory.nvim_socket.unlink(missing_ok=True)
         self.directory.gdb_socket.unlink(missing_ok=True)
         work = Path(self.record.source_directory)
@@ -264,7 +264,7 @@ class Session:
         end_processes(self.record.container_id, 5.0)
 
     def load(self) -> None:
-        """Load the program that was built into gdb, with the card's arguments."""
+        """Load the built program in gdb, with the card's arguments."""
         workspace = self.workspace()
         self.gdb.call(
             "load",
@@ -275,25 +275,25 @@ class Session:
         )
 
     def await_program_end(self, timeout: float) -> None:
-        """Wait until gdb has noticed that a killed program ended, at most ``timeout`` seconds."""
+        """Wait until gdb has noticed the end of a killed program, at most ``timeout`` seconds."""
         _wait(lambda: self.gdb.call("state", timeout=timeout)["state"] != "running", timeout)
 
     def close(self) -> None:
         self.editor.close()
 
     def _report_limit(self, reason: str) -> None:
-        """Show in Neovim why the program was ended. ``reason`` follows a colon."""
+        """Show in Neovim why the program was ended."""
         with contextlib.suppress(CardAppError):
             text = f"the program was ended: {reason}"
             self.editor.lua("require('card.message').show(...)", text, "WarningMsg", timeout=0.5)
 
     def _await_debugger(self) -> None:
-        """Wait for gdb and for termdebug: gdb answers before termdebug has connected to it."""
+        """Wait for gdb and for termdebug, because gdb answers before termdebug has connected to it."""
         if not _wait(lambda: self.gdb.alive(0.5) and bool(self.editor.call("is_ready")), START_TIMEOUT):
             raise DebuggerFailed("gdb did not start in Neovim", code="debugger_dead")
 
     def _environment(self) -> dict[str, str]:
-        """The environment of Neovim and gdb, in which they do not find the learner's own configuration."""
+        """The environment of Neovim and gdb, which hides the learner's own configuration from them."""
         home = self.directory.editor_home
         environ = {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
         for name in ("config", "data", "state", "cache", "runtime", "tmp"):
@@ -316,7 +316,7 @@ class Session:
 
 
 def _wait(condition: Callable[[], bool], timeout: float) -> bool:
-    """Wait until ``condition`` is true; False if it is not within ``timeout`` seconds."""
+    """Wait until ``condition`` is true. Returns False if ``timeout`` seconds have passed before."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     while not condition():

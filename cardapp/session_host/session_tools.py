@@ -1,4 +1,4 @@
-"""The tools of a session's MCP server: their schemas, and what each does with the session.
+"""The tools of a session's MCP server: their schemas and their handlers.
 
 The service's side of these tools is ``session_client/session_tools.py``.
 """
@@ -31,7 +31,7 @@ EXPRESSION: Schema = {"type": "string", "minLength": 1, "maxLength": 1000}
 
 
 def closed_object(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
-    """An object with exactly these properties; those not ``optional`` are required."""
+    """The schema of an object with exactly these properties, which are required unless they are ``optional``."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -69,7 +69,7 @@ STOP: Schema = {
         closed_object({"function": NAME, "hits": HITS}, optional=("hits",)),
     ]
 }
-# The allocator's recipe is validated separately, by RECIPE, so that a wrong one has its own error code.
+# The allocator's recipe is validated separately, by RECIPE, so that a wrong recipe has a separate error code.
 REPLAY_IN = tool_schema(
     {
         "container_id": TEXT,
@@ -109,8 +109,8 @@ ARENA = closed_object(
     }
 )
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
-"""The slow ways that a replay may have taken: only our own ``show`` placed the PC sign; a stop got no checkpoint; gdb
-failed to restart a checkpoint; a program that ended early was run again from its start."""
+"""The slow ways that a replay may have taken: termdebug did not place the PC sign in time, so the replay did; a stop
+got no checkpoint; gdb failed to restart a checkpoint; a program that ended early was run again from its start."""
 REPLAY_OUT = tool_schema(
     {
         "generation": INTEGER,
@@ -208,7 +208,7 @@ DESCRIBED = (
         STATE_OUT,
     ),
 )
-GONE = "gone"  # the stop_id while there is no gdb; no gdb uses it
+GONE = "gone"  # the stop_id while there is no gdb; gdb's stop_ids have another form
 
 
 class SessionTools:
@@ -233,7 +233,7 @@ class SessionTools:
         editor = session.editor.condition()
         debugger = session.gdb.condition()
         return {
-            **self._own_binding(),
+            **self._expected_binding(),
             "runtime": record.runtime,
             "container_process": container.as_json() if container is not None else None,
             "card": identity.as_json(),
@@ -308,7 +308,8 @@ class SessionTools:
 
     # -- parts of the handlers -----------------------------------------------------------------------------------------
 
-    def _own_binding(self) -> dict[str, str]:
+    def _expected_binding(self) -> dict[str, str]:
+        """The members of the binding that a replay must name."""
         record = self._session.record
         return {
             "container_id": record.container_id,
@@ -318,20 +319,20 @@ class SessionTools:
         }
 
     def _check_binding(self, arguments: dict[str, Any]) -> None:
-        for field, own in self._own_binding().items():
-            if arguments[field] != own:
+        for field, actual in self._expected_binding().items():
+            if arguments[field] != actual:
                 raise ToolFailure(
                     "binding_mismatch",
-                    f"{field} is {own!r}, not {arguments[field]!r}: call session_binding again",
+                    f"{field} is {actual!r}, not {arguments[field]!r}: call session_binding again",
                     field=field,
                     expected=arguments[field],
-                    actual=own,
+                    actual=actual,
                 )
 
     def _reset(self) -> tuple[bool, bool]:
-        """End the program; start Neovim and gdb if they have ended, and gdb also if it does not obey.
+        """End the program. Start Neovim and gdb if they have ended; restart gdb also if it does not end the program.
 
-        Returns whether Neovim was started and whether gdb was started.
+        Returns whether Neovim was started, and whether gdb was started.
         """
         session = self._session
         editor, debugger = session.bring_up(force=True)
@@ -353,7 +354,7 @@ class SessionTools:
         return columns, rows
 
     def _arrange_windows(self, columns: int | None) -> None:
-        """Arrange Neovim's windows for the coming width: a terminal that is narrow for a moment loses its text."""
+        """Arrange Neovim's windows for the new width first, because a terminal window that gets narrow loses text."""
         editor = self._session.editor
         if columns is not None:
             with suppress(TooSlow):
@@ -361,10 +362,9 @@ class SessionTools:
                     editor.lua("require('card.windows').adapt(...)", columns, timeout=ASK_TIMEOUT)
 
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
-        """Neovim's grid after it has taken the terminal's size; smaller if another attached UI is smaller.
+        """Wait until Neovim has taken the terminal's size, and return its grid. A smaller attached UI limits the grid.
 
-        A Neovim that waits for a key or runs a command cannot answer. It takes the terminal's size when it continues,
-        so that size is returned.
+        If Neovim waits for a key or runs a command, it takes the terminal's size later. Then that size is returned.
         """
         editor = self._session.editor
         deadline = time.monotonic() + FIT_TIMEOUT

@@ -1,8 +1,8 @@
 """The session's workspace: its copy of a card's sources, and the program that is built there.
 
-An edited file is never overwritten without a backup. Building runs commands of the card, so it must run where the
-card's program runs. For the local runtime that is the calling process. For podman it is a command in the container:
-``python -m cardapp.session_host.workspace``.
+An edited file is never overwritten without a backup. A build runs commands of the card, so it must run where the card's
+program runs. The local runtime builds in the calling process. The podman runtime runs
+``python -m cardapp.session_host.workspace`` in the container.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SourcesUnusable(CardAppError):
 
 @dataclass
 class Fetched:
-    """The result of a fetch, as paths in the copy: updated files, edited files that were kept, and backups."""
+    """The result of a fetch, as paths in the copy: updated files, kept edited files, and edited file -> its backup."""
 
     updated: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -52,8 +52,8 @@ class Fetched:
 def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> Fetched:
     """Bring ``copy`` up to date with ``origin``.
 
-    A file that the learner has not edited is updated. An edited file stays unchanged. With ``replace_edits`` it is
-    renamed to ``NAME.orig`` (``NAME.orig2``, …), and the file is fetched.
+    A file that the learner has not edited is updated. An edited file stays unchanged; with ``replace_edits`` it is
+    renamed to ``NAME.orig`` (``NAME.orig2``, …) and fetched again.
     """
     manifest = _manifest(copy)
     report = Fetched()
@@ -72,7 +72,7 @@ def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> F
                 continue
             report.backups[name] = _back_up(copied).name
         copied.parent.mkdir(parents=True, exist_ok=True)
-        # Not copy2: for make the copy must be newer than the files that were built from the old version.
+        # Not copy2, which keeps the time: for make the copy must be newer than the files built from the old version.
         shutil.copyfile(source, copied)
         copied.chmod(source.stat().st_mode & 0o755 | 0o600)
         report.updated.append(name)
@@ -127,15 +127,15 @@ def _digest(path: Path) -> str:
 
 # -- building --------------------------------------------------------------------------------------------------------
 
-MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read too, or the build would block
+MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read and dropped, because otherwise the build would block
 CANCEL_POLL = 0.05  # seconds between two checks of the cancellation
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 UNFINISHED = ".unfinished-build"
-"""This file exists while a build runs. A killed build leaves it behind, beside files that are written in part."""
+"""This file exists while a build runs. A killed build leaves it behind, and may leave incomplete files."""
 
 
 class BuildFailed(CardAppError):
-    """The build failed; the text is the compiler's."""
+    """The build failed. The text has the compiler's output."""
 
     code = "build_failed"
 
@@ -148,7 +148,7 @@ class BuildCancelled(CardAppError):
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a target is built and run; ``directory`` is a real path."""
+    """The directory where a target is built and run, as a real path."""
 
     directory: Path
     target: Target
@@ -173,13 +173,13 @@ class Workspace:
         return self.directory / UNFINISHED
 
     def _sources(self) -> list[Path]:
-        """The files that people edit, as opposed to those that the build makes."""
+        """The files that people edit. The build makes the others."""
         return [self.directory / name for name in (*self.target.sources, *MAKEFILES)]
 
     def _age_future_files(self) -> None:
-        """Give files that the build made in the future an old time.
+        """Give built files with a time in the future an old time.
 
-        After the clock was set back they would look newer to make than every later edit.
+        They occur after the clock was set back. To make they would look newer than every later edit.
         """
         sources, now = set(self._sources()), time.time_ns()
         for path in self.directory.rglob("*"):
@@ -199,15 +199,15 @@ class Workspace:
     def build(self, timeout: float, cancelled: Cancellation | None = None) -> str:
         """Run the target's build command and return its output.
 
-        :raises BuildFailed: it failed, made no program or took longer than ``timeout`` seconds.
+        :raises BuildFailed: the build failed, made no program or took longer than ``timeout`` seconds.
         :raises BuildCancelled: ``cancelled`` was set.
         """
         self._age_unfinished_files()
         self._age_future_files()
-        with contextlib.suppress(OSError):  # the compiler reports a folder or disk that cannot be written
+        with contextlib.suppress(OSError):  # if the folder is not writable, the compiler reports it
             self._unfinished.touch()
         try:
-            # A process group of its own, so that make's children can be killed with it.
+            # A new process group, so that make can be killed together with its children.
             maker = subprocess.Popen(
                 self.target.build,
                 cwd=self.directory,
@@ -222,7 +222,7 @@ class Workspace:
         with maker:
             try:
                 output = _read_output(maker, timeout, cancelled)
-            except BaseException:  # also for Ctrl-C, which the terminal does not send to another process group
+            except BaseException:  # also after Ctrl-C, which the terminal does not send to another process group
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(maker.pid, signal.SIGKILL)
                 raise
@@ -235,7 +235,11 @@ class Workspace:
 
 
 def _read_output(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellation | None) -> str:
-    """Read the output to its end and return its beginning; raises after ``timeout`` seconds and when cancelled."""
+    """Read the whole output and return the first ``MAX_OUTPUT`` bytes.
+
+    :raises BuildFailed: the build took longer than ``timeout`` seconds.
+    :raises BuildCancelled: ``cancelled`` was set.
+    """
     assert maker.stdout is not None
     deadline = time.monotonic() + timeout
     output = bytearray()
@@ -262,9 +266,9 @@ def _text(output: bytearray) -> str:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is prepared: the sources of the card in ``card_source``, in ``work`` (absolute paths), for a profile.
+    """A fetch of the sources of the card in ``card_source`` into ``work`` (absolute paths), and their build.
 
-    With ``refresh`` edited files are replaced, after a backup, and the program is built in any case.
+    With ``refresh`` edited files are backed up and replaced, and the program is always built.
     """
 
     card_source: str
@@ -273,7 +277,7 @@ class Preparation:
     refresh: bool
 
     def run(self) -> Fetched | None:
-        """The report of the fetch; None if the profile uses the card's sources in place.
+        """Fetch and build. Returns the report of the fetch; None if the profile uses the card's sources in place.
 
         :raises CardAppError: the card cannot be read, its sources cannot be fetched, or its build fails.
         """
@@ -293,9 +297,9 @@ def preparation_command(preparation: Preparation) -> list[str]:
 
 
 def preparation_result(output: str) -> Fetched | None:
-    """The report in what the command printed.
+    """The report in the ``output`` of the command.
 
-    :raises CardAppError: the command failed, with the message and the code that it had.
+    :raises CardAppError: the command failed; the error has the message and the code of that failure.
     """
     try:
         found = json.loads(output)

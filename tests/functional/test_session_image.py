@@ -151,7 +151,7 @@ def test_a_build_leaves_no_files_and_no_containers(machine: Machine) -> None:
 def test_a_second_build_is_quick_and_builds_nothing(machine: Machine) -> None:
     begun = time.monotonic()
     done = machine.build()
-    assert (done.returncode, done.stdout) == (0, f"{Image().name()} is there, and is of this recipe\n")
+    assert (done.returncode, done.stdout) == (0, f"{Image().name()} is up to date\n")
     assert (done.stderr, time.monotonic() - begun < 5) == ("", True)
 
 
@@ -303,6 +303,6 @@ def test_a_user_builds_and_runs_it(user: dict[str, str]) -> None:
     assert started.returncode == 0, started.stderr
     assert run(*podman.command("exec", "tried", PYTHON, "-c", "import pynvim")).returncode == 0
     assert run(*podman.command("rm", "--force", "--time=5", "tried")).returncode == 0
-    assert run("bin/card-session", "image").stdout == f"{Image().name()} is there, and is of this recipe\n"
+    assert run("bin/card-session", "image").stdout == f"{Image().name()} is up to date\n"
     with contextlib.suppress(FileNotFoundError):
         assert not any(Path(user["HOME"]).glob("card-session-image-*"))

@@ -107,8 +107,8 @@ class Channel:
             self._waiting.append(work)
             return
         self._busy = True
-        # If gdb fails while it waits for a process, for example a killed one, SIGCHLD stays blocked. Then it would miss
-        # every later stop.
+        # If gdb fails while it waits for a process, for example a killed one, SIGCHLD stays blocked. Then gdb would
+        # miss every later stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         try:
             work()
@@ -141,9 +141,9 @@ def _gdb_signals_blocked() -> Iterator[None]:
 
 
 def _started(name: str, target: Callable[..., None], *arguments: Any) -> bool:
-    """Start a thread that blocks gdb's signals: it inherits the signal mask of this thread.
+    """Start a thread that blocks gdb's signals, because a thread inherits the signal mask of its creator.
 
-    False if the system has no thread left, as while the program starts processes without end.
+    Returns False if no further thread can be started, for example while the program starts processes without end.
     """
     with _gdb_signals_blocked(), contextlib.suppress(RuntimeError):
         threading.Thread(target=target, args=arguments, name=name, daemon=True).start()

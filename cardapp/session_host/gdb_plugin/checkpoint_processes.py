@@ -1,4 +1,4 @@
-"""The processes of gdb's checkpoints, without gdb's API: the end of their fork(3), pidfds, files that gdb leaks."""
+"""Functions for the processes of gdb's checkpoints that do not need gdb's API: complete fork(3), close leaked files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ _ptrace.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
 
 
 # -- the end of fork(3) ----------------------------------------------------------------------------------------------
-# gdb's `checkpoint` stops the child inside the C library's `fork` and gives it the parent's registers, so what the
-# library does after the system call never happens in the child. In glibc 2.36 (Debian 12) a program cannot notice that.
-# glibc 2.41 (Debian 13) blocks all signals and takes the lock of `abort` before the system call. In the child every
-# signal would stay blocked, and `sigaction` of SIGABRT would wait forever. No version is asked for: the parent has
-# returned from `fork`, so the child is compared with it.
+# gdb's `checkpoint` stops the child inside the C library's `fork` and gives it the parent's registers. So the child
+# never runs the library's code after the system call. In glibc 2.36 (Debian 12) a program cannot notice that. But glibc
+# 2.41 (Debian 13) blocks all signals and takes the lock of `abort` before the system call. In the child every signal
+# would stay blocked, and `sigaction` of SIGABRT would wait forever. The parent has returned from `fork`, so the child's
+# state is made equal to the parent's. This works for all versions.
 
 
 def finish_fork(parent: int, child: int) -> None:
-    """Give the process ``child`` the signal mask and the libraries' data of ``parent``; :class:`OSError` if it fails.
+    """Copy the signal mask and the libraries' data from the process ``parent`` to ``child``.
 
-    gdb must trace both, and both must be stopped. Use it in gdb's main thread only: to the kernel that is the tracer.
+    gdb must trace both processes, and both must be stopped. Call it only in gdb's main thread, because for the kernel
+    that thread is the tracer.
+
+    :raises OSError: the kernel refuses an access.
     """
     mask = ctypes.create_string_buffer(_MASK_BYTES)
     _trace(_PTRACE_GETSIGMASK, parent, mask)
@@ -44,18 +47,18 @@ def finish_fork(parent: int, child: int) -> None:
 
 
 def _copy_differences(parent: int, child: int, start: int, end: int) -> None:
-    with open(f"/proc/{parent}/mem", "rb", 0) as source, open(f"/proc/{child}/mem", "r+b", 0) as own:
+    with open(f"/proc/{parent}/mem", "rb", 0) as source, open(f"/proc/{child}/mem", "r+b", 0) as copy:
         for page in range(start, end, _PAGE):
-            wanted, found = (os.pread(file.fileno(), _PAGE, page) for file in (source, own))
+            wanted, found = (os.pread(file.fileno(), _PAGE, page) for file in (source, copy))
             for offset in () if wanted == found else range(0, len(wanted), _WORD):
                 word = wanted[offset : offset + _WORD]
-                # A thread's own number is the only word in which the two have to differ.
+                # A word that holds the process's id is the only one in which the two must differ.
                 if word != found[offset : offset + _WORD] and int.from_bytes(word, "little") != parent:
-                    os.pwrite(own.fileno(), word, page + offset)
+                    os.pwrite(copy.fileno(), word, page + offset)
 
 
 def library_data(pid: int) -> Iterator[tuple[int, int]]:
-    """Start and end of the writable data of each library of a process; of the program if it has no library."""
+    """Yield start and end of the writable data of each library of a process; of the program if it uses no library."""
     program = os.readlink(f"/proc/{pid}/exe")
     lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     files = {line[5] for line in lines if len(line) == 6 and line[5].startswith("/")}
@@ -63,7 +66,7 @@ def library_data(pid: int) -> Iterator[tuple[int, int]]:
     last_end = -1
     for addresses, permissions, *_, name in (line if len(line) == 6 else [*line, ""] for line in lines):
         start, end = (int(address, 16) for address in addresses.split("-"))
-        # The kernel maps the data that is zero at the start without a name, right behind the named part.
+        # Data that is initially zero is mapped without a name, directly after the named part.
         if permissions.startswith("rw") and (name in wanted or (name == "" and start == last_end)):
             yield start, end
             last_end = end
@@ -75,7 +78,7 @@ def _trace(request: int, pid: int, mask: ctypes.Array[ctypes.c_char]) -> None:
 
 
 # -- descriptors -----------------------------------------------------------------------------------------------------
-# A gdb may run for days and hold many descriptors. `poll` has no limit of 1024 as `select` has.
+# gdb may run for days and hold many descriptors. So `poll` is used: `select` works only for descriptors below 1024.
 
 
 def any_ended(pidfds: Iterable[int]) -> bool:
@@ -89,8 +92,8 @@ def any_ended(pidfds: Iterable[int]) -> bool:
 def close_leaked_memory_files(listed: Collection[int]) -> None:
     """Close the ``/proc/PID/…/mem`` files of dead processes that gdb has forgotten.
 
-    gdb opens this file for each checkpoint and does not close it when the checkpoint is detached. Files of the
-    processes that gdb has ``listed`` are left open, even of dead ones: gdb closes them itself.
+    gdb opens this file for each checkpoint and does not close it when the checkpoint is detached. The files of the
+    processes that gdb has ``listed`` stay open, even if a process is dead, because gdb closes these files itself.
     """
     for descriptor in os.listdir(_OWN):
         with contextlib.suppress(OSError):
@@ -100,7 +103,7 @@ def close_leaked_memory_files(listed: Collection[int]) -> None:
 
 
 def _is_alive(pid: str) -> bool:
-    """Whether the process exists and is not a zombie. Its parent may never reap a zombie."""
+    """Whether the process exists and is not a zombie. A zombie counts as dead, because it may never be reaped."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -1,8 +1,9 @@
 """gdb's fork checkpoints: they return the program to an earlier stop without running it again.
 
 gdb's command ``checkpoint`` makes the program fork(2); the child stays stopped. ``restart`` switches to that child. The
-checkpoint is then gone, so a new one must be taken before the program continues. The process that gdb switched away
-from is deleted, unless gdb started it: gdb 13 fails to delete that one, so it stays stopped until the program ends.
+checkpoint is then used up, so a new one must be taken before the program continues. The process that gdb switched away
+from is deleted, unless gdb started it. gdb 13 fails to delete the process that it started, so this process stays
+stopped until the program ends.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class ForkCheckpoints:
         self._numbers[key] = number
 
     def delete_obsolete(self) -> None:
-        """Delete the processes that ran before restarts, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""
+        """Delete the processes that restarts replaced, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""
         stops = [key for key in self._numbers if key != MAIN]
         surplus = stops[: max(len(stops) - MAX_CHECKPOINTS, 0)]
         numbers = self._obsolete + [self._numbers.pop(key) for key in surplus]
@@ -118,7 +119,7 @@ class ForkCheckpoints:
     def _delete(self, number: int) -> None:
         """Delete one checkpoint without ``delete checkpoint``.
 
-        After that command gdb takes the exit of the deleted process for the exit of the program. So the process is
+        After that command gdb mistakes the exit of the deleted process for the exit of the program. So the process is
         stopped, detached, then killed.
         """
         pidfd = self._pidfds[number]
@@ -131,10 +132,10 @@ class ForkCheckpoints:
     def can_fork(self, terminal: str) -> bool:
         """Whether a fork of the program would behave like the program itself.
 
-        It would not if the program has a second thread, a timer, a child, an open file or pipe other than its
+        The answer is no if the program has a second thread, a timer, a child, an open file or pipe other than its
         ``terminal``, or memory that it shares with another process. fork(2) does not copy timers. A timer set with
-        alarm(2) or setitimer(2) is detected only if its signal is handled or blocked. If it is neither, the timer would
-        end the program, and the fork continues without it.
+        alarm(2) or setitimer(2) is detected only if its signal is handled or blocked. An undetected timer would end the
+        program, but the fork continues.
         """
         process = Path("/proc", str(gdb.selected_inferior().pid))
         with contextlib.suppress(OSError):
@@ -155,7 +156,7 @@ class ForkCheckpoints:
 
 
 def starts_at_main() -> bool:
-    """Whether no code of the program runs before ``main``: ``.init_array`` holds only the compiler's own entry."""
+    """Whether no code of the program runs before ``main``. Then ``.init_array`` holds only the compiler's entry."""
     found = _INIT_ARRAY.search(gdb.execute("info files", to_string=True))
     return found is not None and int(found[2], 16) - int(found[1], 16) == gdb.lookup_type("void").pointer().sizeof
 

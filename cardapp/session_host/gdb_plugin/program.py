@@ -38,7 +38,7 @@ SECONDS = "CARDAPP_PROGRAM_SECONDS"
 """In a container: the CPU time that the program may use. Afterwards it receives SIGXCPU."""
 
 KILL_POLL = 0.05
-"""Seconds between two checks whether the program was killed: gdb sends no event of that."""
+"""Seconds between two checks whether the program was killed from outside, for which gdb sends no event."""
 
 NO_PLACE = {"file": None, "line": None, "function": None, "reason": None}
 
@@ -75,10 +75,10 @@ class Program:
     # -- in any thread -----------------------------------------------------------------------------------------------
 
     def state(self, unless: str | None = None, seconds: float = 0.0) -> dict[str, Any]:
-        """``{state, stop_id, file, line, function, reason}``; state is none, running, stopped or exited.
+        """Return ``{state, stop_id, file, line, function, reason}``; state is none, running, stopped or exited.
 
         ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb. While
-        it is ``unless``, the change is awaited, at most ``seconds``.
+        it equals ``unless``, this method waits for a change, at most ``seconds``.
         """
         deadline = time.monotonic() + seconds
         with self._lock:
@@ -90,7 +90,7 @@ class Program:
                 self._lock.wait(min(left, KILL_POLL))
 
     def interrupt(self, hard: bool = False) -> None:
-        """Stop the running program with SIGINT; with ``hard``, kill it, because a program can block SIGINT."""
+        """Stop the running program with SIGINT. With ``hard`` kill it, because a program can block SIGINT."""
         with self._lock:
             if self._rerun is not None:
                 self._rerun.interrupted = True
@@ -151,7 +151,7 @@ class Program:
                 self._count_change()
 
     def _on_end_of_gdb(self, _event: Any) -> None:
-        """Report nothing of the program any more: gdb kills it now, and clients shall learn that gdb has ended."""
+        """Report no further events. gdb now kills the program, but clients shall learn that gdb has ended."""
         self._ignoring_events = True
         with self._lock:
             self._set_process(0)
@@ -173,14 +173,14 @@ class Program:
             self.on_end()
 
     def _advance(self, event: gdb.Event | Ended) -> None:
-        """Pass the event to the rerun after this handler: gdb cannot continue the program in an event handler."""
+        """Pass the event to the rerun after this handler: an event handler must not continue the program."""
         rerun = self._rerun
         if rerun is not None and not rerun.over:
             gdb.post_event(lambda: rerun.advance(event))
 
     @contextlib.contextmanager
     def ignoring_events(self) -> Iterator[None]:
-        """Ignore gdb's events while checkpoints are changed: they are not events of the program."""
+        """Ignore gdb's events while checkpoints are changed, because these events do not concern the program."""
         self._ignoring_events = True
         try:
             yield
@@ -188,7 +188,7 @@ class Program:
             self._ignoring_events = False
 
     def _set_process(self, pid: int) -> None:
-        """Keep a pidfd of the process, so that no signal can hit another process that reuses its pid. 0: no process."""
+        """Open a pidfd of the process, so that no signal can hit another process that reuses the pid. 0: no process."""
         if self._pidfd is not None:
             os.close(self._pidfd)
         self._pid, self._pidfd = pid, None
@@ -196,7 +196,7 @@ class Program:
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(pid)
                 if SECONDS in os.environ:
-                    # A program that starts processes without end must not slow down the processes of the session.
+                    # A program that starts processes without end must not slow down the rest of the session.
                     os.setpriority(os.PRIO_PROCESS, pid, 19)
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Program:
         gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
         if not self.terminal:
-            # Read late, because termdebug sets it after gdb's first commands. gdb 13 has no parameter for it.
+            # Not read at gdb's start, because termdebug sets it later. gdb 13 has no parameter for it.
             self.terminal = gdb.execute("show inferior-tty", to_string=True).split('"')[1]
         gdb.execute(f"set inferior-tty {self.terminal}", to_string=True)
         built = os.stat(program)
@@ -263,6 +263,6 @@ class Program:
 
 
 def _select_inferior() -> None:
-    """Select the card's program, gdb's first inferior: the learner may have selected another one."""
+    """Select the card's program, gdb's first inferior, because the learner may have selected another inferior."""
     if gdb.selected_inferior().num != 1:
         gdb.execute("inferior 1", to_string=True)

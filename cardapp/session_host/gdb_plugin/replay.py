@@ -1,9 +1,9 @@
 """Replays a card's stops: restarts a checkpoint of the stop, or runs the program again up to the stop.
 
 A run starts at the checkpoint of ``main`` if there is one, else at the start of the program. Checkpoints
-(``fork_checkpoints.py``) only save time and must give the same result as a run from the start, so they are used only if
+(``fork_checkpoints.py``) only save time and must give the same result as a run from the start. So they are used only if
 a fork of the program certainly behaves like the program itself. In the reply ``method`` is ``fork`` if a checkpoint of
-the stop was restarted, and ``rerun`` if the program ran to the stop; ``fallbacks`` names the slow ways that were taken
+the stop was restarted, and ``rerun`` if the program ran to the stop. ``fallbacks`` names the slow ways that were taken
 since the last reply (``SLOW_FALLBACKS`` in ``session_tools.py``).
 """
 
@@ -23,7 +23,7 @@ from cardapp.session_host.gdb_plugin.rerun import Failure, Rerun, place_of
 
 NO_STOP = ("", "")
 MAX_FALLBACKS = 100
-"""Replays that fail report none, so they could collect without end."""
+"""Failed replays report no fallbacks, so without a limit the list could grow without end."""
 
 Done = Callable[[dict[str, Any] | Exception], None]
 
@@ -43,9 +43,10 @@ class Replays:
         gdb.events.new_thread.connect(self._on_new_thread)
 
     def prepare(self, stop: dict[str, Any], hits: int, screen: str) -> bool:
-        """Whether a replay of ``stop`` can restart a checkpoint; if not, the caller ends the program first.
+        """Return whether a replay of ``stop`` can restart a checkpoint. If not, the caller must end the program first.
 
-        ``screen`` is the current content of the program's terminal. It is restored with the checkpoint of this stop.
+        ``screen`` is the current content of the program's terminal. It is stored for the stop where the program is now,
+        and restored with the checkpoint of that stop.
         """
         if self._is_at_last_stop() and self._last_stop[0] in self._checkpoints:
             self._screens[self._last_stop[0]] = screen
@@ -56,12 +57,12 @@ class Replays:
 
         Calls ``done`` with ``{file, line, function, method, fresh, fallbacks}`` or an exception of
         :class:`~cardapp.session_host.gdb_plugin.rerun.Rerun`. A ``fresh`` replay uses no checkpoint. In the reply
-        ``fresh`` says whether the program was started again.
+        ``fresh`` tells whether the program was started again.
         """
         key = _key(stop, hits)
         self._last_stop = NO_STOP
         if not fresh and self._can_restart(stop, hits):
-            with contextlib.suppress(Exception):  # if it fails for any reason, the program is started again
+            with contextlib.suppress(Exception):  # after any error the program is started again
                 if key in self._checkpoints:
                     self._restart(key, done)
                 else:
@@ -77,7 +78,7 @@ class Replays:
         rerun.start(None if fresh or not starts_at_main() else self._checkpoint_main)
 
     def checkpoint(self) -> None:
-        """After a replay: take a checkpoint for the next replay of this stop, unless the program has left the stop."""
+        """Take a checkpoint of the stop that the last replay reached, unless the program has left that stop."""
         if not self._is_at_last_stop():
             return
         key = self._last_stop[0]
@@ -104,7 +105,7 @@ class Replays:
 
     @contextlib.contextmanager
     def _cleared_on_failure(self) -> Iterator[None]:
-        """Forget all checkpoints if gdb fails to take or delete one: the next replay then starts the program again."""
+        """If gdb fails to take or delete a checkpoint, forget all. The next replay then starts the program again."""
         with self._program.ignoring_events():
             try:
                 yield
@@ -113,7 +114,7 @@ class Replays:
                 self._checkpoints.clear()
 
     def _on_new_thread(self, _event: gdb.ThreadEvent) -> None:
-        """Delete the checkpoints: gdb 13 hangs when it ends a program with several threads and checkpoints."""
+        """Delete the checkpoints, because gdb 13 hangs when it ends a program with several threads and checkpoints."""
         if len(gdb.selected_inferior().threads()) > 1:
             gdb.post_event(self._delete_all)
 

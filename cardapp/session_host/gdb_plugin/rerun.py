@@ -1,7 +1,7 @@
-"""Runs the program from its start, or from ``main``, to the stop of a replay, and tells where it has stopped.
+"""Runs the program from its start, or from ``main``, to the stop of a replay, and reports where it has stopped.
 
-The run ends only at its own breakpoint. The learner's breakpoints are disabled during the run, and signals that do not
-crash the program are passed on to it. The breakpoint of the run is internal to gdb, so the editor's debugger window
+The run ends only at the stop's breakpoint. The learner's breakpoints are disabled during the run, and signals that do
+not crash the program are passed on to it. The stop's breakpoint is internal to gdb, so the editor's debugger window
 does not show it and gdb prints no message for ignored hits.
 
 gdb runs the program in the background (``run &``), so it can handle other requests meanwhile. Each stop and the end of
@@ -32,7 +32,7 @@ class Failure(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """The program ended, in gdb's first process or in a checkpoint; ``exit_code`` is None if a signal ended it."""
+    """The program ended, in gdb's first process or in a checkpoint. ``exit_code`` is None if a signal ended it."""
 
     exit_code: int | None
 
@@ -41,7 +41,7 @@ class Rerun:
     """Runs the program until it reaches ``stop`` (``{file, line}`` or ``{function}``) for the ``hits``-th time.
 
     ``done`` is called once, with the place ``{file, line, function}`` or an exception. The codes of a :class:`Failure`
-    are ``stop_not_reached`` (the program has no code there), ``target_exited``, ``target_crashed`` and ``interrupted``.
+    are ``stop_not_reached`` (no code at the stop), ``target_exited``, ``target_crashed`` and ``interrupted``.
     Use it in gdb's main thread only.
     """
 
@@ -73,7 +73,7 @@ class Rerun:
     def start_at_main(self) -> None:
         """Set the breakpoint and continue a program that has just entered ``main``.
 
-        If this fails it raises the error and does not call ``done``.
+        If this fails, the method raises the error and does not call ``done``.
         """
         try:
             self._start_at_main()
@@ -113,7 +113,7 @@ class Rerun:
         if self.over:
             return
         self._clean_up()
-        # gdb printed the stop after its prompt: print the prompt again below it.
+        # gdb printed the stop after its prompt, so print the prompt again below.
         gdb.write(gdb.parameter("prompt"))
         gdb.flush()
         self._done(outcome)
@@ -124,9 +124,9 @@ class Rerun:
             # gdb refuses to enable a watchpoint whose scope has ended, and prints a message.
             with contextlib.suppress(gdb.error, RuntimeError):
                 breakpoint.enabled = True
-        for own in (self._breakpoint, self._main):
-            if own is not None and own.is_valid():
-                own.delete()
+        for breakpoint in (self._breakpoint, self._main):
+            if breakpoint is not None and breakpoint.is_valid():
+                breakpoint.delete()
 
     # -- breakpoints -------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Rerun:
         self._main = None
         self._at_main()
 
-    # -- what a stop means -------------------------------------------------------------------------------------------
+    # -- classifying stops -------------------------------------------------------------------------------------------
 
     def _is_at_stop(self, event: gdb.Event | Ended) -> bool:
         """Whether the program has reached the stop. Raises :class:`Failure` if it cannot reach it any more."""
@@ -189,7 +189,7 @@ class Rerun:
 
 
 def frame_with_source() -> gdb.Frame | None:
-    """The innermost frame with a source line, which skips library frames; the newest frame if none has one."""
+    """The innermost frame with a source line, so library frames are skipped; the newest frame if none has a line."""
     frame = gdb.newest_frame()
     newest = frame
     while frame is not None:
@@ -211,9 +211,9 @@ def place_of(frame: gdb.Frame | None) -> dict[str, Any]:
 
 
 def current_place() -> dict[str, Any] | None:
-    """``{file, line, function, inside}`` of the stopped program, None if gdb cannot tell.
+    """``{file, line, function, inside}`` of the stopped program; None if gdb does not know the place.
 
-    ``inside`` is the library function that the program is in, if it is in one.
+    ``inside`` is the library function that the program executes; None if it executes its own code.
     """
     try:
         found = place_of(frame_with_source())

@@ -34,9 +34,10 @@ FORMAT: dict[str, Any] = {
 
 
 def read(program: Program, expressions: list[str], allocator: dict[str, Any] | None) -> dict[str, Any]:
-    """``{values: {expression: {value, error}}, allocator, allocator_error, stop_id}`` in the newest frame.
+    """Read the expressions and the allocator in the newest frame.
 
-    ``allocator`` is the recipe of the card's allocator, or None.
+    ``allocator`` is the recipe of the card's allocator, or None. Returns
+    ``{values: {expression: {value, error}}, allocator, allocator_error, stop_id}``.
     """
     gdb.newest_frame().select()
     with _setting("may-call-functions", "off"), _setting("output-radix", "10"):
@@ -106,7 +107,7 @@ def _blocks(recipe: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _at(expression: str, index: int) -> str:
-    """The expression for block ``index``. Replaces the text ``$i``, as setting ``$i`` would change the learner's."""
+    """The expression for block ``index``. The text ``$i`` is replaced, because the learner may use gdb's ``$i``."""
     return re.sub(r"\$i\b", str(index), expression)
 
 

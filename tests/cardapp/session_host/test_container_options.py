@@ -50,7 +50,7 @@ def test_the_folder_of_the_socket_of_the_api_has_nothing_else(repository: Path, 
     socket = str(folder / "api.sock")
     assert f"--volume={folder}:{folder}:ro" in options(state_dir / "state", CARD_API_SOCKET=socket)
     (folder / "bus").touch()
-    with pytest.raises(UsageError, match=r"CARD_API_SOCKET=.*: give the socket a folder of its own"):
+    with pytest.raises(UsageError, match=r"CARD_API_SOCKET=.*: move the socket to an empty folder"):
         options(state_dir / "state", CARD_API_SOCKET=socket)
 
 
@@ -63,7 +63,7 @@ def test_the_limits_are_those_of_the_profile(repository: Path, state_dir: Path) 
 
 
 def test_a_profile_without_a_container_is_refused(repository: Path, state_dir: Path) -> None:
-    with pytest.raises(UsageError, match="profile local is not one of runtime = podman"):
+    with pytest.raises(UsageError, match="profile local no longer has runtime = podman"):
         options(state_dir / "state", profile="local")
 
 
