@@ -1,8 +1,8 @@
-"""The activation of a checkpoint: a guarded transaction around the replay of a snapshot in the chosen session.
+"""Activates checkpoints: a guarded transaction around the replay of a snapshot in the chosen session.
 
-The result is published only if the replay ended ``ready`` and the guard found the same session, socket and source after
-the replay as before it. A newer request that is accepted cancels the running operation. A refused request never does.
-The running operation can also be cancelled by request.
+The result is published only if the replay ended ``ready`` and the guard found the same session, socket and source
+before and after the replay. An accepted request cancels the running operation; a refused request does not. The running
+operation can also be cancelled by request.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ from cardapp.session_client.session_tools import failure
 from cardapp.state.database import Connection
 
 _CANCEL_SECONDS = 10.0
-"""The time that a cancelled operation has for its end."""
+"""The longest wait for the end of a cancelled operation."""
 _SESSION_MARGIN = 0.5
+"""The session's time limit is lower than the service's by this many seconds."""
 
 
 class Fallbacks:
-    """Counts the slow ways that replays had to take since the service started. Any thread may use it."""
+    """Counts the slow ways that replays have taken since the service started. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,14 +87,14 @@ class Checkpoints:
     # -- requests --------------------------------------------------------------------------------------------------
 
     def active(self) -> OperationRecord | None:
-        """The operation under way, None if there is none."""
+        """The running operation; None if there is none."""
         operation = self._active
         return operation.as_json() if operation is not None else None
 
     def status(self, conn: Connection, uuid: str) -> dict[str, Any]:
-        """``{generation, active, last}`` of the card ``uuid``, as of the transaction of ``conn``.
+        """Read ``{generation, active, last}`` of the card ``uuid`` in the transaction of ``conn``.
 
-        In a read transaction this must be the first query. The operation under way is read before the transaction's
+        In a read transaction this must be the first query. Then the running operation is read before the transaction's
         snapshot begins, so an operation that ends in between is found as ``last``.
         """
         active = self.active()
@@ -101,7 +102,7 @@ class Checkpoints:
         return {"generation": generation, "active": unless_stored(active, last), "last": last}
 
     def fallbacks(self) -> dict[str, int]:
-        """How often replays had to take a slow way since the service started, by name."""
+        """How often replays have taken each slow way since the service started, by its name."""
         return self._fallbacks.counts()
 
     def activate(self, request: dict[str, Any]) -> OperationRecord:
@@ -111,14 +112,14 @@ class Checkpoints:
         return self._admit_and_activate(served, key, request, actor=request.get("actor", "api"), synced=False)
 
     def sync(self, actor: str | None) -> OperationRecord:
-        """Activate the checkpoint of the saved position, for the binding and identity of this moment."""
+        """Activate the checkpoint of the saved position, for the present binding and identity."""
         served = self._card_loader.current()
         position = self._storage.position(served)
         key = navigation.sync_target(served.catalog, position)
         return self._admit_and_activate(served, key, None, actor=actor or position.actor, synced=True)
 
     def cancel(self, actor: str) -> None:
-        """Cancel the running operation and wait for its end; :class:`Conflict` if none runs.
+        """Cancel the running operation and wait for its end. Raises :class:`Conflict` if none runs.
 
         An operation that becomes ready before it notices the cancellation stays ready.
         """
@@ -161,14 +162,14 @@ class Checkpoints:
                 guard.close()
 
     def _check_request(self, served: ServedCard, request: dict[str, Any] | None) -> None:
-        """Refuse what can be refused without a call to the session."""
+        """Check everything that needs no call to the session."""
         if request is not None:
             self._check_generation(request["generation"])
             expect_identity(request["expected_identity"], served.identity)
         if self._card_loader.source_sha256() != served.identity.source_sha256:
             raise CheckpointRejected(
                 "the card's source on the disk differs from the one that is served: "
-                f"{self._card_loader.fault or 'it has just changed; look at the page again, then sync'}",
+                f"{self._card_loader.fault or 'the source has just changed; look at the page again, then sync'}",
                 code="source_changed",
             )
 
@@ -187,7 +188,7 @@ class Checkpoints:
             )
 
     def _admit(self, guard: Guard, served: ServedCard, key: str, request: dict[str, Any] | None) -> Operation:
-        """Take the generation, then cancel the running operation and wait until it has ended."""
+        """Store the new generation, then cancel the running operation and wait until it has ended."""
         with self._lock:
             if self._stopping:
                 raise SessionUnavailable("the service is stopping: sync again once it runs", code="stopping")
@@ -234,14 +235,14 @@ class Checkpoints:
         return finished.as_json()
 
     def _verified_replay(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
-        """The session's reading of the stop, compared with the card."""
+        """Replay the snapshot and compare the values at the stop with the card. Returns what the session has read."""
         reading = self._replay(operation, guard, served)
         try:
             self._verify(operation, guard, served, reading)
         except SnapshotDrift:
             if reading["fresh"]:
                 raise
-            # The replay used a checkpoint. Only a program that is started again shows whether the card is wrong.
+            # The replay used a checkpoint. Start the program again, because only a new run can prove the card wrong.
             self._fallbacks.add(["second_run"])
             reading = self._replay(operation, guard, served, fresh=True)
             self._verify(operation, guard, served, reading)
@@ -251,7 +252,7 @@ class Checkpoints:
         """Have the session replay the snapshot. Returns the validated result of its tool."""
         key = operation.snapshot_ref
         remaining = self._timeout - operation.seconds()
-        # The session times out first: its reason says where the program was.
+        # The session must time out before this call does, because its reason says where the program was.
         seconds = max(remaining - _SESSION_MARGIN, remaining / 2)
         snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
         arguments = session_tools.replay_arguments(
@@ -315,13 +316,13 @@ class Checkpoints:
 
     @staticmethod
     def _failed(guard: Guard, error: CardAppError) -> CardAppError:
-        """The session's failure, or the rejection that explains it if the session or the source has changed."""
+        """The rejection, if a change of the session or the source explains the session's failure; else the failure."""
         if isinstance(error, CheckpointCancelled | TooSlow):
             return error
         return guard.rejection() or error
 
     def _translated(self, guard: Guard, error: McpError) -> CardAppError:
-        """The operation's error for an error of the MCP client."""
+        """Translate an error of the MCP client to the error that ends the operation."""
         if isinstance(error, McpTimeout):
             return guard.container_rejection() or TooSlow(
                 f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "
@@ -335,7 +336,7 @@ class Checkpoints:
 
 
 def _snapshot_key(served: ServedCard, reference: str) -> str:
-    """The full key of a snapshot given by its full key."""
+    """Check that ``reference`` is the key of a snapshot, and return the key."""
     item = served.catalog.find(reference)
     if item is None or item.level != "snapshot":
         raise InvalidValue.of("/snapshot_ref", f"{reference!r} is not a snapshot; give task/block/phase/step/snapshot")

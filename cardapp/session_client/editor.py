@@ -1,7 +1,7 @@
 """The API's operations on the session's Neovim: state, cursor, input, reset, redraw (contract: "Editor").
 
 No operation may hang while Neovim waits for a key or runs a script. So the mode is read first, and every call has a
-timeout. If Neovim handles a cursor request after its timeout, the cursor does not move (``deadline`` in the Lua below).
+timeout. If Neovim handles a cursor request too late, the cursor does not move (``deadline`` in the Lua code below).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_INPUT = 256  # characters; contract: "Limits"
 
 _CALL_SECONDS = 0.5  # an idle Neovim answers in under a millisecond
 _PROMPTS_SECONDS = 1.0  # to dismiss a series of prompts
-_PROMPT_STEP = 0.1  # seconds after which a prompt that is still there counts as the next one
-_PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # hit-enter and more prompt, by the names of :help mode()
+_PROMPT_STEP = 0.1  # seconds after a key; a prompt that is then still shown counts as the next one
+_PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # the modes of the hit-enter prompt and the more prompt; see :help mode()
 _MAX_NUMBER = 2**31 - 1  # Neovim's line and column numbers are C ints
 
 _STATE_LUA = """
@@ -69,7 +69,7 @@ local lines = vim.api.nvim_buf_line_count(buffer)
 if row > lines then return { fault = "row", last = lines } end
 local line = vim.api.nvim_buf_get_lines(buffer, row - 1, row, true)[1]
 if column > #line then return { fault = "column", last = #line } end
--- Neovim accepts a column inside a character; the next insertion would then split the character.
+-- Neovim accepts a column inside a character, but the next insertion would then split the character.
 if column < #line then column = column + vim.str_utf_start(line, column + 1) end
 vim.api.nvim_win_set_cursor(window, { row, column })
 return state(window)
@@ -78,7 +78,7 @@ return state(window)
 
 
 class Editor:
-    """The editor of the chosen session, over one connection that is kept as long as the same Neovim listens.
+    """Calls the Neovim of the chosen session, over one connection that is kept as long as the same Neovim listens.
 
     ``locate`` returns the socket path of the chosen session's Neovim, None if it has none, or raises
     ``SessionUnavailable``. ``reset`` and ``fit`` call the session's tools ``target_reset`` and ``pane_fit``.
@@ -102,7 +102,7 @@ class Editor:
         self._closed = False
 
     def availability(self) -> dict[str, Any]:
-        """``{available, reason}``: whether Neovim accepts keys, even if it is busy, and why not. Never raises."""
+        """``{available, reason}``: whether Neovim accepts keys, and why not. A busy Neovim does. Never raises."""
         try:
             self._probe(self._connect())
         except CardAppError as error:
@@ -113,9 +113,9 @@ class Editor:
         """``{available, reason, blocking, buffer, window, cursor, mode, grid}``; never raises for an absent editor.
 
         ``buffer: {number, name, line_count, modified, filetype}``, ``window: {id, width, height}`` in cells,
-        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. All belong to the
-        current window and are read at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and
-        these four are None; ``mode`` is then the mode in which it waits, or None for a script, and ``reason`` says how
+        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. All describe the
+        current window at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and these four
+        members are None. ``mode`` is then the mode in which Neovim waits, or None for a script, and ``reason`` says how
         to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are None.
         """
         try:
@@ -162,10 +162,11 @@ class Editor:
         return _present(answer)
 
     def input(self, text: str) -> dict[str, int]:
-        """Type ``text`` in Neovim's key notation (``<CR>``, ``<LT>`` for a ``<``); ``{accepted}`` in bytes of UTF-8.
+        """Type ``text`` in Neovim's key notation (``<CR>``, ``<LT>`` for a ``<``). Returns ``{accepted}`` in bytes.
 
-        1 to 256 characters, else ``InvalidValue``. Keys are accepted even if Neovim waits for a key or runs a script,
-        since a key ends both. ``accepted`` is smaller than the text if Neovim's key buffer is full.
+        Keys are accepted even if Neovim waits for a key or runs a script, because a key can end both. ``accepted`` is
+        less than the length of the text in UTF-8 if Neovim's key buffer is full. Raises ``InvalidValue`` unless the
+        text has 1 to 256 characters.
         """
         if not 1 <= len(text) <= MAX_INPUT:
             raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {MAX_INPUT} at a time")
@@ -178,18 +179,19 @@ class Editor:
         return {"accepted": int(connection.call("nvim_input", text, timeout=_CALL_SECONDS))}
 
     def reset(self) -> dict[str, Any]:
-        """End the program and restore the debugger; returns the result of the session's ``target_reset``.
+        """End the program and restore the debugger. Returns the result of the session's ``target_reset``.
 
-        It also works if Neovim has ended: it starts Neovim again. A prompt is dismissed first.
+        A prompt is dismissed first. If Neovim has ended, it is started again.
         """
         self.free_prompt()
         return self._reset()
 
     def redraw(self, cols: int | None = None, rows: int | None = None) -> dict[str, Any]:
-        """Fit the host pane and the UI grid, then redraw all; ``{host: {cols, rows}, grid: {cols, rows}}`` in cells.
+        """Resize the session's pane and Neovim's grid, then redraw everything.
 
-        A hit-enter or more prompt is dismissed first, since a full redraw clears what it shows. A Neovim that waits for
-        another key or runs a script is fitted now and redraws when it continues.
+        Returns ``{host: {cols, rows}, grid: {cols, rows}}`` in cells. A hit-enter or more prompt is dismissed first,
+        because a full redraw clears its message. If Neovim waits for another key or runs a script, it is resized now
+        and redraws when it continues.
         """
         connection = self._connect()
         self._probe(connection)  # do not fit the pane if Neovim has ended
@@ -200,9 +202,9 @@ class Editor:
         return {"host": sizes["host"], "grid": sizes["grid"]}
 
     def free_prompt(self) -> bool:
-        """Dismiss a hit-enter or more prompt; True if there was one and it is gone. Never raises.
+        """Dismiss a hit-enter or more prompt. Returns whether there was one and it is gone. Never raises.
 
-        A prompt that needs a decision stays: a confirmation, a pending operator, a command line.
+        A prompt that needs a decision is kept: a confirmation, a pending operator, a command line.
         """
         try:
             connection = self._connect()
@@ -218,12 +220,12 @@ class Editor:
         return mode.name not in _PROMPT_KEYS
 
     def stream(self) -> EditorStream:
-        """A new stream of the editor's UI; ``EditorUnavailable`` without an editor. Its owner closes it."""
+        """Make a stream of the editor's UI, which the caller closes. Raises ``EditorUnavailable`` without an editor."""
         path = self._connect().socket_path
         return EditorStream(lambda notify: NeovimConnection(path, notify))
 
     def close(self) -> None:
-        """Close the connection; later operations raise ``EditorUnavailable``. Idempotent."""
+        """Close the connection. Later operations raise ``EditorUnavailable``. May be called again."""
         with self._lock:
             self._closed = True
             connection, self._connection = self._connection, None
@@ -232,11 +234,11 @@ class Editor:
 
     @staticmethod
     def _probe(connection: NeovimConnection) -> None:
-        """Send no keys. Neovim answers this even while it waits for a key or runs a script."""
+        """Check that Neovim answers, by sending no keys. It answers even while it waits for a key or runs a script."""
         connection.call("nvim_input", "", timeout=_CALL_SECONDS)
 
     def _connect(self) -> NeovimConnection:
-        """The connection to the chosen session's Neovim; a new one if the old one ended or another Neovim listens."""
+        """The kept connection to the chosen session's Neovim; a new one if it has ended or another Neovim listens."""
         try:
             path = self._locate()
         except SessionUnavailable as error:
@@ -261,7 +263,7 @@ class Editor:
 
 
 def _mode_after_key(connection: NeovimConnection) -> Any:
-    """The mode after the key took effect; after ``_PROMPT_STEP`` a prompt that is still shown is the next one."""
+    """Wait until the key has dismissed the prompt, at most ``_PROMPT_STEP``, and return Neovim's mode."""
     deadline = monotonic() + _PROMPT_STEP
     mode = connection.mode(_CALL_SECONDS)
     while mode.name in _PROMPT_KEYS and monotonic() < deadline and not connection.ended.wait(0.005):

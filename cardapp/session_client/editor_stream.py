@@ -1,9 +1,9 @@
-"""The editor's external UI as a stream of frames (``/api/editor-ui``): Neovim's redraw events, one frame for each
-``flush``.
+"""The editor's UI as a stream of frames (``/api/editor-ui``).
 
-Each stream attaches a UI of its own and requests a grid larger than any terminal. Neovim uses the smallest requested
-size, so a stream never changes the size of the session's terminal. A client acknowledges frames. A client that falls
-behind gets no frames until it has acknowledged all of them. Then it gets the full grid.
+A frame contains Neovim's redraw events up to a ``flush``. Each stream attaches a separate UI and requests a grid larger
+than any terminal. Neovim uses the smallest requested size, so a stream never changes the size of the session's
+terminal. The client acknowledges frames. A client that falls behind gets no frames until it has acknowledged all sent
+frames. Then it gets the full grid.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _EVENTS = frozenset({
     "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
     "mode_info_set", "mode_change", "busy_start", "busy_stop", "mouse_on", "mouse_off", "set_title", "bell", "flush",
 })  # fmt: skip
-"""The events that are sent. The others have nothing to draw, and contain handles, which JSON cannot represent."""
+"""The events that are sent. The others draw nothing, and contain handles, which JSON cannot represent."""
 
 
 class EditorStream:
-    """One attached UI. One thread calls ``take``, another one sends input; ``close`` any number of times."""
+    """One attached UI. One thread calls ``take``, another thread sends input. ``close`` may be called repeatedly."""
 
     def __init__(self, connect: Callable[[Callable[[str, list[Any]], None]], NeovimConnection]) -> None:
-        """``connect`` makes the connection, given the function for its notifications."""
+        """``connect`` opens the connection. Its argument is the function that gets Neovim's notifications."""
         self._changed = threading.Condition()
         self._queue: deque[str] = deque()
         self._queued_characters = 0
@@ -55,7 +55,7 @@ class EditorStream:
         self._connection.send("nvim_ui_attach", *MAX_GRID, options)
 
     def take(self, timeout: float) -> str | None:
-        """The next frame as JSON, or None when there is none within ``timeout`` seconds."""
+        """Wait for the next frame, as JSON. Returns None if there is none within ``timeout`` seconds."""
         with self._changed:
             if not self._queue:
                 self._changed.wait(timeout)
@@ -75,10 +75,10 @@ class EditorStream:
         return self._connection.reason if self._connection.ended.is_set() else None
 
     def acknowledge(self, seq: int) -> None:
-        """The client has drawn the frames up to ``seq``."""
+        """Record that the client has drawn the frames up to ``seq``."""
         with self._changed:
             self._acknowledged = max(self._acknowledged, min(seq, self._seq))
-            # A `hello` may still be queued behind the acknowledged frames. The client sends no further acknowledgement.
+            # Attach again now: the client has acknowledged everything, so it sends no further acknowledgement.
             caught_up = self._behind and self._acknowledged == self._seq
             if caught_up:
                 self._behind = False
@@ -87,7 +87,7 @@ class EditorStream:
             self.attach()
 
     def type(self, text: str) -> None:
-        """Keys in Neovim's notation."""
+        """Type ``text`` in Neovim's key notation."""
         self._send("nvim_input", text)
 
     def mouse(self, button: str, action: str, modifier: str, row: int, col: int) -> None:
@@ -115,7 +115,7 @@ class EditorStream:
         self._events += [event for event in arguments if event[0] in _EVENTS]
         if any(event[0] == "flush" for event in arguments):
             events, self._events = self._events, []
-            # Neovim flushes at each key before it handles it, with nothing drawn.
+            # Neovim also flushes before it handles a key, without drawing anything. Such a frame is not sent.
             if any(event[0] != "flush" for event in events):
                 self._frame(events)
 

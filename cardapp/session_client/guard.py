@@ -1,8 +1,9 @@
-"""The guard of an activation. It detects a change of the session, of its socket or of the card during the replay.
+"""The guard of an activation: detects a change of the session, of its socket or of the card during the replay.
 
-Source: "An activation is a guarded transaction" in the card contract. The guard holds one connection from before the
-replay until after it. Before and after, it reads the choice, the identity of the socket file, the peer process, the
-session's binding and the SHA-256 of the source. A difference or a lost connection is a typed rejection.
+Source: "An activation is a guarded transaction" in the card contract. The guard opens one connection before the replay
+and closes it after the replay. Before and after the replay it reads the choice, the identity of the socket file, the
+peer process, the session's binding and the SHA-256 of the source. A difference or a lost connection is a typed
+rejection.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
 from cardapp.session_client.link import Choice, SessionLink
-from cardapp.session_client.session_tools import Binding, call_tool
+from cardapp.session_client.session_tools import Binding, BindingResult, session_binding
 from cardapp.unix_socket import SocketIdentity, identity
 
 _BINDING_SECONDS = 3.0
 _END_SECONDS = 2.0
-"""Time for the end of a container's first process. The kernel ends the other processes before it."""
+"""The longest wait for the end of a container's first process, which ends after the container's other processes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Fingerprint:
 
 
 class Guard:
-    """Takes the first fingerprint when it is made. ``close`` closes its connection."""
+    """Takes the first fingerprint in its constructor. ``close`` closes the connection."""
 
     def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
         self._link = link
@@ -59,7 +60,7 @@ class Guard:
         self.client.close()
 
     def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
-        found = call_tool(client, "session_binding", {}, seconds=_BINDING_SECONDS)
+        found = session_binding(client, seconds=_BINDING_SECONDS)
         card = found["card"]
         return Fingerprint(
             choice=choice,
@@ -73,13 +74,13 @@ class Guard:
         )
 
     def confirm(self) -> None:
-        """Compare again; :class:`CheckpointRejected` names the first difference."""
+        """Compare with the first fingerprint. Raises :class:`CheckpointRejected`, which names the first difference."""
         rejected = self.rejection()
         if rejected is not None:
             raise rejected
 
     def rejection(self) -> CheckpointRejected | None:
-        """The rejection for the first difference found now, None if there is none."""
+        """Compare with the first fingerprint. Returns the rejection for the first difference; None if there is none."""
         reason = self._difference()
         if reason is None:
             return None
@@ -115,9 +116,9 @@ class Guard:
         return None
 
     def _container_fault(self, seconds: float = 0.0) -> str | None:
-        """Why the container does not run any more, and how to restore it; None if it runs.
+        """Why the container no longer runs, and how to restore it; None if it runs.
 
-        Waits at most ``seconds`` for the end of a container.
+        Waits at most ``seconds`` for the end of a container that is about to end.
         """
         if self.before.container is None:
             return None
@@ -136,17 +137,17 @@ class Guard:
         return None
 
     def container_rejection(self) -> CheckpointRejected | None:
-        """The rejection if the container was paused or has ended, else None. Does not call the session."""
+        """The rejection if the container was paused or has ended; else None. Does not call the session."""
         fault = self._container_fault()
         return None if fault is None else CheckpointRejected(fault, code="container_changed")
 
     def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
-        """The fingerprint now, over the held connection or, if it is lost, over a new one; None if both fail."""
+        """Take the fingerprint again, over the held connection; over a new one if that fails. None if both fail."""
         try:
             if not self.client.closed.is_set():
                 return self._fingerprint(choice, socket, self.client)
         except CardAppError:
-            pass  # the held connection was lost just now; a new one may still answer
+            pass  # the held connection was just lost; the session may still answer over a new one
         try:
             client = self._link.connect(choice)
         except SessionUnavailable:
@@ -159,19 +160,19 @@ class Guard:
             client.close()
 
 
-def _container_of(result: dict[str, Any]) -> tuple[int, int] | None:
+def _container_of(result: BindingResult) -> tuple[int, int] | None:
     """``container_process`` of a result of ``session_binding``."""
     process = result.get("container_process")
     return (process["pid"], process["started"]) if process is not None else None
 
 
 def expect_binding(expected: dict[str, Any], actual: Binding) -> None:
-    """Reject a request that expects another container."""
+    """Reject a request that expects another session, or another run of it, than the chosen one."""
     _expect(expected, actual.as_json(), "binding", "the chosen session", "GET /api/session")
 
 
 def expect_identity(expected: dict[str, Any], served: Identity) -> None:
-    """Reject a request that expects another card, or another revision of it, than the served one."""
+    """Reject a request that expects another card, or another revision of the card, than the served one."""
     _expect(expected, served.as_json(), "identity", "the served card", "GET /api/identity")
 
 
@@ -186,7 +187,7 @@ def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: 
 
 
 def expect_same_card(served: Identity, session: Fingerprint) -> None:
-    """Reject a session of another card, or of another revision of it, than the served one."""
+    """Reject a session of another card, or of another revision of the card, than the served one."""
     if session.card != served:
         raise CheckpointRejected(
             f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "

@@ -12,22 +12,29 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cardapp import __version__, procfs
 from cardapp.errors import CardAppError, McpError, SessionUnavailable, TooSlow
 from cardapp.mcp.client import McpClient
 from cardapp.schema import decode
-from cardapp.session_client.session_tools import Binding, call_tool, result_faults
+from cardapp.session_client.session_tools import (
+    Binding,
+    BindingResult,
+    DebuggerState,
+    call_tool,
+    result_faults,
+    session_binding,
+)
 from cardapp.unix_socket import SocketIdentity, identity
 
 CLIENT_INFO = {"name": "cardapp", "version": __version__}
 CONNECT_SECONDS = 3.0
 CALL_SECONDS = 3.0
 REFUSAL_SECONDS = 1.0
-"""Further callers get the error of a failed connection for this time, so that they need not wait as well."""
+"""After a failed connection, further callers get its error for this time, so that they need not wait too."""
 MAX_AGE_SECONDS = 0.5
-"""The age up to which a status of the session is used again."""
+"""The maximum age of a cached status of the session."""
 
 _START_HINT = "start one with bin/card-session start CARD_DIR, or choose one with bin/card-session select NAME"
 
@@ -41,7 +48,7 @@ class Choice:
 
 
 def read_choice(path: Path) -> Choice:
-    """The chosen session; :class:`SessionUnavailable` says why there is none and how to choose one."""
+    """Read the chosen session. A :class:`SessionUnavailable` says why there is none and how to choose one."""
     try:
         document = decode(path.read_bytes())
     except FileNotFoundError as error:
@@ -62,7 +69,7 @@ _Target = tuple[Choice, SocketIdentity | None]
 
 @dataclass(frozen=True)
 class _Connection:
-    """A connection to the socket of ``target``, open or being opened since ``began`` (monotonic seconds)."""
+    """A connection to the socket of ``target``. Its opening began at ``began`` (monotonic seconds) and may go on."""
 
     target: _Target
     client: Future[McpClient]
@@ -91,7 +98,7 @@ class SessionLink:
         return read_choice(self._choice_path)
 
     def connect(self, choice: Choice, *, seconds: float = CONNECT_SECONDS) -> McpClient:
-        """A new connection, which the caller closes; :class:`SessionUnavailable` says how to restore the session."""
+        """Open a connection, which the caller closes. A :class:`SessionUnavailable` says how to restore the session."""
         try:
             return McpClient.connect(
                 choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=result_faults
@@ -110,25 +117,27 @@ class SessionLink:
         """
         return call_tool(self._client(seconds), tool, arguments, seconds=seconds)
 
-    def binding(self, *, seconds: float = CALL_SECONDS) -> dict[str, Any]:
+    def binding(self, *, seconds: float = CALL_SECONDS) -> BindingResult:
         """The result of the chosen session's tool ``session_binding``."""
-        return self.call("session_binding", {}, seconds=seconds)
+        return session_binding(self._client(seconds), seconds=seconds)
 
     def editor_socket(self) -> str | None:
-        """The path of the session's Neovim socket. A server never changes it, so it is read once per connection."""
+        """The path of the session's Neovim socket. A server never changes this path, so each connection asks once."""
         client = self._client(CALL_SECONDS)
         known = self._editor_socket
         if known is None or known[0] is not client:
-            found = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
+            found = session_binding(client, seconds=CALL_SECONDS)
             known = self._editor_socket = client, found["editor"]["socket"]
-        path, own = known[1], self.choice().socket
-        # A program in a container can take the server's place, and name the socket of another session's Neovim.
-        if path is not None and os.path.dirname(path) != os.path.dirname(own):
-            raise SessionUnavailable(f"the session names {path} as its Neovim's socket, which is not beside {own}")
+        path, mcp_socket = known[1], self.choice().socket
+        # A program in a container can replace the server, and name the socket of another session's Neovim.
+        if path is not None and os.path.dirname(path) != os.path.dirname(mcp_socket):
+            raise SessionUnavailable(
+                f"the session names {path} as its Neovim's socket, which is not in the folder of {mcp_socket}"
+            )
         return path
 
     def pid_space(self) -> str | None:
-        """The pid namespace of the chosen session's MCP server; raises like :meth:`call` if it does not answer."""
+        """The pid namespace of the chosen session's MCP server. Raises the errors of :meth:`call`."""
         pid = self._client(CALL_SECONDS).peer_pid
         return procfs.pid_space(pid) if pid is not None else None
 
@@ -140,20 +149,20 @@ class SessionLink:
         wanted = {"cols": cols, "rows": rows}
         return self.call("pane_fit", {name: size for name, size in wanted.items() if size is not None})
 
-    def debugger_state(self) -> dict[str, Any]:
-        return self.call("debugger_state", {})
+    def debugger_state(self) -> DebuggerState:
+        return cast("DebuggerState", self.call("debugger_state", {}))
 
     def await_move(self, stop_id: str, seconds: float, cancel: threading.Event) -> None:
         """Wait until the program leaves the stop ``stop_id``, at most ``seconds``.
 
-        Raises like :meth:`call`, also when the session ends and when ``cancel`` is set.
+        Raises the errors of :meth:`call`, also when the session ends and when ``cancel`` is set.
         """
         arguments = {"unless_stop_id": stop_id, "wait_ms": round(1000 * seconds)}
         limit = seconds + CALL_SECONDS
         call_tool(self._client(CALL_SECONDS), "debugger_state", arguments, seconds=limit, cancel=cancel)
 
     def is_paused(self) -> bool:
-        """Whether the server of the kept connection is in a container that is paused."""
+        """Whether the server of the kept connection runs in a paused container."""
         kept = self._kept
         if kept is None or not kept.client.done() or kept.client.exception() is not None:
             return False
@@ -166,7 +175,7 @@ class SessionLink:
         _close(kept)
 
     def _client(self, seconds: float) -> McpClient:
-        """The kept connection, or a new one: the first caller opens it while the others wait."""
+        """The kept connection, or a new one. The first caller opens the new connection while the others wait."""
         choice = self.choice()
         target = (choice, identity(choice.socket))
         with self._lock:
@@ -191,7 +200,7 @@ class SessionLink:
         with self._lock:
             replaced = self._kept is not connection
         if replaced:
-            client.close()  # meanwhile this link was closed, or another session was chosen
+            client.close()  # during the opening this link was closed, or another session was chosen
         return client
 
     def _awaited(self, connection: _Connection, seconds: float) -> McpClient:
@@ -202,7 +211,7 @@ class SessionLink:
 
 
 def _close(connection: _Connection | None) -> None:
-    """Close a connection that is open. One that is being opened is closed by the thread that opens it."""
+    """Close an open connection. A connection that is still being opened is closed by the thread that opens it."""
     if connection is not None and connection.client.done() and connection.client.exception() is None:
         connection.client.result().close()
 
@@ -211,10 +220,10 @@ def _close(connection: _Connection | None) -> None:
 
 
 class SessionStatus:
-    """What ``GET /api/state`` shows of the session.
+    """The session's status for ``GET /api/session`` and ``GET /api/state``.
 
-    The session is called again when the choice or the socket has changed, or when the cached status is older than
-    ``max_age`` seconds.
+    :meth:`brief` caches it, and calls the session again when the choice or the socket has changed, or when the cached
+    status is older than ``max_age`` seconds.
     """
 
     def __init__(self, link: SessionLink, monotonic: Callable[[], float], max_age: float = MAX_AGE_SECONDS) -> None:

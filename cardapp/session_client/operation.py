@@ -1,4 +1,4 @@
-"""One activation of a checkpoint: its record, how each error ends it, and how it is stored.
+"""One activation of a checkpoint: its record, the state in which each error ends it, and its storage.
 
 The result of an operation, its event and, if it is ready, its publication are written in one transaction.
 """
@@ -54,10 +54,10 @@ class OperationRecord(TypedDict):
 
 @dataclass
 class Operation:
-    """An operation. Its own thread writes it, any thread may read it.
+    """An operation. Only the thread that runs it changes it; any thread may read it.
 
-    The operation under way stays ``running``. :meth:`finished` makes the copy that is stored, so a reader never sees an
-    end that is not in the database.
+    The running operation's state stays ``running``. :meth:`finished` makes a finished copy for the database, so a
+    reader never sees an end that is not stored.
     """
 
     generation: int
@@ -77,7 +77,7 @@ class Operation:
     cancellation: CheckpointCancelled | None = None
     """The error that ends the operation once ``cancelled`` is set."""
     cancelled_by: str | None = None
-    """The actor of a request to cancel it."""
+    """The actor of the request that cancelled the operation."""
     ended: threading.Event = field(default_factory=threading.Event)
     _clock_start: float = field(default_factory=time.monotonic)
 
@@ -86,7 +86,7 @@ class Operation:
         return time.monotonic() - self._clock_start
 
     def cancel(self, error: CheckpointCancelled, actor: str | None = None) -> None:
-        """Have the operation end with ``error``. Only the first call counts; callers hold one lock."""
+        """Have the operation end with ``error``. Only the first call has an effect. Callers must hold a common lock."""
         if not self.cancelled.is_set():
             self.cancellation, self.cancelled_by = error, actor
             self.cancelled.set()
@@ -125,7 +125,7 @@ class Operation:
 
 
 def unless_stored(active: OperationRecord | None, last: OperationRecord | None) -> OperationRecord | None:
-    """The operation under way; None if it is the ``last`` one, whose end is stored before its thread forgets it."""
+    """Return ``active``, or None if its end is already stored as ``last``."""
     if active is not None and last is not None and active["operation_id"] == last["operation_id"]:
         return None
     return active
@@ -197,7 +197,7 @@ class CheckpointStorage:
             return checkpoint_results.save_generation(tx, taken)
 
     def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
-        """Record an operation that was refused before it began: only an event is written."""
+        """Record a request that was refused before its operation began. Only an event is written."""
         data = {"generation": generation, "code": error.code, "reason": error.detail}
         with self._database.write() as tx:
             self._append(tx, served, "checkpoint.rejected", key, data, actor)
@@ -210,7 +210,7 @@ class CheckpointStorage:
     def ready(
         self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
     ) -> None:
-        """Publish the operation's snapshot with SYNC ON; a sync also clears the position's ``sync_requested``."""
+        """Publish the operation's snapshot with SYNC on. A sync also clears the position's ``sync_requested``."""
         uuid, key = served.identity.uuid, operation.snapshot_ref
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)

@@ -1,7 +1,7 @@
 """The tools of a session's MCP server, as the service calls them: arguments, results, errors.
 
-Any program may listen at the chosen socket, so the output schemas that it declares prove nothing. The schemas here
-decide whether a result is valid. They hold what the service uses of a result; further members are allowed.
+Any program may listen at the chosen socket, so the output schemas that it declares prove nothing. The schemas in this
+module decide whether a result is valid. They contain only the members that the service uses; others are allowed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from cardapp.card import proof
 from cardapp.card.model import AllocatorRecipe, Snapshot
@@ -35,12 +35,56 @@ from cardapp.schema import field_errors, validator
 REPLAY = "checkpoint_replay"
 
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
-"""The names in ``fallbacks`` of a replay's result; ``service.json`` describes each."""
+"""The possible names in ``fallbacks`` of a replay's result. ``service.json`` describes each."""
+
+
+class CardResult(TypedDict):
+    """The card in the result of ``session_binding``."""
+
+    id: str
+    uuid: str
+    version: str
+    source_sha256: str
+
+
+class ContainerProcess(TypedDict):
+    """A container's first process, as the host sees it."""
+
+    pid: int
+    started: int
+
+
+class EditorResult(TypedDict):
+    """The Neovim in the result of ``session_binding``."""
+
+    socket: str
+
+
+class BindingResult(TypedDict):
+    """The members of the result of ``session_binding`` that the service uses."""
+
+    container_process: NotRequired[ContainerProcess | None]
+    container_id: str
+    instance: str
+    profile: str
+    target: str
+    runtime: str
+    card: CardResult
+    editor: EditorResult
+
+
+class DebuggerState(TypedDict):
+    """The members of the result of ``debugger_state`` that the service uses."""
+
+    instance: str
+    alive: bool
+    state: str
+    stop_id: str
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Identifies the processes of a session: they are others after a restart."""
+    """Identifies a session and its present run; the binding changes when the session is restarted."""
 
     container_id: str
     instance: str
@@ -48,7 +92,7 @@ class Binding:
     target: str
 
     @classmethod
-    def of(cls, result: dict[str, Any]) -> Binding:
+    def of(cls, result: BindingResult) -> Binding:
         """The binding in a result of ``session_binding``."""
         return cls(result["container_id"], result["instance"], result["profile"], result["target"])
 
@@ -69,7 +113,7 @@ def replay_arguments(
     seconds: float,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of ``checkpoint_replay`` within ``seconds``; ``fresh`` starts the program again."""
+    """The arguments of ``checkpoint_replay``. ``seconds`` is its time limit; ``fresh`` starts the program again."""
     return {
         **binding.as_json(),
         "generation": generation,
@@ -83,7 +127,7 @@ def replay_arguments(
 
 
 def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
-    """``observed`` of an operation: the place, each comparison with the card, the values and the allocator."""
+    """Make ``observed`` of an operation: the place, each comparison with the card, the values and the allocator."""
     return {
         "file": reading["file"],
         "line": reading["line"],
@@ -97,7 +141,7 @@ def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any
 
 # -- calls and their errors ----------------------------------------------------------------------------------------
 
-# The codes of the session that are not simply a failure of the debugger.
+# The errors for the session's codes. Any other code becomes DebuggerFailed.
 _FAILURES: dict[str, type[CardAppError]] = {
     "cancelled": CheckpointCancelled,
     "card_unreadable": Conflict,
@@ -118,7 +162,7 @@ def call_tool(
     seconds: float,
     cancel: threading.Event | None = None,
 ) -> dict[str, Any]:
-    """One short tool call on ``client``, whose errors are translated to this application's."""
+    """Call a tool on ``client`` and return its structured result. Errors become this application's errors."""
     try:
         result = client.call_tool(tool, arguments, timeout=seconds, maximum=seconds, cancel=cancel)
     except McpTimeout as error:
@@ -135,8 +179,13 @@ def call_tool(
     return structured
 
 
+def session_binding(client: McpClient, *, seconds: float) -> BindingResult:
+    """Call ``session_binding``. Raises the errors of :func:`call_tool`."""
+    return cast("BindingResult", call_tool(client, "session_binding", {}, seconds=seconds))
+
+
 def failure(structured: Any, text: str) -> CardAppError:
-    """The error that fits the code of a tool's failure. Code and data are kept if they have the agreed shape."""
+    """The error for a tool's failure. It keeps the failure's code if that is well formed, and its data."""
     data = dict(structured) if isinstance(structured, dict) else {}
     code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:MAX_PEER_TEXT]
     if not _CODE.fullmatch(code):
@@ -174,7 +223,7 @@ _ARENA = _record(
 )
 _BY_TOOL = {
     "session_binding": _record(
-        # Sessions of the local runtime and of older releases have none.
+        # Sessions of the local runtime and of older releases have no container_process.
         container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), {"type": "null"}], "default": None},
         container_id=_SHORT,
         instance=_SHORT,
@@ -192,7 +241,7 @@ _BY_TOOL = {
     REPLAY: _record(
         method={"enum": ["rerun", "fork"]},
         fresh=_BOOLEAN,
-        # A session that an earlier release started does not report them.
+        # A session that an earlier release started does not report fallbacks.
         fallbacks={"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000, "default": []},
         file=_TEXT_OR_NULL,
         line=_INTEGER_OR_NULL,
@@ -211,6 +260,6 @@ _CHECKERS = {tool: validator(schema) for tool, schema in _BY_TOOL.items()}
 
 
 def result_faults(tool: str, structured: Any) -> tuple[FieldError, ...]:
-    """What is wrong with the structured result of ``tool``; empty for a tool that the service never calls."""
+    """The faults of the structured result of ``tool``; empty for a tool that the service never calls."""
     checker = _CHECKERS.get(tool)
     return field_errors(checker, structured) if checker is not None else ()

@@ -1,4 +1,4 @@
-"""SYNC: its state, which is read from the database alone, and the monitor, which switches it off.
+"""SYNC: its state, which is read from the database only, and the monitor, which switches SYNC off.
 
 SYNC is on while the program is at the published snapshot. The monitor is a thread. It switches SYNC off when the
 session is restarted or another one is chosen, when the source changes, and when the target is reset or runs on. The
@@ -22,6 +22,7 @@ from cardapp.errors import CardAppError, LevelNotSyncable, SessionUnavailable, T
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import OperationRecord, load_last, unless_stored
+from cardapp.session_client.session_tools import DebuggerState
 from cardapp.state import card_state, checkpoint_results, events
 from cardapp.state.checkpoint_results import Publication
 from cardapp.state.database import Connection, Database
@@ -47,10 +48,10 @@ class Control:
         self._active = active
         self._clock = clock
         self.reset_lock = threading.Lock()
-        """A request that resets the target holds it until that request has switched SYNC off, so that no other does."""
+        """A request that resets the target holds this lock until it has switched SYNC off, so the monitor does not."""
 
     def state(self) -> dict[str, Any]:
-        """The body of ``GET /api/control/state``; ``revision`` counts the changes of the publication."""
+        """The body of ``GET /api/control/state``. ``revision`` counts the changes of the publication."""
         served = self._card_loader.current()
         uuid = served.identity.uuid
         active = self._active()
@@ -78,13 +79,13 @@ class Control:
         }
 
     def published_operation(self) -> str | None:
-        """The id of the operation whose result is published now."""
+        """The id of the operation whose result is published; None if nothing is published."""
         with self._database.read() as conn:
             published = checkpoint_results.load_publication(conn, self._card_loader.current().identity.uuid)
         return published.operation_id if published else None
 
     def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
-        """Switch SYNC off in the write transaction ``tx``, with its event.
+        """Switch SYNC off in the write transaction ``tx``, and append the event.
 
         Returns False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
         """
@@ -103,7 +104,8 @@ class Control:
 def stands_at(catalog: Catalog, position: Position, published: Publication) -> bool:
     """Whether SYNC is on and the published snapshot belongs to the position.
 
-    To a step belongs each of its snapshots. To a higher level belongs the snapshot that a sync would activate there.
+    All snapshots of a step belong to the step. On a higher level only the snapshot that a sync would activate belongs
+    to the position.
     """
     if published.sync != "on":
         return False
@@ -136,7 +138,7 @@ def _brief(operation: OperationRecord | None) -> dict[str, Any] | None:
 class SyncMonitor:
     """Switches SYNC off when the program has left the published snapshot.
 
-    Call ``start`` once; ``stop`` may be called any number of times.
+    Call ``start`` once. ``stop`` may be called repeatedly.
     """
 
     def __init__(
@@ -162,7 +164,7 @@ class SyncMonitor:
         self._thread.start()
 
     def wake(self) -> None:
-        """Check soon: an activation has begun or ended."""
+        """Make the monitor check now, because an activation has begun or ended."""
         self._woken.set()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -178,7 +180,7 @@ class SyncMonitor:
             return None
         reason = self._difference(published)
         if reason is None or self._checkpoints.active() is not None:
-            return None  # a replay moves the program itself, and its end decides
+            return None  # the running replay moves the program, and its end decides about SYNC
         with self._control.reset_lock, self._database.write() as tx:
             return reason if self._control.switch_off(tx, published.operation_id, reason) else None
 
@@ -194,7 +196,7 @@ class SyncMonitor:
                 return "session_changed"
             state = self._link.debugger_state()
         except TooSlow:
-            # A busy session is checked again later.
+            # A session that is only busy is checked again later.
             return "session_paused" if self._link.is_paused() else None
         except SessionUnavailable:
             return "session_lost"
@@ -207,7 +209,7 @@ class SyncMonitor:
         return None
 
     def _await_move(self) -> None:
-        """Wait until the published snapshot may have been left, at most a period."""
+        """Wait until the program may have left the published snapshot, at most ``PERIOD_SECONDS``."""
         published = self._published()
         if published is None or published.sync != "on" or self._checkpoints.active() is not None:
             return
@@ -222,18 +224,18 @@ class SyncMonitor:
                 self.check()
                 self._logged = ""
             except CardAppError as error:
-                if error.detail != self._logged:  # the same error may come back twice a second
+                if error.detail != self._logged:  # the same error may occur twice a second
                     _log.warning("SYNC cannot be checked: %s", error.detail)
                 self._logged = error.detail
             except Exception:
-                # The thread must go on, or SYNC would stay on forever.
+                # The thread must continue, because otherwise SYNC would stay on forever.
                 _log.exception("internal error in the monitor of SYNC")
             self._woken.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - begun)))
             self._woken.clear()
 
 
-def _moved(state: dict[str, Any]) -> str:
-    """The reason why the program is not at the published stop any more."""
+def _moved(state: DebuggerState) -> str:
+    """The reason why the program is no longer at the published stop."""
     if not state["alive"]:
         return "debugger_lost"
     return "target_reset" if state["state"] == "none" else "target_ran_on"
