@@ -3,7 +3,7 @@ local here = vim.fn.fnamemodify(debug.getinfo(1, 'S').source:sub(2), ':p:h')
 vim.opt.runtimepath = { here, vim.env.VIMRUNTIME }
 vim.opt.packpath = { vim.env.VIMRUNTIME }
 
--- Neovim must not wait for a key on its own: all requests would wait too.
+-- Neovim must not open a prompt by itself, because all requests would wait until a key is pressed.
 vim.opt.confirm = false
 vim.opt.more = false
 vim.opt.swapfile = false
@@ -23,7 +23,7 @@ vim.opt.laststatus = 2
 vim.g.c_syntax_for_h = 1
 vim.cmd('colorscheme card')
 
--- <Esc> leaves terminal mode in the gdb window, as it leaves insert mode elsewhere.
+-- In the gdb window <Esc> leaves terminal mode, as it leaves insert mode in other windows.
 vim.keymap.set('t', '<Esc>', [[<C-\><C-n>]])
 
 vim.api.nvim_create_autocmd('VimEnter', {
@@ -45,8 +45,7 @@ vim.api.nvim_create_autocmd('FileChangedShell', {
   end,
 })
 
--- The commands of the card, and the editor keys of the keyboard table. A fault in them must not keep Neovim from
--- starting.
+-- The commands of the card, and the keys from the table of shortcuts. An error in them must not prevent Neovim's start.
 for _, part in ipairs({ 'card.user_commands', 'card.keys' }) do
   local found, loaded = pcall(require, part)
   if found then

@@ -1,8 +1,9 @@
 " Fixes two bugs in how termdebug receives gdb's MI records:
-" - Neovim delivers output in pieces. termdebug of 0.7.2 lost a record that was cut in two, and with it the PC sign. That
-"   of 0.10 joins the pieces in its JobOutCallback and hands on complete records.
-" - termdebug showed a message for each ignored hit of a visible breakpoint. A thousand of them led to a hit-enter prompt.
-" Its handler is wrapped: `funcref` keeps the old function, where `function` would find the new one by its name.
+" - Neovim delivers output in pieces. termdebug of 0.7.2 loses a record that is cut in two, and with the record the PC
+"   sign. termdebug of 0.10 joins the pieces in its JobOutCallback and passes complete records.
+" - termdebug shows a message for each ignored hit of a visible breakpoint. Many messages lead to a hit-enter prompt.
+" The script replaces termdebug's handler by a function that calls the old one. `funcref` refers to the old function, but
+" `function` would find the new one by its name.
 let s:script = filter(split(execute('scriptnames'), "\n"), {_, line -> line =~# '/termdebug\.vim$'})
 if empty(s:script)
   finish
@@ -15,13 +16,13 @@ endif
 
 let s:Handle = funcref(s:name)
 let s:gets_complete_records = exists('*' .. s:prefix .. 'JobOutCallback')
-" The group of the PC sign: none in 0.7.2, TermDebug in 0.10. A sign in another group would stay when termdebug moves its
-" own. It is a constant in termdebug's code.
+" The group of the PC sign, read from termdebug's code: none in 0.7.2, TermDebug in 0.10. If our sign were in another
+" group, it would stay when termdebug moves its sign.
 let g:card_sign_group = matchstr(execute('function ' .. s:prefix .. 'HandleCursor'), "sign_place(s:pc_id, '\\zs[^']*")
 let s:rest = ''
 let s:seen = {}
 
-" True for a =breakpoint-modified in which only the counters differ from the last one of this breakpoint.
+" Whether `record` is a =breakpoint-modified that differs only in counters from the previous one of this breakpoint.
 func s:IsCount(record)
   if a:record !~# '^=breakpoint-modified,'
     return 0
@@ -57,8 +58,8 @@ func s:Records(job, msgs, event)
   endfor
 endfunc
 
-" The complete records in Neovim's channel lines: the first line continues the last one of the previous call, and the
-" last may be incomplete.
+" The complete records in Neovim's channel lines. The first line continues the last line of the previous call. The last
+" line may be incomplete.
 func s:Join(msgs)
   if empty(a:msgs) || a:msgs ==# ['']
     let s:rest = ''

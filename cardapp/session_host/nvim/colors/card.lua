@@ -1,5 +1,5 @@
--- The colours of the page on a dark screen, and further ones, for interfaces with RGB colours. A terminal keeps its own
--- 16. A test holds paper, ink, soft, blue and red to those of the page.
+-- The colours of the page on a dark screen, and further ones, for user interfaces with RGB colours. A terminal without
+-- RGB keeps its 16 colours. A test checks that paper, ink, soft, blue and red equal the colours of the page.
 vim.cmd('highlight clear')
 vim.g.colors_name = 'card'
 

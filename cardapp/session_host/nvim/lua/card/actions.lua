@@ -6,8 +6,8 @@ local M = {}
 
 local ACTOR = 'editor'
 local SECONDS = 150 -- longer than the time limit of any replay
-local STAGE_SECONDS, STAGE_PERIOD = 2, 250 -- the period in ms
-local running = {} -- action -> its latest request; results of earlier ones are not shown
+local STAGE_SECONDS, STAGE_PERIOD = 2, 250 -- timeout in seconds; period in ms
+local running = {} -- action -> its latest request; results of earlier requests are not shown
 
 local function place(answer)
   local observed = type(answer.observed) == 'table' and answer.observed or {}
@@ -22,8 +22,8 @@ local function position(answer)
   return (answer.key == '' and 'the whole card' or answer.key) .. (ends[answer.at_end] or '')
 end
 
--- Each action's request, and a function that describes its response. Actions of the table of shortcuts that are not
--- listed concern only the page.
+-- Each action's request, and a function that describes its response. Actions in the table of shortcuts that are not
+-- listed here concern only the page.
 M.known = {
   sync = { path = '/api/navigation/sync', describe = place, stages = true },
   cancel = {
@@ -74,16 +74,16 @@ local function follow(name, request, shown)
   end, STAGE_PERIOD)
 end
 
--- Send `body` as M.known describes the action `name`, or as `what` does, which has the same form.
-function M.run(name, body, what)
-  what = what or M.known[name]
-  local request = vim.tbl_extend('force', { actor = ACTOR }, what.body or {}, body or {})
+-- Send `body` as the request of the action `name`. `action` describes the action like an entry of M.known, its default.
+function M.run(name, body, action)
+  action = action or M.known[name]
+  local request = vim.tbl_extend('force', { actor = ACTOR }, action.body or {}, body or {})
   running[name] = request
   message.show(name .. ' …')
-  if what.stages then
+  if action.stages then
     follow(name, request)
   end
-  api.request(what.method or 'POST', what.path, request, SECONDS, function(failure, answer)
+  api.request(action.method or 'POST', action.path, request, SECONDS, function(failure, answer)
     if running[name] ~= request then
       return
     end
@@ -91,7 +91,7 @@ function M.run(name, body, what)
     if failure then
       return M.warn(name, failure)
     end
-    local sound, text = pcall(what.describe, answer)
+    local sound, text = pcall(action.describe, answer)
     message.show(name .. ': ' .. (sound and type(text) == 'string' and text or 'done'))
   end)
 end

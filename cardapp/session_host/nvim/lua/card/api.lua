@@ -3,18 +3,18 @@
 local uv = vim.uv or vim.loop
 local M = {}
 
-M.MAX_BYTES = 8 * 1024 * 1024 -- of a response: the catalog of a card of 2 000 steps has 1.5 MB
+M.MAX_BYTES = 8 * 1024 * 1024 -- of a response; the catalog of a card with 2 000 steps has 1.5 MB
 
--- `assert` would put the file name before the message, which is shown to the user.
+-- Not `assert`, which would put the file name before the message that the learner sees.
 local function expect(sound, text)
   if not sound then
     error(text, 0)
   end
 end
 
--- Parse `bytes` to { status, body }; nil while incomplete. `ended`: no more bytes follow. Raises a message on a fault.
--- To a request of HTTP/1.0 a server sends no interim response and no chunks. The body ends where the connection does, or
--- at its Content-Length.
+-- Parse `bytes` to { status, body }; nil while they are incomplete. `ended`: no more bytes follow. Raises a message if
+-- they are invalid. A server answers HTTP/1.0 without interim responses and chunks. The body ends at its Content-Length,
+-- or at the end of the connection.
 function M.parse(bytes, ended)
   local stop, last = bytes:find('\r\n\r\n', 1, true)
   if not stop then
@@ -132,7 +132,7 @@ function M.request(method, path, body, seconds, done)
   local request = { method = method, path = path, body = body and vim.json.encode(body), seconds = seconds }
   exchange(socket, request, function(failure, response)
     if failure then
-      -- The most important part first: a narrow window cuts off the rest.
+      -- The most important part comes first, because a narrow window cuts off the rest.
       done(('request failed (%s): start bin/cardapp serve; socket: %s'):format(failure, socket))
     elseif response.status ~= 200 then
       done(refusal(response))

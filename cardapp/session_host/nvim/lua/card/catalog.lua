@@ -2,7 +2,7 @@
 local api = require('card.api')
 local M = {}
 
-local SECONDS, FIRST_WAIT = 5, 300 -- the wait in ms
+local SECONDS, FIRST_WAIT = 5, 300 -- timeout in seconds; wait in ms
 
 M.items, M.numbers, M.titles = {}, {}, {}
 
@@ -29,12 +29,12 @@ function M.load(done)
   end)
 end
 
--- `2.1 Padding`; the card itself has no number.
+-- The number and the title of an item, like `2.1 Padding`. The card itself has no number.
 function M.numbered(key)
   return vim.trim(('%s %s'):format(M.numbers[key] or '', M.titles[key] or key))
 end
 
--- The keys that begin with `lead`. Only the first completion waits, for a moment, since it has no catalog yet.
+-- The keys that begin with `lead`. The first completion waits briefly for the catalog; later ones use the last catalog.
 function M.complete(lead)
   local answered = false
   M.load(function()

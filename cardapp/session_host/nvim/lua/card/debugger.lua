@@ -2,8 +2,8 @@
 local windows = require('card.windows')
 local M = {}
 
--- gdb does not read the learner's own configuration, nor the C library's debug information: gdb would read that again at
--- every run (a quarter of a second), and `step` would enter the library.
+-- gdb reads neither the learner's own configuration nor the C library's debug information. With the debug information
+-- each run would take a quarter of a second more, and `step` would enter the library.
 local function gdb_command()
   local open = ('python import sys; sys.path.insert(0, %s); from cardapp.session_host.gdb_plugin import channel; channel.open(%s)'):format(
     vim.fn.json_encode(vim.env.CARDAPP_ROOT),
@@ -107,7 +107,7 @@ function M.shows(file, line)
   return false
 end
 
--- Show `file` with the PC sign and the cursor on `line`, for when termdebug does not.
+-- Show `file` with the PC sign and the cursor on `line`. Used if termdebug does not do so.
 function M.show(file, line)
   vim.api.nvim_set_current_win(windows.need_code_window())
   if vim.api.nvim_buf_get_name(0) ~= file then

@@ -8,7 +8,7 @@ local uv = vim.uv or vim.loop
 local M = {}
 
 local TABLE_SECONDS = 5
-local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms; a failing connect takes microseconds
+local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms; frequent, because a failed connect takes only microseconds
 
 local MODES = { 'n', 'x', 'i', 't' }
 local MODIFIERS = { Ctrl = 'C', Alt = 'M', Shift = 'S' }
@@ -81,7 +81,7 @@ local function load()
   end)
 end
 
--- The mappings as { lhs, action, description } in the table's order; and why there are none, or nil.
+-- Return the mappings as { lhs, action, description } in the table's order; and why there are none, or nil.
 function M.status()
   return bound, problem
 end

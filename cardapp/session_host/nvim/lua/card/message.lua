@@ -84,9 +84,9 @@ local function open(lines, row, on_enter)
   echo('q closes the list' .. (on_enter and ', <CR> goes to the step' or ''))
 end
 
--- Show `lines` in a window that q, Escape and leaving it close. The cursor is on line `row`; `on_enter(line)` is called
--- for <CR> there. If the learner has begun to type, only the first line is shown, as a message. The same holds in the
--- command-line window, where Neovim opens no other window.
+-- Show `lines` in a floating window. It closes on q, on Escape and when it loses the focus. The cursor starts on line
+-- `row`; <CR> calls `on_enter` with the cursor's line. Only the first line is shown, as a message, if the learner has
+-- begun to type, and in the command-line window, where Neovim opens no other window.
 function M.list(lines, row, on_enter)
   local clean = vim.tbl_map(function(line)
     return (line:gsub('%c+', ' '))

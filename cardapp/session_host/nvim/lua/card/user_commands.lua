@@ -1,4 +1,4 @@
--- The commands of the card: where it stands, moving, the progress. `:CardHelp` lists them.
+-- The commands of the card: position, moves, progress. `:CardHelp` lists them.
 local actions = require('card.actions')
 local api = require('card.api')
 local catalog = require('card.catalog')
@@ -9,13 +9,13 @@ local SECONDS = 5
 local LEVELS = { 'task', 'block', 'phase', 'step', 'snapshot' }
 local IDS = { 'task_id', 'block_id', 'phase_id', 'step_id' }
 
--- The answers of GET for each path, in order; stops at the first failure. `done` is not called then: it is shown.
+-- GET each path in order, then call `done` with the answers. The first failure is shown, and `done` is not called.
 local function fetch(name, paths, done, answers)
   answers = answers or {}
   local path = paths[#answers + 1]
   if not path then
     local sound = pcall(done, unpack(answers))
-    return not sound and actions.warn(name, 'the application sent an answer that is not understood')
+    return not sound and actions.warn(name, 'the application sent an unexpected answer')
   end
   api.request('GET', path, nil, SECONDS, function(failure, answer)
     if failure then
@@ -161,7 +161,7 @@ end
 
 -- stylua: ignore start
 COMMANDS = {
-  { 'CardPosition', '', 'show where the card stands, and SYNC', show_position },
+  { 'CardPosition', '', 'show the position in the card, and SYNC', show_position },
   { 'CardGo', '[key]', 'go to a position (Tab completes it), or to the whole card',
     function(given) go(given.args) end, { nargs = '?', complete = complete_key } },
   { 'CardMove', '[level] {delta}', 'go forward or back on a level',

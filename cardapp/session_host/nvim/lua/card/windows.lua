@@ -11,6 +11,7 @@ local side_by_side = nil
 -- The buffers of termdebug's two terminals since its last start.
 M.gdb, M.program = nil, nil
 
+-- Find these buffers after a start of termdebug.
 function M.learn()
   for _, channel in ipairs(vim.api.nvim_list_chans()) do
     local argv = channel.argv or {}
@@ -38,7 +39,7 @@ function M.code_window()
   end)
 end
 
--- The code window; a new one if the learner has closed it.
+-- The code window. Opens a new one if the learner has closed it.
 function M.need_code_window()
   local window = M.code_window()
   if not window then
@@ -49,7 +50,7 @@ function M.need_code_window()
   return window
 end
 
--- A terminal window follows the output only while its cursor is on the last line.
+-- Put the cursors of the terminal windows on the last line, because only then a terminal window follows its output.
 function M.follow_output()
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
     local buffer = vim.api.nvim_win_get_buf(window)
@@ -65,7 +66,7 @@ local function window_with(buffer)
   end)
 end
 
--- The window of one of termdebug's terminals. If the learner has closed it, a new one below `above` or on the right.
+-- The window of one of termdebug's terminals. If the learner has closed it, it is opened below `above` or on the right.
 local function need_terminal_window(buffer, above)
   local window = window_with(buffer)
   if window or not buffer or not vim.api.nvim_buf_is_valid(buffer) then
@@ -81,7 +82,7 @@ local function need_terminal_window(buffer, above)
   return vim.api.nvim_get_current_win()
 end
 
--- What the program's terminal shows, in a form that can be written to it again.
+-- The content of the program's terminal, in a form that can be written to the terminal again.
 function M.output()
   local window = window_with(M.program)
   if not window then
@@ -98,7 +99,7 @@ local function plain(window, title)
   vim.wo[window].winhighlight = 'Normal:CardTerminal'
 end
 
--- Put the windows in their places, as a screen of `columns` has room for them. They keep their ids, which termdebug uses.
+-- Arrange the windows for a screen of `columns`. They keep their ids, because termdebug uses these.
 function M.arrange(columns)
   local code = M.code_window()
   local gdb = need_terminal_window(M.gdb, nil)
@@ -126,8 +127,8 @@ function M.arrange(columns)
   M.follow_output()
 end
 
--- Arrange the windows for a screen of `columns` (default: the present one). Windows that the learner opened are left
--- alone, unless the code no longer fits beside gdb, or fits there again.
+-- Arrange the windows for a screen of `columns` (default: the present width). If the learner has opened or closed
+-- windows, arrange them only if the code no longer fits beside gdb, or fits there again.
 function M.adapt(columns)
   columns = columns or vim.o.columns
   local windows = 0
