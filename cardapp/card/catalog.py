@@ -127,8 +127,8 @@ class Catalog:
 
 
 def _first(node: Any, level: Level, key: str, wanted: Level) -> str:
-    """The key of the item's first descendant on the level ``wanted``. If the item is on that level, its own key; if it
-    is deeper, the key of its ancestor."""
+    """The key of the item's first descendant on the level ``wanted``. For an item on that level this is the item's key,
+    for a deeper item the key of its ancestor on that level."""
     here, there = depth(level), depth(wanted)
     if here >= there:
         return "/".join(key.split("/")[:there])

@@ -90,7 +90,7 @@ class Database:
                 self._give_back(connection, usable=usable)
 
     def close(self) -> None:
-        """Close the idle connections now, the one for writes after its current write, others after their use."""
+        """Close the idle connections now. The other connections are closed after their current use."""
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []

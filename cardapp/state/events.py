@@ -185,7 +185,7 @@ def head(conn: sqlite3.Connection) -> Head:
 
 
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield all events, or those of one card, in order. They are read in chunks: all may not fit into memory."""
+    """Yield the events of all cards, or of one, in order. They are read in chunks: all may not fit into memory."""
     after = 0
     while chunk := _page(conn, {"card_id": card_id}, after, _CHUNK):
         yield from chunk
@@ -213,7 +213,7 @@ def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int
 
 
 def _up_to_page_size(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
-    """The rows up to the one at which their data reaches the size limit of a page."""
+    """The first rows whose data together just reach the size limit of a page; all if they do not reach it."""
     taken, size = [], 0
     for row in rows:
         taken.append(row)

@@ -1,4 +1,4 @@
-"""Mutated JSON documents, with the faults of an author's slip, a broken tool or an attacker."""
+"""Mutates JSON documents as a mistake of an author, a broken tool or an attacker would."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
-"""Whatever Python's writer of JSON lets pass, NaN and halves of surrogate pairs too."""
+"""All values that ``json.dumps`` accepts, also NaN and unpaired surrogates."""
 
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """Edits of a document, ``(kind, where, what)`` each; short to print, whatever the document's size."""
+    """Edits of a document, each ``(kind, path, value)``. A failure report shows them, not the whole document."""
 
     edits: tuple[tuple[str, Path, Any], ...]
 
@@ -47,7 +47,7 @@ def _edit(root: Any, kind: str, path: Path, value: Any) -> None:
         try:
             parent = parent[part]
         except (IndexError, KeyError, TypeError):
-            return  # an edit before this one took the place away
+            return  # a previous edit removed the place
     last = path[-1]
     if isinstance(parent, dict) and isinstance(last, str):
         parent[last] = value if kind != "double" else [parent.get(last)] * 2
@@ -65,7 +65,7 @@ def _edit(root: Any, kind: str, path: Path, value: Any) -> None:
 
 
 def paths(value: Any, path: Path = ()) -> list[Path]:
-    """The place of everything in a document."""
+    """The paths of all values in a document."""
     children: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):
         children = list(value.items())
@@ -75,12 +75,12 @@ def paths(value: Any, path: Path = ()) -> list[Path]:
 
 
 def sendable(texts: Iterable[str]) -> bool:
-    """Whether all of them are text that can be written as UTF-8."""
+    """Whether all texts can be encoded as UTF-8."""
     return not any("\ud800" <= char <= "\udfff" for text in texts for char in text)
 
 
 def names_its_places(error: InvalidValue, file: str) -> bool:
-    """Whether a refusal says which ``file`` it refuses, and by pointers what in it, all in sendable text."""
+    """Whether ``error`` names the ``file`` and has valid pointers, and all its texts can be encoded."""
     texts = [error.detail, *(part for each in error.errors for part in (each.pointer, each.message))]
     pointers = [each.pointer for each in error.errors]
     return error.detail.startswith(file) and sendable(texts) and all(not each or each[0] == "/" for each in pointers)

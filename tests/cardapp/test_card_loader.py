@@ -66,7 +66,7 @@ def test_the_revision_follows_the_contents_of_source_and_code(card: Path) -> Non
 
 
 def test_a_pipe_is_not_read_as_a_file(card: Path) -> None:
-    """Reading it would wait for a writer, for ever."""
+    """A read would wait for a writer forever."""
     card_loader = CardLoader(card)
     before = card_loader.revision()["revision"]
     code, source = card / "src" / "main.c", card / "card_source.json"

@@ -1,4 +1,4 @@
-"""Facts that JavaScript, CSS and Lua have to repeat are the same there as in their one place in Python."""
+"""Facts that JavaScript, CSS and Lua repeat are the same as in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(cardapp.__file__).parent
 STATIC = ROOT / "static"
 LUA = ROOT / "session_host" / "nvim"
 SIZES = {"--u", "--width", "--code-size", "--level"}
-"""Properties that the page's scripts and the sheets set."""
+"""CSS properties that the page's scripts and the sheets set."""
 
 
 def read(path: Path) -> str:
@@ -28,7 +28,7 @@ def read(path: Path) -> str:
 
 
 def quoted(text: str, pattern: str) -> tuple[str, ...]:
-    """The quoted words in what the group of ``pattern`` finds."""
+    """The words in quotation marks within the group of ``pattern``."""
     found = re.search(pattern, text, re.DOTALL)
     assert found is not None, pattern
     return tuple(re.findall(r"'([^']*)'", found[1]))

@@ -1,4 +1,4 @@
-"""The connection to Neovim against other programs: silent ones, and ones that send nonsense."""
+"""The connection to Neovim, tested with peers that are silent or send invalid data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def requests(connection: socket.socket) -> Iterator[list[Any]]:
 
 
 def attached(reply: Callable[[int, str], bytes | None]) -> Callable[[socket.socket], None]:
-    """Answer the attachment as Neovim does and each later request (number, method) with ``reply``; None hangs up."""
+    """Answer the first request as Neovim does, and later ones with ``reply(number, method)``; None disconnects."""
 
     def behaviour(connection: socket.socket) -> None:
         for _, number, method, _arguments in requests(connection):
@@ -147,7 +147,7 @@ def test_an_argument_that_cannot_be_packed_fails_only_its_own_call(state_dir: Pa
 
 
 def test_without_a_thread_left_the_connection_is_refused_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not as if there were no Neovim, which would then be started again."""
+    """With ``EditorUnavailable`` Neovim would be started again."""
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

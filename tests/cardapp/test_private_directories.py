@@ -1,4 +1,4 @@
-"""Private directories: the mode is changed only on a directory that nobody else can be using."""
+"""The mode of a directory is changed only if nobody else can be using the directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_open_directory_with_files_is_refused_and_unchanged(tmp_path: Path, r
 
 
 def sweep(place: Path) -> None:
-    with closing(sqlite3.connect(":memory:")) as conn:  # Python 3.13 warns of one that is only forgotten
+    with closing(sqlite3.connect(":memory:")) as conn:  # Python 3.13 warns if a connection is not closed
         evidence.sweep(place, conn)
 
 

@@ -12,7 +12,7 @@ from cardapp import procfs
 
 PID = 4711
 GROUP = "/libpod_parent/libpod-0a1b"
-# As in /proc/PID/cgroup: version 2, version 1, and version 1 beside a version 2 that has no controllers.
+# Lines of /proc/PID/cgroup: version 2; version 1; and both, where version 2 has no controllers.
 MEMBERSHIPS = {
     "version 2": [f"0::{GROUP}"],
     "version 1": [f"9:pids:{GROUP}", f"6:freezer:{GROUP}", f"1:name=systemd:{GROUP}"],
@@ -63,7 +63,7 @@ def test_has_ended_is_true_from_the_end_of_the_process_on() -> None:
         started = procfs.start_time(process.pid)
         assert started is not None
         assert not procfs.has_ended(process.pid, started, 0.05)
-        assert procfs.has_ended(process.pid, started - 1, 0)  # the pid is another process's now
+        assert procfs.has_ended(process.pid, started - 1, 0)  # another process has the pid now
         process.kill()
-        assert procfs.has_ended(process.pid, started, 10)  # a zombie, which nobody has waited for yet
+        assert procfs.has_ended(process.pid, started, 10)  # it is still a zombie
     assert procfs.has_ended(process.pid, started, 0)

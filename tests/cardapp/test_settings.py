@@ -1,4 +1,4 @@
-"""Settings are parsed once and strictly; for an unknown name the most similar known one is given."""
+"""Settings are parsed strictly, and an unknown name is reported with the most similar known one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unix sockets: binding one, telling its file from a later one, naming the process behind it."""
+"""Binds Unix sockets, distinguishes a socket file from a later one, and names the peer's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards for the pure core: a small one for examples, and a strategy that makes any card."""
+"""A small card for examples, and a hypothesis strategy for cards."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _level(kind: str, child: st.SearchStrategy[dict[str, Any]] | None) -> st.Sea
 
 
 def catalogs() -> st.SearchStrategy[Catalog]:
-    """Catalogs of every shape with one or two children under each item."""
+    """Catalogs of random cards in which each item has one or two children."""
     level: st.SearchStrategy[dict[str, Any]] = _level("snapshots", None)
     for kind in ("steps", "phases", "blocks", "tasks"):
         level = _level(kind, level)

@@ -1,5 +1,5 @@
-"""Any card source is either refused with the pointers of its faults, or served. No other exception is raised, and no
-text is made that cannot be sent."""
+"""Any card source is either refused with the pointers of its faults, or served. No other exception is raised, and all
+resulting texts can be sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document(name: str) -> Any:
 
 
 def is_sound(raw: bytes) -> bool:
-    """Refused by our own error, which names the places, or a card that can be listed."""
+    """Whether ``raw`` is refused with the places of its faults, or is a card whose items can be listed."""
     try:
         card, identity = parse_card(raw, "the card")
     except InvalidCard as refusal:
@@ -61,7 +61,7 @@ def test_the_compiled_schema_accepts_the_same_documents_as_jsonschema(name: str,
     @settings(max_examples=loops(quick=40, full=600), deadline=None)
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
-        with suppress(ValueError):  # refused before its schema is checked
+        with suppress(ValueError):  # decode() refused the document
             value = decode(mutation.of(document(name)), integral_as_int=True)
             assert quick(value) == (field_errors(checker, value) == ())
 

@@ -1,4 +1,4 @@
-"""The table of shortcuts has those of the contract, binds no key twice and takes no reserved key."""
+"""The table has the shortcuts of the contract, binds no key twice and uses no reserved key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cardapp.card.model import LEVELS
 
 KEYS = [(shortcut, key) for shortcut in SHORTCUTS for key in shortcut.keys]
 
-# A browser acts on these before or instead of the page; the page scrolls with the second line.
+# A browser handles these itself. The keys from ArrowUp on scroll the page.
 OF_THE_BROWSER = {
     "F3", "F5", "F6", "F7", "F10", "F11", "F12", "Tab", "Shift+Tab", "Alt+ArrowLeft", "Alt+ArrowRight", "Alt+F4",
     "Alt+Home", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Space", "Home", "End",
 }  # fmt: skip
-# Neovim's modes live on plain keys and on Ctrl with a letter.
+# Neovim's modes use plain keys and Ctrl with a letter.
 OF_NEOVIM = re.compile(
     r"(Shift\+)?[^+]|Ctrl\+[A-Za-z\[\]\\^_@]|Escape|Enter|Tab|Backspace|Arrow\w+|Home|End|Page\w+|Space"
 )

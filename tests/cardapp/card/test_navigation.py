@@ -1,4 +1,4 @@
-"""Navigation: random walks on random cards keep its rules; examples show them."""
+"""Random moves on random cards obey the rules of navigation, and examples show the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Viewer transitions, progress, proof and the allocator's difference."""
+"""The rules of the viewer, of progress, of proofs and of the allocator's difference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cardapp.errors import EditorSyncOff, InvalidValue, NotFound
 
 
 def test_a_negative_zero_is_kept_as_zero() -> None:
-    """JSON has it, a page's own arithmetic makes it, and two zeros that differ as text would be two states."""
+    """JSON has -0, and the page may compute it. Two zeros that differ as text would count as two states."""
     merged = viewer.merge(viewer.FRESH, {"scroll": {"x": -0.0, "y": 7.5}}, 3)
     assert json.dumps(merged.state["scroll"]) == '{"x": 0.0, "y": 7.5, "page_index": 0, "sheet_scroll_top": 0}'
     assert merged.changed == ("scroll.y",)

@@ -1,4 +1,4 @@
-"""A card's source is read strictly, and each fault is named by its pointer."""
+"""The source of a card is checked strictly, and the error names each fault by its pointer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer at either side of the stream, whose lines a test sends and reads one by one."""
+"""A scripted client or server: the test sends and reads its messages one by one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cardapp.mcp.client import McpClient
 from cardapp.mcp.server import McpServer
 
 PATIENCE = 20.0
-"""Seconds after which a test gives up on something that must come; never a measure."""
+"""Seconds after which a test fails if an expected event does not come."""
 
 
 class ScriptedPeer:
-    """One end of a socket pair: the test decides what it sends and sees what it receives."""
+    """One end of a socket pair. The test sends through it and reads what it receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -38,14 +38,14 @@ class ScriptedPeer:
         self._socket.sendall(data)
 
     def receive(self) -> Any:
-        """The next message; None when the other side has hung up."""
+        """The next message; None if the other side has disconnected."""
         line = self._lines.readline()
         return json.loads(line) if line else None
 
     def expect(self, method: str) -> dict[str, Any]:
         """The next message, which must be a call of ``method``."""
         message = self.receive()
-        assert message is not None, f"the other side has hung up instead of sending {method}"
+        assert message is not None, f"the other side disconnected instead of sending {method}"
         assert message.get("method") == method, message
         found: dict[str, Any] = message
         return found
@@ -59,11 +59,11 @@ class ScriptedPeer:
         self.send({"id": request["id"], "error": {"code": code, "message": "no", "data": data}})
 
     def end_sending(self) -> None:
-        """Let the other side read an end of file."""
+        """End this side of the connection, so that the other side reads an end of file."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Hang up. Idempotent."""
+        """Disconnect. Idempotent."""
         self._lines.close()
         self._socket.close()
 
@@ -80,14 +80,14 @@ DISCOVERED = {
 
 @pytest.fixture
 def background() -> Iterator[Callable[..., Future[Any]]]:
-    """``background(function, …)`` runs it in a thread and answers its future."""
+    """``background(function, …)`` runs the function in a thread and returns its future."""
     with ThreadPoolExecutor(max_workers=8) as pool:
         yield pool.submit
 
 
 @pytest.fixture
 def pair(background: Callable[..., Future[Any]]) -> Iterator[tuple[ScriptedPeer, socket.socket]]:
-    """A scripted peer and the socket it talks to."""
+    """A scripted peer and the other end of its connection."""
     ours, theirs = socket.socketpair()
     peer = ScriptedPeer(ours)
     yield peer, theirs
@@ -99,7 +99,7 @@ def pair(background: Callable[..., Future[Any]]) -> Iterator[tuple[ScriptedPeer,
 def modern_client(
     pair: tuple[ScriptedPeer, socket.socket], background: Callable[..., Future[Any]]
 ) -> Iterator[tuple[McpClient, ScriptedPeer]]:
-    """A client that has just agreed with a scripted server on the stateless revision."""
+    """A client and a scripted server that have just negotiated the modern revision."""
     peer, end = pair
     connecting = background(McpClient, end, end, timeout=PATIENCE)
     peer.answer(peer.expect("server/discover"), DISCOVERED)
@@ -112,7 +112,7 @@ def modern_client(
 def handshake_client(
     pair: tuple[ScriptedPeer, socket.socket], background: Callable[..., Future[Any]], request: pytest.FixtureRequest
 ) -> Iterator[tuple[McpClient, ScriptedPeer]]:
-    """A client that has just shaken hands with a scripted server, at 2025-11-25 or the parameter's revision."""
+    """A client and a scripted server after the handshake, with 2025-11-25 or the revision of the parameter."""
     peer, end = pair
     connecting = background(McpClient, end, end, timeout=PATIENCE)
     peer.refuse(peer.expect("server/discover"), -32601)
@@ -128,7 +128,7 @@ def handshake_client(
 
 @pytest.fixture
 def listening(state_dir: Path) -> Iterator[tuple[Path, Callable[[], ScriptedPeer]]]:
-    """A Unix socket, and what takes the next call there: a scripted server."""
+    """A Unix socket, and a function that accepts the next connection as a scripted server."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(state_dir / "s"))
         listener.listen()
@@ -140,7 +140,7 @@ def listening(state_dir: Path) -> Iterator[tuple[Path, Callable[[], ScriptedPeer
 def served(
     pair: tuple[ScriptedPeer, socket.socket],
 ) -> Iterator[Callable[[McpServer], ScriptedPeer]]:
-    """``served(server)`` is a scripted client of it; afterwards the serving thread must have ended."""
+    """``served(server)`` returns a scripted client of the server. At the end the serving thread must have ended."""
     peer, end = pair
     threads: list[threading.Thread] = []
 

@@ -1,4 +1,4 @@
-"""A small MCP server of ours for tests: imported for its tools, or run as ``example_server.py`` over stdio."""
+"""A small MCP server for tests. Tests import its tools, or run it as ``example_server.py`` over stdio."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
 
 
 def count(arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
-    """Report each step; with ``hold``, wait after the last one until cancelled."""
+    """Report each step. With ``hold``, wait after the last step until the call is cancelled."""
     steps = arguments["steps"]
     for step in range(1, steps + 1):
         context.progress(step, steps, f"step {step}")

@@ -1,7 +1,7 @@
-"""The reference implementation's first line (``mcp`` 1.x), by itself: ``serve`` over stdio, or ``drive COMMAND…``.
+"""A peer made with release 1.x of the reference implementation ``mcp``: ``serve`` over stdio, or ``drive COMMAND…``.
 
-Run by a Python that has a release of that line and nothing of this repository. ``drive`` starts a server and prints
-what it found out, as JSON.
+A Python that has such a release, and nothing of this repository, runs it. ``drive`` starts a server and prints what it
+found out, as JSON.
 """
 
 from __future__ import annotations

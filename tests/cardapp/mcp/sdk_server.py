@@ -1,8 +1,8 @@
 """An MCP server made with the reference implementation, for tests: ``sdk_server.py MAKE REVISION [SOCKET]``.
 
-MAKE is ``lowlevel`` or ``decorated``. With the modern REVISION it serves both eras, else the handshake with that
-revision alone. It serves one peer: who connects to the SOCKET, or, without one, who started it. ``socket_streams``
-carries its messages over a socket, for its client too.
+MAKE is ``lowlevel`` or ``decorated``. With the modern REVISION the server accepts both eras, otherwise only the
+handshake with REVISION. It serves one peer: the first that connects to SOCKET, or without SOCKET the process that
+started it. Clients of the reference implementation use ``socket_streams`` too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STOPPED = anyio.Event()
 
 @asynccontextmanager
 async def socket_streams(stream: anyio.abc.ByteStream) -> AsyncIterator[Any]:
-    """What the reference implementation calls a transport, over a connected socket, which it closes."""
+    """A transport of the reference implementation over a connected socket. Closes the socket at the end."""
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
 

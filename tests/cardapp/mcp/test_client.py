@@ -44,7 +44,7 @@ def call(client: McpClient, timeout: float = PATIENCE, maximum: float = PATIENCE
 
 
 def start(talk: Talk, background: Background, *, tool: Any = TOOL, **options: Any) -> tuple[Future[Any], Any]:
-    """Begin a call in the background, answer its question for the tools; the call's request."""
+    """Start a call in the background and answer its request for the list of tools. Returns its future and request."""
     client, peer = talk
     running = background(call, client, **options)
     listing = peer.expect("tools/list")
@@ -172,7 +172,7 @@ def test_an_invalid_result_fails_its_call_and_keeps_the_connection(
 
 
 def ping(talk: Talk, background: Background) -> None:
-    """The connection must still answer."""
+    """Check that the connection still works."""
     client, peer = talk
     running = background(client.ping, timeout=PATIENCE)
     request = peer.expect("ping" if client.era == "handshake" else "server/discover")
@@ -211,7 +211,7 @@ def test_an_output_schema_that_cannot_be_used_fails_the_call(talk: Talk, backgro
     running = background(call, client)
     listing = peer.expect("tools/list")
     peer.answer(listing, {"resultType": "complete", "tools": [{**TOOL, "outputSchema": schema}]})
-    if isinstance(schema, dict) and "$ref" in schema:  # is found out only when something is checked by it
+    if isinstance(schema, dict) and "$ref" in schema:  # found only when the schema is applied
         peer.answer(peer.expect("tools/call"), complete(structuredContent={}))
     with pytest.raises(McpProtocolError, match="output schema"):
         running.result(PATIENCE)
@@ -283,7 +283,7 @@ def test_a_list_of_tools_with_an_invalid_tool_is_refused(talk: Talk, background:
 
 
 def cancelled(talk: Talk, request: dict[str, Any]) -> None:
-    """The next message must take ``request`` back."""
+    """Check that the next message cancels ``request``."""
     client, peer = talk
     note = peer.expect("notifications/cancelled")
     validate_client_notification(note["method"], client.revision, note["params"])
@@ -291,7 +291,7 @@ def cancelled(talk: Talk, request: dict[str, Any]) -> None:
 
 
 def test_a_timeout_cancels_the_call_and_a_late_reply_is_ignored(talk: Talk, background: Background) -> None:
-    """What python-sdk's issue 1458 reports: a request given up on must be cancelled at the server."""
+    """The fault of python-sdk's issue 1458: the client did not cancel the request at the server."""
     running, request = start(talk, background, timeout=0.2)
     cancelled(talk, request)
     with pytest.raises(McpTimeout):
@@ -441,7 +441,7 @@ def test_replies_are_matched_by_id_in_any_order_and_only_once(talk: Talk, backgr
 
 @pytest.mark.parametrize("last_words", [b"", b'{"jsonrpc":"2.0","id":'])
 def test_all_pending_calls_fail_when_the_peer_ends(talk: Talk, background: Background, last_words: bytes) -> None:
-    """What python-sdk's issues 332 and 1577 report: no call may outlive the peer that was to answer it."""
+    """The fault of python-sdk's issues 332 and 1577: calls waited on after the peer had ended."""
     client, peer = talk
     first, _ = start(talk, background)
     others = [background(call, client) for _ in range(3)]
@@ -529,8 +529,8 @@ def test_requests_of_a_server_are_answered_in_the_handshake_era(handshake_client
 
 def test_requests_of_a_server_are_ignored_in_the_modern_era(modern_client: Talk, background: Background) -> None:
     modern_client[1].send({"id": "a", "method": "ping"}, {"id": 1, "method": "roots/list"})
-    ping(modern_client, background)  # its answer is read after both
-    ping(modern_client, background)  # so an answer to them would come before this one
+    ping(modern_client, background)  # the answer to this ping is read after both requests
+    ping(modern_client, background)  # answers to the requests would have come before this one
 
 
 @pytest.mark.parametrize("handshake_client", ["2025-03-26"], indirect=True)

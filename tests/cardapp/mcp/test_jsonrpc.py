@@ -32,7 +32,7 @@ json_values = st.recursive(
 )
 objects = st.dictionaries(st.text(), json_values, max_size=4)
 ids = st.integers() | st.text()
-# An error without data and one with null data look the same on the wire.
+# On the wire, an error without data is the same as one with null data.
 data = json_values
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Request, ids, st.text(), objects),

@@ -32,7 +32,7 @@ def path(state_dir: Path) -> Path:
 
 @pytest.fixture
 def listen(path: Path) -> Iterator[Callable[..., UnixListener]]:
-    """``listen(server, …)`` listens at ``path``; afterwards no thread of the package may be left."""
+    """``listen(server, …)`` listens at ``path``. At the end no thread of the package may be left."""
     started: list[UnixListener] = []
 
     def start(server: McpServer | None = None, **options: Any) -> UnixListener:

@@ -25,7 +25,7 @@ Background = Callable[..., Future[Any]]
 
 @pytest.fixture
 def opening(pair: tuple[Any, socket.socket], background: Background) -> tuple[Any, Future[McpClient]]:
-    """A scripted server and the client that is about to agree with it."""
+    """A scripted server, and the future of a client that negotiates with it."""
     peer, end = pair
     return peer, background(McpClient, end, end, timeout=PATIENCE)
 

@@ -31,7 +31,7 @@ Serve = Callable[[McpServer], Any]
 
 
 class Caller:
-    """Asks the server under test in one revision, and holds each answer to the reference types of that revision."""
+    """Sends requests of one revision and checks each answer with the reference types of this revision."""
 
     def __init__(self, peer: Any, revision: str) -> None:
         self.peer = peer
@@ -216,7 +216,7 @@ def test_a_tools_failure_is_a_result(caller: Caller) -> None:
 def test_a_result_is_validated_by_the_schema_that_was_listed(
     caller: Caller, name: str, arguments: dict[str, Any]
 ) -> None:
-    """A failure too: the reference implementation for TypeScript shows no failure that breaks the schema."""
+    """A failure is validated too, because the TypeScript reference implementation drops one that does not match."""
     listed = {tool["name"]: tool for tool in caller.ask("tools/list")["result"]["tools"]}
     structured = caller.call(name, arguments).get("result", {}).get("structuredContent", {})
     if REVISIONS[caller.revision].structured and structured:
@@ -283,7 +283,7 @@ def test_too_deeply_nested_arguments_are_refused_and_the_connection_stays(served
 
 
 def test_a_request_is_answered_although_the_input_ends_at_once() -> None:
-    """``serve_stdio`` with an input that ends at once, as a shell gives it; the tool prints, which must not show."""
+    """The input of ``serve_stdio`` ends after the request. What the tool prints must not be in the output."""
     call = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
     command = [sys.executable, str(Path(__file__).with_name("example_server.py"))]
@@ -376,7 +376,7 @@ def test_a_cancelled_call_is_notified_and_gets_no_response(served: Serve, revisi
     assert contexts[0].cancelled.wait(PATIENCE)
     contexts[0].progress(2)
     release.set()
-    assert caller.ask("tools/list")["id"] == running + 1  # and nothing of the cancelled call before it
+    assert caller.ask("tools/list")["id"] == running + 1  # no answer to the cancelled call came before
 
 
 def test_a_request_with_an_id_in_use_is_refused(served: Serve) -> None:
@@ -391,7 +391,7 @@ def test_a_request_with_an_id_in_use_is_refused(served: Serve) -> None:
     release.set()
     assert caller.peer.receive()["id"] == running
     caller.next_id = running - 1
-    assert "result" in caller.call("held")  # free again
+    assert "result" in caller.call("held")  # the slot is free again
 
 
 def test_calls_above_the_limit_fail_as_busy(served: Serve) -> None:
@@ -411,7 +411,7 @@ def test_a_call_for_which_there_is_no_thread_fails_as_busy(served: Serve, monkey
     with monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
         assert caller.call("add", {"a": 1, "b": 2})["result"]["structuredContent"]["code"] == "busy"
-    # The id and the slot of the call are free again, and the connection lives.
+    # The id and the slot of the call are free again, and the connection still works.
     caller.next_id -= 1
     assert caller.call("add", {"a": 1, "b": 2})["result"]["structuredContent"] == {"sum": 3}
 

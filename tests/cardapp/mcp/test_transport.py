@@ -17,7 +17,7 @@ Ends = tuple[Transport, Callable[[int], bytes], Callable[[bytes], int]]
 
 @pytest.fixture(params=["socket", "socket file", "pipes"])
 def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    """A transport, and how the other side reads and writes."""
+    """A transport, and functions that read and write at the other end."""
     if request.param == "pipes":
         in_read, in_write = os.pipe()
         out_read, out_write = os.pipe()
@@ -80,7 +80,7 @@ def test_shut_wakes_receivers_and_senders(ends: Ends, background: Callable[..., 
     receiving = background(transport.receive)
     sending = background(transport.send, b"x" * 10_000_000, 10 * PATIENCE)
     second = background(transport.send, b"y", 10 * PATIENCE)
-    threading.Event().wait(0.05)  # let them start to wait; they must be woken either way
+    threading.Event().wait(0.05)  # usually they wait then; they must end in any case
     transport.shut()
     transport.shut()
     assert receiving.result(PATIENCE) == b""

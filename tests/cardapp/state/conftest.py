@@ -25,7 +25,7 @@ def db(state_dir: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def add(db: Database) -> Callable[..., dict[str, Any]]:
-    """Append one event in a write of its own; every member has a default."""
+    """Append one event in a separate write. All members have defaults."""
 
     def append(**members: Any) -> dict[str, Any]:
         event: dict[str, Any] = {"kind": "note", "actor": "api", "key": "t1", "card": CARD, "data": {}, "at": AT}

@@ -58,14 +58,14 @@ def test_acknowledged_writes_survive_kill_9(state_dir: Path, loops: Callable[...
         assert events.verify_file(path).intact
         assert acknowledged.items() <= {seq: event["hash"] for seq, event in stored.items()}.items()
         assert position.revision >= max(revision for _, _, revision, *_ in said)
-        # One transaction: the position is that of the last event, each item that of its thread's last event.
+        # One transaction wrote position, item and event: they must belong to the last events.
         assert position.position.task_id == stored[len(stored)]["data"]["note"]
         last = {event["actor"]: event["data"]["note"] for event in stored.values()}
         assert {name: row.note for name, row in rows.items()} == last
 
 
 def killed_after(path: Path, *, count: int) -> list[str]:
-    """The acknowledgements of a writing process, killed after ``count`` of them; those in the pipe count too."""
+    """Kill a writing process after ``count`` acknowledgements. Returns all of them, also those still in the pipe."""
     child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None

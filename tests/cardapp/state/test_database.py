@@ -131,7 +131,7 @@ def test_a_file_of_version_1_gets_the_missing_steps(state_dir: Path) -> None:
 
 
 def test_the_events_of_an_older_file_are_found_by_their_card(state_dir: Path) -> None:
-    """Even where somebody made an entry's card unreadable."""
+    """The third event's card is damaged on purpose."""
     file = state_dir / "card-state"
     conn = sqlite3.connect(file, isolation_level=None)
     migrations.migrate(conn, path=str(file), steps=migrations.STEPS[:1])
@@ -156,7 +156,7 @@ def test_a_failed_migration_step_changes_nothing(state_dir: Path) -> None:
 
 
 def test_released_migration_steps_are_unchanged() -> None:
-    """Files in the field have run them: add a step, and its digest here."""
+    """They were applied to existing files. To change the schema, add a step, and its digest here."""
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in migrations.STEPS]
     assert digests == ["343818bbf332c696", "f51a65385fe76f74"]
 
@@ -268,7 +268,7 @@ def test_repeated_bursts_of_readers_leave_no_further_connections(db: Database) -
         return connections, descriptors()
 
     before, _ = crowd()
-    # SQLite keeps the descriptors of closed connections for the next ones, as long as one is open.
+    # As long as one connection is open, SQLite keeps the descriptors of closed ones and uses them again.
     after = [crowd() for _ in range(3)]
     assert {connections for connections, _ in after} == {before}
     assert before < 20

@@ -156,7 +156,7 @@ Reading = Callable[[sqlite3.Connection], Any]
     ],
 )
 def test_a_page_is_read_by_an_index(db: Database, read: Reading, equal: list[str]) -> None:
-    """A million entries must not be walked for the next two hundred."""
+    """A page of 200 events must not need a scan of a million."""
     (step,) = plan(db, read)
     assert step.startswith("SEARCH event USING")
     assert step.endswith(f"({' AND '.join([*(f'{column}=?' for column in equal), 'seq>?'])})")
@@ -168,7 +168,7 @@ def test_the_latest_events_are_read_by_an_index(db: Database) -> None:
 
 
 def plan(db: Database, read: Reading) -> list[str]:
-    """How SQLite goes about the first statement of ``read``; a second step would sort what the first one found."""
+    """SQLite's query plan for the first statement of ``read``. A second step would be a sort."""
     statements: list[str] = []
     with db.read() as conn:
         conn.set_trace_callback(statements.append)
@@ -295,7 +295,7 @@ def test_swapped_events_are_found(db: Database, add: Add) -> None:
 
 
 def test_a_rewritten_end_is_detected_only_by_a_hash_noted_elsewhere(db: Database, add: Add) -> None:
-    """What the docstring says cannot be found, so that nobody relies on it."""
+    """The comment in ``events.py`` says that the verification alone cannot detect this."""
     for number in range(3):
         add(data={"n": number})
     noted = events.verify_file(db.path)

@@ -35,7 +35,7 @@ def frame(width: int = 8, height: int = 8, marker: int = 0xC0) -> bytes:
     return segment(marker, struct.pack(">BHHB", 8, height, width, 1) + b"\x01\x11\x00")
 
 
-# A whole grey 8 x 8 picture: one code word in each Huffman table, then one block of them, padded with ones.
+# A complete grey image of 8 x 8 pixels: each Huffman table has one code word, and one block uses them.
 TABLES = (
     segment(0xDB, b"\x00" + b"\x01" * 64)
     + segment(0xC4, b"\x00" + b"\x01" + b"\x00" * 15 + b"\x00")

@@ -14,7 +14,7 @@ AT = "2025-03-01T10:00:00.000Z"
 
 
 class Together:
-    """Runs writes that all queue while the first holds the turn, so that they share one COMMIT."""
+    """Runs writes that share one COMMIT: all queue while the first one has its turn."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
