@@ -1,7 +1,8 @@
 """The demo's invented chain: its blocks, and a provider that shows the blocks up to the present.
 
 Each block is a function of the seed, the genesis time and its number, so every machine computes the same chain. A month
-of history lies before the first start. Its trades are fewer and larger than later ones, so it is stored within seconds.
+of history lies before the first start. The trades of the history are fewer and larger than later trades, so that the
+history is stored within seconds.
 
 Some reorganisations replace up to four blocks: the chain grows by one block, and the blocks below it change. A replaced
 block is called *abandoned*. Each number has one block that stays and at most one abandoned block.
@@ -223,7 +224,7 @@ def _v2_data(trade: _Trade) -> bytes:
 
 
 def _v3_data(trade: _Trade) -> bytes:
-    """Liquidity and tick stay 0, since no reader uses them."""
+    """Liquidity and tick stay 0, because no reader uses them."""
     sign = -1 if trade.is_buy else 1
     return _words(sign * trade.base, -sign * trade.quote, trade.root, 0, 0)
 
@@ -271,7 +272,7 @@ class DemoProvider:
     def headers(self, numbers: Sequence[int]) -> list[Header]:
         head = self._head()
         if any(number > head for number in numbers):
-            raise ProviderError(f"{self.name} has no block {max(numbers)}: its newest one is {head}")
+            raise ProviderError(f"{self.name} has no block {max(numbers)}: the newest block is {head}")
         return [self._header(number, head) for number in numbers]
 
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:

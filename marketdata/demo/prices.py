@@ -29,7 +29,7 @@ _SLOW_SCALES = (12, 14)
 _HOURLY = (35, 30, 28, 27, 28, 32, 40, 52, 66, 78, 84, 82, 76, 80, 92, 100, 98, 90, 78, 66, 58, 52, 46, 40)
 """The activity at each hour of a day (UTC), in percent of the busiest hour."""
 _ACTIVITY_STEPS = 5
-"""The activity is computed once for 2^5 steps, since it changes slowly."""
+"""The activity is computed once for 2^5 steps, because it changes slowly."""
 _SLOW = 100
 """Added to the numbers of the activity's random functions, so that they differ from the functions of the price."""
 

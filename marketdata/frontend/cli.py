@@ -96,7 +96,7 @@ def list_users(_options: argparse.Namespace, settings: Settings) -> None:
         print(name)
     if not names:
         path = settings.secrets_dir / secretfile.FRONTEND_USERS
-        print(f"no users in {path}: bin/marketdata-user add NAME makes one", file=sys.stderr)
+        print(f"no users in {path}: bin/marketdata-user add NAME adds a user", file=sys.stderr)
 
 
 def _stored(settings: Settings) -> dict[str, bytes]:

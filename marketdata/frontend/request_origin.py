@@ -23,14 +23,14 @@ def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: boo
     """Raise :class:`WrongHost` or :class:`ForeignOrigin`. ``origins`` are further addresses of the frontend."""
     host = head.get("HTTP_HOST", "").lower()
     if checks_host and not (_is_loopback(host) or host in {origin.partition("://")[2] for origin in origins}):
-        raise WrongHost("this frontend is not at that host; MARKET_FRONTEND_ORIGINS lists where it is, beside loopback")
+        raise WrongHost("the frontend has no such host; MARKET_FRONTEND_ORIGINS lists its hosts besides loopback")
     upgrade = head.get("HTTP_UPGRADE", "")
     if upgrade or head["REQUEST_METHOD"] not in _SAFE:
         origin = head.get("HTTP_ORIGIN")
         if origin is None and "websocket" in upgrade.lower():
             raise ForeignOrigin("a WebSocket needs an Origin header")
         if origin is not None and origin.lower() not in {f"http://{host}", *origins}:
-            raise ForeignOrigin("the request comes from a page of another origin; MARKET_FRONTEND_ORIGINS lists ours")
+            raise ForeignOrigin("a page of another origin sent this request; MARKET_FRONTEND_ORIGINS allows others")
 
 
 def _is_loopback(host: str) -> bool:

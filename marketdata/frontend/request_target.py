@@ -43,7 +43,7 @@ def parsed(raw: str) -> Target:
 
 def _decoded(segment: str) -> str:
     if _ESCAPE.search(segment):
-        raise BadRequest("the path has a % that begins no escape")
+        raise BadRequest("the path has a % without two hexadecimal digits after it")
     try:
         text = unquote_to_bytes(segment).decode("utf-8")
     except UnicodeDecodeError as error:

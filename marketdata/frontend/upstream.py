@@ -16,7 +16,7 @@ from marketdata.frontend.upstream_response import MAX_HEAD_BYTES, Body, Head, Ma
 
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 30.0
-"""The longest silence of the API during a request. Its own statements have shorter limits."""
+"""The longest silence of the API during a request. The API's statements in the database have shorter time limits."""
 _KEPT_SECONDS = 30.0
 """How long an idle connection is kept. The API closes it after 60 seconds."""
 _RECEIVE_BYTES = 64 * 1024
@@ -152,11 +152,11 @@ class Upstream:
                 plain = self._tls.wrap_socket(plain, server_hostname=self._host)
             plain.settimeout(RESPONSE_SECONDS)
         except TimeoutError as error:
-            raise UpstreamSlow("the data API cannot be reached: no answer to the connection") from error
+            raise UpstreamSlow("the data API cannot be reached: the connection timed out") from error
         except ssl.SSLCertVerificationError as error:
             raise UpstreamFailed(
                 f"the certificate of API_UPSTREAM is not trusted: {error.verify_message}; "
-                "SSL_CERT_FILE can name a file of certificates that are"
+                "set SSL_CERT_FILE to a file that contains a trusted certificate"
             ) from error
         except ssl.SSLError as error:
             raise UpstreamFailed(f"there is no TLS connection to API_UPSTREAM: {error.reason or error}") from error

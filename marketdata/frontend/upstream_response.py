@@ -59,7 +59,7 @@ class Body:
     def end(self) -> None:
         """Note that the connection has ended. :class:`MalformedResponse` if the body is incomplete."""
         if not self.is_complete and (self._left is not None or self._decoder is not None):
-            raise MalformedResponse("the connection was closed before its end")
+            raise MalformedResponse("the connection was closed before the end of the body")
         self.is_complete = True
 
     def _decoded(self, decoder: ChunkedDecoder, data: bytes) -> tuple[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Requests to the data API over one kept-alive connection, and the table of ticks that the API writes to."""
+"""Sends requests to the data API over one kept-alive connection, and asks which table of ticks the API writes to."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ Wait = Callable[[ApiUnavailable, float], None]
 
 
 class AnotherTable(UsageError):
-    """The API writes to another table than the expected one."""
+    """The API does not write to the expected table."""
 
 
 def served_table(api: ApiClient, expected: str | None = None) -> str:

@@ -130,7 +130,7 @@ class Delivery:
             dead, again = self._outbox.acknowledged(items, rejections)
             del self._settled[0]
             if dead or again:
-                _log.info("refused items: %d to the dead letters, %d sent again", dead, again)
+                _log.info("refused items: %d became dead letters, %d are sent again", dead, again)
             for rejection in rejections[:3] if dead else ():
                 _log.warning("refused: %s (%s): %s", rejection.detail, rejection.code, rejection.item.body[:300])
 

@@ -20,7 +20,7 @@ from marketdata.errors import StateError, UsageError
 from marketdata.settings import Settings
 
 FOLDER = "ingestor"
-"""The folder of the outboxes in the state directory. The demo has its own."""
+"""The folder of the outboxes in the state directory. The demo has another folder."""
 
 Item = dict[str, Any]
 Transaction = sqlite3.Connection
@@ -109,7 +109,7 @@ class Outbox:
     def __init__(self, path: Path, *, only_reads: bool = False) -> None:
         self.path = path
         with self._translated():
-            # With any other isolation_level, sqlite3 opens transactions of its own.
+            # With any other isolation_level, sqlite3 opens transactions itself.
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={'ro' if only_reads else 'rwc'}",
                 uri=True, isolation_level=None, check_same_thread=False,

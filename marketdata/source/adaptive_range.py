@@ -4,7 +4,7 @@ from __future__ import annotations
 
 MIN_BLOCKS, MAX_BLOCKS = 1, 50_000
 _GROWTH = 8
-"""Each answered request enlarges the next one by an eighth. The provider's limit is found to the same precision."""
+"""Each answered request enlarges the next request by an eighth, so the limit is found with this precision."""
 _FORGET = 50
 """After 50 answers a refused size may be tried again, because the number of events in a block changes."""
 

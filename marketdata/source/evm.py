@@ -71,7 +71,7 @@ def address(value: Any) -> str:
         raise ValueError("is not an address: 0x and 40 hexadecimal digits")
     digits = value[2:]
     if digits not in (digits.lower(), digits.upper()) and value != checksummed(value.lower()):
-        raise ValueError(f"has a wrong checksum (EIP-55), it may be mistyped; written right it is {checksummed(value)}")
+        raise ValueError(f"has a wrong checksum (EIP-55) and may be mistyped; its right form is {checksummed(value)}")
     return value.lower()
 
 

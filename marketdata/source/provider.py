@@ -43,7 +43,7 @@ class Provider(Protocol):
         """ProviderError (``wrong_chain``) when the provider is on another chain than ``rpc.json`` names."""
 
     def headers(self, numbers: Sequence[int]) -> list[Header]:
-        """The blocks with these numbers. ProviderError when one is missing."""
+        """The blocks with these numbers. ProviderError if a block is missing."""
 
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
         """The blocks with these numbers; None for each that the chain does not have."""

@@ -86,7 +86,7 @@ def _fault(error: jsonschema.ValidationError) -> str:
         return f"{path or 'the file'}: {_unknown(error)}"
     expected = cast(dict[str, Any], error.schema).get("x-expected")
     if error.absolute_path and error.absolute_path[0] in _SECRET:
-        return f"{path}: {expected or 'is not valid'} (its value is not shown, for it may be secret)"
+        return f"{path}: {expected or 'is not valid'} (its value is not shown, because it may be secret)"
     return (
         f"{path or 'the file'}: {error.instance!r} {expected}"
         if expected

@@ -223,7 +223,7 @@ def test_a_killed_backfill_reads_no_finished_range_again(past: Past, loops: Call
         assert past.backfill.stop() == 128 + 15
         assert time.monotonic() - began < 5
         stopped = past.backfill.said().splitlines()[-1]
-        goes_on = re.search(r"; SIGTERM ended it; the next run goes on at block (\d+)$", stopped)
+        goes_on = re.search(r"; SIGTERM ended it; the next run continues at block (\d+)$", stopped)
         assert goes_on is not None, stopped
         assert int(goes_on[1]) == next((last + 1 for first, last in past.finished() if first == 0), 0)
         provider.allow(10**6)

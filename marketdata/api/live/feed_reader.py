@@ -1,4 +1,4 @@
-"""The thread that reads the database for all feeds: their changes, and the pages of ``since``.
+"""Reads the database for all feeds in one thread: their changes, and the pages of ``since``.
 
 Because there is only one such thread, a later reading of a candle is never older than an earlier one.
 """
@@ -209,7 +209,7 @@ class FeedReader:
             spans = feed.take()
         try:
             with translated():
-                reading = changed(connection, version, feed, spans)
+                reading = read_changes(connection, version, feed, spans)
         except Exception:
             with self._changed:
                 for span in spans:
@@ -260,8 +260,8 @@ def _call(job: Job, connection: Connection, version: Version, failed: Callable[[
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def changed(connection: Connection, version: Version, feed: Feed, spans: list[Span]) -> Reading:
-    """The messages for the feed's subscribers after these ranges changed."""
+def read_changes(connection: Connection, version: Version, feed: Feed, spans: list[Span]) -> Reading:
+    """Read the changed ranges of a feed; return the messages for its subscribers."""
     reading = Reading()
     for span in spans:
         read = _changed_ticks if feed.is_of_ticks else _changed_candles
@@ -319,13 +319,13 @@ def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: S
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of ``since``. ``following`` is the cursor of the next page for :func:`page`; None on the last page."""
+    """One page of ``since``. ``following`` is the cursor of the next page for :func:`read_page`, or None at the end."""
 
     frames: Frames
     following: int | str | None
 
 
-def page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
+def read_page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
     """Reads the first page of candles or ticks from ``start`` (microseconds) on. ``cursor`` is the ``following`` of the
     previous page; with it, the next page is read."""
     symbol, interval, shift = feed.key

@@ -1,4 +1,4 @@
-"""The thread that serves all live connections with one selector. The thread never waits for the database."""
+"""Serves all live connections in one thread with one selector. The thread never waits for the database."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Subscriptions:
         self, subscriber: Subscriber, subscription: Subscription, connection: Connection, version: Version
     ) -> None:
         feed, start, following = subscription.feed, subscription.start, subscription.following
-        page = feed_reader.page(connection, version, feed, start, following)
+        page = feed_reader.read_page(connection, version, feed, start, following)
         self._post(partial(self._paged, subscriber, subscription, page))
 
     def _give_up(self, subscriber: Subscriber, subscription: Subscription, error: MarketError) -> None:

@@ -1,4 +1,4 @@
-"""The WebSocket protocol (RFC 6455) of one server-side connection; pure.
+"""Implements the WebSocket protocol (RFC 6455) for one server-side connection; pure.
 
 ``wsproto`` parses the input. This module encodes messages, so that all subscribers can share an encoded message.
 """

@@ -33,7 +33,7 @@ export function bucketOpen(time, interval, shift) {
   return time - ((((time + ahead - ORIGIN) % length) + length) % length);
 }
 
-// The opening time of the bucket after the one that opens at `open`.
+// The opening time of the next bucket after the bucket that opens at `open`.
 export function nextOpen(open, interval, shift) {
   if (WIDTHS.get(interval) === null) return bucketOpen(open + 31 * DAY, interval, shift);
   return open + width(interval);

@@ -106,7 +106,7 @@ def _wait(work: Backfill, progress: Progress) -> int | None:
 
 
 def _goes_on(work: Backfill) -> str:
-    return "" if work.next_block is None else f"; the next run goes on at block {work.next_block}"
+    return "" if work.next_block is None else f"; the next run continues at block {work.next_block}"
 
 
 def _block(text: str) -> int:

@@ -191,7 +191,7 @@ class Backfill:
     def _shrinks(self, span: Span, error: MarketError) -> bool:
         return self._range.refused(span.blocks, error.suggested if isinstance(error, RangeRefused) else None)
 
-    # -- what is stored ----------------------------------------------------------------------------------------------
+    # -- storing -----------------------------------------------------------------------------------------------------
 
     def _store(self, outcome: Outcome) -> None:
         self._handed_out.discard(outcome.span)

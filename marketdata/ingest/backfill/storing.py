@@ -67,7 +67,7 @@ class Refusal(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """How the API settled ticks: the numbers of new and known ones, and the refused ones."""
+    """The API's response to ticks: the number of new ticks, the number of known ticks, and the refused ticks."""
 
     new: int
     known: int

@@ -46,12 +46,12 @@ def marked(reader: FeedReader, *symbols: str) -> list[Feed]:
 def test_a_feed_that_cannot_be_read_does_not_delay_others(
     reader: FeedReader, pushed: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception, read: list[str]
 ) -> None:
-    def changed(_connection: Any, _version: Any, feed: Feed, _spans: Any) -> Reading:
+    def read_changes(_connection: Any, _version: Any, feed: Feed, _spans: Any) -> Reading:
         if feed.key.symbol == "A":
             raise error
         return Reading()
 
-    monkeypatch.setattr(feed_reader, "changed", changed)
+    monkeypatch.setattr(feed_reader, "read_changes", read_changes)
     feeds = marked(reader, "A", "B", "C")
     reader._read([], feeds)
     assert pushed == read

@@ -39,7 +39,7 @@ def test_a_user_can_be_added_changed_listed_and_removed(
 ) -> None:
     assert run(monkeypatch, "list") == 0
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"no users in {file}: bin/marketdata-user add NAME makes one\n")
+    assert (said.out, said.err) == ("", f"no users in {file}: bin/marketdata-user add NAME adds a user\n")
     assert run(monkeypatch, "add", "ann", "--password-stdin", typed=f"{GOOD}\n") == 0
     assert run(monkeypatch, "add", "bob@example.org", "--password-stdin", typed=GOOD) == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -49,7 +49,7 @@ class FailingFollower:
     def step(self) -> bool:
         self.did.append("step")
         if self.did.count("step") == 2:
-            raise ProviderError("has no block 7: its newest one is 5")
+            raise ProviderError("has no block 7: the newest block is 5")
         return True
 
 
