@@ -1,4 +1,4 @@
-"""Makes the components of a card in reading order, in groups that belong together; they have no place yet."""
+"""Makes the components of a card, in reading order and in groups that belong together. ``pagination`` places them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Question, RichText, Title
 from cardapp.layout.text import Paragraph, Run, parse
 
-_ABOVE = 45.0
-"""Height in mm that a diagram leaves free for titles above it."""
+_TITLE_SPACE = 45.0
+"""A diagram leaves this height in mm free for the titles above it."""
 
 Sources = Mapping[str, Sequence[str]]
 """The lines of each source file, without line ends."""
 
 
 class CardComponent(NamedTuple):
-    """A part without a place, or the rest of one (``continued``). ``subject`` follows the label in the caption."""
+    """A part before it is placed on a sheet. If ``continued`` is true, it is the rest of a component that begins on an
+    earlier sheet. ``subject`` follows the label in the caption."""
 
     kind: Kind
     key: str
@@ -32,13 +33,13 @@ class CardComponent(NamedTuple):
 
 
 Row = tuple[CardComponent, ...]
-"""Components in reading order; those in different columns are placed side by side."""
+"""Components in reading order. Components of different columns are placed side by side."""
 Group = tuple[Row, ...]
 """Rows that stay together on one sheet if they fit."""
 
 
 class ComponentBuilder:
-    """Makes the components of one card that its layout shows; a component without content is left out."""
+    """Makes those components of one card that its layout shows. A component without content is left out."""
 
     def __init__(self, card: Card, identity: Identity, layout: Layout, sources: Sources, measure: Measure) -> None:
         self._card = card
@@ -48,7 +49,7 @@ class ComponentBuilder:
         self._measure = measure
 
     def front(self) -> Iterator[Group]:
-        """The card's title, text and activity diagram."""
+        """Yield the card's title, text and activity diagram."""
         card = self._card
         yield from self._grouped(
             self._title("card_title", "", card.title, ""),
@@ -59,7 +60,7 @@ class ComponentBuilder:
         )
 
     def block(self, task: Task, task_number: int, block: Block, number: int) -> Iterator[Group]:
-        """A block with its title; a task's title and text precede its first block."""
+        """Yield a block with its title. The title and text of a task precede the task's first block."""
         key, section = f"{task.id}/{block.id}", f"{task_number}.{number}"
         of_task = (
             [*self._title("task_title", task.id, task.title, str(task_number))],
@@ -79,13 +80,13 @@ class ComponentBuilder:
             yield from self._phase(phase, f"{key}/{phase.id}", f"{section}.{place}")
 
     def colophon(self) -> Iterator[Group]:
-        """The card's revision, the layout, and its limitations."""
+        """Yield the card's revision, the layout, and its limitations."""
         paragraphs = _colophon_paragraphs(self._card, self._identity, self._layout)
         blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in paragraphs)
         yield from self._grouped([CardComponent("colophon", "", RichText(blocks))])
 
     def _grouped(self, *rows: Iterable[CardComponent]) -> Iterator[Group]:
-        """The rows as one group, without the components that the layout does not show."""
+        """Yield the rows as one group, without the components that the layout does not show."""
         shown = [tuple(component for component in row if component.kind in self._layout.components) for row in rows]
         if any(shown):
             yield tuple(row for row in shown if row)
@@ -131,7 +132,7 @@ class ComponentBuilder:
         self, kind: Kind, key: str, draw: Callable[[Room], tuple[Diagram, ...]], subject: str = ""
     ) -> Iterator[CardComponent]:
         if kind in self._layout.components:
-            room = Room(self._measure.width(kind), max(MIN_HEIGHT, self._layout.grid.body.height - _ABOVE))
+            room = Room(self._measure.width(kind), max(MIN_HEIGHT, self._layout.grid.body.height - _TITLE_SPACE))
             yield from (CardComponent(kind, key, diagram, subject) for diagram in draw(room))
 
     def _states(self, key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
@@ -161,7 +162,7 @@ class ComponentBuilder:
 
 
 def _stops(step: Step, key: str) -> dict[int, list[str]]:
-    """The keys of a step's snapshots that stop in the file of its code, by line number."""
+    """Return the keys of the step's snapshots that stop in the file of its code, by line number."""
     found: dict[int, list[str]] = {}
     for snapshot in step.snapshots:
         if step.code is not None and snapshot.stop.file == step.code.file and snapshot.stop.line is not None:
@@ -170,7 +171,7 @@ def _stops(step: Step, key: str) -> dict[int, list[str]]:
 
 
 def _place(stop: Stop) -> tuple[str, str]:
-    """The stop as words and as code."""
+    """Return the stop as a description and as code."""
     time = f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
     if stop.function is not None:
         return f"When this function is entered{time}", f"{stop.function}()"
@@ -184,7 +185,7 @@ def _ordinal(number: int) -> str:
 
 
 def _colophon_paragraphs(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
-    """The text of the colophon: the card and its revision, the layout, and its limitations."""
+    """Yield the text of the colophon: the card and its revision, the layout, and its limitations."""
     yield (
         f"{card.title}: card {identity.id}, version {identity.version}, {identity.uuid}. "
         f"SHA-256 of its source: {identity.source_sha256}."

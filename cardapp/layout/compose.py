@@ -1,7 +1,8 @@
-"""Composes the sheets of a card: fills pages with components, breaks them into sheets, and numbers these.
+"""Composes the sheets of a card: places its components on sheets, and numbers the sheets.
 
-A group of rows (a step, or titles with what follows them) moves to the next sheet rather than being split, unless it is
-higher than a sheet. Each component is measured a bounded number of times, so the time is linear in the card's size.
+A group of rows is a step, or titles with the components below them. If it does not fit a sheet, it moves to the next
+one. It is split only if it is higher than a sheet. Each component is measured a bounded number of times, so the time is
+linear in the card's size.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from cardapp.layout.measure import Measure
 from cardapp.layout.pagination import Paginator
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
 
-_SHORT = 12
-"""Hex digits of the SHA-256 in the footer."""
+_SHOWN_DIGITS = 12
+"""The footer shows this number of hex digits of the SHA-256."""
 
 
 def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) -> Document:
-    """The whole document. ``sources`` has the lines of the target's files by name; a component says which are missing.
+    """Compose the document. ``sources`` maps the names of the target's files to their lines. If a file is missing, the
+    component that shows its code says so.
 
     :raises InvalidLayout: a component does not fit any sheet.
     """
@@ -51,8 +53,8 @@ def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pa
 
 
 def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
-    """The sheets with numbers and footers, which need the total count."""
-    short = identity.source_sha256[:_SHORT]
+    """Yield the sheets with numbers and footers. The footers need the total number of sheets."""
+    short = identity.source_sha256[:_SHOWN_DIGITS]
     for _, page in groupby(sheets, lambda sheet: sheet.page_index):
         for number, sheet in enumerate(page, 1):
             footer = Footer(identity.id, identity.version, short, sheet.index + 1, len(sheets))
@@ -60,7 +62,8 @@ def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
 
 
 def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, int]:
-    """The index of the sheet on which each position begins: the sheet of its first part, else of its parent."""
+    """Map each position to the index of the sheet on which it begins: the sheet of its first part. A task without a
+    part begins with its first block; any other position without a part, with its parent."""
     first: dict[str, int] = {"": 0}
     for sheet in sheets:
         first.setdefault(sheet.key, sheet.index)
@@ -73,5 +76,5 @@ def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, 
 
 
 def _first_below(task: str, sheets: tuple[Sheet, ...]) -> int:
-    """The index of the sheet on which a task's first block begins."""
+    """Return the index of the sheet on which a task's first block begins."""
     return next(sheet.index for sheet in sheets if sheet.key.startswith(f"{task}/"))

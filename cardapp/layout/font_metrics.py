@@ -1,12 +1,13 @@
-"""Font metrics: the width of a text, and its breaking into lines.
+"""Font metrics: computes the width of a text, and breaks it into lines.
 
-The sheet model must know the size of a text before it is typeset. Widths are those of Noto Sans and Noto Sans Mono in
-thousandths of an em: by character for ASCII, and by class, rounded up, for other characters. So a line is never wider
-than computed, and a frame is never too small. A point is 1/72 inch, as in CSS and PDF (``bp`` in TeX).
+The sheet model must know the size of a text before the text is typeset. Widths are those of Noto Sans and Noto Sans
+Mono in thousandths of an em. Each ASCII character has its exact width; other characters have the width of their class,
+rounded up. So a line is never wider than computed, and a frame is never too small. A point is 1/72 inch, as in CSS and
+PDF (``bp`` in TeX).
 
-Within a text, code has the text's size in the code family, a heading is a bold line of the text's size; a code block
-has the size "code" and breaks at the column's edge (``chop``). Text is set ragged right without hyphenation. Source
-lines, expressions and values break after blanks (``fold``); emitters get them already broken.
+Code within a text has the text's size and the code family. A heading within a text is bold and has the text's size. A
+code block has the size "code", and its lines break at the column's edge (``chop``). Text is set ragged right without
+hyphenation. Source lines, expressions and values break after blanks (``fold``), before the emitters get them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Face = Literal["regular", "strong", "code"]
 MM_PER_POINT = 25.4 / 72
 
 SLACK = 0.98
-"""The share of a line that words may fill, because renderers round, kern and break slightly differently."""
+"""Words may fill this share of a line, because renderers round, kern and break slightly differently."""
 TAB = 4
 """Columns between tab stops."""
 
@@ -51,9 +52,9 @@ _WIDE, _OTHER = 1300, 1050
 """Widths of characters outside the tables: full-width characters and emoji, and all others."""
 
 
-def _unit(char: str, face: Face) -> int:
-    """The advance width of a character in thousandths of an em. An accented letter is as wide as its base letter; a
-    combining mark has no width."""
+def _advance(char: str, face: Face) -> int:
+    """Return the advance width of a character in thousandths of an em. An accented letter is as wide as its base
+    letter. A combining mark has no width."""
     if face == "code":
         return _CELL * _cells_of(char)
     place = ord(char) - 32
@@ -65,56 +66,58 @@ def _unit(char: str, face: Face) -> int:
         return 0
     base = unicodedata.normalize("NFD", char)[0]
     if base != char:
-        return _unit(base, face)
-    return max(_WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER, _CELL * _letters(char))
+        return _advance(base, face)
+    return max(_WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER, _CELL * _letter_count(char))
 
 
-def _letters(char: str) -> int:
-    """The number of letters in a character; an Arabic ligature may consist of a whole phrase."""
+def _letter_count(char: str) -> int:
+    """Return the number of letters in a character. An Arabic ligature may consist of a whole phrase."""
     return len(unicodedata.normalize("NFKD", char)) if "\ufbea" <= char <= "\ufdff" else 1
 
 
 class _Advances(dict[str, int]):
-    """A cache of the advance widths of one face, because measuring takes most of a layout's time."""
+    """Caches the advance widths of one face, because measuring takes most of a layout's time."""
 
     def __init__(self, face: Face) -> None:
         self._face = face
 
     def __missing__(self, char: str) -> int:
-        self[char] = _unit(char, self._face)
+        self[char] = _advance(char, self._face)
         return self[char]
 
     def of(self, text: str) -> int:
         return sum(map(self.__getitem__, text))
 
 
-_OF_CODE = re.compile("[\x00-\u052f\u1e00-\u1fff\u2010-\u206f\u20a0-\u20bf\u2190-\u2195\u2500-\u25ff\u2260-\u2265]")
-"""Latin, Greek, Cyrillic, punctuation, arrows and box drawing."""
+_IN_CODE_FONTS = re.compile(
+    "[\x00-\u052f\u1e00-\u1fff\u2010-\u206f\u20a0-\u20bf\u2190-\u2195\u2500-\u25ff\u2260-\u2265]"
+)
+"""Characters that code fonts have: Latin, Greek, Cyrillic, punctuation, arrows and box drawing."""
 _WORDS = re.compile(r"[^ \t\n]+")
 _WIDE_FACES: tuple[Face, ...] = ("strong", "code")
 _ADVANCES = {face: _Advances(face) for face in get_args(Face)}
 
 
 def spaced(text: str) -> str:
-    """The text with tabs and line feeds replaced by spaces."""
+    """Replace tabs and line feeds by spaces."""
     return text.replace("\t", " ").replace("\n", " ")
 
 
 def advances(text: str, face: Face) -> Iterator[int]:
-    """The advance width of each character in thousandths of an em; any blank counts as a space."""
+    """Yield the advance width of each character in thousandths of an em. Tabs and line feeds count as spaces."""
     return map(_ADVANCES[face].__getitem__, spaced(text))
 
 
 @lru_cache(maxsize=4096)
 def width(text: str, em: float, face: Face = "regular") -> float:
-    """The width of ``text`` on one line, in the unit of ``em``. It is cached, because lines are measured when they are
-    broken and again when placed, and words recur."""
+    """Return the width of ``text`` on one line, in the unit of ``em``. The result is cached, because lines are measured
+    when they are broken and again when they are placed, and words recur."""
     return _ADVANCES[face].of(text) * em / 1000
 
 
 def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
-    """The lines of ``text``, each at most ``room`` wide (in the unit of ``em``). Lines break at spaces; a word breaks
-    only if it is wider than a line. A text without words is one empty line."""
+    """Yield the lines of ``text``, each at most ``room`` wide (in the unit of ``em``). Lines break at spaces. A word
+    breaks only if it is wider than a line. A text without words is one empty line."""
     limit = room * 1000 / em
     line, taken = "", 0
     advances = _ADVANCES[face]
@@ -134,8 +137,8 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
 
 
 def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
-    """The words that are wider than ``room`` in any face. Only these may be broken, at any character, because renderers
-    do not agree on other break points."""
+    """Return the words that are wider than ``room`` in any face. Only these words may be broken, because renderers do
+    not agree on break points within words. They may be broken at any character."""
     limit = room * SLACK
     most = limit * 1000 / (em * _WIDE)
     if len(text) <= most:
@@ -145,7 +148,8 @@ def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
 
 
 def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
-    """``word`` in segments that are at most ``room`` wide, but have at least one character."""
+    """Yield ``word`` in segments that are at most ``room`` wide. A segment has at least one character, even if that is
+    wider."""
     limit = room * 1000 / em
     start, taken, advances = 0, 0, _ADVANCES[face]
     for place, char in enumerate(word):
@@ -161,19 +165,21 @@ def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterato
 
 
 def _cells_of(char: str) -> int:
-    """The columns of a character: 1 if code fonts have it, else the width in its own font, at most 2 per letter."""
+    """Return the number of columns of a character: 0 for a combining mark, 1 if code fonts have the character. Any
+    other character comes from another font and gets 2 columns, or one per letter if it has more letters."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
-    return 1 if _OF_CODE.match(char) else max(2, _letters(char))
+    return 1 if _IN_CODE_FONTS.match(char) else max(2, _letter_count(char))
 
 
 def columns(room: float, em: float) -> int:
-    """The columns of code that fit ``room`` (in the unit of ``em``); at least 8, so that breaking always progresses."""
+    """Return how many columns of code fit the width ``room`` (in the unit of ``em``). The result is at least 8, so that
+    breaking always progresses."""
     return max(8, int(room * 1000 / em / _CELL + 1e-6))
 
 
 def chop(line: str, limit: int) -> tuple[str, ...]:
-    """A line of code in segments of at most ``limit`` columns, with tabs expanded."""
+    """Split a line of code into segments of at most ``limit`` columns. Tabs are expanded."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)
@@ -188,7 +194,8 @@ def chop(line: str, limit: int) -> tuple[str, ...]:
 
 
 def fold(line: str, limit: int) -> tuple[str, ...]:
-    """As ``chop``, but breaks after the last blank if it is in the second half of the segment, to keep words whole."""
+    """Split a line like ``chop``, but after the last blank if that is in the second half of the segment. This keeps
+    words whole."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)

@@ -1,4 +1,4 @@
-"""Splits components: the fragment that fits the available height, and the rest for the next sheet."""
+"""Splits a component into the fragment that fits the available height, and the rest for the next sheet."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _Item = TypeVar("_Item")
 
 
 class Fragment(NamedTuple):
-    """The part of a component that fits, with the texts above and below it and its total height in mm. ``rest`` is the
-    remaining component, or None."""
+    """The part of a component that fits. ``caption`` is the text above it, ``mark`` the text below it, and ``height``
+    the total height in mm. ``rest`` is the remaining component, or None."""
 
     component: CardComponent
     content: Content
@@ -46,14 +46,15 @@ class Fragment(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A component and the fragment with all of it; None if the component is higher than a sheet."""
+    """A component, and the fragment that contains all of it. ``whole`` is None if the component is higher than a
+    sheet."""
 
     component: CardComponent
     whole: Fragment | None
 
 
 _Cut = tuple[Content | None, float, Content | None]
-"""The content that fits, its height, and the remaining content; None stands for no content."""
+"""The content that fits, its height, and the remaining content. None means that there is no content."""
 
 
 class Cutter:
@@ -68,7 +69,7 @@ class Cutter:
         return Measured(component, None if fragment is None or fragment.rest is not None else fragment)
 
     def take(self, measured: Measured, room: float) -> Fragment | None:
-        """The fragment that fits the height ``room`` (mm); None if nothing fits."""
+        """Return the fragment that fits the height ``room`` (mm), or None if nothing fits."""
         whole = measured.whole
         if whole is not None and whole.height <= room + ROUNDING:
             return whole
@@ -92,13 +93,13 @@ class Cutter:
         caption = " · ".join(filter(None, [self._measure.component(component.kind).label, component.subject]))
         return " ".join(filter(None, [caption, CONTINUED if component.continued else ""]))
 
-    def _cut(self, component: CardComponent, room: float, most: float) -> _Cut:
-        """Split the content at the height ``room``; ``most`` is the height available on an empty sheet."""
+    def _cut(self, component: CardComponent, room: float, sheet_room: float) -> _Cut:
+        """Split the content at the height ``room``. ``sheet_room`` is the height available on an empty sheet."""
         match component.content:
             case Title() as title:
-                return _whole(title, self._measure.title_height(component.kind, title), room)
+                return _all_or_nothing(title, self._measure.title_height(component.kind, title), room)
             case Diagram() as diagram:
-                return _whole(diagram, diagram.height, room)
+                return _all_or_nothing(diagram, diagram.height, room)
             case RichText(blocks):
                 taken = text_fitting.take(blocks, room, self._measure.setting(component.kind))
                 rest = RichText(taken.rest) if taken.rest else None
@@ -106,11 +107,11 @@ class Cutter:
             case Question() as question:
                 return self._cut_question(question, room)
             case Code() as code:
-                return self._cut_code(code, room, most)
+                return self._cut_code(code, room, sheet_room)
             case Machine(rows):
-                return _cut_items(rows, (room, most), self._row_height, self._split_row, Machine)
+                return _cut_items(rows, (room, sheet_room), self._row_height, self._split_row, Machine)
             case Notes(entries):
-                return _cut_items(entries, (room, most), self._note_height, self._split_note, Notes)
+                return _cut_items(entries, (room, sheet_room), self._note_height, self._split_note, Notes)
 
     def _cut_question(self, question: Question, room: float) -> _Cut:
         taken = text_fitting.take(question.blocks, room, self._measure.setting("question"))
@@ -120,14 +121,14 @@ class Cutter:
         rest = Question(taken.rest, left) if taken.rest or left else None
         return kept, taken.height + fits * ANSWER_LINE, rest
 
-    def _cut_code(self, code: Code, room: float, most: float) -> _Cut:
+    def _cut_code(self, code: Code, room: float, sheet_room: float) -> _Cut:
         line = self._measure.line(self._measure.component("code").size)
         note = self._measure.label_height("code", code.missing)
         if not code.lines:
-            return _whole(code, note, room)
+            return _all_or_nothing(code, note, room)
         kept, height, rest = _cut_items(
             code.lines,
-            (room - note, most - note),
+            (room - note, sheet_room - note),
             lambda each: len(each.segments) * line,
             lambda each, limit: _split_line(each, int(limit / line + ROUNDING)),
             lambda lines: code._replace(lines=lines),
@@ -139,12 +140,12 @@ class Cutter:
         return max(len(row.expression) * line, len(row.value) * line if row.value else BLANK) + TABLE_GAP
 
     def _split_row(self, row: Row, room: float) -> tuple[Row, Row] | None:
-        most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + ROUNDING)
-        if most < 1 or (not row.value and room < BLANK + TABLE_GAP):
+        max_lines = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + ROUNDING)
+        if max_lines < 1 or (not row.value and room < BLANK + TABLE_GAP):
             return None
-        # An empty value stands for a box to fill in, so a value without a rest continues as one empty line.
-        rest = row.value[most:] or ("",) * bool(row.value)
-        return Row(row.expression[:most], row.value[:most]), Row(row.expression[most:], rest)
+        # An empty value means a box to fill in. So if all lines of the value fit, its rest is one empty line.
+        rest = row.value[max_lines:] or ("",) * bool(row.value)
+        return Row(row.expression[:max_lines], row.value[:max_lines]), Row(row.expression[max_lines:], rest)
 
     def _note_height(self, note: Note) -> float:
         size = self._measure.component("notes").size
@@ -152,12 +153,12 @@ class Cutter:
 
     def _split_note(self, note: Note, room: float) -> tuple[Note, Note] | None:
         size = self._measure.component("notes").size
-        words = self._measure.note_lines(note._replace(code=()))
-        most = int((room - TABLE_GAP) / self._measure.line(size) + ROUNDING) - words
-        return (note._replace(code=note.code[:most]), Note("", note.code[most:])) if most >= 1 else None
+        text_lines = self._measure.note_lines(note._replace(code=()))
+        max_lines = int((room - TABLE_GAP) / self._measure.line(size) + ROUNDING) - text_lines
+        return (note._replace(code=note.code[:max_lines]), Note("", note.code[max_lines:])) if max_lines >= 1 else None
 
 
-def _whole(content: Content, height: float, room: float) -> _Cut:
+def _all_or_nothing(content: Content, height: float, room: float) -> _Cut:
     return (content, height, None) if height <= room + ROUNDING else (None, 0.0, content)
 
 
@@ -166,23 +167,23 @@ def _cut_items(
     rooms: tuple[float, float],
     height_of: Callable[[_Item], float],
     split: Callable[[_Item, float], tuple[_Item, _Item] | None],
-    made: Callable[[tuple[_Item, ...]], Content],
+    make: Callable[[tuple[_Item, ...]], Content],
 ) -> _Cut:
-    """Split between items; an item itself is split only if it is higher than an empty sheet. ``rooms`` are the heights
-    available on this sheet and on an empty one."""
-    (room, most), height = rooms, 0.0
+    """Split between two items. A single item is split only if it is higher than an empty sheet. ``rooms`` are the
+    heights available on this sheet and on an empty one."""
+    (room, sheet_room), height = rooms, 0.0
     for place, item in enumerate(items):
         more = height_of(item)
         if height + more > room + ROUNDING:
-            pieces = split(item, room) if place == 0 and more > most + ROUNDING else None
+            pieces = split(item, room) if place == 0 and more > sheet_room + ROUNDING else None
             if pieces is not None:
-                return made(pieces[:1]), height_of(pieces[0]), made((pieces[1], *items[1:]))
-            return made(items[:place]) if place else None, height, made(items[place:])
+                return make(pieces[:1]), height_of(pieces[0]), make((pieces[1], *items[1:]))
+            return make(items[:place]) if place else None, height, make(items[place:])
         height += more
-    return made(items), height, None
+    return make(items), height, None
 
 
-def _split_line(line: CodeLine, most: int) -> tuple[CodeLine, CodeLine] | None:
-    if most < 1 or len(line.segments) <= most:
+def _split_line(line: CodeLine, count: int) -> tuple[CodeLine, CodeLine] | None:
+    if count < 1 or len(line.segments) <= count:
         return None
-    return line._replace(segments=line.segments[:most]), line._replace(segments=line.segments[most:])
+    return line._replace(segments=line.segments[:count]), line._replace(segments=line.segments[count:])

@@ -1,7 +1,7 @@
-"""The page, the columns of each emitter, and the column of each component, as a layout file sets them.
+"""Computes the page, the columns of each emitter, and the column of each component from a layout file.
 
 Lengths are in millimetres, from ``tokens.page`` and ``tokens.grid``. An emitter uses the layout file's columns if their
-number suits it, else columns of its own (``EMITTER_COLUMNS``).
+number suits it, otherwise its default columns (``EMITTER_COLUMNS``).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from cardapp.schema import shown
 _PX_PER_MM = 96 / 25.4
 _MIN_COLUMN, _MIN_BODY = 35.0, 80.0
 """Minimum width of a column and height of the body in mm, for a diagram or a readable line of code."""
-_MIN_SHARE = 40.0
-"""Minimum width in mm of a column without a given width, if all columns can have it: enough for a diagram."""
+_MIN_AUTO_COLUMN = 40.0
+"""A column without a given width gets at least this many mm if there is space for all such columns. Narrower columns,
+down to _MIN_COLUMN, are allowed only if the file gives the width, or if there is too little space."""
 _MAX_CM = 200.0
-_SHAPE = 0.01
+_MAX_RATIO_ERROR = 0.01
 """Tolerated difference of the aspect ratios of pixels and paper, because pixels are whole numbers."""
 _ROUNDING = 0.05
 _PAGE_PLACE, _GEOMETRY_PLACE = ("tokens", "page"), ("tokens", "grid", "geometry_cm")
@@ -31,7 +32,7 @@ _PAGE_PLACE, _GEOMETRY_PLACE = ("tokens", "page"), ("tokens", "grid", "geometry_
 
 @dataclass(frozen=True)
 class Paper:
-    """The page, its frames within the margins, and the file's lengths in mm by name."""
+    """The page, its frames within the margins, and the lengths of the layout file in mm by name."""
 
     page: Page
     header: Frame
@@ -41,8 +42,8 @@ class Paper:
 
 
 def paper(tokens: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> Paper:
-    """The paper; :class:`InvalidLayout` if its margins leave too little room. ``columns`` are the names that may have a
-    width."""
+    """Compute the page and its frames. ``columns`` are the names that may have a width. Raises :class:`InvalidLayout`
+    if the margins leave too little room."""
     given = tokens.get("grid", {})
     warnings.unknown_names(("tokens", "grid"), given, ("columns", "left_role", "right_role", "geometry_cm"))
     size = _geometry(given.get("geometry_cm", {}), columns, warnings)
@@ -54,7 +55,7 @@ def paper(tokens: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWar
 
 
 def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutWarnings) -> Page:
-    """The page in its orientation; the default size in pixels is 96 per inch."""
+    """Return the page in its orientation. The default size in pixels is 96 per inch."""
     warnings.unknown_names(_PAGE_PLACE, given, ("format", "orientation", "width_px", "height_px"))
     orientation = given.get("orientation", "portrait")
     form, (short, long) = _paper(given.get("format", "A4"), size, warnings)
@@ -63,7 +64,7 @@ def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutW
     width_px = warnings.number((*_PAGE_PLACE, "width_px"), given.get("width_px", natural), 100, 20_000, natural)
     natural = round(width_px * height / width)
     height_px = warnings.number((*_PAGE_PLACE, "height_px"), given.get("height_px", natural), 100, 20_000, natural)
-    if abs(height_px / natural - 1) > _SHAPE:
+    if abs(height_px / natural - 1) > _MAX_RATIO_ERROR:
         message = f"does not match the paper's aspect ratio of {width:g} x {height:g} mm; {natural} is used instead"
         warnings.add((*_PAGE_PLACE, "height_px"), message)
         height_px = natural
@@ -71,22 +72,22 @@ def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutW
 
 
 def _paper(form: str, size: Mapping[str, float], warnings: LayoutWarnings) -> tuple[str, tuple[float, float]]:
-    """The format's name and its sides in mm, the shorter one first."""
-    own = sorted((size["page_width"], size["page_height"]))
+    """Return the format's name and its sides in mm, the shorter one first."""
+    sides = sorted((size["page_width"], size["page_height"]))
     if form in layout_options.FORMATS:
         for name in ("page_width", "page_height"):
             if size[name]:
                 message = f"has no effect: the size of {form} is fixed; to use this value, give the format another name"
                 warnings.add((*_GEOMETRY_PLACE, name), message)
-    elif all(own):
-        return form, (own[0], own[1])
+    elif all(sides):
+        return form, (sides[0], sides[1])
     else:
         form = warnings.name((*_PAGE_PLACE, "format"), form, layout_options.FORMATS, "A4")
     return form, layout_options.FORMATS[form]
 
 
 def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]:
-    """Header, body and footer between the margins."""
+    """Return the frames of header, body and footer between the margins."""
     left, top = size["margin_left"], size["margin_top"]
     width = page.width - left - size["margin_right"]
     header = Frame(left, top, width, size["header"])
@@ -106,7 +107,7 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
 
 
 def _geometry(given: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> dict[str, float]:
-    """The known lengths in mm, and the widths of the columns that have one."""
+    """Return the known lengths in mm, and the widths of the columns that have a width."""
     known = dict.fromkeys((*layout_options.GEOMETRY_CM, *columns))
     warnings.unknown_names(_GEOMETRY_PLACE, given, known)
     size = {name: default * 10 for name, (_, default) in layout_options.GEOMETRY_CM.items()}
@@ -118,7 +119,8 @@ def _geometry(given: Mapping[str, Any], columns: Iterable[str], warnings: Layout
 
 
 def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles: Mapping[str, str]) -> Grid:
-    """The columns and gutters ``names`` from left to right; those without a width share the rest."""
+    """Place the columns and gutters ``names`` from left to right. Columns without a width share the rest by their
+    ``shares``."""
     names, size = tuple(names), paper.size
     taken = sum(size.get(name, 0.0) for name in names)
     shared = _shared(paper.body.width - taken, {name: shares.get(name, 1.0) for name in names if name not in size})
@@ -130,7 +132,7 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
         x += width
     if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _MIN_COLUMN:
         widths = ", ".join(f"{column.name} {column.width / 10:.1f}" for column in columns)
-        needed = (paper.page.width - paper.body.width + taken + _MIN_SHARE * len(shared)) / 10
+        needed = (paper.page.width - paper.body.width + taken + _MIN_AUTO_COLUMN * len(shared)) / 10
         wider = f", or use a sheet that is {needed:.1f} cm wide" if needed * 10 > paper.page.width else ""
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
@@ -142,12 +144,12 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
 
 
 def _shared(room: float, shares: Mapping[str, float]) -> dict[str, float]:
-    """Divide the width by the shares; a column below the minimum gets the minimum, and the others share the rest."""
-    least = min(_MIN_SHARE, room / max(len(shares), 1))
+    """Divide the width by the shares. A column below the minimum gets the minimum, and the others share the rest."""
+    minimum = min(_MIN_AUTO_COLUMN, room / max(len(shares), 1))
     widths: dict[str, float] = {}
     for name in sorted(shares, key=shares.__getitem__):
         rest = sum(share for other, share in shares.items() if other not in widths)
-        widths[name] = max(least, (room - sum(widths.values())) * shares[name] / rest)
+        widths[name] = max(minimum, (room - sum(widths.values())) * shares[name] / rest)
     return widths
 
 
@@ -156,24 +158,25 @@ def _shared(room: float, shares: Mapping[str, float]) -> dict[str, float]:
 _COLUMNS = ("left", GUTTER, "right")
 _SIDES = ("left_role", "right_role")
 _GRID, _READING = ("guide", "evidence"), ("notes", "reading")
-"""The default roles of the first and last column: of a grid, and of ``classic``'s own columns."""
+"""The roles of the first and the last column: the usual ones, and those of the emitter ``classic``."""
 _Names = tuple[str, ...]
 
 
 class Arranger:
-    """Arranges one layout file. ``columns`` are the columns and gutters of each emitter, by the emitter's name."""
+    """Computes the arrangements of one layout file. ``columns`` maps the name of each emitter to its columns and
+    gutters."""
 
     def __init__(self, document: Mapping[str, Any], warnings: LayoutWarnings) -> None:
         self._document = document
         self._warnings = warnings
         given = document["tokens"].get("grid", {})
-        own = self._file_columns = _file_columns(given.get("columns", _COLUMNS), warnings)
+        from_file = self._file_columns = _file_columns(given.get("columns", _COLUMNS), warnings)
         self.columns: dict[Variant, _Names] = {
-            variant: own if _suits(variant, own) else _emitter_columns(variant)
+            variant: from_file if _suits(variant, from_file) else _emitter_columns(variant)
             for variant in dict.fromkeys(document["emitters"].values())
         }
-        if own not in self.columns.values():
-            message = f"have no effect: the emitters use columns of their own ({', '.join(self.names)})"
+        if from_file not in self.columns.values():
+            message = f"have no effect: the emitters use their default columns ({', '.join(self.names)})"
             warnings.add(("tokens", "grid", "columns"), message)
         self._roles = {
             side: warnings.name(("tokens", "grid", side), given[side], layout_options.ROLES, default)
@@ -183,11 +186,11 @@ class Arranger:
 
     @property
     def names(self) -> _Names:
-        """The columns of all emitters."""
+        """The names of the columns of all emitters."""
         return tuple(dict.fromkeys(name for names in self.columns.values() for name in names if name != GUTTER))
 
     def arrangements(self, paper: Paper) -> dict[Variant, Arrangement]:
-        """The arrangement of each emitter; :class:`InvalidLayout` if its columns do not fit the paper."""
+        """Return the arrangement of each emitter. Raises :class:`InvalidLayout` if its columns do not fit the paper."""
         mapped = self._block_map()
         found: dict[Variant, Arrangement] = {}
         for variant, names in self.columns.items():
@@ -202,8 +205,9 @@ class Arranger:
         return found
 
     def _roles_of(self, variant: Variant) -> dict[str, str]:
-        """The roles of the first and last column: the file's, else the defaults. The own columns of ``classic`` always
-        have its roles, unless the file gives the same columns."""
+        """Return the roles of the first and the last column by the column's name: the file's roles, or the default
+        ones. If the emitter ``classic`` uses its default columns, they have the roles notes and reading. The file's
+        roles apply to them only if the file itself lists these columns."""
         names = [name for name in self.columns[variant] if name != GUTTER]
         is_reading = variant == "classic" and names == list(layout_options.EMITTER_COLUMNS[variant])
         roles = dict(zip(_SIDES, _READING if is_reading else _GRID, strict=True))
@@ -215,7 +219,7 @@ class Arranger:
         return self.columns[variant] == self._file_columns
 
     def _has_effect(self, side: str, variant: Variant, arrangement: Arrangement, mapped: Mapping[str, str]) -> bool:
-        """Whether another role for the column at that side would move any component."""
+        """Return whether another role for the first or last column (``side``) would move any component."""
         if variant == "classic" and not self._uses_file_columns(variant):
             return False
         *columns, at = arrangement.grid.columns if side == "right_role" else arrangement.grid.columns[::-1]
@@ -225,7 +229,7 @@ class Arranger:
         )
 
     def _block_map(self) -> dict[str, str]:
-        """The file's ``block_map`` without unknown components and columns, for which it adds warnings."""
+        """Return the file's ``block_map`` without unknown components and columns. Adds warnings for these."""
         given = self._document.get("block_map", {})
         movable = [name for name in layout_options.COMPONENTS if name not in layout_options.UNPLACED]
         self._warnings.unknown_names(("block_map",), given, movable)
@@ -241,7 +245,7 @@ class Arranger:
 
 
 def _file_columns(given: list[str] | _Names, warnings: LayoutWarnings) -> _Names:
-    """The file's columns and gutters from left to right, without duplicate columns."""
+    """Return the file's columns and gutters from left to right, without duplicate columns."""
     names: list[str] = []
     for place, name in enumerate(given):
         if name == GUTTER or (name not in names and name != ALL):
@@ -253,19 +257,20 @@ def _file_columns(given: list[str] | _Names, warnings: LayoutWarnings) -> _Names
 
 
 def _suits(variant: Variant, names: _Names) -> bool:
-    """Whether the emitter can use these columns: 5b needs three or more, the others two."""
+    """Return whether the emitter can use these columns: 5b needs three or more, the others two."""
     count = sum(name != GUTTER for name in names)
     return count >= 3 if variant == "5b" else count == 2
 
 
 def _emitter_columns(variant: Variant) -> _Names:
-    """The emitter's own columns, with gutters between them."""
+    """Return the emitter's default columns, with gutters between them."""
     columns = [name for column in layout_options.EMITTER_COLUMNS[variant] for name in (GUTTER, column)]
     return tuple(columns[1:])
 
 
 def _assigned(columns: Sequence[Column], mapped: Mapping[str, str]) -> dict[str, str]:
-    """The column of each component: from ``block_map``, else by the columns' names, else by their roles, else "all"."""
+    """Return the column of each component: from ``block_map``; otherwise by the columns' names; otherwise by the
+    columns' roles; otherwise "all"."""
     found = dict.fromkeys(layout_options.COMPONENTS, ALL)
     for column in reversed(columns):
         if column.role:

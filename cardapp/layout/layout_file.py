@@ -1,7 +1,7 @@
-"""Makes a :class:`Layout` from the document of a layout file that meets ``card-template.v1.schema.json``.
+"""Builds a :class:`Layout` from the document of a layout file that meets ``card-template.v1.schema.json``.
 
-The schema allows any names. Names that ``layout_options.py`` does not define have no effect; a warning lists the known
-ones. Sizes that leave no room for a card are refused.
+The schema allows any names. A name that ``layout_options.py`` does not define has no effect; a warning lists the known
+names. Sizes that leave no room for a card are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _TYPOGRAPHY_PLACE: Place = ("tokens", "typography")
 
 
 def build(document: Mapping[str, Any]) -> Layout:
-    """The layout in a document that meets the schema; :class:`InvalidLayout` if its sizes leave no room for a card."""
+    """Build the layout from a document that meets the schema. Raises :class:`InvalidLayout` if its sizes leave no room
+    for a card."""
     warnings = LayoutWarnings()
     warnings.unknown_names((), document, _ROOT)
     tokens = document["tokens"]
@@ -107,7 +108,8 @@ def _numbers(
     bounds: tuple[float, float],
     warnings: LayoutWarnings,
 ) -> dict[str, float]:
-    """The defaults, updated by the object at ``place``; ``other`` is the default of a name without one."""
+    """Return the defaults, updated by the object at ``place``. ``other`` is the default for names that are not in
+    ``defaults``."""
     found = dict(defaults)
     for name, value in warnings.mapping(place, given.get(place[-1], {})).items():
         found[name] = warnings.number((*place, name), value, *bounds, defaults.get(name, other))
@@ -146,7 +148,7 @@ def _colors(given: Mapping[str, str], warnings: LayoutWarnings) -> dict[str, str
 def _unused(
     tokens: Mapping[str, Any], typography: Typography, components: Mapping[str, Component], warnings: LayoutWarnings
 ) -> None:
-    """Warn of colours and sizes with names of the file's own that no component uses."""
+    """Warn of colours and sizes that only the file defines and that no component uses."""
     parts = components.values()
     colors = {color for part in parts for color in (part.color, part.background, part.rule) if color}
     warnings.unknown_names(("tokens", "colors"), tokens.get("colors", {}), (*layout_options.COLORS, *sorted(colors)))
@@ -164,7 +166,7 @@ def _components(
     colors: Mapping[str, str],
     warnings: LayoutWarnings,
 ) -> dict[str, Component]:
-    """The shown components: all, or those that the file lists and does not set to false."""
+    """Return the shown components: all, or those that the file lists and does not set to false."""
     known = layout_options.COMPONENTS
     given = dict.fromkeys(known, True) if given is None else given
     warnings.unknown_names(("components",), given, known)
@@ -214,7 +216,8 @@ def _component(
 
 
 def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, warnings: LayoutWarnings) -> int:
-    """The value of a component's own option; 0 for a component without it."""
+    """Return the value of ``option``, which only one component has (``Look.flag``). Returns 0 for the other
+    components."""
     if look.flag != option:
         return 0
     default = layout_options.FLAGS[option]

@@ -1,7 +1,8 @@
 """A layout as frozen dataclasses, with defaults filled in (schema: ``card-template.v1``).
 
-Lengths are in millimetres (except names with another unit), type sizes in points. ``layout_options.py`` defines the
-names of components, columns, roles, colours and sizes."""
+Lengths are in millimetres unless the name states another unit; type sizes are in points. ``layout_options.py`` defines
+the names of components, columns, roles, colours and sizes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Orientation = Literal["portrait", "landscape"]
 
 @dataclass(frozen=True)
 class Page:
-    """The size of a sheet, on paper and in pixels at zoom 1. ``width`` and ``height`` respect the orientation."""
+    """The size of a sheet, on paper and in pixels at zoom 1. In landscape, ``width`` is the longer side."""
 
     format: str
     orientation: Orientation
@@ -39,8 +40,8 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A column for parts; gutters are not included. ``role`` is the grid's ``left_role`` for the first column, its
-    ``right_role`` for the last, "" for others."""
+    """A column for parts. ``width`` includes no gutter. ``role`` is the grid's ``left_role`` for the first column and
+    its ``right_role`` for the last one; it is "" for the others."""
 
     name: str
     role: str
@@ -50,8 +51,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Grid:
-    """The frames of a sheet: the columns from left to right, all within ``body``; header and footer have the body's
-    width. ``row_gap`` is the vertical distance between parts."""
+    """The frames of a sheet. ``columns`` are ordered from left to right, and all are within ``body``. Header and footer
+    have the body's width. ``row_gap`` is the vertical distance between parts."""
 
     columns: tuple[Column, ...]
     header: Frame
@@ -60,7 +61,7 @@ class Grid:
     row_gap: float
 
     def column(self, name: str) -> Column:
-        """The column ``name``; "all" is the whole width of the body."""
+        """Return the column ``name``. "all" gives a column with the whole width of the body."""
         found = (column for column in self.columns if column.name == name)
         return next(found, Column("all", "", self.body.x, self.body.width))
 
@@ -79,13 +80,13 @@ class Typography:
 
 @dataclass(frozen=True)
 class Component:
-    """How one kind of part looks, and its column. ``column`` is a column's name or "all"; ``size`` names a type size;
-    ``color``, ``background`` and ``rule`` (a line at the left edge; below a header, above a footer) name colours, or
-    are None. ``label`` begins the caption.
+    """How one kind of part looks, and its column. ``column`` is a column's name or "all". ``size`` names a type size.
+    ``color``, ``background`` and ``rule`` name colours; the last two may be None. The rule is a line at the left edge
+    (below the header, above the footer). ``label`` begins the caption.
 
-    ``answer_lines`` (``question``) is the number of empty lines for an answer; ``line_numbers`` (``code``) shows line
-    numbers; ``tick_box`` (``step_title``) shows a box to tick; ``values`` (``states``, ``machine``) shows the values,
-    else there are boxes to fill in.
+    Some options belong to one or two components. ``answer_lines`` (``question``) is the number of empty lines for an
+    answer. ``line_numbers`` (``code``) shows line numbers. ``tick_box`` (``step_title``) shows a box to tick.
+    ``values`` (``states``, ``machine``) shows the values; without it, there are boxes to fill in.
     """
 
     name: str
@@ -114,10 +115,10 @@ class Arrangement:
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout. ``components`` has the shown components by name; ``colors`` maps all names to ``#rrggbb``; ``warnings``
-    are for values of the file that have no effect, or an unexpected one.
+    """A layout. ``components`` maps the names of the shown components to their options. ``colors`` maps all names to
+    ``#rrggbb``. ``warnings`` are about values of the file that have no effect, or an unexpected one.
 
-    ``grid`` and the components' columns are those of one output: of HTML, until :meth:`arranged` selects another.
+    ``grid`` and the components' columns belong to one output. This is HTML until :meth:`arranged` selects another.
     """
 
     id: str
@@ -142,12 +143,12 @@ class Layout:
         return f"HTML by the emitter {self.html}, LaTeX by {self.latex}"
 
     def limitation_sentences(self) -> Iterator[str]:
-        """The limitations, each with the output that it concerns."""
+        """Yield the limitations, each with the output that it concerns."""
         for name, sentences in self.limitations.items():
             yield from (f"{LIMITATIONS[name]}: {sentence}" for sentence in sentences)
 
     def arranged(self, output: Output) -> Layout:
-        """The layout with the grid and columns of ``output``."""
+        """Return the layout with the grid and columns of ``output``."""
         found = self.arrangements[output]
         parts = {name: replace(part, column=found.columns[name]) for name, part in self.components.items()}
         return replace(self, grid=found.grid, components=parts)

@@ -1,8 +1,8 @@
 """All names that a layout file can use, their meaning and their defaults.
 
-The schema allows any name in ``components``, ``block_map``, ``typography`` and so on; a name that is not defined here
-has no effect, and the checker warns of it. ``templates/README.md`` documents the names for authors; a test compares the
-two.
+The schema allows any name in ``components``, ``block_map``, ``typography`` and so on. A name that is not defined here
+has no effect, and the checker warns of it. ``templates/README.md`` documents the names for authors; a test compares it
+with this module.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ALL = "all"
-"""The name that stands for the whole width of the body."""
+"""This name stands for the whole width of the body."""
 GUTTER = "gutter"
-"""A column of this name is an empty space between two others."""
+"""A column of this name is an empty space between two columns."""
 
 VARIANTS = {
     "classic": "one column in reading order, with notes at its side",
@@ -20,14 +20,15 @@ VARIANTS = {
     "5b": "the five parts side by side",
 }
 """The emitters. An emitter uses the columns of ``grid.columns`` if their number suits it (two for ``classic`` and
-``5a``, three or more for ``5b``), else columns of its own (``EMITTER_COLUMNS``)."""
+``5a``, three or more for ``5b``), otherwise its default columns (``EMITTER_COLUMNS``)."""
 EMITTER_COLUMNS = {
     "classic": {"side": 3.0, "main": 8.0},
     "5a": {"left": 5.0, "right": 7.0},
     "5b": {"goal": 5.0, "code": 8.0, "diagram": 5.0, "machine": 5.0, "question": 4.0},
 }
-"""The emitters' own columns from left to right, and their shares of the width if ``geometry_cm`` gives none. The first
-has the ``left_role``, the last the ``right_role``; those of ``classic`` have the roles notes and reading."""
+"""The emitters' default columns from left to right, and their shares of the width if ``geometry_cm`` gives none. The
+first column has the ``left_role``, the last one the ``right_role``. The default columns of ``classic`` have the roles
+notes and reading instead."""
 FIVE_PARTS = {
     "goal": ("goal", "step_title", "text"),
     "code": ("intro", "overview", "activity", "code"),
@@ -63,8 +64,8 @@ ROLES = {
 
 @dataclass(frozen=True)
 class Look:
-    """A component's description and default options. ``flag`` is its own further option; ``without`` are those of
-    ``OPTIONS`` that it does not have."""
+    """A component's description and default options. ``flag`` names an option that only few components have.
+    ``without`` lists the names in ``OPTIONS`` that the component does not have."""
 
     about: str
     size: str
@@ -77,8 +78,8 @@ class Look:
 
 
 _EDGE, _TITLE, _DIAGRAM = ("background", "label"), ("label",), ("size", "color")
-"""Options that these components lack. A diagram has its own type sizes, so that it is readable in a narrow column too,
-and the colour of a shape depends on its kind."""
+"""Options that header and footer, titles, and diagrams do not have. A diagram has fixed type sizes, so that it is
+readable in a narrow column too, and the colour of a shape depends on its kind."""
 
 COMPONENTS = {
     "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule", without=_EDGE),
@@ -130,8 +131,9 @@ OPTIONS = {
 }
 """The options of all components, except those that list them in ``without``."""
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values": True, "answer_lines": 2}
-"""Options of single components (``Look.flag``): whether a step title has a tick box, whether code lines are numbered,
-whether values are shown or left to be filled in, and how many answer lines a question has."""
+"""Options that only few components have (``Look.flag``), and their defaults: whether a step title has a tick box,
+whether code lines are numbered, whether values are shown or left to be filled in, and how many answer lines a question
+has."""
 MAX_ANSWER_LINES = 12
 DIAGRAMS = ("overview", "activity", "states", "memory")
 UNPLACED = ("header", "footer", "card_title", "colophon")
@@ -158,7 +160,8 @@ GEOMETRY_CM = {
     "gutter": ("width of a gutter", 0.6),
     "row_gap": ("between two parts, one below the other", 0.3),
 }
-"""In addition, a column's name gives its width; columns without a width share the rest."""
+"""The lengths in ``geometry_cm`` with their meaning and default. In addition, a column's name gives its width; columns
+without a width share the rest."""
 
 FAMILIES = {"text": ("Noto Sans", "sans-serif"), "code": ("Noto Sans Mono", "monospace")}
 SIZES_PT = {"title": 20.0, "block": 14.0, "phase": 11.0, "step": 10.0, "body": 9.5, "label": 7.5, "code": 8.0}

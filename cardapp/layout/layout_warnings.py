@@ -1,4 +1,4 @@
-"""Collects warnings while a layout file is read: values without effect, or with an effect that is not expected."""
+"""Collects warnings while a layout file is read: about values that have no effect, or an unexpected one."""
 
 from __future__ import annotations
 
@@ -33,24 +33,28 @@ class LayoutWarnings:
                 self.add((*place, name), f"is unknown and has no effect; known: {', '.join(known)}")
 
     def mapping(self, place: Place, value: Any) -> Mapping[str, Any]:
-        """The object at a place where the schema allows any value; a warning and {} for anything else."""
+        """Return ``value`` if it is an object. Otherwise add a warning and return {}, because the schema allows any
+        value here."""
         if isinstance(value, Mapping):
             return value
         self.add(place, f"has no effect: it must be an object, not {shown(value)}")
         return {}
 
     def name(self, place: Place, value: Any, known: Iterable[str], default: str) -> str:
-        """``value`` if it is a known name, else a warning and the default."""
+        """Return ``value`` if it is a known name. Otherwise add a warning and return the default."""
         known = tuple(known)
         if isinstance(value, str) and value in known:
             return value
         self.add(place, f"{shown(value)} is unknown, and {default} is used instead; known: {', '.join(known)}")
         return default
 
-    def number(self, place: Place, value: Any, least: float, most: float, default: float) -> float:
-        """``value`` if it is a number from ``least`` to ``most``, else a warning and the default."""
+    def number(self, place: Place, value: Any, minimum: float, maximum: float, default: float) -> float:
+        """Return ``value`` if it is a number from ``minimum`` to ``maximum``. Otherwise add a warning and return the
+        default."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value) and least <= value <= most:
+        if is_number and math.isfinite(value) and minimum <= value <= maximum:
             return float(value)
-        self.add(place, f"must be a number from {least:g} to {most:g}, not {shown(value)}; {default:g} is used instead")
+        self.add(
+            place, f"must be a number from {minimum:g} to {maximum:g}, not {shown(value)}; {default:g} is used instead"
+        )
         return default

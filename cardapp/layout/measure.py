@@ -1,4 +1,4 @@
-"""Measures of a layout in mm: the width inside each component, and the number and height of its lines."""
+"""Measures in mm for a layout: the width inside each component, and the number and height of the lines in it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cardapp.layout.sheets import CodeLine, Note, Row, Title
 from cardapp.layout.text_fitting import Setting
 
 _MARK, _SPACE = 1, 1
-"""Columns before a line of code: the stop mark, and the space after mark or number."""
+"""Columns before a line of code: one for the stop mark, and one for the space after the mark or the line number."""
 TICK_BOX = 1.4
-"""Width of a tick box including its distance to the title, in ems of the title."""
+"""Width of a tick box and its distance to the title, as a factor of the title's type size."""
 
 
 class Measure:
@@ -29,22 +29,22 @@ class Measure:
         self._settings = {kind: self._setting(component) for kind, component in layout.components.items()}
 
     def em(self, size: str) -> float:
-        """The type size in mm."""
+        """Return a type size in mm."""
         return self._ems[size]
 
     def line(self, size: str) -> float:
-        """The line height of a type size."""
+        """Return the line height of a type size in mm."""
         return self._lines[size]
 
     def component(self, kind: str) -> Component:
         return self._layout.components[kind]
 
     def padding(self, kind: str) -> float:
-        """The distance between the frame and its content."""
+        """Return the distance between a component's frame and its content."""
         return _padding(self.component(kind))
 
     def width(self, kind: str) -> float:
-        """The width inside a component."""
+        """Return the width inside a component."""
         return self._widths[kind]
 
     def _inner_width(self, component: Component) -> float:
@@ -52,7 +52,7 @@ class Measure:
         return self._layout.grid.column(component.column).width - rule - 2 * _padding(component)
 
     def setting(self, kind: str) -> Setting:
-        """The setting of a component's text."""
+        """Return the width and type sizes of a component's text."""
         return self._settings[kind]
 
     def _setting(self, component: Component) -> Setting:
@@ -67,15 +67,16 @@ class Measure:
         return self._count(text, room, em, "strong") * self.line(size)
 
     def label_height(self, kind: str, text: str) -> float:
-        """The height of a caption or mark including its distance to the content; 0 for ""."""
+        """Return the height of a caption or mark and of its distance to the content. The height of "" is 0."""
         if not text:
             return 0.0
         lines = self._count(text, self.width(kind), self.em("label"), "strong")
         return lines * self.line("label") + sheets.CAPTION_GAP
 
     def note_lines(self, note: Note) -> int:
-        words = self._count(note.text, self.width("notes"), self.em(self.component("notes").size)) if note.text else 0
-        return words + len(note.code)
+        size = self.component("notes").size
+        text_lines = self._count(note.text, self.width("notes"), self.em(size)) if note.text else 0
+        return text_lines + len(note.code)
 
     def _count(self, text: str, room: float, em: float, face: font_metrics.Face = "regular") -> int:
         limit = room * font_metrics.SLACK
@@ -85,14 +86,15 @@ class Measure:
 
     # -- code ------------------------------------------------------------------------------------------------------
 
-    def gutter(self, last: int) -> int:
-        """The number of columns before each line of code; ``last`` is the greatest line number."""
-        return _MARK + _SPACE + (len(str(last)) if self.component("code").line_numbers else 0)
+    def gutter(self, last_line: int) -> int:
+        """Return the number of columns before each line of code. ``last_line`` is the greatest line number."""
+        return _MARK + _SPACE + (len(str(last_line)) if self.component("code").line_numbers else 0)
 
     def code_lines(
         self, lines: Iterable[str], first: int, stops: Mapping[int, Sequence[str]], gutter: int
     ) -> tuple[CodeLine, ...]:
-        """Source lines, numbered from ``first``, in segments that fit; ``stops`` has snapshot keys by line number."""
+        """Return the source lines, numbered from ``first``, in segments that fit the column. ``stops`` maps line
+        numbers to the keys of the snapshots that stop there."""
         em = self.em(self.component("code").size)
         columns = font_metrics.columns(self.width("code") - gutter * em * font_metrics.CELL, em)
         return tuple(
@@ -101,13 +103,15 @@ class Measure:
         )
 
     def rows(self, expect: Iterable[tuple[str, str]]) -> tuple[Row, ...]:
-        """The table rows of a ``machine`` component."""
+        """Return the table rows of a ``machine`` component."""
         em = self.em(self.component("machine").size)
         room = self.width("machine") - sheets.TABLE_GAP
         left = font_metrics.columns(room * sheets.TABLE_SHARE, em)
         right = font_metrics.columns(room * (1 - sheets.TABLE_SHARE), em)
         show_values = self.component("machine").values
-        return tuple(Row(_folded(each, left), _folded(value, right) if show_values else ()) for each, value in expect)
+        return tuple(
+            Row(_folded(expression, left), _folded(value, right) if show_values else ()) for expression, value in expect
+        )
 
     def note_pieces(self, code: str) -> tuple[str, ...]:
         em = self.em(self.component("notes").size)

@@ -1,4 +1,5 @@
-"""Places components on sheets: rows from top to bottom, and in a row each part below the previous one of its column."""
+"""Places components on sheets: rows from top to bottom, and within a row each part below the previous part of its
+column."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _Row = tuple[Measured, ...]
 
 @dataclass
 class _Attempt:
-    """Rows placed on a sheet: their parts, the position of the next row, and the rows that did not fit."""
+    """The result of placing rows on a sheet: the parts; the position (``y``) and index (``row``) of the next row; and
+    the rows that did not fit."""
 
     y: float
     row: int
@@ -31,12 +33,12 @@ class _Attempt:
 
     @property
     def may_end_sheet(self) -> bool:
-        """Whether the last part is not a title, which would be separated from its content."""
+        """Whether the sheet may end here: not after a title, which would be separated from its content."""
         return bool(self.parts) and not _is_title(self.parts[-1])
 
 
 class Paginator:
-    """The sheets of a document; the last one is being filled."""
+    """Fills the sheets of a document, one after the other."""
 
     def __init__(self, layout: Layout, measure: Measure) -> None:
         self._layout = layout
@@ -54,7 +56,7 @@ class Paginator:
         self._y, self._row = self._layout.grid.body.y, 0
 
     def place(self, group: Group) -> None:
-        """Place the rows on this sheet; rows that do not fit go to the next ones."""
+        """Place the rows of ``group`` on this sheet. Rows that do not fit go to the next sheets."""
         rows = [band for row in group for band in self._split_wide(row)]
         if self._parts and self._fits_next_only(rows):
             self._open_next()
@@ -74,7 +76,8 @@ class Paginator:
             self._keep(found)
 
     def _fits_next_only(self, rows: list[_Row]) -> bool:
-        """Whether the rows fit an empty sheet but not this one. Comparing heights first saves splitting in vain."""
+        """Return whether the rows fit an empty sheet but not this one. Their heights are compared first, because
+        splitting them would take longer and be in vain."""
         height = -self._layout.grid.row_gap
         for row in rows:
             columns: dict[str, float] = {}
@@ -88,7 +91,7 @@ class Paginator:
         return body.y + body.height - self._y + ROUNDING < height <= body.height
 
     def finished(self) -> list[Sheet]:
-        """The sheets, without numbers and footers."""
+        """Return the sheets, without numbers and footers."""
         self._close()
         return self._sheets
 
@@ -117,7 +120,7 @@ class Paginator:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _split_wide(self, row: ComponentRow) -> Iterator[_Row]:
-        """The row, split so that each component that spans the sheet is a row of its own."""
+        """Split the row so that each component that spans the sheet is a row of its own."""
         for is_wide, components in groupby(row, lambda component: self._columns[component.kind].name == ALL):
             measured = tuple(map(self._cutter.measured, components))
             if is_wide:
@@ -135,7 +138,7 @@ class Paginator:
         return found
 
     def _put(self, row: _Row, found: _Attempt) -> _Row:
-        """Add a row to the attempt; returns what does not fit."""
+        """Add a row to the attempt. Returns the components that do not fit."""
         grid, rest = self._layout.grid, list[Measured]()
         ends: dict[str, float] = {}
         full: set[str] = set()

@@ -1,12 +1,13 @@
 """The sheet model: a card as sheets with placed parts, the input of all emitters.
 
-A page is a block: it begins on a new sheet and continues on as many as it needs. The card's front (title, text,
-activity diagram) precedes the first block, the colophon follows the last. Parts are in reading order. Each has a frame
-that is high enough for its content, so an emitter moves and breaks nothing. A part that does not fit is split between
-paragraphs or lines, and both fragments are marked (``continues``, ``continued``).
+Each block of the card is a page. A page begins on a new sheet and takes as many sheets as it needs. The card's front
+(title, text, activity diagram) precedes the first block, and the colophon follows the last one. Parts are in reading
+order. Each part has a frame that is high enough for its content, so an emitter neither moves nor splits a part. A part
+that does not fit a sheet is split between paragraphs or lines, and both fragments are marked (``continues``,
+``continued``).
 
-Parts and their contents are named tuples, because a big card has thousands of them and tuples are created faster; what
-exists once per document or sheet is a frozen dataclass.
+Parts and their contents are named tuples, because a big card has thousands of them and tuples are created faster.
+Objects that exist once per document or sheet are frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from cardapp.layout.text import Block
 # -- distances that the sheet model and the emitters share -------------------------------------------------------------
 
 PADDING = 1.6
-"""Between the frame of a part with a background and its content, on all sides, in mm."""
+"""Distance in mm, on all sides, between the frame of a part with a background and its content."""
 RULE, RULE_GAP = 0.6, 1.8
 """A component's rule: thickness of the line at the left edge, and its distance to the content, in mm."""
 CAPTION_GAP = 0.6
-"""Below a caption and above a mark, in mm."""
+"""Distance in mm below a caption and above a mark."""
 PARAGRAPH_GAP = 0.5
-"""Between two blocks of a text, as a factor of the line height."""
+"""Distance between two blocks of a text, as a factor of the line height."""
 ITEM_GAP = 0.15
-"""Between two items of a tight list, as a factor of the line height."""
+"""Distance between two items of a tight list, as a factor of the line height."""
 INDENT, INDENTED_LEVELS = 4.0, 4
 """Indent of a list, quotation or code block in mm, and the number of levels that are indented."""
 ANSWER_LINE = 7.5
 """Height of an answer line in mm."""
 BLANK = 6.0
-"""Height of a box for a value in mm."""
+"""Height in mm of a box in which a value is to be filled in."""
 TABLE_SHARE = 0.6
-"""The share of a table's width for expressions; values have the rest."""
+"""The expressions' share of a table's width. The values have the rest."""
 TABLE_GAP = 1.2
-"""Between the columns of a table, and between a row's text and its rule, in mm."""
+"""Distance in mm between the columns of a table, and between a row's text and its rule."""
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 
@@ -51,18 +52,18 @@ Kind = Literal[
     "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "overview", "goal", "activity",
     "states", "text", "code", "memory", "machine", "notes", "question", "colophon",
 ]  # fmt: skip
-"""The component of a part. ``intro`` is the text of a card, task, block or phase, ``text`` that of a step;
+"""The component of a part. ``intro`` is the text of a card, task, block or phase; ``text`` is the text of a step.
 ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
 
 CONTINUED = "(continued)"
-"""The end of the caption of a fragment that continues an earlier one."""
+"""The end of the caption of a fragment that continues an earlier fragment."""
 CONTINUES = "continues on the next sheet"
-"""The mark of a fragment that another one follows."""
+"""The mark below a fragment that another fragment follows."""
 
 
 class Title(NamedTuple):
-    """The plain text heading of a card, task, block, phase or step. ``number`` counts from the task down ("2.1.3"); ""
-    for the card."""
+    """The plain text heading of a card, task, block, phase or step. ``number`` joins the numbers from the task down to
+    this level, like "2.1.3". It is "" for the card."""
 
     level: Level
     text: str
@@ -70,8 +71,8 @@ class Title(NamedTuple):
 
 
 class RichText(NamedTuple):
-    """A parsed text (``text.parse``) of the card, or the colophon. A fragment has whole blocks of the text; of a block
-    that is higher than a sheet, some of its items, lines or words."""
+    """A parsed text (``text.parse``) of the card or of the colophon. A fragment contains whole blocks, except that the
+    first and the last one may be parts of a block that was split."""
 
     blocks: tuple[Block, ...]
 
@@ -84,8 +85,8 @@ class Question(NamedTuple):
 
 
 class CodeLine(NamedTuple):
-    """One line of a source file. ``segments`` are its parts that fit the column, with tabs expanded; they are shown one
-    below the other. ``stops`` are the keys of the snapshots that stop at this line."""
+    """One line of a source file. ``segments`` are the parts of the line that fit the column, with tabs expanded. They
+    are shown one below the other. ``stops`` are the keys of the snapshots that stop at this line."""
 
     number: int
     segments: tuple[str, ...]
@@ -94,7 +95,7 @@ class CodeLine(NamedTuple):
 
 class Code(NamedTuple):
     """Lines of ``file``. ``gutter`` is the number of columns before each line, for the stop mark and, if shown, the
-    line number. ``missing`` says why lines are missing, else it is ""."""
+    line number. ``missing`` says why lines are missing; it is "" if none is missing."""
 
     file: str
     gutter: int
@@ -103,8 +104,8 @@ class Code(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An expression and its value, each in segments that fit its column, one below the other. A value without segments
-    is a box to fill in."""
+    """An expression and its value. Each consists of segments that fit its column, one below the other. A value without
+    segments is a box to fill in."""
 
     expression: tuple[str, ...]
     value: tuple[str, ...]
@@ -117,7 +118,7 @@ class Machine(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Plain text, and below it code in segments that fit the column. The text or the code may be empty."""
+    """Plain text, and below it code in segments that fit the column. Either may be empty."""
 
     text: str
     code: tuple[str, ...]
@@ -133,12 +134,13 @@ Content = Title | RichText | Question | Code | Diagram | Machine | Notes
 
 
 class Part(NamedTuple):
-    """One element of a sheet. ``key`` is its position in the card, for anchors and error messages; ``column`` is a
-    column of the grid or "all"; ``row`` counts the rows of the sheet, whose parts are side by side.
+    """One element of a sheet. ``key`` is the position in the card, for anchors and error messages. ``column`` is a
+    column of the grid or "all". ``row`` is the index of the row on the sheet; the parts of a row are side by side.
 
     ``frame`` contains, from top to bottom: the component's padding; ``caption`` in the size "label" and
     ``CAPTION_GAP``; the content; ``CAPTION_GAP`` and ``mark`` in the size "label"; the padding again. An empty caption
-    or mark takes no space. A diagram is already laid out for its frame."""
+    or mark takes no space. A diagram is already laid out for its frame.
+    """
 
     kind: Kind
     key: str
@@ -149,16 +151,15 @@ class Part(NamedTuple):
     caption: str = ""
     mark: str = ""
     continued: bool = False
-    """It continues an earlier fragment; ``caption`` says so."""
+    """True if this part continues an earlier fragment; ``caption`` then says so."""
     continues: bool = False
-    """Another fragment follows; ``mark`` says so."""
+    """True if another fragment follows; ``mark`` then says so."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The head of a sheet. ``continued`` is true on all but the first sheet of a block. On the front, task and block
-    are "".
-    """
+    """The head of a sheet. ``continued`` is true on all sheets of a block except the first. On the front, task and
+    block are ""."""
 
     card: str
     task: str
@@ -180,8 +181,9 @@ class Footer:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One side of paper. ``index`` counts from 0 over the document, ``page_index`` as in the catalog, ``number`` from 1
-    over the sheets of the page. ``key`` is the block's; "" for the front, and for a colophon without blocks."""
+    """One side of paper. ``index`` counts the sheets of the document from 0, ``number`` the sheets of the page from 1.
+    ``page_index`` is the index of the page in the catalog. ``key`` is the key of the block. It is "" for the front, and
+    for the colophon of a card without blocks."""
 
     index: int
     page_index: int
@@ -194,8 +196,8 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Document:
-    """A card as sheets. ``page_of`` maps each position to its page, ``sheet_of`` to the index of the sheet on which it
-    begins."""
+    """A card as sheets. ``page_of`` maps each position to its page. ``sheet_of`` maps it to the index of the sheet on
+    which it begins."""
 
     card: Card
     identity: Identity
@@ -209,14 +211,14 @@ class Document:
 
 DIVIDER, BAR = 0.2, 0.5
 """Thickness of the line in a gutter and of the bar above a column, in mm."""
-_ABOVE = 1.2
-"""Distance from the top of both to the parts, in mm."""
+_RULE_RISE = 1.2
+"""Dividers and bars begin this far above the parts of their row, in mm."""
 
 
 @dataclass(frozen=True)
 class SheetRow:
-    """The parts of a row in reading order, the ``dividers`` in the gutters between its columns and the ``bars`` above
-    the columns. A row of one column, or one that spans the sheet, has neither."""
+    """The parts of a row in reading order, the ``dividers`` in the gutters between its columns, and the ``bars`` above
+    its columns. A row has no dividers and no bars if it has one column or spans the sheet."""
 
     parts: tuple[Part, ...]
     dividers: tuple[Frame, ...] = ()
@@ -224,7 +226,7 @@ class SheetRow:
 
 
 def rows_with_rules(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iterator[SheetRow]:
-    """The rows of a sheet with their lines; ``classic`` and ``5a`` have no bars, ``classic`` no dividers."""
+    """Yield the rows of a sheet with their lines. ``classic`` has neither dividers nor bars; ``5a`` has no bars."""
     for _, group in groupby(parts, lambda part: part.row):
         row = tuple(group)
         names = {part.column for part in row}
@@ -232,7 +234,7 @@ def rows_with_rules(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iter
         if variant == "classic" or ALL in names or len(filled) < 2:
             yield SheetRow(row)
             continue
-        top = min(part.frame.y for part in row) - _ABOVE
+        top = min(part.frame.y for part in row) - _RULE_RISE
         height = max(part.frame.y + part.frame.height for part in row) - top
         dividers = (_divider(left, right, top, height) for left, right in pairwise(_span(filled, grid)))
         bars = (Frame(column.x, top, column.width, BAR) for column in filled if variant == "5b")

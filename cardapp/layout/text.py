@@ -2,15 +2,16 @@
 
 The result is plain data without markup; an emitter escapes each string for its context:
 
-    Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule     quotes and lists hold blocks, at most 40 deep
-    Span  = Run | Break                                                  flat: styles are flags, a link is a member
+    Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule     quotes and lists nest, at most 40 deep
+    Span  = Run | Break                                                  not nested: style and link are members
 
-Blocks and spans with content are named tuples: a big card has thousands of them, and a tuple is created in a third of
+Blocks and spans with content are named tuples. A big card has thousands of them, and creating a tuple takes a third of
 the time of a frozen dataclass.
 
-HTML in a text is treated as plain text. No content is lost: a text that is nested deeper is one ``CodeBlock`` of its
-source, an invisible character becomes a visible mark (``escape.visible``), and an image or a link to an unsafe address
-is written as words, because a sheet cannot have them."""
+HTML in a text is treated as plain text. No content is lost. A text that is nested deeper than 40 becomes one
+``CodeBlock`` with its source. An invisible character becomes a visible mark (``escape.visible``). An image or
+a link to an unsafe address is written as words, because a sheet cannot contain them.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ from markdown_it.token import Token
 
 from cardapp.layout.escape import safe_url, visible
 
-_DEEPEST = 42
-"""Nesting levels of the parser: a list takes two (list and item), a quote one, a paragraph and its content two."""
+_MAX_NESTING = 42
+"""Maximum of the parser's nesting levels. A list takes two (list and item), a quote one, a paragraph and its content
+two."""
 
 
 class Link(NamedTuple):
-    """``url`` is accepted by ``escape.safe_url``; an emitter links ``#`` and a key only if the card has the key.
-    ``title`` is plain text, "" for none."""
+    """``url`` is accepted by ``escape.safe_url``. An emitter makes ``#`` and a key a link only if the card has the key.
+    ``title`` is plain text; it is "" if there is none."""
 
     url: str
     title: str
@@ -56,21 +58,23 @@ Span = Run | Break
 
 
 class Paragraph(NamedTuple):
-    """``tight``: in a tight list, whose items have no space between paragraphs."""
+    """``tight`` is true in a tight list, whose items have no space between paragraphs."""
 
     spans: tuple[Span, ...]
     tight: bool = False
 
 
 class Heading(NamedTuple):
-    """``level`` (1 to 6) is the author's; in the document the heading ranks below all headings of the card itself."""
+    """``level`` (1 to 6) is the author's level. In the document, the heading ranks below all headings of the card
+    itself."""
 
     level: int
     spans: tuple[Span, ...]
 
 
 class CodeBlock(NamedTuple):
-    """Lines without the final line break. ``info`` is the info string of the fence, mostly a language; "" for none."""
+    """Lines without the final line break. ``info`` is the info string of the fence, usually a language; it is "" if
+    there is none."""
 
     text: str
     info: str = ""
@@ -95,34 +99,34 @@ class Rule:
 Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule
 
 
-_WORDS = r"[A-Za-z0-9 ,.;:'\"()/?%+=@-]"
+_PLAIN_CHARACTER = r"[A-Za-z0-9 ,.;:'\"()/?%+=@-]"
 """A character without a meaning in CommonMark within a line."""
 _SIMPLE = re.compile(
-    rf"(?=[A-Za-z`*])(?:{_WORDS}"
+    rf"(?=[A-Za-z`*])(?:{_PLAIN_CHARACTER}"
     r"|`[!-_a-~](?:[ -_a-~]*[!-_a-~])?`(?!`)"
-    rf"|(?<![\w*`])\*\*[A-Za-z0-9](?:{_WORDS}*[A-Za-z0-9])?\*\*(?![\w*`])"
+    rf"|(?<![\w*`])\*\*[A-Za-z0-9](?:{_PLAIN_CHARACTER}*[A-Za-z0-9])?\*\*(?![\w*`])"
     r")*(?<! )",
     re.ASCII,
 )
-"""A line of such characters, code and separate strong words, as most texts are. It is parsed without the parser, which
-would take a quarter of a big card's time."""
+"""A line that consists of such characters, code, and strong words that stand apart. Most texts are such lines. They are
+read without the Markdown parser, which would take a quarter of a big card's time."""
 _SIMPLE_RUNS = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|([^`*]+)")
 _LINE = r"[^\W\d_][^\n]*(?<![^\S \t])"
 _PARAGRAPHS = re.compile(rf"{_LINE}(?:\n{{1,2}}{_LINE})*\n?")
-"""If each line begins with a letter, there are only paragraphs, and the parser need not check for other blocks. A line
-that ends with another kind of blank is left to the parser, which removes the blank."""
+"""Text whose lines all begin with a letter. It contains only paragraphs, so the parser does not have to look for other
+blocks. A line must not end with a blank other than a space or tab, because only the full parser removes that."""
 
 
 def parse(markdown: str) -> tuple[Block, ...]:
-    """The blocks of a text. Any text is valid CommonMark, so there are no errors."""
+    """Return the blocks of a text. Any text is valid CommonMark, so there are no errors."""
     if _SIMPLE.fullmatch(markdown):
         return (Paragraph(tuple([_run(*run) for run in _SIMPLE_RUNS.findall(markdown)])),)
-    # Before parsing, because the parser strips all kinds of blanks, while CommonMark strips only two.
+    # Marked before parsing, because the parser would strip all kinds of blanks; CommonMark strips only two kinds.
     source = visible(markdown.replace("\r\n", "\n").replace("\r", "\n"))
     if _PARAGRAPHS.fullmatch(source):
-        return tuple(Paragraph(_read(paragraph)) for paragraph in source.split("\n\n"))
+        return tuple(Paragraph(_parse_paragraph(paragraph)) for paragraph in source.split("\n\n"))
     tokens = _parser().parse(source)
-    if any(token.level >= _DEEPEST - 2 for token in tokens):  # the parser omits content that is nested too deeply
+    if any(token.level >= _MAX_NESTING - 2 for token in tokens):  # the parser omits content that is nested too deeply
         return (CodeBlock(source),)
     return _blocks(iter(tokens))
 
@@ -133,14 +137,14 @@ def _run(code: str, strong: str, words: str) -> Run:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST})
-    # Else the parser would leave a link with another scheme as plain Markdown source.
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
+    # Otherwise the parser would leave a link with another scheme as Markdown source.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     return parser
 
 
 def _blocks(tokens: Iterator[Token]) -> tuple[Block, ...]:
-    """The blocks up to the end of the current quote, list item or text."""
+    """Return the blocks up to the end of the current quote, list item or text."""
     found: list[Block] = []
     for token in tokens:
         if token.nesting < 0:
@@ -177,13 +181,13 @@ def _items(tokens: Iterator[Token]) -> tuple[tuple[Block, ...], ...]:
 
 
 def _content(tokens: Iterator[Token]) -> tuple[Span, ...]:
-    """The spans of the paragraph or heading whose opening token was the last one; consumes its closing token."""
+    """Return the spans of the paragraph or heading whose opening token was read last, and skip its closing token."""
     inline = next(tokens)
     next(tokens)
     return _flat(inline)
 
 
-def _read(paragraph: str) -> tuple[Span, ...]:
+def _parse_paragraph(paragraph: str) -> tuple[Span, ...]:
     (inline,) = _parser().parseInline(paragraph.rstrip(" \t\n"))
     return _flat(inline)
 
@@ -214,7 +218,7 @@ def _spans(children: Iterable[Token]) -> Iterator[Span]:
 
 
 def _link(opening: Token) -> tuple[Link | None, str]:
-    """The link, or else the words that follow its text instead."""
+    """Return the link. If its URL is not safe, return None, and the words to be written after the link's text."""
     url, title = str(opening.attrs["href"]), str(opening.attrs.get("title", ""))
     if safe_url(url) is not None:
         return Link(url, visible(title)), ""
@@ -231,7 +235,7 @@ def _shown(token: Token) -> str:
 
 
 def _in_parentheses(*words: str) -> str:
-    """An address and a title that are not linked, in parentheses."""
+    """Return an address and a title in parentheses, for an image or link that is not shown as such."""
     joined = " ".join(visible(word) for word in words if word)
     return f" ({joined})" if joined else ""
 

@@ -1,4 +1,4 @@
-"""Fits a text into a height: measures its blocks, and splits it into the part that fits and the rest.
+"""Fits a text into a height: measures its blocks, and splits the text into the part that fits and the rest.
 
 Nothing is measured beyond the split, so the time is linear in the text's length, on any number of sheets.
 """
@@ -16,7 +16,7 @@ from cardapp.layout.font_metrics import Face
 from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
 
 _AHEAD = 256
-"""Number of characters measured at a time."""
+"""Number of characters that are measured at a time."""
 _MIN_LINES = 2
 """Minimum number of lines of a split paragraph at the end of a sheet."""
 _RULE_LINES = 0.5
@@ -24,8 +24,8 @@ _RULE_LINES = 0.5
 
 @dataclass(frozen=True)
 class Setting:
-    """The width and type sizes of a text in mm: ``em`` and ``line`` are its size and line height, ``code_em`` and
-    ``code_line`` those of its code blocks; ``level`` is the nesting depth in lists and quotations."""
+    """The width and type sizes of a text in mm. ``em`` and ``line`` are the type size and line height of the text,
+    ``code_em`` and ``code_line`` those of its code blocks. ``level`` is the nesting depth in lists and quotations."""
 
     width: float
     em: float
@@ -36,13 +36,13 @@ class Setting:
     level: int = 0
 
     def inside(self, indent: float = sheets.INDENT) -> Setting:
-        """The setting within a list or quotation."""
+        """Return the setting within a list or quotation."""
         room = self.width - indent if self.level < sheets.INDENTED_LEVELS else self.width
         return replace(self, width=room, level=self.level + 1)
 
 
 class Taken(NamedTuple):
-    """The blocks that fit, their height, and the remaining blocks, () if all fit."""
+    """The blocks that fit, their height, and the remaining blocks. ``rest`` is () if all blocks fit."""
 
     blocks: tuple[Block, ...]
     height: float
@@ -50,7 +50,7 @@ class Taken(NamedTuple):
 
 
 def take(blocks: tuple[Block, ...], room: float, setting: Setting) -> Taken:
-    """The ``blocks`` that fit the height ``room`` (mm); the last one may be split."""
+    """Return the ``blocks`` that fit the height ``room`` (mm). The last one may be split."""
     height, gap = 0.0, 0.0
     for place, block in enumerate(blocks):
         found = _take_block(block, room - height - gap, setting)
@@ -90,7 +90,8 @@ def _take_block(block: Block, room: float, setting: Setting) -> Taken:
 
 
 def indent(bullets: Bullets, em: float) -> float:
-    """The indent of a list's items in mm, wide enough for its last number; ``em`` is the type size in mm."""
+    """Return the indent of a list's items in mm. It is wide enough for the list's last number. ``em`` is the type size
+    in mm."""
     if bullets.start is None:
         return sheets.INDENT
     return max(sheets.INDENT, font_metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
@@ -115,18 +116,18 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
 
 
 def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
-    most = max(0, int(room / setting.code_line + 1e-6))
+    max_lines = max(0, int(room / setting.code_line + 1e-6))
     columns = font_metrics.columns(setting.width, setting.code_em)
     taken = 0
     lines = block.text.split("\n")
     for place, line in enumerate(lines):
         pieces = font_metrics.chop(line, columns)
-        if taken + len(pieces) > most:
-            split = most - taken
+        if taken + len(pieces) > max_lines:
+            split = max_lines - taken
             kept, rest = "".join(pieces[:split]), "".join(pieces[split:])
             before, after = lines[:place] + ([kept] if split else []), [rest, *lines[place + 1 :]]
             stays = (block._replace(text="\n".join(before)),) if before else ()
-            return Taken(stays, most * setting.code_line, (block._replace(text="\n".join(after)),))
+            return Taken(stays, max_lines * setting.code_line, (block._replace(text="\n".join(after)),))
         taken += len(pieces)
     return Taken((block,), taken * setting.code_line, ())
 
@@ -135,14 +136,14 @@ def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
 
 
 def _take_paragraph(block: Paragraph | Heading, spans: tuple[Span, ...], room: float, setting: Setting) -> Taken:
-    most = int(room / setting.line + 1e-6)
-    lengths = list(islice(line_lengths(spans, setting), max(0, most) + 1))
-    if len(lengths) <= most:
+    max_lines = int(room / setting.line + 1e-6)
+    lengths = list(islice(line_lengths(spans, setting), max(0, max_lines) + 1))
+    if len(lengths) <= max_lines:
         return Taken((block,), len(lengths) * setting.line, ())
-    if most < _MIN_LINES:
+    if max_lines < _MIN_LINES:
         return Taken((), 0.0, (block,))
-    kept, rest = _cut(spans, sum(lengths[:most]))
-    return Taken((block._replace(spans=kept),), most * setting.line, (block._replace(spans=rest),))
+    kept, rest = _cut(spans, sum(lengths[:max_lines]))
+    return Taken((block._replace(spans=kept),), max_lines * setting.line, (block._replace(spans=rest),))
 
 
 def _length(span: Span) -> int:
@@ -150,7 +151,7 @@ def _length(span: Span) -> int:
 
 
 def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The spans before and after ``length`` characters; a break counts as one."""
+    """Split the spans after ``length`` characters. A break counts as one character."""
     for place, span in enumerate(spans):
         if length < _length(span):
             before, after = spans[:place], spans[place + 1 :]
@@ -163,7 +164,7 @@ def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[
 
 
 def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
-    """The number of characters on each line of a paragraph, including spaces and the break at its end."""
+    """Yield the number of characters on each line of a paragraph, including spaces and the break at its end."""
     limit = setting.width * font_metrics.SLACK * 1000 / setting.em
     runs: list[Run] = []
     for span in spans:
@@ -177,8 +178,9 @@ def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
 
 
 def _lines(runs: Sequence[Run], limit: float, setting: Setting) -> Iterator[int]:
-    """As ``line_lengths``, for runs without breaks. A line ends at the last space that fits, or else at the last
-    character. This takes most of a layout's time, so the end is found by bisection rather than word by word."""
+    """Yield the line lengths of runs without breaks. A line ends after the last space that fits, or after the last
+    character that fits if there is no such space. This takes most of a layout's time, so the end is found by bisection
+    and not word by word."""
     text = font_metrics.spaced("".join([run.text for run in runs]))
     advances = accumulate(chain.from_iterable(font_metrics.advances(run.text, _face(run, setting)) for run in runs))
     reached, start = [0], 0

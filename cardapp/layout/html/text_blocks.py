@@ -61,10 +61,10 @@ class TextWriter:
 
     def _spans(self, spans: Collection[Span], setting: Setting) -> str:
         plain = "".join("\n" if isinstance(span, Break) else span.text for span in spans)
-        longer = longer_than_a_line(plain, setting.width, setting.em)
+        long_words = longer_than_a_line(plain, setting.width, setting.em)
         pieces = []
         for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
-            inner = "".join(_styled(group, longer))
+            inner = "".join(_styled(group, long_words))
             pieces.append(inner if link is None else self._linked(link, inner))
         return "".join(pieces)
 
@@ -75,29 +75,29 @@ class TextWriter:
         return f'<a href="{html(link.url)}"{title}>{inner}</a>'
 
 
-def words(text: str, longer: Collection[str] = (), *, code: bool = False) -> str:
-    """Plain text. A word in one of ``longer``, the words longer than their line, may be broken at any character;
+def words(text: str, long_words: Collection[str] = (), *, code: bool = False) -> str:
+    """Plain text. A word in one of ``long_words``, the words wider than their line, may be broken at any character;
     otherwise a browser would break it at hyphens and slashes, earlier than the sheet model. ``code`` is broken only at
     blanks."""
-    if not longer and not code:
+    if not long_words and not code:
         return html(text)
-    return "".join(_word(piece, longer, code) for piece in _BLANKS.split(text))
+    return "".join(_word(piece, long_words, code) for piece in _BLANKS.split(text))
 
 
-def _word(word: str, longer: Collection[str], code: bool) -> str:
-    if word and any(word in long for long in longer):
+def _word(word: str, long_words: Collection[str], code: bool) -> str:
+    if word and any(word in long for long in long_words):
         return f'<span class="long">{html(word)}</span>'
     if code and _BREAKABLE.search(word):
         return f'<span class="whole">{html(word)}</span>'
     return html(word)
 
 
-def _styled(spans: Iterable[Span], longer: Collection[str]) -> Iterator[str]:
+def _styled(spans: Iterable[Span], long_words: Collection[str]) -> Iterator[str]:
     for span in spans:
         if isinstance(span, Break):
             yield "<br>"
             continue
-        text = words(span.text, longer, code=span.code)
+        text = words(span.text, long_words, code=span.code)
         if span.code:
             text = f"<code>{text}</code>"
         if span.emphasis:

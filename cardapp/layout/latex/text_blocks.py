@@ -36,9 +36,9 @@ class TextWriter:
     def spans(self, spans: Collection[Span], setting: Setting) -> str:
         """The content of a paragraph."""
         pieces = []
-        longer = font_metrics.longer_than_a_line(_plain(spans), setting.width, setting.em)
+        long_words = font_metrics.longer_than_a_line(_plain(spans), setting.width, setting.em)
         for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
-            inner = "".join(_styled(span, longer) for span in group)
+            inner = "".join(_styled(span, long_words) for span in group)
             pieces.append(inner if link is None else self._linked(link, inner))
         return "".join(pieces)
 
@@ -105,10 +105,10 @@ def _plain(spans: Iterable[Span]) -> str:
     return "".join("" if isinstance(span, Break) else span.text for span in spans)
 
 
-def _styled(span: Span, longer: Collection[str]) -> str:
+def _styled(span: Span, long_words: Collection[str]) -> str:
     if isinstance(span, Break):
         return r"\CardBreakLine{}"
-    styled = tex_text(span.text, longer)
+    styled = tex_text(span.text, long_words)
     if span.code:
         styled = rf"\CardCode{{{styled}}}"
     if span.emphasis:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.text import (
     _PARAGRAPHS,
+    _PLAIN_CHARACTER,
     _SIMPLE,
-    _WORDS,
     Block,
     Break,
     Bullets,
@@ -174,7 +174,7 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(PIECES, max_size=12).map("".join) | st.from_regex(f"[A-Za-z]{_WORDS}*", fullmatch=True))
+@given(st.lists(PIECES, max_size=12).map("".join) | st.from_regex(f"[A-Za-z]{_PLAIN_CHARACTER}*", fullmatch=True))
 def test_a_simple_line_is_what_the_parser_makes_of_it(line: str) -> None:
     assert parse(line) == _blocks(iter(_parser().parse(line)))
     assert parse(line) == parse(f"{line}\n")
