@@ -1,7 +1,7 @@
-"""UML activity diagrams: of a card, whose tasks are partitions and whose blocks are calls, and of each block.
+"""Draws UML activity diagrams: of the card (tasks are partitions, blocks are calls), and of each block.
 
-A card of 2 000 steps does not fit a printed page. So the card's diagram ends at the blocks, and each block has a
-diagram of its phases (partitions) and steps (actions; a step with a question is followed by a decision).
+A diagram with all steps of a big card would not fit a printed page. So the card's diagram ends at the blocks, and each
+block has a diagram of its phases (partitions) and steps (actions). A step with a question is followed by a decision.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from cardapp.layout.diagram.text_lines import NAME, SMALL, below, broken, centre
 _GAP = 3.8
 """Length of the arrow above an action."""
 _BESIDE, _LOOP = 3.0, 6.0
-"""Space beside the actions of a lane, without and with an arrow that leads back."""
+"""Space beside the actions of a lane: without an arrow that leads back, and with one."""
 _PADDING, _RAKE = 2.0, 2.0
 """Padding beside a name in its shape, and the size of the rake symbol of a call."""
 _DIAMOND = 4.6
-_SHORT = 3.4
-"""Length of the arrow between an action and its decision, and the space below the decision for its guard."""
+_DECISION_GAP = 3.4
+"""Length of the arrow between an action and its decision. The guard below the decision has the same space."""
 
 
 def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
-    """Tasks and blocks, in as many diagrams as the room requires; connectors link one diagram to the next."""
+    """Draw tasks and blocks, in as many diagrams as the room requires. Connectors link one diagram to the next."""
 
     def lanes(width: float) -> Iterator[tuple[Lane, list[Cell]]]:
         for number, task in enumerate(card.tasks, 1):
@@ -48,7 +48,7 @@ def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
 
 
 def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
-    """Phases and steps of the block ``key`` (``task/block``), in as many diagrams as the room requires."""
+    """Draw phases and steps of the block ``key`` (``task/block``), in as many diagrams as the room requires."""
 
     def items(width: float) -> Iterator[FlowItem]:
         for phase in block.phases:
@@ -67,7 +67,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _call(key: str, title: str, width: float) -> Cell:
-    """A block: an action with a rake symbol, which stands for its own activity."""
+    """Draw a block: an action with a rake, the UML symbol of an action that has its own diagram."""
     name = plain(title)
     lines = broken(name, width - 2 * (_PADDING + _RAKE + 0.6), NAME)
 
@@ -103,13 +103,13 @@ def _step(key: str, step: Step, lane: Lane, width: float) -> FlowItem:
         action = Node(key, "action", box, title, centred(lines, x, box.centre.y, NAME), key)
         return _with_decision(action, step.question) if step.question else ItemShapes((action,))
 
-    return FlowItem(_GAP, _GAP + tall + (2 * _SHORT + _DIAMOND if step.question else 1), draw, lane)
+    return FlowItem(_GAP, _GAP + tall + (2 * _DECISION_GAP + _DIAMOND if step.question else 1), draw, lane)
 
 
 def _with_decision(action: Node, question: str) -> ItemShapes:
-    """An action and the decision below it; if the prediction was wrong, the flow leads back to the action."""
+    """Draw an action and the decision below it. If the prediction was wrong, the flow leads back to the action."""
     x, box = action.box.centre.x, action.box
-    diamond = Box(x - _DIAMOND / 2, box.bottom + _SHORT, _DIAMOND, _DIAMOND)
+    diamond = Box(x - _DIAMOND / 2, box.bottom + _DECISION_GAP, _DIAMOND, _DIAMOND)
     middle, side = diamond.centre.y, box.right + _LOOP / 2
     decision = Node(f"{action.id}:question", "decision", diamond, plain(question), href=action.id)
     down = Edge(action.id, decision.id, (Point(x, box.bottom), Point(x, diamond.y)))

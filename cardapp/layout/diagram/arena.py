@@ -1,4 +1,4 @@
-"""The arena model: what is known of an arena at a snapshot, and its division into regions."""
+"""The arena model: the known values of an arena at a snapshot, and its division into regions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Literal, NamedTuple
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot
 
 _ADDRESSES = 2**64
-"""The size of the address space; greater values cannot be an arena's."""
+"""The size of the address space. No value of an arena can be greater."""
 
 Use = Literal["used", "padding", "free", "folded"]
 
 
 @dataclass(frozen=True)
 class ArenaBlock:
-    """An allocated block; ``offset`` from the arena's base and ``size`` in bytes. ``label`` is "" if the program stores
-    none; ``index`` is the block's index in the program's list of blocks."""
+    """An allocated block. ``offset`` (from the arena's base) and ``size`` are in bytes. ``label`` is "" if the program
+    stores no label. ``index`` is the block's index in the program's list of blocks."""
 
     offset: int
     size: int
@@ -27,8 +27,8 @@ class ArenaBlock:
 
 @dataclass(frozen=True)
 class Arena:
-    """The known values of an arena at a snapshot, in bytes; None is unknown. ``blocks`` are ordered by offset and may
-    be incomplete; ``count`` is their actual number, 0 if unknown."""
+    """The known values of an arena at a snapshot, in bytes; None means unknown. ``blocks`` are ordered by offset and
+    may be incomplete. ``count`` is their actual number, 0 if unknown."""
 
     base: int | None
     size: int | None
@@ -39,7 +39,7 @@ class Arena:
 
 
 class Region(NamedTuple):
-    """A range of bytes with one use, from ``start`` up to ``end``; None is an unknown end of the arena."""
+    """A range of bytes with one use, from ``start`` up to ``end``. ``end`` is None if the arena's size is unknown."""
 
     use: Use
     start: int
@@ -58,8 +58,8 @@ class Region(NamedTuple):
 
 
 def arena_from_reading(reading: Mapping[str, Any]) -> Arena | None:
-    """The arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``; None if
-    the reading is invalid."""
+    """Return the arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``, or
+    None if the reading is invalid."""
     try:
         blocks = [
             ArenaBlock(int(block["offset"]), int(block["size"]), str(block.get("label") or ""), index)
@@ -81,8 +81,8 @@ def arena_from_reading(reading: Mapping[str, Any]) -> Arena | None:
 
 
 def arena_from_card(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
-    """The arena from the values that a snapshot expects of the allocator's expressions; None if ``used`` is not among
-    them."""
+    """Return the arena from the values that a snapshot expects of the allocator's expressions, or None if it expects no
+    value of ``used``."""
     values = {expression: number for expression, value in snapshot.expect if (number := _number(value)) is not None}
     texts = dict(snapshot.expect)
     used = values.get(recipe.used)
@@ -117,8 +117,9 @@ def _number(value: str) -> int | None:
 
 
 def regions(arena: Arena) -> list[Region]:
-    """The regions of an arena from its base to its end without gaps; at least one. A block that overlaps the next one
-    ends where that begins. A gap between two blocks is padding only if no unknown block can be there."""
+    """Return the regions of an arena from its base to its end without gaps; at least one. If a block overlaps the next
+    block, it ends where the next block begins. A gap between two blocks is padding only if no unknown block can be
+    there."""
     found: list[Region] = []
     end, index = 0, -1
     for number, block in enumerate(arena.blocks):

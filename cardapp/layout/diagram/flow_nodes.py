@@ -1,4 +1,4 @@
-"""The common elements of flow layouts: initial and final nodes, connectors between diagrams, and lanes."""
+"""The elements that both flow layouts share: initial and final nodes, connectors between diagrams, and lanes."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ BEGIN = ":initial"
 
 @dataclass(frozen=True)
 class Lane:
-    """The partition of a shape; its name links to ``key``."""
+    """The partition of a shape. The partition's name links to ``key``."""
 
     key: str
     title: str
 
 
 def initial(x: float, top: float) -> Node:
-    return Node(BEGIN, "initial", _round(x, top, DISC), "Begin")
+    return Node(BEGIN, "initial", _circle_box(x, top, DISC), "Begin")
 
 
 def final(x: float, top: float) -> Node:
-    return Node(":final", "final", _round(x, top, DISC), "End")
+    return Node(":final", "final", _circle_box(x, top, DISC), "End")
 
 
 def outgoing(x: float, top: float, number: int) -> Node:
-    """The connector at the end of a diagram; the flow continues at the one with the same number."""
+    """Make the connector at the end of a diagram. The flow continues at the connector with the same number."""
     return _connector(f":to-{number}", x, top, number, f"Continues at connector {number} of the next diagram")
 
 
 def incoming(x: float, top: float, number: int) -> Node:
-    """The connector at the begin of a diagram that continues the previous one."""
+    """Make the connector at the beginning of a diagram that continues the previous one."""
     return _connector(f":from-{number}", x, top, number, f"Continues from connector {number} of the previous diagram")
 
 
 def _connector(name: str, x: float, top: float, number: int, title: str) -> Node:
-    box = _round(x, top, CIRCLE)
+    box = _circle_box(x, top, CIRCLE)
     return Node(name, "connector", box, title, centred((str(number),), x, box.centre.y, SMALL))
 
 
-def _round(x: float, top: float, diameter: float) -> Box:
+def _circle_box(x: float, top: float, diameter: float) -> Box:
     return Box(x - diameter / 2, top, diameter, diameter)

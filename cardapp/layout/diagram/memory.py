@@ -1,6 +1,6 @@
-"""The memory map of an arena: its regions one below the other, offsets at the left, marks at the right.
+"""Draws the memory map of an arena: its regions one below the other, offsets at the left, marks at the right.
 
-A block of one byte must be readable beside one of a megabyte, so heights grow with sizes but are not to scale.
+A block of one byte must be readable beside a block of one megabyte. So heights grow with sizes, but are not to scale.
 ``strip`` is to scale, and labels only regions with enough space.
 """
 
@@ -15,36 +15,37 @@ from cardapp.layout.diagram.text_lines import NAME, SMALL, below, centred, heigh
 from cardapp.layout.font_metrics import Face, width
 
 _MIN_HEIGHT = {"used": 5.0, "padding": 3.6, "free": 5.0, "folded": 5.0}
-"""Minimum heights of regions by use."""
+"""Minimum heights of regions, by their use."""
 _GROWTH, _EACH = 36.0, 6.0
-"""The maximum height that is added to all regions together, and on average to each."""
+"""Maximum height that is added to all regions together, and to each of them on average."""
 _COMFORTABLE, _MAX_STACK = 30.0, 56.0
-"""Minimum width of regions in each of several columns, and maximum width in any column."""
+"""Minimum width of the regions if there are several columns, and their maximum width in any case."""
 _MAX_OFFSET = 14.0
 _OFFSET_GAP, _MARK_GAP = 1.4, 2.6
 _GUTTER = 6.0
 _MARGIN = 1.6
 """Space above the first and below the last region, for half the height of an offset."""
 _STRIP, _OVERHANG = 7.0, 1.2
+"""Height of the bar of a strip, and how far its marks extend above and below the bar."""
 _INSET = 1.8
 _WATER = "high water"
 
 
 def memory_map(key: str, title: str, arena: Arena, room: Room) -> Diagram:
-    """The memory map of the arena at the snapshot ``key`` with the title ``title``. If the room is too small for all
-    blocks, those in the middle are folded into one region."""
-    sheet = _Sheet(key, arena, regions(arena), room)
-    columns_of_regions = sheet.columns()
+    """Draw the memory map of the arena at the snapshot ``key`` with the title ``title``. If the room is too small for
+    all blocks, the blocks in the middle are folded into one region."""
+    geometry = _Geometry(key, arena, regions(arena), room)
+    columns_of_regions = geometry.columns()
     columns = [
-        sheet.column(number, len(columns_of_regions), column) for number, column in enumerate(columns_of_regions)
+        geometry.column(number, len(columns_of_regions), column) for number, column in enumerate(columns_of_regions)
     ]
-    length = len(columns) * sheet.pitch(len(columns)) - _GUTTER
-    base = () if arena.base is None else _base(arena.base, sheet.stack_left, length)
+    full_width = len(columns) * geometry.pitch(len(columns)) - _GUTTER
+    base = () if arena.base is None else _base(arena.base, geometry.stack_left, full_width)
     return Diagram(
         id=f"memory.{key}",
         title=f"Memory: {plain(title)}",
         description=occupancy(arena),
-        width=length,
+        width=full_width,
         height=max(column.nodes[-1].box.bottom for column in columns) + _MARGIN,
         nodes=tuple(node for column in columns for node in column.nodes),
         marks=tuple(mark for column in columns for mark in column.marks),
@@ -57,7 +58,7 @@ def _base(base: int, left: float, right: float) -> tuple[Text, ...]:
 
 
 def occupancy(arena: Arena) -> str:
-    """The occupancy of the arena in one sentence."""
+    """Describe the occupancy of the arena in one sentence."""
     used = arena.used or 0
     text = f"{used} bytes used" if not arena.size else f"{used} of {arena.size} bytes used ({used / arena.size:.0%})"
     if arena.count:
@@ -66,7 +67,7 @@ def occupancy(arena: Arena) -> str:
 
 
 def strip(key: str, title: str, arena: Arena, length: float) -> Diagram:
-    """The arena as one bar of ``length`` mm, to scale."""
+    """Draw the arena as one bar of ``length`` mm, to scale."""
     found = regions(arena)
     scale = length / max(found[-1].end or found[-1].start, 1)
     ends = [*(region.start * scale for region in found[1:]), length]
@@ -94,7 +95,7 @@ def _region_title(region: Region) -> str:
 
 
 def _marks(arena: Arena) -> Iterator[tuple[MarkKind, tuple[str, ...], int]]:
-    """The kind, names and offset of each mark; two marks with the same offset are one mark with both names."""
+    """Yield the kind, names and offset of each mark. Two marks with the same offset become one mark with both names."""
     used, water = arena.used, arena.high_water
     if used is not None:
         yield "pointer", ("used", _WATER) if used == water else ("used",), used
@@ -103,7 +104,7 @@ def _marks(arena: Arena) -> Iterator[tuple[MarkKind, tuple[str, ...], int]]:
 
 
 @dataclass(frozen=True)
-class _Sheet:
+class _Geometry:
     """The geometry of a memory map."""
 
     key: str
@@ -131,29 +132,30 @@ class _Sheet:
         return self.room.height - self._top - _MARGIN
 
     @property
-    def _most(self) -> int:
-        """The maximum number of columns; more than one only if each has a comfortable width."""
+    def _max_columns(self) -> int:
+        """The maximum number of columns. It is more than one only if each column has a comfortable width."""
         return max(1, int((self.room.width + _GUTTER) / (self._beside + _COMFORTABLE + _GUTTER)))
 
     def columns(self) -> list[list[Region]]:
-        """The regions in as few columns as possible; if they are too many, those in the middle are folded into one."""
-        for count in range(1, self._most + 1):
+        """Divide the regions into as few columns as possible. If they do not fit, those in the middle are folded into
+        one."""
+        for count in range(1, self._max_columns + 1):
             packed = _packed(self.regions, self._available)
             if len(packed) <= count:
                 return packed
-        kept = self._most * (int(self._available / _MIN_HEIGHT["used"]) - 1) - 1
+        kept = self._max_columns * (int(self._available / _MIN_HEIGHT["used"]) - 1) - 1
         first, last = self.regions[: (kept + 1) // 2], self.regions[len(self.regions) - kept // 2 :]
         hidden = sum(region.use == "used" for region in self.regions[len(first) : len(self.regions) - len(last)])
         folded = Region("folded", first[-1].end or 0, last[0].start, f"{hidden} more blocks")
         return _packed([*first, folded, *last], self._available)
 
     def pitch(self, count: int) -> float:
-        """The distance between the left edges of ``count`` columns."""
+        """Return the distance between the left edges of ``count`` columns."""
         room = (self.room.width + _GUTTER) / count - _GUTTER - self._beside
         return self._beside + min(room, _MAX_STACK) + _GUTTER
 
     def column(self, number: int, count: int, column: Sequence[Region]) -> _Column:
-        """The shapes of a column. In a single column, heights grow with the regions' sizes as far as the room
+        """Make the shapes of a column. In a single column, heights grow with the regions' sizes as far as the room
         allows."""
         left = number * self.pitch(count) + self.stack_left
         stack = self.pitch(count) - _GUTTER - self._beside
@@ -194,7 +196,7 @@ class _Column:
     def mark(self, arena: Arena, top: float, bottom: float) -> None:
         """Add the marks within the column; their texts stay between ``top`` and ``bottom``."""
         for kind, names, offset in _marks(arena):
-            y = self._height_of(offset)
+            y = self._y_of(offset)
             if y is not None:
                 half = height(len(names), SMALL) / 2
                 lines = centred(
@@ -203,9 +205,9 @@ class _Column:
                 start, end = Point(self.left, y), Point(self.right + _MARK_GAP - 0.8, y)
                 self.marks.append(Mark(kind, start, end, f"{', '.join(names)} at offset {offset}", lines))
 
-    def _height_of(self, offset: int) -> float | None:
-        """The height of the border between two regions at ``offset``; None if it is inside a region, whose height is
-        not to scale."""
+    def _y_of(self, offset: int) -> float | None:
+        """Return the y position of the border between two regions at ``offset``. Returns None if ``offset`` is inside a
+        region, because positions within a region are not to scale."""
         ends = (node.box.bottom for region, node in zip(self.regions, self.nodes, strict=True) if region.end == offset)
         return next(ends, self.nodes[0].box.y if self.regions[0].start == offset else None)
 
@@ -223,7 +225,7 @@ def _packed(found: Sequence[Region], limit: float) -> list[list[Region]]:
 
 
 def _named(region: Region, box: Box) -> tuple[Text, ...]:
-    """A region's name at the left, and its size at the right if there is space for both."""
+    """Place a region's name at the left, and its size at the right if there is space for both."""
     room, middle = box.width - 2 * _INSET, box.centre.y
     amount = f"{region.size} B" if region.end is not None else "…"
     taken = width(amount, SMALL)

@@ -1,8 +1,8 @@
-"""A diagram's shapes, lines of text and arrows with their positions, and the styles of shapes, for all renderers.
+"""The shapes, lines of text and arrows of a diagram with their positions, and the styles of shapes, for all renderers.
 
-All lengths are millimetres; the origin is the top left corner, y grows downward. Texts are single lines of plain text,
-already broken to fit. Ids are keys of the card (``task/block/phase/step/snapshot``), with a suffix ``:…`` if a key has
-several shapes in a diagram. Link targets are keys.
+All lengths are millimetres. The origin is the top left corner, and y grows downward. Texts are single lines of plain
+text, already broken to fit. Ids are keys of the card (``task/block/phase/step/snapshot``), with a suffix ``:…`` if a
+key has several shapes in a diagram. Link targets are keys.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Tone = Literal["ink", "soft", "accent"]
 Shape = Literal[
     "initial", "final", "connector", "action", "call", "decision", "state", "used", "padding", "free", "folded",
 ]  # fmt: skip
-"""``initial``, ``final`` and ``connector`` (the flow continues elsewhere) are circles; ``call`` is an action with its
-own activity; ``used``, ``padding``, ``free`` and ``folded`` (several blocks in one) are memory regions."""
+"""``initial``, ``final`` and ``connector`` (the flow continues elsewhere) are circles. ``call`` is an action that has
+its own diagram. ``used``, ``padding``, ``free`` and ``folded`` (several blocks in one) are memory regions."""
 MarkKind = Literal["pointer", "water"]
 
 HEAD_LENGTH, HEAD_BREADTH = 1.6, 1.5
@@ -29,7 +29,7 @@ MIN_WIDTH, MIN_HEIGHT = 40.0, 60.0
 
 @dataclass(frozen=True)
 class Room:
-    """The maximum size of a diagram in mm; ``InvalidValue`` if it is too small for any diagram."""
+    """The maximum size of a diagram in mm. Raises ``InvalidValue`` if it is too small for any diagram."""
 
     width: float
     height: float
@@ -43,14 +43,14 @@ class Room:
 
 
 class Point(NamedTuple):
-    """A point. It is a tuple, as boxes and texts are, because a big card has tens of thousands of them."""
+    """A point. Points, boxes and texts are tuples, because a big card has tens of thousands of them."""
 
     x: float
     y: float
 
 
 class Box(NamedTuple):
-    """A rectangle by its top left corner."""
+    """A rectangle, given by its top left corner and its size."""
 
     x: float
     y: float
@@ -71,8 +71,8 @@ class Box(NamedTuple):
 
 
 class Text(NamedTuple):
-    """One line of text. ``x`` is the position of ``anchor``, ``y`` the baseline; ``em`` is the type size, ``width`` the
-    estimated length."""
+    """One line of text. ``x`` is the position of ``anchor``, ``y`` of the baseline. ``em`` is the type size, ``width``
+    the estimated length."""
 
     text: str
     x: float
@@ -91,8 +91,8 @@ class Text(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A shape that fills ``box``. ``title`` is its complete text, for tooltips and assistive technology; ``href`` is
-    the key that it links to, or None; ``strokes`` are lines inside the shape."""
+    """A shape that fills ``box``. ``title`` is its complete text, for tooltips and assistive technology. ``href`` is
+    the key of the position to which the shape links, or None. ``strokes`` are lines inside the shape."""
 
     id: str
     shape: Shape
@@ -104,8 +104,8 @@ class Node(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """An arrow from the border of node ``source`` to that of node ``target``; its segments are horizontal or
-    vertical."""
+    """An arrow from the border of the node ``source`` to the border of the node ``target``. Its segments are horizontal
+    or vertical."""
 
     source: str
     target: str
@@ -114,7 +114,7 @@ class Edge(NamedTuple):
 
     @property
     def head(self) -> tuple[Point, Point, Point]:
-        """The open arrow head: the end of one stroke, the tip, the end of the other."""
+        """The open arrow head: the end of the first stroke, the tip, the end of the second stroke."""
         (from_x, from_y), (x, y) = self.points[-2:]
         length = abs(x - from_x) + abs(y - from_y)
         along_x, along_y = (x - from_x) / length, (y - from_y) / length
@@ -124,7 +124,7 @@ class Edge(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A swimlane that fills ``box``; ``head`` is the part of it with the name."""
+    """A swimlane that fills ``box``. ``head`` is the area with the lane's name."""
 
     id: str
     box: Box
@@ -135,7 +135,7 @@ class Partition(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A line across the memory: ``pointer`` marks the next free byte, ``water`` the high water mark."""
+    """A line across the memory. ``pointer`` marks the next free byte, ``water`` the high-water mark."""
 
     kind: MarkKind
     start: Point
@@ -146,9 +146,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagram:
-    """A diagram of ``width`` x ``height`` mm. ``id`` is unique in a document: the kind of diagram, the key, and from
-    the second diagram of a sequence on a number. ``description`` says in a sentence what it shows; ``notes`` are texts
-    outside the shapes."""
+    """A diagram of ``width`` x ``height`` mm. ``id`` is unique in a document. It consists of the kind of diagram, the
+    key, and a number from the second diagram of a sequence on. ``description`` says in a sentence what the diagram
+    shows. ``notes`` are texts outside the shapes."""
 
     id: str
     title: str
@@ -167,7 +167,7 @@ class Diagram:
 
 @dataclass(frozen=True)
 class ShapeStyle:
-    """``fill`` and ``stroke`` are names of the layout's colours or None; line ``width`` and corner ``radius`` are in
+    """``fill`` and ``stroke`` are names of the layout's colours, or None. Line ``width`` and corner ``radius`` are in
     mm."""
 
     fill: str | None
@@ -191,7 +191,7 @@ SHAPE_STYLES: dict[Shape, ShapeStyle] = {
     "folded": ShapeStyle("paper", "ink_soft", 0.2, dashes=(0.8, 0.8)),
 }
 CURRENT_STYLE = ShapeStyle("current_soft", "current", 0.7)
-"""Replaces the style of the shape at the current position."""
+"""This style replaces the style of the shape at the current position."""
 
 LANE_STYLE = ShapeStyle("panel", "rule", 0.25, 0.8)
 LANE_HEAD_STYLE = ShapeStyle("accent_soft", None, radius=0.8)
@@ -205,7 +205,7 @@ MARK_STYLES = {
 TONE_COLORS: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
 
 FINAL_DISC = 0.55
-"""The diameter of the disc inside a final node, as a factor of the node's."""
+"""The diameter of the disc inside a final node, as a factor of the node's diameter."""
 
 _STYLES = (
     *SHAPE_STYLES.values(),

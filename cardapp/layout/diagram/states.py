@@ -1,4 +1,4 @@
-"""The UML state machine of a block: snapshots are states; running from one stop to the next is a transition."""
+"""Draws the UML state machine of a block: snapshots are states; running from one stop to the next is a transition."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ _BESIDE = 1.4
 """Distance between an arrow and the texts beside it."""
 _MIN_GAP = 5.0
 _PADDING = 2.0
-_VALUES = 4
-"""Maximum number of expressions in a state; if there are more, the last line gives their number."""
+_MAX_EXPRESSIONS = 4
+"""Maximum number of expressions in a state. If there are more, the last line says how many are left out."""
 
 
 def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tuple[Diagram, ...]:
-    """The states of the block ``key`` (``task/block``), in as many diagrams as the room requires.
+    """Draw the states of the block ``key`` (``task/block``), in as many diagrams as the room requires.
 
-    A state shows the expected expressions, and their values if ``values`` is true. Left of the arrow into a state is
-    the title of its step, right of it the stop."""
+    A state shows the expected expressions, and their values if ``values`` is true. Beside the arrow into a state are
+    the title of its step (left) and the stop (right).
+    """
 
-    def items(shape: float) -> Iterator[FlowItem]:
+    def items(shape_width: float) -> Iterator[FlowItem]:
         for phase in block.phases:
             for step in phase.steps:
                 title = step.title
                 for snapshot in step.snapshots:
                     yield _state(
-                        f"{key}/{phase.id}/{step.id}/{snapshot.id}", title, snapshot, shape, show_values=values
+                        f"{key}/{phase.id}/{step.id}/{snapshot.id}", title, snapshot, shape_width, show_values=values
                     )
                     title = ""
 
@@ -39,16 +40,16 @@ def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tupl
     return laid_out(ColumnFlow(f"state.{key}", f"States: {plain(block.title)}", description, items), room)
 
 
-def _state(key: str, step: str, snapshot: Snapshot, room: float, *, show_values: bool) -> FlowItem:
-    title, place = _arrow_labels(step, snapshot.stop, room / 2 - 2 * _BESIDE)
+def _state(key: str, step: str, snapshot: Snapshot, shape_width: float, *, show_values: bool) -> FlowItem:
+    title, place = _arrow_labels(step, snapshot.stop, shape_width / 2 - 2 * _BESIDE)
     gap = max(_MIN_GAP, height(max(len(title), len(place)), SMALL) + 2.8)
-    name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
-    expressions, values = _values(snapshot, room - 2 * _PADDING, show_values=show_values)
+    name = broken(plain(snapshot.title), shape_width - 2 * _PADDING, NAME, "strong", max_lines=2)
+    expressions, values = _values(snapshot, shape_width - 2 * _PADDING, show_values=show_values)
     rule = height(max(1, len(name)), NAME) + 2.2
     tall = rule + (height(len(expressions), SMALL) + 1.8 if expressions else 0)
 
     def draw(x: float, y: float) -> ItemShapes:
-        box = Box(x - room / 2, y + gap, room, tall)
+        box = Box(x - shape_width / 2, y + gap, shape_width, tall)
         line = box.y + rule
         lines = (
             *centred(name, x, box.y + rule / 2, NAME, "strong"),
@@ -74,18 +75,21 @@ def _full_text(snapshot: Snapshot, *, show_values: bool) -> str:
     return plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
 
 
-def _arrow_labels(step: str, stop: Stop, room: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return broken(plain(step), room, SMALL, most=2), broken(plain(_place(stop)), room, SMALL, "code", most=2)
+def _arrow_labels(step: str, stop: Stop, text_width: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return broken(plain(step), text_width, SMALL, max_lines=2), broken(
+        plain(_place(stop)), text_width, SMALL, "code", max_lines=2
+    )
 
 
-def _values(snapshot: Snapshot, room: float, *, show_values: bool) -> tuple[list[str], list[str]]:
-    """The lines of expressions and values; a value takes at most half of its line."""
-    shown = snapshot.expect if len(snapshot.expect) <= _VALUES else snapshot.expect[: _VALUES - 1]
+def _values(snapshot: Snapshot, text_width: float, *, show_values: bool) -> tuple[list[str], list[str]]:
+    """Return the lines of expressions and values. A value takes at most half of its line."""
+    shown = snapshot.expect if len(snapshot.expect) <= _MAX_EXPRESSIONS else snapshot.expect[: _MAX_EXPRESSIONS - 1]
     values = [
-        one_line(plain(value) if show_values else ELLIPSIS, room / 2, SMALL, "code") for _expression, value in shown
+        one_line(plain(value) if show_values else ELLIPSIS, text_width / 2, SMALL, "code")
+        for _expression, value in shown
     ]
     expressions = [
-        one_line(plain(expression), room - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
+        one_line(plain(expression), text_width - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
         for (expression, _value), value in zip(shown, values, strict=True)
     ]
     if more := len(snapshot.expect) - len(shown):

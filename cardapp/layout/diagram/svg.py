@@ -1,7 +1,7 @@
-"""Renders a diagram as inline SVG. One user unit is one millimetre; the style sheet has the colours.
+"""Renders a diagram as inline SVG. One user unit is one millimetre. The style sheet has the colours.
 
 Lengths have five significant digits: a precision of 0.01 mm below a metre. No element has a ``style`` attribute, so a
-page can forbid inline styles. A line of ASCII text has a ``textLength``, so that it fits its shape with another font.
+page can forbid inline styles. A line of ASCII text has a ``textLength``, so that it fits its shape in another font too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cardapp.layout.escape import html, percent_encoded
 
 Address = Callable[[str], str]
 HERE = ' aria-current="location"'
+"""The attribute of the shape at the current position."""
 _ENGLISH = ' lang="en"'
 """The attribute of English words that are not from the card."""
 _ROUND = ("initial", "final", "connector")
@@ -23,7 +24,8 @@ _ROUND = ("initial", "final", "connector")
 
 @lru_cache(maxsize=8192)
 def _mm(length: float) -> str:
-    """Cached, because the shapes of a big card have the same few positions and sizes in all its diagrams."""
+    """Format a length. The result is cached, because the shapes of a big card have the same few positions and sizes in
+    all its diagrams."""
     return f"{length + 0.0:.5g}"  # + 0.0 turns -0.0 into 0.0, which is the same cache key
 
 
@@ -32,9 +34,9 @@ def on_this_page(key: str) -> str:
 
 
 def render(diagram: Diagram, current: str | None = None, address: Address = on_this_page) -> str:
-    """The ``<svg>`` element. Nodes have ``id="DIAGRAM.NODE"`` and ``data-key``, and link to the ``address`` of their
-    key. The shape of the position ``current`` or of its nearest ancestor is marked; for the card itself ("") it is the
-    initial node."""
+    """Render the ``<svg>`` element. Nodes have ``id="DIAGRAM.NODE"`` and ``data-key``, and link to the ``address`` of
+    their key. One shape is marked: the shape of the position ``current``, or of its nearest ancestor that has a shape.
+    For the card itself ("") the initial node is marked. None marks no shape."""
     name, size = html(diagram.id), f"{diagram.width:.5g} {diagram.height:.5g}"
     width, height = size.split()
     kind = diagram.id.partition(".")[0]
@@ -59,8 +61,8 @@ def render(diagram: Diagram, current: str | None = None, address: Address = on_t
 
 
 def style(colors: Mapping[str, str]) -> str:
-    """The style sheet for all diagrams of a page. The page's custom properties (``--ink-soft`` for ``ink_soft``,
-    ``--text``, ``--code``, ``--strong``) override ``colors`` and the default fonts."""
+    """Return the style sheet for all diagrams of a page. If the page defines custom properties (``--ink-soft`` for
+    ``ink_soft``, ``--text``, ``--code``, ``--strong``), they override ``colors`` and the default fonts."""
     return "".join(_rules(colors))
 
 
@@ -166,7 +168,7 @@ def _mark(mark: Mark) -> str:
 
 
 def _path(points: tuple[Point, ...], radius: float) -> str:
-    """Lines from point to point with rounded corners."""
+    """Draw lines from point to point with rounded corners."""
     if not radius or len(points) == 2:
         return "M" + "L".join([_at(point) for point in points])
     drawn = [f"M{_at(points[0])}"]

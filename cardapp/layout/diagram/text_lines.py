@@ -15,22 +15,23 @@ NAME, SMALL = 2.5, 2.15
 ELLIPSIS = "…"
 _LEADING = 1.28
 _CAPITAL = 0.714
-"""The height of a capital letter in ems, by which lines are centred."""
+"""The height of a capital letter in ems. Lines are centred by this height."""
 
 
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
-    """A title as one line of visible characters."""
+    """Return a title as one line of visible characters."""
     return " ".join(visible(text).split())
 
 
-def broken(text: str, room: float, em: float, face: Face = "regular", most: int = 3) -> tuple[str, ...]:
-    """``text`` in at most ``most`` lines of at most ``room`` mm, with an ellipsis if it is shortened; () for ""."""
+def broken(text: str, room: float, em: float, face: Face = "regular", max_lines: int = 3) -> tuple[str, ...]:
+    """Break ``text`` into at most ``max_lines`` lines of at most ``room`` mm. A shortened text ends with an ellipsis.
+    The result for "" is ()."""
     if width(text, em, face) <= room:
         return (text,) if text else ()
     lines: list[str] = []
     for line in wrap(text, room, em, face):
-        if len(lines) == most:
+        if len(lines) == max_lines:
             lines[-1] = _shortened(lines[-1], room, em, face)
             break
         lines.append(line)
@@ -38,8 +39,8 @@ def broken(text: str, room: float, em: float, face: Face = "regular", most: int 
 
 
 def one_line(text: str, room: float, em: float, face: Face = "regular") -> str:
-    """``text`` on one line of at most ``room`` mm, with an ellipsis if it is shortened."""
-    return next(iter(broken(text, room, em, face, most=1)), "")
+    """Return ``text`` on one line of at most ``room`` mm. A shortened text ends with an ellipsis."""
+    return next(iter(broken(text, room, em, face, max_lines=1)), "")
 
 
 def _shortened(line: str, room: float, em: float, face: Face) -> str:
@@ -49,7 +50,7 @@ def _shortened(line: str, room: float, em: float, face: Face) -> str:
 
 
 def height(count: int, em: float) -> float:
-    """The height of ``count`` lines."""
+    """Return the height of ``count`` lines."""
     return count * em * _LEADING
 
 
@@ -57,7 +58,7 @@ def below(
     lines: Sequence[str], x: float, top: float, em: float, face: Face = "regular", anchor: Anchor = "start",
     tone: Tone = "ink",
 ) -> tuple[Text, ...]:  # fmt: skip
-    """Lines one below the other, beginning at ``top``."""
+    """Place lines one below the other, beginning at the y position ``top``."""
     first = top + em * (_LEADING + _CAPITAL) / 2
     return tuple(
         Text(line, x, first + number * em * _LEADING, em, width(line, em, face), face, anchor, tone)
@@ -69,5 +70,5 @@ def centred(
     lines: Sequence[str], x: float, middle: float, em: float, face: Face = "regular", anchor: Anchor = "middle",
     tone: Tone = "ink",
 ) -> tuple[Text, ...]:  # fmt: skip
-    """Lines one below the other, vertically centred at ``middle``."""
+    """Place lines one below the other, vertically centred at the y position ``middle``."""
     return below(lines, x, middle - height(len(lines), em) / 2, em, face, anchor, tone)

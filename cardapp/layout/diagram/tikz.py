@@ -1,7 +1,7 @@
 """Renders a diagram as a TikZ picture. One unit is one millimetre; y grows downward as in the model.
 
-It needs no TikZ library; ``preamble`` defines styles and colours. The document must provide hyperref, a main font and a
-monospaced font.
+The picture needs no TikZ library; ``preamble`` defines styles and colours. The document must provide hyperref, a main
+font and a monospaced font.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _COMMANDS = r"""% A node of TikZ would do the same, in several times the time.
 
 
 def preamble(colors: Mapping[str, str]) -> str:
-    """The definitions for the document's preamble, after ``tikz`` and ``hyperref`` are loaded: colours ``diagram-ink``
-    and so on from ``colors`` (``#rrggbb`` by name), and styles ``diagram/action`` and so on."""
+    """Return the definitions for the document's preamble, to be placed after ``tikz`` and ``hyperref`` are loaded:
+    colours ``diagram-ink`` and so on from ``colors`` (``#rrggbb`` by name), and styles ``diagram/action`` and so on."""
     named = (f"\\definecolor{{{_color(name)}}}{{HTML}}{{{value[1:].upper()}}}\n" for name, value in colors.items())
     looks = {
         **shapes.SHAPE_STYLES,
@@ -47,7 +47,7 @@ def preamble(colors: Mapping[str, str]) -> str:
 
 
 def render(diagram: Diagram) -> str:
-    """The ``tikzpicture``. Nodes link to the targets (``\\hypertarget``) with their keys."""
+    """Render the ``tikzpicture``. Each shape with an ``href`` links to the ``\\hypertarget`` of that key."""
     return "\n".join(
         (
             "\\begin{tikzpicture}[x=1mm, y=-1mm, line join=round, line cap=round]",
@@ -126,7 +126,7 @@ def _texts(lines: Iterable[Text]) -> Iterator[str]:
 
 
 def _link(box: Box, href: str | None) -> Iterator[str]:
-    """An empty linked box of the shape's size, so that the whole shape can be clicked."""
+    """Make an empty linked box of the shape's size, so that the whole shape can be clicked."""
     if href is not None:
         yield f"\\DiagramLink{_at(box.x, box.y)}{{{_n(box.width)}}}{{{_n(box.height)}}}{{{href}}}"
 

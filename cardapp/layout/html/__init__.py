@@ -1,1 +1,1 @@
-"""The HTML emitter: a card's sheets as one self-contained file without script, with embedded fonts."""
+"""The HTML emitter: writes a card's sheets as one self-contained file without script, with embedded fonts."""

@@ -1,4 +1,4 @@
-"""The HTML file of a card: head, table of contents, and the sheets with header, parts and footer."""
+"""Writes the HTML file of a card: head, table of contents, and the sheets with header, parts and footer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet, SheetRo
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
 )
-"""Allows no script and no other file. Inline styles are needed for the positions of the parts."""
+"""This policy allows no script and no other file. Inline styles are needed for the positions of the parts."""
 
 
 def render(document: Document) -> Iterator[str]:
-    """The file, one string per sheet."""
+    """Yield the file in pieces, at least one per sheet."""
     catalog = Catalog(document.card)
     writer = SheetWriter(document)
     yield _head(document)
@@ -38,11 +38,12 @@ def render(document: Document) -> Iterator[str]:
 
 
 _MAIN = "sheets."
-"""The emitter's own ids contain a full stop, which no id of a card has."""
+"""The emitter adds this id. Its full stop prevents a conflict, because no id of a card contains one."""
 
 
 class SheetWriter:
-    """Writes the sheets of one document, in any order. ``keyed``: each part says its position and kind, for scripts."""
+    """Writes the sheets of one document, in any order. If ``keyed`` is true, each part has attributes with its position
+    and kind, for scripts."""
 
     def __init__(self, document: Document, *, keyed: bool = False) -> None:
         titles = {item.key: item.title for item in Catalog(document.card).items}
@@ -51,7 +52,7 @@ class SheetWriter:
         self._parts = Parts(document.layout, titles, document.card.language, keyed=keyed)
 
     def sheet(self, sheet: Sheet) -> str:
-        """The sheet as a ``<section>``."""
+        """Render the sheet as a ``<section>``."""
         layout = self._document.layout
         further = self._anchors.further(sheet)
         drawn = [
@@ -65,28 +66,29 @@ class SheetWriter:
 
 
 class _Anchors:
-    """Assigns each position to the part that is its anchor: its own first part, else the first part of a position
-    within it, else the nearest part before it."""
+    """Assigns each position to a part, its anchor. This is the position's first part. A position without a part gets,
+    on the sheet where it begins, the first part of a position within it, otherwise the last part of a position that
+    contains it."""
 
     def __init__(self, document: Document, titles: Mapping[str, str]) -> None:
-        self._own: dict[tuple[int, int], str] = {}
+        self._keys: dict[tuple[int, int], str] = {}
         self._further: dict[int, list[str]] = defaultdict(list)
-        owned: set[str] = set()
+        assigned: set[str] = set()
         for sheet in document.sheets:
             for place, part in enumerate(sheet.parts):
-                if part.key and part.key not in owned:
-                    owned.add(part.key)
-                    self._own[sheet.index, place] = part.key
+                if part.key and part.key not in assigned:
+                    assigned.add(part.key)
+                    self._keys[sheet.index, place] = part.key
         for key in titles:
-            if key and key not in owned:
+            if key and key not in assigned:
                 self._further[document.sheet_of[key]].append(key)
 
     def of(self, sheet: Sheet, place: int) -> str:
-        """The position whose first part is at the index ``place`` of the sheet, else ""."""
-        return self._own.get((sheet.index, place), "")
+        """Return the position whose first part is at the index ``place`` of the sheet, or "" if there is none."""
+        return self._keys.get((sheet.index, place), "")
 
     def further(self, sheet: Sheet) -> Mapping[int, Sequence[str]]:
-        """The positions without a part of their own, by the index of their anchor on the sheet."""
+        """Return the positions without a part, by the index of their anchor on the sheet."""
         found: dict[int, list[str]] = defaultdict(list)
         for key in self._further.get(sheet.index, ()):
             found[_nearest(key, sheet.parts)].append(key)
@@ -114,7 +116,7 @@ def _head(document: Document) -> str:
 
 
 def _contents(document: Document, catalog: Catalog) -> str:
-    """The table of contents, for the screen only; on paper the overview diagram lists tasks and blocks."""
+    """Render the table of contents. It is for the screen only; on paper the overview diagram lists tasks and blocks."""
     entries = []
     for number, task in enumerate(document.card.tasks, 1):
         blocks = "".join(
@@ -137,7 +139,7 @@ def _entry(document: Document, key: str, number: str, title: str) -> str:
 
 
 def _in_rows(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iterator[str]:
-    """The parts for 5a and 5b: each row is a group with lines between its columns."""
+    """Yield the parts for 5a and 5b. Each row is a group with lines between its columns."""
     rest = iter(drawn)
     for row in rows_with_rules(parts, layout.grid, layout.html):
         content = "".join(islice(rest, len(row.parts)))

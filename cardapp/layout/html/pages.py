@@ -1,7 +1,7 @@
-"""A card's sheets for the application's page: one HTML fragment a page (a block), and one style sheet for all.
+"""Renders a card's sheets for the application's page: one HTML fragment per page (block), and one style sheet for all.
 
-The page puts the fragments into a shadow root, where the style sheet applies to the sheets only. The page finds a part
-by its ``data-key`` and ``data-kind``.
+The application's page puts the fragments into a shadow root, where the style sheet applies only to the sheets. Scripts
+find a part by its ``data-key`` and ``data-kind``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pre code, td code, th code, .note code { line-height: inherit; }
 
 
 class Pages:
-    """The pages of one document. Rendering a page costs as much as its own sheets, not the card's."""
+    """The pages of one document. The time to render a page depends on its sheets, and not on the size of the card."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -43,13 +43,13 @@ class Pages:
             self._sheets.setdefault(sheet.page_index, []).append(sheet.index)
 
     def html(self, page_index: int) -> str:
-        """The sheets of the page, one ``<section>`` each."""
+        """Render the sheets of the page, one ``<section>`` each."""
         sheets = self._document.sheets
         return "".join(self._writer.sheet(sheets[index]) for index in self._sheets[page_index])
 
 
 def style(layout: Layout) -> str:
-    """The style sheet of the fragments, for a shadow root. The page sets ``--u``, the pixels of a millimetre."""
+    """Return the style sheet of the fragments, for a shadow root. The page sets ``--u``, the pixels of a millimetre."""
     return "".join(
         (
             *(line.replace(":root{", ":host{") for line in tokens(layout)),
@@ -64,14 +64,14 @@ def style(layout: Layout) -> str:
 
 
 def page_style(fonts: str) -> str:
-    """The style sheet of the page around the sheets: colours, diagrams, and the sheets' fonts, whose files lie below
-    ``fonts`` (a shadow root cannot declare any)."""
+    """Return the style sheet of the page around the sheets: colours, diagrams, and the sheets' fonts. ``fonts`` is the
+    URL prefix of the font files. The fonts are declared here because a shadow root cannot declare any."""
     return "".join((*theme.font_faces(fonts), theme.style_sheet(), svg.style(theme.COLORS)))
 
 
 @cache
 def _flowing() -> str:
-    """The rules of a narrow window, for the sheets below an element of the class ``flow``."""
+    """Return the rules for a narrow window, limited to sheets inside an element of the class ``flow``."""
     rules = files(__package__).joinpath("narrow.css").read_text("utf-8").splitlines()
     return ".flow{\n" + "\n".join(rule for rule in rules if rule.startswith((".", "th "))) + "\n}\n"
 

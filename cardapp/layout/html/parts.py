@@ -1,4 +1,4 @@
-"""The parts of a sheet as HTML elements in their frames."""
+"""Renders the parts of a sheet as HTML elements in their frames."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Note
 
 
 class Parts:
-    """Renders the parts of one document. ``titles`` maps each position to its title; ``language`` is the card's.
-    ``keyed``: each part carries ``data-key`` and ``data-kind``."""
+    """Renders the parts of one document. ``titles`` maps each position to its title. ``language`` is the card's
+    language. If ``keyed`` is true, each part has ``data-key`` and ``data-kind``."""
 
     def __init__(self, layout: Layout, titles: Mapping[str, str], language: str, *, keyed: bool = False) -> None:
         self._layout = layout
@@ -31,8 +31,8 @@ class Parts:
         """The attribute of English words that are not from the card."""
 
     def draw(self, part: Part, anchor: str, further: Iterable[str]) -> str:
-        """The part in its frame. ``anchor`` is the position of which it is the anchor, "" for none; ``further`` are
-        positions without a part of their own that have their anchor here."""
+        """Render the part in its frame. ``anchor`` is the position of which this part is the anchor, or "". ``further``
+        are positions without a part, of which this part is the anchor too."""
         name, inner, attributes = self._element(part)
         marks = "".join(f'<span class="anchor" id="{html(key)}"></span>' for key in further)
         identity = f' id="{html(anchor)}"' if anchor else ""
@@ -45,11 +45,12 @@ class Parts:
         )
 
     def rank(self, level: Level) -> int:
-        """The rank (1 to 6) of a level's heading, 1 for the card; levels without titles are not counted."""
+        """Return the rank (1 to 6) of a level's heading. It is 1 for the card; levels without titles are not
+        counted."""
         return self._ranks[level]
 
     def _element(self, part: Part) -> tuple[str, str, str]:
-        """The element's name, its content, and further attributes."""
+        """Return the element's name, its content, and further attributes."""
         content = part.content
         match content:
             case Title():
@@ -80,7 +81,7 @@ class Parts:
             return self._words(part.caption, room, "label")
         label, end = self._layout.components[part.kind].label, CONTINUED if part.continued else ""
         subject = part.caption.removeprefix(label).removesuffix(end)
-        # A layout's own label is in the card's language.
+        # A label that the layout file sets is in the card's language. The default labels are English.
         phrases = (
             (label, label == COMPONENTS[part.kind].label),
             (subject, isinstance(part.content, Code)),
@@ -93,7 +94,7 @@ class Parts:
         return f"<span{self._english}>{written}</span>" if english else written
 
     def _words(self, plain: str, room: float, size: str) -> str:
-        """Plain text in lines of ``room`` mm."""
+        """Render plain text for lines of ``room`` mm."""
         return words(plain, longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _title(self, part: Part, title: Title) -> str:

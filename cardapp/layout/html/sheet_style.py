@@ -1,4 +1,4 @@
-"""The style sheet of an HTML file: the layout's tokens as custom properties, ``@page``, and ``sheet.css``."""
+"""Builds the style sheet of an HTML file: the layout's tokens as custom properties, ``@page``, and ``sheet.css``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FAMILY = re.compile('[^"\\\\\n]+')
 
 
 def style(layout: Layout) -> str:
-    """The style sheet, including fonts."""
+    """Return the style sheet, including fonts."""
     return "".join(
         (
             theme.fonts(),
@@ -54,7 +54,7 @@ def _file(name: str) -> str:
 
 
 def tokens(layout: Layout) -> Iterator[str]:
-    """The layout's tokens as custom properties; ``--u`` is the length of a millimetre of the sheet."""
+    """Yield the layout's tokens as custom properties. ``--u`` is the length of a millimetre of the sheet."""
     page, type_ = layout.page, layout.typography
     yield f":root{{--u:{page.width_px / page.width:.5f}px;"
     yield f"--width:{page.width:g};--height:{page.height:g};{theme.properties(layout.colors)}"
@@ -70,13 +70,13 @@ def tokens(layout: Layout) -> Iterator[str]:
 
 
 def _family(type_: Typography, name: str) -> str:
-    """The font families in order; then the embedded family, unless the layout names a generic family of another kind;
-    then the embedded symbols; then the generic families."""
-    own, kind = layout_options.FAMILIES[name]
+    """Return the font families in this order: the families that the layout names; the embedded family, unless the
+    layout names a generic family of another kind; the embedded symbols; the generic families."""
+    embedded, generic_kind = layout_options.FAMILIES[name]
     named = [family for family in type_.families[name] if family not in _GENERIC and _FAMILY.fullmatch(family)]
     generic = [family for family in type_.families[name] if family in _GENERIC]
-    embedded = [own] if own not in named and set(generic) <= {kind} else []
-    return ",".join((*(f'"{family}"' for family in (*named, *embedded, "Noto Sans Signs")), *generic))
+    added = [embedded] if embedded not in named and set(generic) <= {generic_kind} else []
+    return ",".join((*(f'"{family}"' for family in (*named, *added, "Noto Sans Signs")), *generic))
 
 
 def _em(type_: Typography, size: str) -> float:
@@ -84,7 +84,7 @@ def _em(type_: Typography, size: str) -> float:
 
 
 def components(layout: Layout) -> Iterator[str]:
-    """The rules of each component that the layout shows."""
+    """Yield the rules of each component that the layout shows."""
     for name, component in layout.components.items():
         outer = ".sheet>" if name in _EDGES else ".part"
         yield f"{outer}.{name}{{{''.join(_look(name, component))}}}\n"
@@ -112,7 +112,7 @@ def _css(name: str) -> str:
 
 
 def _media(layout: Layout) -> Iterator[str]:
-    """The rules for paper, dark screens, and wide and narrow windows."""
+    """Yield the rules for paper, dark screens, and wide and narrow windows."""
     page = layout.page
     # The sheet includes its margins. In page margins, the browser would print its own header and footer.
     yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"

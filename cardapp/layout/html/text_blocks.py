@@ -13,7 +13,7 @@ from cardapp.layout.sheets import INDENTED_LEVELS
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 from cardapp.layout.text_fitting import Setting, indent
 
-_DEEPEST_HEADING = 6
+_LOWEST_RANK = 6
 _BLANKS = re.compile(r"([ \t\n]+)")
 _BREAKABLE = re.compile("[-/?|}!]")
 """Characters at which a browser breaks a line within a word."""
@@ -21,13 +21,13 @@ _BREAKABLE = re.compile("[-/?|}!]")
 
 @dataclass(frozen=True)
 class TextWriter:
-    """Renders a text below a heading of ``rank`` (1 to 6); ``keys`` are the positions that links may lead to."""
+    """Renders a text below a heading of ``rank`` (1 to 6). ``keys`` are the positions to which links may lead."""
 
     rank: int
     keys: Container[str]
 
     def blocks(self, blocks: Iterable[Block], setting: Setting) -> str:
-        """The blocks of a text; ``setting`` is the one with which the sheet model measured them."""
+        """Render the blocks of a text. The sheet model must have measured them with the same ``setting``."""
         return "".join(self._block(block, setting) for block in blocks)
 
     def _block(self, block: Block, setting: Setting) -> str:
@@ -36,8 +36,8 @@ class TextWriter:
             case Paragraph(spans=spans, tight=tight):
                 return f'<p dir="auto"{" class=tight" if tight else ""}>{self._spans(spans, setting)}</p>\n'
             case Heading(level=level, spans=spans):
-                # All have the next rank, whatever the author's level: no rank is skipped.
-                name = f"h{min(self.rank + 1, _DEEPEST_HEADING)}"
+                # All headings get the next rank, whatever the author's level is, so that no rank is skipped.
+                name = f"h{min(self.rank + 1, _LOWEST_RANK)}"
                 attributes = f'dir="auto" class="inner" data-level="{level}"'
                 return f"<{name} {attributes}>{self._spans(spans, setting)}</{name}>\n"
             case CodeBlock(text=text, info=info):
@@ -76,9 +76,9 @@ class TextWriter:
 
 
 def words(text: str, long_words: Collection[str] = (), *, code: bool = False) -> str:
-    """Plain text. A word in one of ``long_words``, the words wider than their line, may be broken at any character;
-    otherwise a browser would break it at hyphens and slashes, earlier than the sheet model. ``code`` is broken only at
-    blanks."""
+    """Render plain text. ``long_words`` are the words that are wider than their line. A word that is one of them, or a
+    part of one, may be broken at any character. Without this, a browser would break it at hyphens and slashes, earlier
+    than the sheet model. If ``code`` is true, other words are not broken."""
     if not long_words and not code:
         return html(text)
     return "".join(_word(piece, long_words, code) for piece in _BLANKS.split(text))

@@ -29,7 +29,7 @@ COLORS = {name: value for name, (_use, value) in layout_options.COLORS.items()} 
     "bad_soft": "#fae7e5",
     "done": "#6a3fb5",
 }
-"""The colours of pages that are not a card's sheets: a layout's defaults, and further ones for outcomes."""
+"""The colours of pages that are not a card's sheets: the default colours of a layout, and further ones for outcomes."""
 
 BACKGROUND = (
     ":root{color-scheme:light dark;--desk:color-mix(in oklab,var(--ink) 10%,var(--paper));"
@@ -41,17 +41,19 @@ BACKGROUND = (
 
 @cache
 def fonts() -> str:
-    """The ``@font-face`` rules of Noto Sans, Noto Sans Mono, and ``Noto Sans Signs`` for symbols that these lack."""
+    """Return the ``@font-face`` rules of Noto Sans, Noto Sans Mono, and ``Noto Sans Signs`` (symbols that the first two
+    lack), with embedded fonts."""
     return "".join(_font(*font) for font in _FONTS)
 
 
 def font_faces(address: str) -> Iterator[str]:
-    """The same faces from files: ``address`` and the name of the file."""
+    """Yield the ``@font-face`` rules of :func:`fonts`, but with URLs instead of embedded fonts: ``address`` followed by
+    the file's name."""
     return (_face(f"{address}{font[1]}.woff2", *font) for font in _FONTS)
 
 
 def font_file(name: str) -> bytes | None:
-    """The content of the font file ``name``; None for any other name."""
+    """Return the content of the font file ``name``, or None if there is no such font."""
     if name not in {f"{font[1]}.woff2" for font in _FONTS}:
         return None
     return files(__package__).joinpath("fonts", name).read_bytes()
@@ -69,39 +71,39 @@ def _face(address: str, family: str, _name: str, weight: str, slant: str, charac
 
 
 def properties(colors: Mapping[str, str]) -> str:
-    """Colours as custom properties: ``--ink-soft`` for ``ink_soft``."""
+    """Return colours as custom properties: ``--ink-soft`` for ``ink_soft``."""
     return "".join(f"--{name.replace('_', '-')}:{value};" for name, value in colors.items())
 
 
 def style_sheet() -> str:
-    """The colours of our own pages as a style sheet, light and dark."""
+    """Return the style sheet with ``COLORS`` for light and dark screens."""
     return f"{BACKGROUND}:root{{{properties(COLORS)}}}\n{on_dark_screen(COLORS)}"
 
 
 def on_dark_screen(colors: Mapping[str, str]) -> str:
-    """The media rule with the colours for a dark screen."""
+    """Return the media rule with the colours for a dark screen."""
     return f"@media screen and (prefers-color-scheme:dark){{:root{{{properties(dark(colors))}}}}}\n"
 
 
 # -- colours of a dark screen ----------------------------------------------------------------------------------------
 
-_DARKEST, _RANGE, _LIGHTEST = 0.23, 0.86, 0.97
-"""Lightness (0 to 1) of white paper on a dark screen, the range up to black ink, and the maximum."""
-_LIFT = 0.75
-"""Exponent of the distance to white: small differences to the paper must be larger on a dark screen."""
+_PAPER_LIGHTNESS, _INK_LIFT, _MAX_LIGHTNESS = 0.23, 0.86, 0.97
+"""Lightness (0 to 1) on a dark screen: of the paper; how much lighter the ink is; and the upper limit."""
+_LIFT_EXPONENT = 0.75
+"""Exponent of the distance to white. Small differences to the paper must be larger on a dark screen."""
 _TINT = 0.7
-"""The share of the ink's hue in the paper, which would be grey otherwise."""
+"""The share of the ink's hue in the paper. Without it, the paper would be grey."""
 _Triple = tuple[float, float, float]
 
 
 def dark(colors: Mapping[str, str]) -> dict[str, str]:
-    """The colours (``#rrggbb``) for a dark screen, by name."""
+    """Return the colours (``#rrggbb``) for a dark screen, by name."""
     ink = _oklab(_linear(colors["ink"]))
     return {name: _inverted(color, ink) for name, color in colors.items()}
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
@@ -113,9 +115,9 @@ def _luminance(color: str) -> float:
 
 def _inverted(color: str, ink: _Triple) -> str:
     lightness, a, b = _oklab(_linear(color))
-    lift = max(0.0, 1 - lightness) ** _LIFT
-    a, b = (own + (1 - lift) * _TINT * of_ink for own, of_ink in ((a, ink[1]), (b, ink[2])))
-    inverted = min(_DARKEST + _RANGE * lift, _LIGHTEST)
+    lift = max(0.0, 1 - lightness) ** _LIFT_EXPONENT
+    a, b = (of_color + (1 - lift) * _TINT * of_ink for of_color, of_ink in ((a, ink[1]), (b, ink[2])))
+    inverted = min(_PAPER_LIGHTNESS + _INK_LIFT * lift, _MAX_LIGHTNESS)
     for tenths in range(10, -1, -1):  # reduce the saturation until the colour is in the sRGB gamut
         share = tenths / 10
         channels = _rgb((inverted, a * share, b * share))

@@ -1,4 +1,4 @@
-"""The LaTeX file of a card, for one run of lualatex: preamble, bookmarks, and the sheets with their parts."""
+"""Writes the LaTeX file of a card, for one run of lualatex: preamble, bookmarks, and the sheets with their parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cardapp.layout.layout_model import Component, Frame
 from cardapp.layout.sheets import Document, Footer, Header, Sheet, rows_with_rules
 
 CARD = "card"
-"""The name of the anchor of the card itself, whose key is empty."""
+"""The name of the card's anchor, because the card's key is empty."""
 _RULE, _RULE_GAP = 0.25, 1.4
-"""The rule of header and footer: its thickness and its distance to the text, in mm."""
+"""The rule of header and footer: its thickness in mm, and its distance to the text."""
 
 
 def render(document: Document) -> str:
-    """The LaTeX source, to be encoded as UTF-8."""
+    """Return the LaTeX source, to be encoded as UTF-8."""
     body = "\n".join(_body(document))
     characters = sorted({char for char in body if ord(char) > 0x7E})
     head = preamble(document.card, document.identity, document.layout, characters)
@@ -27,8 +27,8 @@ def render(document: Document) -> str:
 
 
 def place_of(tex: str, number: int) -> str:
-    """The part (kind and key) to which line ``number`` (from 1) of a file by ``render`` belongs; "" before the
-    first."""
+    """Return the kind and key of the part to which line ``number`` (from 1) of a file by ``render`` belongs. Before the
+    first part, the result is ""."""
     above = (each for each in reversed(tex.split("\n")[:number]) if each.startswith(MARK))
     return next(above, MARK).removeprefix(MARK)
 
@@ -44,7 +44,7 @@ def _body(document: Document) -> Iterator[str]:
     yield from _bookmarks(catalog)
     for sheet in document.sheets:
         yield r"\begin{CardSheet}"
-        yield from _around(document, sheet, parts)
+        yield from _header_and_footer(document, sheet, parts)
         yield from (_anchor(key, document.layout.grid.body) for key in partless[sheet.index])
         for row in rows_with_rules(sheet.parts, document.layout.grid, document.layout.latex):
             yield from (fill("rule", divider) for divider in row.dividers)
@@ -62,7 +62,7 @@ def _anchor(key: str, frame: Frame) -> str:
 
 
 def _bookmarks(catalog: Catalog) -> Iterator[str]:
-    """The bookmarks of tasks, blocks, phases and steps, with the numbers of their titles."""
+    """Yield the bookmarks of tasks, blocks, phases and steps, with the numbers of their titles."""
     numbers: list[int] = []
     for item in catalog.items:
         if item.level in ("card", "snapshot"):
@@ -76,7 +76,7 @@ def _bookmarks(catalog: Catalog) -> Iterator[str]:
 # -- header and footer ---------------------------------------------------------------------------------------------
 
 
-def _around(document: Document, sheet: Sheet, parts: Parts) -> Iterator[str]:
+def _header_and_footer(document: Document, sheet: Sheet, parts: Parts) -> Iterator[str]:
     shown, grid = document.layout.components, document.layout.grid
     if header := shown.get("header"):
         yield from _edge_line("header", grid.header, header, parts, _header(sheet.header))
@@ -85,13 +85,13 @@ def _around(document: Document, sheet: Sheet, parts: Parts) -> Iterator[str]:
 
 
 def _edge_line(kind: str, frame: Frame, component: Component, parts: Parts, text: str) -> Iterator[str]:
-    """One line of text at the outer edge of a frame, and the component's rule at its inner edge."""
+    """Yield one line of text at the outer edge of a frame, and the component's rule at its inner edge."""
     yield f"{MARK}{kind}"
     line = parts.line(component.size)
-    head = kind == "header"
-    top = frame.y if head else frame.y + frame.height - line
+    is_header = kind == "header"
+    top = frame.y if is_header else frame.y + frame.height - line
     if component.rule:
-        below = top + line + _RULE_GAP if head else top - _RULE_GAP - _RULE
+        below = top + line + _RULE_GAP if is_header else top - _RULE_GAP - _RULE
         yield fill(component.rule, Frame(frame.x, below, frame.width, _RULE))
     row = Frame(frame.x, top, frame.width, line)
     yield rf"\begin{{CardPart}}{{{kind}}}{numbers(row)}{{{component.color}}}"

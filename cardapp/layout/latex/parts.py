@@ -1,4 +1,4 @@
-"""The parts of a sheet as LaTeX in their frames, with the distances of the sheet model."""
+"""Renders the parts of a sheet as LaTeX in their frames, with the distances of the sheet model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Question
 
 
 class Parts:
-    """Renders the parts of one document; ``keys`` are the positions that links may lead to."""
+    """Renders the parts of one document. ``keys`` are the positions to which links may lead."""
 
     def __init__(self, layout: Layout, keys: Container[str]) -> None:
         self._layout = layout
@@ -23,22 +23,22 @@ class Parts:
         self._text_writer = TextWriter(keys, self.type("code"))
 
     def type(self, size: str) -> str:
-        """The command that selects a type size."""
+        """Return the command that selects a type size."""
         points = self._layout.typography.sizes_pt[size]
         return rf"\CardType{{{points:g}}}{{{points * self._layout.typography.line_height[size]:.4g}}}"
 
     def line(self, size: str) -> float:
-        """The line height of a type size in mm."""
+        """Return the line height of a type size in mm."""
         return self._measure.line(size)
 
     def draw(self, part: Part) -> Iterator[str]:
-        """The LaTeX source lines of a part. The first is a comment with its kind and key, which ``place_of`` reads to
-        locate errors."""
+        """Yield the LaTeX source lines of a part. The first line is a comment with the kind and key. ``place_of`` reads
+        it to locate errors."""
         component = self._layout.components[part.kind]
         frame, padding = part.frame, self._measure.padding(part.kind)
         rule = sheets.RULE + sheets.RULE_GAP if component.rule else 0.0
         width, height = self._measure.width(part.kind), frame.height - 2 * padding
-        if part.kind == "colophon":  # its last sentence depends on the installed fonts
+        if part.kind == "colophon":  # unknown height: the last sentence depends on the installed fonts
             height = self._layout.grid.body.y + self._layout.grid.body.height - frame.y
         yield f"{MARK}{part.kind} {part.key}"
         if component.background:
@@ -62,7 +62,7 @@ class Parts:
         return rf"{{{self.type('label')}}}{{{words}}}{{{sheets.CAPTION_GAP:g}}}"
 
     def _words(self, plain: str, room: float, size: str) -> str:
-        """Plain text in lines of ``room`` mm."""
+        """Render plain text for lines of ``room`` mm."""
         return tex_text(plain, font_metrics.longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _content(self, part: Part) -> Iterator[str]:
@@ -134,16 +134,16 @@ class Parts:
 
 
 MARK = "% part: "
-"""The beginning of the comment before a part; its kind and key follow."""
+"""The beginning of the comment before a part. The part's kind and key follow."""
 
 
 def numbers(frame: Frame) -> str:
-    """A frame as the four arguments of a command, in mm."""
+    """Return a frame as the four arguments of a command, in mm."""
     return "".join(f"{{{length:.3f}}}" for length in (frame.x, frame.y, frame.width, frame.height))
 
 
 def fill(color: str, frame: Frame) -> str:
-    """A frame filled with one of the layout's colours."""
+    """Return the command that fills a frame with one of the layout's colours."""
     return rf"\CardFill{{{color}}}{numbers(frame)}"
 
 

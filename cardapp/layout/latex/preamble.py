@@ -1,7 +1,8 @@
-"""The LaTeX preamble: a layout's tokens, its fonts, and the commands of ``fonts.tex`` and ``card.tex``.
+"""Writes the LaTeX preamble: a layout's tokens, its fonts, and the commands of ``fonts.tex`` and ``card.tex``.
 
-Fonts are given as file names, which lualatex finds without its font name database (creating that takes half a minute).
-``fonts.tex`` finds out which of them are installed, and which characters they lack, when the document is typeset.
+Fonts are given as file names, because lualatex finds these without its font name database. To create that database
+takes half a minute. When the document is typeset, ``fonts.tex`` finds out which fonts are installed, and which
+characters they lack.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _FAMILY_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9 -]*")
 
 
 def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequence[str]) -> str:
-    """Everything before ``\\begin{document}``; ``characters`` are the non-ASCII characters of the sheets."""
+    """Return everything before ``\\begin{document}``. ``characters`` are the non-ASCII characters of the sheets."""
     page = layout.page
     return "\n".join(
         (
             "% Typeset this file with one run of lualatex. It requires TeX Live and the Noto fonts.",
             r"\documentclass{article}",
-            # It would convert EPS images by a shell command; there are none, and TeX Live 2025 warns that it may not.
+            # epstopdf would convert EPS images by a shell command. There are none, but TeX Live 2025 would warn.
             r"\newcommand\DoNotLoadEpstopdf{}",
             rf"\paperwidth={page.width:g}mm \paperheight={page.height:g}mm",
             r"\usepackage{fontspec,luacode,xcolor,tikz}",
@@ -46,7 +47,7 @@ def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequenc
 
 
 def named_where_missing(characters: Sequence[str]) -> str:
-    """The document's first command, which makes characters without a glyph show their code points."""
+    """Return the document's first command. It makes characters without a glyph show their code points."""
     return rf"\directlua{{card_name_missing({{{', '.join(str(ord(char)) for char in characters)}}})}}"
 
 
@@ -54,10 +55,10 @@ _FROM_THE_RIGHT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "syr", "ug", "ur",
 
 
 def _language(tag: str) -> Iterator[str]:
-    """The card's language if babel supports it, and a language for right-to-left paragraphs.
+    """Yield the card's language if babel supports it, and a language for right-to-left paragraphs.
 
     The sheet itself always runs left to right, because the sheet model places its parts. English words that are not
-    from the card get no language of their own: nothing is hyphenated, and an untagged PDF has one language.
+    from the card are not marked as English, because nothing is hyphenated and an untagged PDF has one language.
     """
     primary = tag.partition("-")[0].lower()
     is_right = primary in _FROM_THE_RIGHT
@@ -89,11 +90,12 @@ FILES = {
     "serif": "NotoSerif",
     "monospace": "NotoSansMono",
 }
-"""Families with known file names; lualatex looks up others by the family name."""
+"""Families with known file names. lualatex looks up other families by name."""
 
 _STYLES = {100: "Thin", 200: "ExtraLight", 300: "Light", 400: "Regular", 500: "Medium", 600: "SemiBold", 700: "Bold",
            800: "ExtraBold", 900: "Black"}  # fmt: skip
 _PLAIN, _SHAPED = "mode=node;", "mode=harf;"
+"""Font features that make luaotfload place the glyphs itself, or have HarfBuzz shape them."""
 _ALWAYS = (
     ("NotoSans-Regular.ttf", _PLAIN),
     ("NotoSansMono-Regular.ttf", _PLAIN),
@@ -108,7 +110,7 @@ _LAST_BASIC = 0x17F
 _SCRIPT = re.compile("(.+?) (?:LETTER|CHARACTER|VOWEL|SIGN|DIGIT|SYLLABLE|CONSONANT|LIGATURE|POINT|MARK|ACCENT|SYMBOL)")
 _JOINED = "+init;+medi;+fina;+isol;+rlig;+calt;"
 _SCRIPT_FEATURES = {
-    # babel reorders right-to-left words before a font in the other mode could shape them.
+    # Not mode=harf: babel would reorder right-to-left words before the font could shape them.
     "Arabic": f"{_PLAIN}script=arab;{_JOINED}",
     "Syriac": f"{_PLAIN}script=syrc;{_JOINED}",
     "Hebrew": f"{_PLAIN}script=hebr;",
@@ -124,15 +126,16 @@ _SCRIPT_FEATURES = {
 """Font features of scripts whose letters depend on their context."""
 
 
-def _families(typography: Typography, behind: Sequence[tuple[str, str]]) -> Iterator[str]:
-    listed = ", ".join(f'{{"{file}", "{features}"}}' for file, features in behind)
+def _families(typography: Typography, fallback_fonts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    listed = ", ".join(f'{{"{file}", "{features}"}}' for file, features in fallback_fonts)
     yield rf"\directlua{{card_add_fallback({{{listed}}})}}"
     for command, kind in (("setmainfont", "text"), ("setmonofont", "code")):
         yield _first_family(command, (*typography.families[kind], FAMILIES[kind][0]), typography)
 
 
 def _first_family(command: str, names: Sequence[str], typography: Typography) -> str:
-    """Selects the first installed family, and warns of the missing ones before it; the last one has known files."""
+    """Return the commands that select the first installed family, and warn of each missing family before it. The last
+    family must be in ``FILES``."""
     name, *others = names
     if name in FILES:
         return _known_family(command, FILES[name], typography)
@@ -143,7 +146,7 @@ def _first_family(command: str, names: Sequence[str], typography: Typography) ->
 
 
 _FEATURES = "RawFeature={fallback=card},Ligatures=TeXOff"
-"""TeX's own ligatures would turn two hyphens into a dash."""
+"""``TeXOff``, because TeX's ligatures would turn two hyphens into a dash."""
 
 
 def _known_family(command: str, file: str, typography: Typography) -> str:
@@ -157,12 +160,13 @@ def _known_family(command: str, file: str, typography: Typography) -> str:
 
 
 def styles(weight: int) -> Sequence[str]:
-    """The styles as in file names ("Regular" is 400), ordered by their difference to a weight."""
+    """Return the styles as in file names ("Regular" is 400), ordered by their difference to ``weight``."""
     return tuple(_STYLES[each] for each in sorted(_STYLES, key=lambda each: abs(each - weight)))
 
 
 def fallbacks(characters: Iterable[str]) -> Sequence[tuple[str, str]]:
-    """Font files with their features, for characters that a text family may lack; fonts for scripts come first."""
+    """Return font files with their features, for characters that a text family may lack. Fonts for scripts come
+    first."""
     beyond = {char for char in characters if ord(char) > _LAST_BASIC}
     scripts = sorted({script for char in beyond if (script := _script(char))})
     found = [
@@ -176,8 +180,8 @@ def fallbacks(characters: Iterable[str]) -> Sequence[tuple[str, str]]:
 
 
 def _script(char: str) -> str:
-    """The script of a letter, mark or digit as in Noto's file names, from the character's name; "" if none is
-    needed."""
+    """Return the script of a letter, mark or digit as in Noto's file names. It is taken from the character's name. The
+    result is "" if the character needs no font of its script."""
     name = unicodedata.name(char, "")
     if unicodedata.category(char)[0] not in "LMN" or name.startswith(_IN_THE_FAMILY + _HAN):
         return ""

@@ -1,6 +1,7 @@
 """Renders parsed texts (``text.parse``) as LaTeX, with the commands of ``card.tex``.
 
-Distances are those with which the sheet model measured the text (``text_fitting.Setting``), so that it fits its frame.
+Distances are those with which the sheet model measured the text (``text_fitting.Setting``), so that the text fits its
+frame.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from cardapp.layout.text_fitting import Setting, indent
 
 @dataclass(frozen=True)
 class TextWriter:
-    """Renders texts. ``keys`` are the positions that links may lead to; ``code_type`` selects the type of code
-    blocks."""
+    """Renders texts. ``keys`` are the positions to which links may lead. ``code_type`` is the command that selects the
+    type of code blocks."""
 
     keys: Container[str]
     code_type: str
 
     def blocks(self, blocks: Iterable[Block], setting: Setting) -> Iterator[str]:
-        """The blocks of a text, with the gaps between them."""
+        """Yield the blocks of a text, with the gaps between them."""
         gap = ""
         for block in blocks:
             if gap:
@@ -34,7 +35,7 @@ class TextWriter:
             gap = gap_after(block)
 
     def spans(self, spans: Collection[Span], setting: Setting) -> str:
-        """The content of a paragraph."""
+        """Render the content of a paragraph."""
         pieces = []
         long_words = font_metrics.longer_than_a_line(_plain(spans), setting.width, setting.em)
         for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
@@ -89,14 +90,14 @@ class TextWriter:
 
 
 def paragraph(latex: str, plain: str) -> str:
-    """A paragraph in the text direction of the first letter of its ``plain`` text."""
+    """Return a paragraph whose text direction is that of the first letter of ``plain``, its text without commands."""
     strong = (unicodedata.bidirectional(char) for char in plain)
     first = next((kind for kind in strong if kind in ("L", "R", "AL")), "L")
     return rf"\CardParagraph{{{latex}}}" if first == "L" else rf"\CardRightParagraph{{{latex}}}"
 
 
 def gap_after(block: Block) -> str:
-    """The gap below a block, as a factor of the line height."""
+    """Return the command for the gap below a block. Its argument is a factor of the line height."""
     is_tight = isinstance(block, Paragraph) and block.tight
     return rf"\CardGap{{{sheets.ITEM_GAP if is_tight else sheets.PARAGRAPH_GAP:g}}}"
 
