@@ -1,1 +1,1 @@
-"""Layout files, the export of a card to HTML, LaTeX and PDF, and the check of a whole card."""
+"""Finds layout files, exports a card to HTML, LaTeX and PDF, and checks a whole card."""

@@ -1,4 +1,4 @@
-"""The check of a card: its layout, its references into the C files, and on request a replay of every snapshot."""
+"""Checks a card: its layout, its references to the C files, and on request each snapshot by a replay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLAY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: the key of its position ("" is the card), a stable code, and a message."""
+    """A fault of the card: the key of its position ("" for the card itself), a stable code, and a message."""
 
     key: str
     code: str
@@ -35,7 +35,8 @@ class Finding:
 
 
 def layout_faults(loaded: LoadedCard) -> list[Finding]:
-    """Why the card has no sheets, if so: its layout is missing or invalid, or a part fits no sheet."""
+    """Return the fault that prevents the card from having sheets: its layout is missing or invalid, or a part fits no
+    sheet."""
     try:
         layout = layouts.find(loaded.card.layout)
         for arranged in (layout.arranged("html"), layout.arranged("latex")):
@@ -46,8 +47,8 @@ def layout_faults(loaded: LoadedCard) -> list[Finding]:
 
 
 def source_drift(catalog: Catalog, files: Mapping[str, list[str]]) -> Iterator[Finding]:
-    """The code ranges and stops of a card that do not match its C files; ``files`` maps the name of each readable
-    source file to its lines."""
+    """Yield a finding for each code range and stop of a card that does not match its C file. ``files`` maps the name of
+    each readable source file to its lines."""
     for key, step in catalog.steps.items():
         fault = _range_fault(step.code, files) if step.code is not None else None
         if fault is not None:
@@ -79,7 +80,7 @@ def _stop_fault(stop: Stop, files: Mapping[str, list[str]]) -> str | None:
 
 
 def _where(text: str, lines: list[str]) -> str:
-    """The lines that contain the text now, so that the author can correct the stop."""
+    """Say which lines contain the text now, so that the author can correct the stop."""
     found = [str(number) for number, line in enumerate(lines, 1) if text in line]
     if not found:
         return "; no line of the file contains it"
@@ -89,10 +90,10 @@ def _where(text: str, lines: list[str]) -> str:
 def replay_all(
     loaded: LoadedCard, catalog: Catalog, profile: str | None, report: Callable[[str, Finding | None], None]
 ) -> list[Finding]:
-    """Replay every snapshot in a temporary session of ``profile`` and return the faults.
+    """Replay every snapshot in a temporary session of ``profile``, and return the faults.
 
-    None is the default profile.
-    ``report`` is called after each snapshot with its key and its fault, None if the snapshot matches the card.
+    If ``profile`` is None, the default profile is used. After each snapshot, ``report`` is called with its key and its
+    fault, or with None if the snapshot matches the card.
     """
     findings = []
     with _session(loaded, profile) as link:
@@ -129,7 +130,7 @@ def _replay(
 
 @contextmanager
 def _session(loaded: LoadedCard, profile: str | None) -> Iterator[SessionLink]:
-    """A session in a temporary state directory; both are removed at the end, also after an error."""
+    """Start a session in a temporary state directory. Both are removed at the end, also after an error."""
     with tempfile.TemporaryDirectory(prefix="card-check-", dir="/tmp") as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
         environment["CARD_STATE_DIR"] = folder
@@ -144,7 +145,7 @@ def _session(loaded: LoadedCard, profile: str | None) -> Iterator[SessionLink]:
 
 
 def _card_session(environment: dict[str, str], *arguments: str, check: bool = True) -> None:
-    """Run the session control tool as a subprocess, because no part of the service may import the session's code."""
+    """Run the session control tool as a subprocess, because no other part of the application may import its code."""
     command = [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False

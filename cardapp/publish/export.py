@@ -23,7 +23,7 @@ from cardapp.settings import load
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """The content of the file, and remarks for the user, one sentence each."""
+    """The content of the file, and remarks for the user of one sentence each."""
 
     content: bytes
     remarks: tuple[str, ...] = ()
@@ -55,11 +55,11 @@ def _missing_glyphs(characters: Iterable[str]) -> Iterator[str]:
 
 
 EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
-"""The function that writes each format, by its name on the command line."""
+"""The function that makes each format, by the format's name on the command line."""
 
 
 def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment) -> ExportedFile:
-    """The card in the format ``form``, a key of ``EMITTERS``; ``environment`` contains the settings."""
+    """Make the card's file in the format ``form``, a key of ``EMITTERS``. ``environment`` contains the settings."""
     arranged = layout.arranged("html" if form == "html" else "latex")
     with _garbage_collection_paused():
         # No local variable keeps the sheets alive, so they are freed before collection resumes.
@@ -68,8 +68,8 @@ def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """The sheets of a big card are a million objects without a reference cycle; scanning them again and again takes a
-    fifth of the time."""
+    """Pause the garbage collection. The sheets of a big card are a million objects without a reference cycle, and the
+    repeated search for cycles would take a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -80,7 +80,7 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 
 def write(content: bytes, output: str | None) -> None:
-    """Write to the file ``output``, completely or not at all; to standard output for None and "-".
+    """Write ``content`` to the file ``output``, completely or not at all. None and "-" mean standard output.
 
     :raises UsageError: the output cannot be written.
     """
@@ -91,13 +91,13 @@ def write(content: bytes, output: str | None) -> None:
         else:
             _write_file(content, Path(output))
     except BrokenPipeError:
-        raise  # the reader closed the pipe; ``console.run_printing`` handles that
+        raise  # The reader closed the pipe; ``console.run_printing`` handles this.
     except OSError as error:
         raise UsageError(f"{output or 'standard output'} cannot be written: {error.strerror}") from error
 
 
 def _write_file(content: bytes, path: Path) -> None:
-    path = path.resolve()  # replaces the target of a symbolic link, not the link
+    path = path.resolve()  # so that the target of a symbolic link is replaced, and not the link
     if path.exists() and not path.is_file():
         path.write_bytes(content)  # a pipe or a device
         return

@@ -1,4 +1,4 @@
-"""Finds and loads layout files: the shipped ones in ``templates/`` by their id, others by their path."""
+"""Finds and loads layout files: the shipped ones in ``templates/`` by their id, and others by their path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_LAYOUT_BYTES = 1024 * 1024
 
 
 def shipped() -> list[Path]:
-    """The shipped files, sorted by name; a layout's id is the file name without its suffix."""
+    """Return the shipped files, sorted by name. A layout's id is its file name without the suffix."""
     return sorted(TEMPLATES.glob("karta-*.json"))
 
 
@@ -28,7 +28,8 @@ def known_ids() -> list[str]:
 
 
 def path_of(layout_id: str) -> Path:
-    """The path of the shipped layout with this id; else :class:`NoLayout`, whose message lists the known ids."""
+    """Return the path of the shipped layout with this id. Raises :class:`NoLayout`, whose message lists the known ids,
+    if there is no such layout."""
     if layout_id not in known_ids():
         message = f"there is no layout {layout_id!r}; known: {', '.join(known_ids())}"
         raise NoLayout(f"{message}; to use a layout file, give its name with the suffix .json")
@@ -36,15 +37,17 @@ def path_of(layout_id: str) -> Path:
 
 
 def find(argument: str) -> Layout:
-    """The layout that a command line argument names: a path if it ends with ".json" or contains a slash, else an id."""
+    """Load the layout that a command line argument names. An argument that ends with ".json" or contains a slash is a
+    path, any other one an id."""
     is_path = argument.endswith(".json") or "/" in argument
     return load(Path(argument) if is_path else path_of(argument))
 
 
 def load(path: Path) -> Layout:
-    """Load the layout file at ``path``; :class:`InvalidLayout` has every fault.
+    """Load the layout file at ``path``.
 
     :raises NoLayout: there is no such file.
+    :raises InvalidLayout: the file has faults; the error lists all of them.
     """
     try:
         with open(path, "rb") as file:
@@ -62,7 +65,7 @@ def load(path: Path) -> Layout:
 
 
 def parse(raw: bytes, name: str) -> Layout:
-    """The layout in ``raw``; ``name`` stands for it in messages."""
+    """Return the layout in ``raw``. Messages refer to it by ``name``."""
     if len(raw) > MAX_LAYOUT_BYTES:
         raise InvalidLayout(f"{name} is larger than {MAX_LAYOUT_BYTES} bytes")
     try:

@@ -1,7 +1,7 @@
 """Typesets LaTeX to PDF: one run of lualatex in a temporary directory, without shell escape, with a time limit.
 
-lualatex caches font data; the first run fills that cache and takes about ten seconds longer. The run has its own
-environment, so neither the user's TeX settings nor other files change the result.
+lualatex caches font data. The first run fills the cache and takes about ten seconds longer. A run gets a new
+environment and directory, so neither the user's TeX settings nor other files change the result.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ PACKAGES = (
 )  # fmt: skip
 """The Debian packages that a run needs."""
 FONT_PACKAGES = ("fonts-noto-extra", "fonts-noto-cjk", "fonts-noto-color-emoji")
-"""Debian packages with fonts for characters that the fonts above lack."""
+"""Debian packages with fonts for characters that the fonts of ``PACKAGES`` lack."""
 TIME_LIMIT, TIME_PER_SHEET = 120.0, 1.0
-"""Seconds that a run may take: a constant and one more per sheet, ten times the duration on a slow machine."""
+"""The time limit of a run in seconds: a constant, and a further amount per sheet. This is ten times the duration on a
+slow machine."""
 
 _COMMAND = (
     "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error",
     f"-lua={Path(__file__).with_name('reading.lua')}", "card.tex",
 )  # fmt: skip
-_OUTPUT, _OUTPUT_END = "output.txt", 1500  # a file, and the characters of its end that an error's message has
+_OUTPUT = "output.txt"
+_MAX_QUOTED_OUTPUT = 1500
+"""An error message quotes at most this number of characters from the end of lualatex's output."""
 _ERROR = re.compile(r"^\./card\.tex:(\d+): (.*)", re.MULTILINE)
 _FATAL = re.compile(r"^! (.*)", re.MULTILINE)
 _NOT_INSTALLED = re.compile(
@@ -52,8 +55,8 @@ _NO_GLYPH = re.compile(r"^Package card Warning: no font has U\+([0-9A-F]+)", re.
 
 @dataclass(frozen=True)
 class TypesetPdf:
-    """The PDF with ``remarks`` for the user on missing font families and on parts that were scaled down, the characters
-    ``named`` by their code points because no installed font has them, and LaTeX's ``log``."""
+    """The PDF. ``remarks`` tell the user about missing font families and about parts that were scaled down. ``named``
+    are the characters that no installed font has; the PDF shows their code points. ``log`` is LaTeX's log."""
 
     pdf: bytes
     remarks: tuple[str, ...]
@@ -67,8 +70,8 @@ def typeset(tex: str, cache: Path, *, time_limit: float | None = None) -> Typese
     :raises MissingRequirement: lualatex, a LaTeX package or a required font is not installed.
     :raises TypesettingFailed: LaTeX reported an error, and the message names the part of the card; or lualatex ended
         abnormally, or the disk is full.
-    :raises TooSlow: the run took longer than ``time_limit`` seconds (None: a limit by the number of sheets). Waiting
-        for another run does not count.
+    :raises TooSlow: the run took longer than ``time_limit`` seconds. None means a limit by the number of sheets. The
+        time of waiting for another run does not count.
     """
     if time_limit is None:
         time_limit = TIME_LIMIT + TIME_PER_SHEET * tex.count(r"\begin{CardSheet}")
@@ -105,12 +108,12 @@ def _typeset(tex: str, directory: Path, command: list[str], cache: Path, time_li
 
 
 def _ended(how: str, directory: Path) -> TypesettingFailed:
-    """The error has the end of lualatex's output, on one line of printable characters. If the run ended before the
-    document began, no log has that output."""
+    """Make the error for a run that ended without a logged error. Its message quotes the end of lualatex's output on
+    one line of printable characters, because a run that ends before the document begins writes no log."""
     lines = (directory / _OUTPUT).read_text("utf-8", "replace").splitlines()
     text = " | ".join(filter(None, (" ".join(line.split()) for line in lines)))
-    end = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[-_OUTPUT_END:])
-    wrote = f"wrote: {'…' if len(text) > _OUTPUT_END else ''}{end}" if end else "wrote nothing"
+    end = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[-_MAX_QUOTED_OUTPUT:])
+    wrote = f"wrote: {'…' if len(text) > _MAX_QUOTED_OUTPUT else ''}{end}" if end else "wrote nothing"
     return TypesettingFailed(f"lualatex {how}; it {wrote}; {_REMEDY}")
 
 
@@ -126,16 +129,18 @@ _REMEDY = "for details, emit the card with --format latex and run lualatex on th
 
 @contextmanager
 def _locked(cache: Path) -> Iterator[None]:
-    """One run at a time, because a second one could read a cache file that is only partly written."""
+    """Lock the cache. Only one run at a time may use it, because a second one could read a file that is only partly
+    written."""
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _run(command: list[str], directory: Path, cache: Path, time_limit: float) -> int:
-    """The exit code. An interrupt or the time limit kills the process before its directory is removed."""
+    """Run the command and return its exit code. An interrupt or the time limit kills the process before its directory
+    is removed."""
     process = None
-    # A signal between the process's start and the assignment below would leave it running: block signals meanwhile.
+    # A signal between the start of the process and the assignment below would leave it running, so signals are blocked.
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         with open(directory / _OUTPUT, "wb") as output:
@@ -157,8 +162,8 @@ def _run(command: list[str], directory: Path, cache: Path, time_limit: float) ->
 
 
 def _environment(directory: Path, cache: Path) -> dict[str, str]:
-    """Only PATH comes from the user. TeX's commands may access no file elsewhere (for Lua's functions see
-    ``reading.lua``), and the lines of its log are not wrapped."""
+    """Return the environment of a run. Only PATH comes from the user. TeX's commands may access no file outside the
+    run's directory (``reading.lua`` is about Lua's functions). Lines of the log are not wrapped."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C.UTF-8",

@@ -1,16 +1,16 @@
--- Which files outside its own folder a run may read. lualatex runs this file before anything else (--lua).
+-- Decides which files outside its directory a run may read. lualatex executes this file first (option -lua).
 --
--- In LuaTeX 1.18 (not yet in 1.15) openin_any=p holds for Lua's own functions (io.open, lfs.dir, ...), too. luaotfload is
--- written in Lua: without more it can read neither its Unicode tables nor a font, and the run ends with 255 before the
--- document begins. Those functions ask kpse.in_name_ok_silent_extended. LuaTeX 1.15 lacks it, checks no name that Lua code
--- opens, and needs nothing of this.
+-- With openin_any=p, LuaTeX 1.18 also restricts Lua's own functions, like io.open and lfs.dir. luaotfload is written in Lua,
+-- so without this file it could read neither its Unicode tables nor a font, and the run would end with exit code 255 before
+-- the document begins. These functions ask kpse.in_name_ok_silent_extended, which is replaced below. LuaTeX 1.15 has no such
+-- function and does not restrict Lua, so nothing is replaced there.
 
 local is_allowed = kpse.in_name_ok_silent_extended
 if not is_allowed then return end
 
 local readable
 
--- The trees of TeX, and where a system keeps the fonts of all accounts and their configuration. Nothing in them is secret.
+-- TeX's directories, and the system's directories with fonts and their configuration. They contain nothing secret.
 local function readable_folders()
     local found = { "/etc/fonts", "/usr/share", "/usr/local/share" }
     for folder in (kpse.expand_path("$TEXMF") .. ":" .. kpse.expand_path("$OSFONTDIR")):gmatch("[^:]+") do
@@ -27,7 +27,7 @@ kpse.in_name_ok_silent_extended = function(name)
     if place:find("/../", 1, true) then return false end
     readable = readable or readable_folders()
     for _, folder in ipairs(readable) do
-        -- Where a font really is, is found by looking at each folder above it.
+        -- The folders above a readable folder are allowed too, because finding the real path of a font looks at each.
         if begins_with(place, folder .. "/") or begins_with(folder .. "/", place) then return true end
     end
     return false

@@ -1,7 +1,8 @@
-"""The card's sheets for the browser page: composed once for each revision of the card's files, rendered page by page.
+"""The card's sheets for the browser page. They are composed once for each revision of the card's files, and rendered
+page by page.
 
-Composing a card of 2 000 steps takes a second, so a thread does it at the start. After a change the next request does
-it. Requests meanwhile wait.
+Composing a card of 2 000 steps takes a second, so a thread does it at the start. After a change, the next request
+composes the sheets again. Other requests wait meanwhile.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 
 _MAP_ROOM = Room(110.0, 100_000.0)
-"""In mm: narrow enough to be read beside a sheet, and high enough that the diagram of a card is not split."""
-_SEARCH_LIMIT = 100
+"""The size of a diagram in mm. It is narrow enough to be read beside a sheet, and high enough that the diagram of a
+card is not split."""
+_MAX_MATCHES = 100
 
 
 class ServedCard(Protocol):
-    """The card as it is served now."""
+    """The card in its current revision."""
 
     @property
     def card(self) -> Card: ...
@@ -40,7 +42,7 @@ class ServedCard(Protocol):
     def identity(self) -> Identity: ...
 
     def sources(self) -> Mapping[str, Sequence[str]]:
-        """The lines of each source file of the target."""
+        """Return the lines of each source file of the target."""
         ...
 
 
@@ -55,7 +57,8 @@ class _Composed:
 
 
 class SheetPages:
-    """The pages of the card that ``current`` gives, in the layout that the card names. Threads may call at any time."""
+    """Serves the pages of the card that ``current`` returns, in the card's layout. Any thread may call the methods at
+    any time."""
 
     def __init__(self, current: Callable[[], ServedCard], revision: Callable[[], str]) -> None:
         self._current = current
@@ -64,12 +67,14 @@ class SheetPages:
         self._composed: _Composed | None = None
 
     def prepare(self) -> None:
-        """Compose the current revision before the first request. Errors are left to the request to report."""
+        """Compose the current revision before the first request. After an error, the first request composes again and
+        reports it."""
         with contextlib.suppress(CardAppError):
             self._up_to_date()
 
     def page(self, index: int) -> tuple[str, str]:
-        """The key of the page's block, and its sheets as HTML; :class:`NotFound` beyond the last page."""
+        """Return the key of the page's block, and the page's sheets as HTML. Raises :class:`NotFound` if there is no
+        page ``index``."""
         composed = self._up_to_date()
         blocks = composed.served.catalog.at("block")
         if index >= len(blocks):
@@ -77,15 +82,15 @@ class SheetPages:
         return blocks[index].key, composed.pages.html(index)
 
     def document(self) -> Document:
-        """The composed document."""
+        """Return the composed document."""
         return self._up_to_date().document
 
     def style(self) -> str:
-        """The style sheet of all pages, for a shadow root."""
+        """Return the style sheet of all pages, for a shadow root."""
         return self._up_to_date().style
 
     def diagram(self, key: str) -> str:
-        """The activity diagram of the card (""), or of the block ``key``, as SVG."""
+        """Render the activity diagram of the card ("") or of the block ``key`` as SVG."""
         composed = self._up_to_date()
         card = composed.served.card
         if key == "":
@@ -97,9 +102,9 @@ class SheetPages:
         raise NotFound(f"there is no diagram of {key!r}: give the key of a block, or no key for the whole card")
 
     def search(self, text: str) -> list[Match]:
-        """The places whose title, text or code holds ``text``, in document order."""
+        """Return the positions whose title, text or code contains ``text``, in document order."""
         composed = self._up_to_date()
-        return search(composed.served.catalog, composed.served.card, composed.sources, text, _SEARCH_LIMIT)
+        return search(composed.served.catalog, composed.served.card, composed.sources, text, _MAX_MATCHES)
 
     def _up_to_date(self) -> _Composed:
         revision = self._revision()

@@ -1,4 +1,4 @@
-"""One event as an entry of the lesson report: time, actor, position, what happened, its proof and its images."""
+"""Renders an event as an entry of the lesson report: time, actor, position, event, proof and images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _ARENA_WIDTH = 120.0
-"""In mm. At the page's width, the diagram's text has the size of the caption."""
+"""Width in mm. When the diagram fills the width of the page, its text has the size of the caption."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class CardContext:
         return item.title if item is not None else key
 
     def link(self, key: str) -> str:
-        """The breadcrumb of a key, as a link to the position; a key that the card no longer has is shown as text."""
+        """Render the breadcrumb of a key as a link to the position. A key that the card no longer has is shown as
+        text."""
         if self.catalog.find(key) is None:
             return f'<span class="trail"><code>{html(key)}</code> <em>no longer in this card</em></span>'
         names = [item.title for item in self.catalog.trail(key)] or [self.title(key)]
@@ -45,7 +46,7 @@ class CardContext:
 
 
 def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -> Iterator[str]:
-    """The entry; each image is a string of its own, so that not all of them are in memory at once."""
+    """Yield the entry in pieces. Each image is a piece of its own, so that not all images are in memory at once."""
     yield (
         f'<article class="entry {tone(event)}" id="e{event["seq"]}">\n{clock(event["at"])}\n<div class="what">\n'
         f"<h3>{html(headline(event, context.title(event['key'])))}</h3>\n"
@@ -59,7 +60,7 @@ def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -
 
 
 def moves(events: Sequence[Event], context: CardContext) -> Iterator[str]:
-    """Consecutive moves, collapsed under one line with the first and the last position."""
+    """Yield an entry for consecutive moves. They are collapsed under one line with the first and the last position."""
     first, last = context.title(events[0]["key"]), context.title(events[-1]["key"])
     yield (
         f'<article class="entry quiet" id="e{events[0]["seq"]}">\n{clock(events[0]["at"])}\n<div class="what"><details>'
@@ -72,7 +73,7 @@ def moves(events: Sequence[Event], context: CardContext) -> Iterator[str]:
 
 
 def clock(at: str) -> str:
-    """The time of day (UTC) of an RFC 3339 time; the full time is its tooltip."""
+    """Render the time of day (UTC) of an RFC 3339 time. The full time is the tooltip."""
     return f'<time datetime="{html(at)}" title="{html(at)}">{html(at[11:19])}</time>'
 
 
@@ -94,8 +95,8 @@ def _body(event: Event, context: CardContext) -> Iterator[str]:
             yield f'<p class="question">{_inline(step.question)}</p>\n'
         yield _quoted(data.get("note"))
     elif kind == events.EVIDENCE_ADDED and data.get("event_seq") is not None:
-        goal, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
-        yield f'<p>“{caption}”, shown at <a href="#e{goal}">entry {goal}</a>.</p>\n'
+        entry_seq, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
+        yield f'<p>“{caption}”, shown at <a href="#e{entry_seq}">entry {entry_seq}</a>.</p>\n'
     elif kind not in events.BACKEND_KINDS:
         yield _quoted(data.get("text"))
         yield _members({name: value for name, value in data.items() if name != "text"})
@@ -118,7 +119,7 @@ def _checkpoint(seq: int, data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _proof(observed: Mapping[str, Any]) -> str:
-    """A table of the checks, followed by the watched expressions that have no expected value."""
+    """Render a table of the checks, followed by the watched expressions without an expected value."""
     checks = observed.get("checks") or []
     rows = [_check(check) for check in checks]
     checked = {check.get("name") for check in checks}
@@ -158,7 +159,7 @@ def _quoted(text: object) -> str:
 
 
 def _inline(text: object) -> str:
-    """A typed text as HTML. Only code between backticks is interpreted as markup."""
+    """Render a text that a user typed. Only backticks around code are interpreted as markup."""
     return _CODE.sub(r"<code>\1</code>", html(text))
 
 
@@ -187,8 +188,8 @@ def _figure(pinned: Mapping[str, Any], picture: Callable[[str], bytes]) -> str:
 
 
 def _arena_figure(name: str, reading: Mapping[str, Any]) -> str:
-    """The memory of the arena as a bar with a caption; "" if the reading ``{base, size, used, high_water, blocks}`` is
-    invalid. ``name`` is unique on the page."""
+    """Render the memory of the arena as a bar with a caption. Returns "" if the reading ``{base, size, used,
+    high_water, blocks}`` is invalid. ``name`` is unique on the page."""
     found = arena_from_reading(reading)
     if found is None:
         return ""

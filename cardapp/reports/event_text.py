@@ -1,6 +1,6 @@
-"""The text of an event: a headline for each kind.
+"""Describes events in words: one headline for each kind of event.
 
-An older version or a client may have written the event, so any member of ``data`` may be missing.
+Any member of ``data`` may be missing, because an older version or a client may have written the event.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _FLAGS = {
 
 
 def is_noise(event: Event) -> bool:
-    """Whether reports leave the event out: scrolling or turning pages, without an image pinned to it."""
+    """Return whether reports leave the event out. They leave out scrolling and turning pages, unless an image is pinned
+    to the event."""
     return (
         event["kind"] == events.VIEWER_CHANGED
         and not event["evidence"]
@@ -52,7 +53,7 @@ def is_noise(event: Event) -> bool:
 
 
 def headline(event: Event, title: str) -> str:
-    """One line of plain text; ``title`` is the title of the event's position."""
+    """Return the headline, one line of plain text. ``title`` is the title of the event's position."""
     kind, data = event["kind"], event["data"]
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -79,7 +80,7 @@ def headline(event: Event, title: str) -> str:
 
 
 def tone(event: Event) -> str:
-    """The CSS class of an event's colour: good, bad, warn, note, done or quiet."""
+    """Return the CSS class of an event's colour: good, bad, warn, note, done or quiet."""
     kind = event["kind"]
     if kind == events.CHECKPOINT_READY:
         return "good"

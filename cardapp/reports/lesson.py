@@ -1,8 +1,8 @@
-"""The lesson report: a card's events in chronological order, as one self-contained HTML file.
+"""Writes the lesson report: a card's events in chronological order, as one self-contained HTML file.
 
-It has no script, one inline style sheet, and images as ``data:`` URIs. Its Content-Security-Policy allows only these; a
-server may send the same one (``CONTENT_SECURITY_POLICY``). It is generated as a stream, because a long record may not
-fit into memory.
+The file has no script, one inline style sheet, and images as ``data:`` URIs. Its Content-Security-Policy allows only
+these; a server may send the same policy (``CONTENT_SECURITY_POLICY``). The file is generated as a stream, because a
+long record may not fit into memory.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ STYLE = "".join(
     )
 )
 STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
-"""The style sheet as a source expression of ``style-src``."""
+"""The hash of the style sheet, as a source expression of ``style-src``."""
 
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src {STYLE_HASH}; font-src data:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 
-_FOLD_FROM = 4
+_MIN_FOLDED = 4
 _MAX_FOLDED = 200
-"""From 4 to 200 consecutive moves are collapsed under one line; the maximum limits what is kept in memory."""
+"""From 4 to 200 consecutive moves are collapsed under one line. The maximum limits what is kept in memory."""
 
 _MONTHS = (
     "January",
@@ -75,13 +75,14 @@ def render(
     at: str,
     base_url: str,
 ) -> Iterator[str]:
-    """The file as a stream of strings. Scrolling and other cards' events are left out and counted in the footer.
+    """Yield the file in pieces. Scrolling and other cards' events are left out and counted in the footer.
 
     :param progress: from ``card.progress.overview``.
     :param current: the key of the current position.
     :param events: all events of this card, from ``state.events.stream``.
     :param head: the last event of any card, read in the same transaction as ``events``.
-    :param picture: returns an evidence file's bytes by its name; the message of a CardAppError replaces the image.
+    :param picture: returns the bytes of an evidence file by its name. If it raises a CardAppError, the message replaces
+        the image.
     :param base_url: the address of the running application, without a path.
     """
     context, day = CardContext(catalog, identity, base_url), ""
@@ -94,7 +95,7 @@ def render(
         if group[0]["at"][:10] != day:
             day = group[0]["at"][:10]
             yield f'<h2 class="day">{html(_long_day(day))}</h2>\n'
-        if len(group) >= _FOLD_FROM:
+        if len(group) >= _MIN_FOLDED:
             yield from moves(group, context)
         else:
             for event in group:
@@ -105,7 +106,7 @@ def render(
 
 
 class _Counts:
-    """How many events were shown and left out, for the footer."""
+    """Counts the events that were shown and left out, for the footer."""
 
     def __init__(self, head: Head) -> None:
         self.shown = 0
@@ -114,7 +115,7 @@ class _Counts:
 
     @property
     def others(self) -> int:
-        """The number of other cards' events; ``seq`` counts all events from 1 without a gap."""
+        """The number of other cards' events. ``seq`` counts the events of all cards from 1 without a gap."""
         return self.head.seq - self.shown - self.noise
 
     def shown_events(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -127,22 +128,22 @@ class _Counts:
 
 
 def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Consecutive moves on one day in one list, each other event in a list of its own."""
+    """Yield consecutive moves of one day as one list, and each other event as a list of its own."""
     run: list[Event] = []
     for event in events:
         quiet = event["kind"] in MOVES and not event["evidence"]
         if run and (not quiet or len(run) == _MAX_FOLDED or event["at"][:10] != run[0]["at"][:10]):
-            yield from _run(run)
+            yield from _folded(run)
             run = []
         if quiet:
             run.append(event)
         else:
             yield [event]
-    yield from _run(run)
+    yield from _folded(run)
 
 
-def _run(run: list[Event]) -> Iterator[list[Event]]:
-    if len(run) >= _FOLD_FROM:
+def _folded(run: list[Event]) -> Iterator[list[Event]]:
+    if len(run) >= _MIN_FOLDED:
         yield run
     else:
         yield from ([event] for event in run)
@@ -186,15 +187,15 @@ def _foot(counts: _Counts, identity: Identity, at: str) -> str:
             "Keep this line to detect later changes of the record: <code>bin/cardapp verify-events</code> recomputes "
             "the hashes.</p>\n"
         )
-    mine = (
+    card_line = (
         f'<p class="running"><span>{html(identity.id)} {html(identity.version)}</span><span>source '
         f"<code>{html(identity.source_sha256[:12])}</code></span><span>{html(_long_day(at[:10]))}</span></p>\n"
     )
-    return f"<footer>\n<p>{html(summary)}. All times are UTC.</p>\n{end}{mine}</footer>\n"
+    return f"<footer>\n<p>{html(summary)}. All times are UTC.</p>\n{end}{card_line}</footer>\n"
 
 
 def _long_day(day: str) -> str:
-    """``2025-03-01`` as ``1 March 2025``; any other text unchanged."""
+    """Return ``2025-03-01`` as ``1 March 2025``. Any other text is returned unchanged."""
     year, _, rest = day.partition("-")
     month, _, date = rest.partition("-")
     if not (month.isdecimal() and date.isdecimal() and 1 <= int(month) <= 12):

@@ -1,6 +1,5 @@
-"""The head of the lesson report: the progress (a ring, three figures, a bar for each task), and the card's activity
-diagram with the current position marked.
-"""
+"""Renders the head of the lesson report: the progress (a ring, three figures, a bar for each task), and the card's
+activity diagram with the current position marked."""
 
 from __future__ import annotations
 
@@ -17,12 +16,13 @@ from cardapp.layout.escape import html, position_url
 from cardapp.reports.entry import CardContext
 
 _ROOM = Room(165.0, 215.0)
-"""In mm. At the page's width, the diagram's text has the size of a caption; each diagram fits a sheet of paper."""
+"""The size of a diagram in mm. When the diagram fills the width of the page, its text has the size of a caption, and
+the diagram fits a sheet of paper."""
 
 
 @dataclass(frozen=True)
 class TaskTally:
-    """Counts of a task's steps; ``failed`` counts those whose last replay did not end as ready."""
+    """Counts of a task's steps. ``failed`` counts the steps whose last replay did not end with the state ready."""
 
     title: str
     total: int
@@ -32,7 +32,7 @@ class TaskTally:
 
 
 def tallies(catalog: Catalog, progress: Mapping[str, Any]) -> list[TaskTally]:
-    """The counts of each task in document order; ``progress`` is from ``card.progress.overview``."""
+    """Return the counts of each task in document order. ``progress`` is from ``card.progress.overview``."""
     steps: dict[str, list[Mapping[str, Any]]] = {}
     for item in progress["items"]:
         steps.setdefault(item["key"].partition("/")[0], []).append(item)
@@ -47,7 +47,7 @@ def _tally(title: str, items: Sequence[Mapping[str, Any]]) -> TaskTally:
 
 
 def overview(catalog: Catalog, progress: Mapping[str, Any]) -> str:
-    """The report's progress section."""
+    """Render the report's progress section."""
     summary = progress["summary"]
     execution = summary["execution"]
     figures = (
@@ -91,8 +91,8 @@ def _bar(tally: TaskTally) -> str:
 
 
 def position_diagram(card: Card, context: CardContext, current: str) -> Iterator[str]:
-    """The section, one string per diagram. ``current`` is the key of the current position; each shape links to its
-    own."""
+    """Yield the section with the current position, one string per diagram. ``current`` is the key of the current
+    position. Each shape links to the position that it shows."""
     caption = '<span lang="en">No position is selected. The beginning of the card is marked.</span>'
     if current:
         caption = f'<span lang="en">Current position:</span> {context.link(current)}'
@@ -104,6 +104,6 @@ def position_diagram(card: Card, context: CardContext, current: str) -> Iterator
     for diagram in activity.of_card(card, _ROOM):
         drawn = svg.render(diagram, mark, partial(position_url, context.base_url))
         if svg.HERE in drawn:
-            mark = None  # a task may continue in further diagrams; mark it once
+            mark = None  # A task may continue in further diagrams, but is marked only once.
         yield drawn
     yield "</figure>\n</section>\n"

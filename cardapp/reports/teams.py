@@ -1,4 +1,4 @@
-"""The progress report as short Markdown, to paste into a Microsoft Teams message.
+"""Writes the progress report as short Markdown, to paste into a Microsoft Teams message.
 
 Teams supports headings, bold text, tables, lists and links, but no HTML, task lists or nested tables.
 """
@@ -14,9 +14,9 @@ from cardapp.layout.escape import markdown, position_url
 from cardapp.reports.event_text import Event
 from cardapp.reports.overview import tallies
 
-NOTES = 10
-"""How many of the card's last notes the report has."""
-_RESULTS = 8
+MAX_NOTES = 10
+"""The report has at most this number of the card's last notes."""
+_MAX_RESULTS = 8
 
 
 def render(
@@ -29,10 +29,10 @@ def render(
     at: str,
     base_url: str,
 ) -> Iterator[str]:
-    """The report as a stream of strings.
+    """Yield the report in pieces.
 
     :param progress: from ``card.progress.overview``.
-    :param notes: this card's last ``NOTES`` events of kind ``note``, in order.
+    :param notes: this card's last ``MAX_NOTES`` events of kind ``note``, in order.
     :param base_url: the address of the running application, without a path.
     """
     yield _heading(card, progress, base_url)
@@ -55,7 +55,7 @@ def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
 
 
 def _foot(identity: Identity, at: str) -> str:
-    """Id, version and source revision of the card, as in the footer of a sheet."""
+    """Return the line with the card's id, version and source revision, as in the footer of a sheet."""
     source = identity.source_sha256[:12]
     return f"\n{markdown(identity.id)} {markdown(identity.version)} · source `{source}` · {_moment(at)} UTC\n"
 
@@ -68,7 +68,7 @@ def _table(catalog: Catalog, progress: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """The lines under their title; nothing without lines."""
+    """Yield the lines under their title. Without lines, the title is left out too."""
     for number, line in enumerate(lines):
         yield f"- {line}\n" if number else f"\n### {title}\n\n- {line}\n"
 
@@ -89,9 +89,9 @@ def _latest_notes(notes: Iterable[Event], catalog: Catalog, base_url: str) -> It
 
 
 def _results(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:
-    """The latest results, newest first."""
+    """Yield the latest results, the newest first."""
     run = [item for item in progress["items"] if item["last_result"]]
-    for item in sorted(run, key=lambda item: str(item["last_result"]["at"]), reverse=True)[:_RESULTS]:
+    for item in sorted(run, key=lambda item: str(item["last_result"]["at"]), reverse=True)[:_MAX_RESULTS]:
         result = item["last_result"]
         mark = "✓" if result["state"] == "ready" else "✗"
         code = f" ({markdown(result['code'])})" if result.get("code") else ""
