@@ -33,7 +33,7 @@ def card(tasks: tuple[Task, ...], text: str = "") -> Card:
 
 
 def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " * 12) -> Card:
-    """A card of ordinary steps with this text, as large as wanted."""
+    """Build a card of ordinary steps with this text. ``blocks`` and ``steps`` set its size."""
     snapshot = Snapshot(
         "n", "The snapshot", Stop("a.c", 5, "int", None, 2), (("a.used", "8"), ("a.size", "64")), ("p",)
     )
@@ -68,7 +68,7 @@ def cards(draw: _Draw) -> Card:
 
 
 def _several(draw: _Draw, most: int, make: Callable[[_Draw, str], _Made]) -> tuple[_Made, ...]:
-    """One to ``most`` of a kind, each with an id of its own."""
+    """Make one to ``most`` items, each with a different id."""
     return tuple(make(draw, key) for key in draw(st.lists(_IDS, min_size=1, max_size=most, unique=True)))
 
 

@@ -12,7 +12,7 @@ SVG = {"svg", "title", "desc", "g", "rect", "circle", "polygon", "path", "text",
 
 @dataclass
 class Element:
-    """An element with its attributes and what is in it, in order."""
+    """An element with its attributes and its content in order."""
 
     name: str
     attributes: dict[str, str]
@@ -24,7 +24,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All characters in it, in order; those of drawings too."""
+        """All characters in the element in order, including those of drawings."""
         return "".join(piece if isinstance(piece, str) else piece.text for piece in self.inner)
 
     def all(self, name: str = "", within: str = "") -> Iterator[Element]:

@@ -35,11 +35,11 @@ OTHERS: dict[str, Any] = {
     "left_role": "evidence",
     "right_role": "guide",
 }
-"""What a value becomes, by its name; what is not here becomes another one of its kind."""
+"""The value that replaces each value, by its name. A name that is missing here gets another value of its type."""
 
 
 def _sheets(document: dict[str, Any]) -> tuple[str, str] | None:
-    """The HTML and the LaTeX of a card that has something to show in every part; None where the file is refused."""
+    """The HTML and the LaTeX of a card with content in every part, or None if the layout file is refused."""
     expect = (("a.used", "8"), ("a.size", "64"), ("a.base", "4096"))
     snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 2), expect, ("p",))
     step = Step("s", "A step", "Some `text`.\n\n```\ncode\n```", "Why?", CodeRange("a.c", 3, 9), (snapshot,))
@@ -63,7 +63,7 @@ UNCHANGED = {name: _made(document) for name, document in FILES.items()}
 
 
 def _leaves(value: Any, at: str = "") -> Iterator[str]:
-    """The JSON pointers of all that is no object."""
+    """The JSON pointers of all values that are not objects."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(inner, f"{at}/{name}")
@@ -120,9 +120,9 @@ def test_a_word_has_an_effect(name: str, place: str) -> None:
     unchanged, found = UNCHANGED[name], _sheets(_changed(FILES[name], place))
     if place == FOR_EDITORS:
         assert found == unchanged
-    elif place.startswith(COLUMNS):  # of one emitter, where the other has columns of its own
+    elif place.startswith(COLUMNS):  # one emitter uses its default columns
         assert found != unchanged
-    elif found is not None:  # else it did not fit the paper any more, which is an effect too
+    elif found is not None:  # None: it no longer fits the paper, which is an effect too
         assert found[0] != unchanged[0]
         assert (found[1] != unchanged[1]) == (place not in SCREEN_ONLY)
 
@@ -141,7 +141,7 @@ def test_every_colour_and_size_is_used(name: str) -> None:
 
 
 def _warned(**changes: Any) -> dict[str, str]:
-    """What is said of karta-5a with other values at these places (slashes are double underscores)."""
+    """The warnings about karta-5a with other values at these places (double underscores stand for slashes)."""
     document = copy.deepcopy(FILES["karta-5a"])
     for place, value in changes.items():
         *way, name = place.split("__")
@@ -206,7 +206,7 @@ def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
 
 
 def _five_columns(page: dict[str, str], **lengths: float) -> Grid:
-    """The grid of 5b where the file gives its columns no width."""
+    """The grid of 5b if the file gives its columns no widths."""
     emitters = {"html": "5b", "latex": "5b"}
     tokens = {"page": page, "grid": {"geometry_cm": lengths}}
     return build(FILES["karta-5b"] | {"tokens": tokens, "block_map": {}, "emitters": emitters}).grid

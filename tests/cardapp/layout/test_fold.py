@@ -34,5 +34,5 @@ def test_words_stay_whole_where_a_blank_is_near(line: str, segments: tuple[str, 
     assert fold(line, 12) == segments
 
 
-def test_a_long_line_takes_no_longer_than_its_length() -> None:
+def test_a_very_long_line_is_broken_into_lines_of_the_limit() -> None:
     assert len(fold("word " * 40_000, 60)) == 200_000 // 60 + 1

@@ -42,11 +42,11 @@ OUTPUTS: tuple[Output, ...] = ("html", "latex")
 LAYOUTS = {path.stem: layouts.load(path) for path in layouts.shipped()} | {"a5": _a5()}
 ARRANGED = {f"{name}, {output}": each.arranged(output) for name, each in LAYOUTS.items() for output in OUTPUTS}
 any_layout = st.sampled_from(sorted(ARRANGED))
-"""By their names, so that a failing example says no more of them."""
+"""The layouts by name, so that a failing example prints only the name."""
 several = settings(
     deadline=None,
     max_examples=25,
-    phases=(Stage.reuse, Stage.generate),  # to make a failing card smaller takes longer than a test may
+    phases=(Stage.reuse, Stage.generate),  # shrinking a failing card would exceed the time limit of a test
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -113,7 +113,7 @@ def test_a_block_begins_a_sheet_and_sheets_are_counted(of: Card, layout: str) ->
 
 
 def words(blocks: tuple[TextBlock, ...]) -> Iterator[str]:
-    """All characters of a text but blanks, with what says their style."""
+    """All characters of a text except blanks, with their style."""
     for block in blocks:
         match block:
             case Paragraph(spans) | Heading(_, spans):
@@ -136,7 +136,7 @@ def _characters(span: Span) -> Iterator[str]:
 
 
 def held(content: Content) -> list[Any]:
-    """What a part holds, so that the pieces of a part add up to the whole."""
+    """The content of a part, in a form in which the fragments of a part add up to the whole."""
     match content:
         case RichText(blocks):
             return list(words(blocks))
@@ -153,7 +153,7 @@ def held(content: Content) -> list[Any]:
 
 
 def whole(of: Card, layout: str) -> dict[tuple[str, str], list[Any]]:
-    """What the card has to show, before it is put on sheets, by kind and key."""
+    """The card's content by kind and key, before it is placed on sheets."""
     builder = ComponentBuilder(of, IDENTITY, ARRANGED[layout], SOURCES, Measure(ARRANGED[layout]))
     groups = [*builder.front(), *builder.colophon()]
     for task_number, task in enumerate(of.tasks, 1):
@@ -173,7 +173,7 @@ def test_nothing_is_lost_and_the_order_is_kept(of: Card, layout: str) -> None:
         found[part.kind, part.key] += held(part.content)
     expected = whole(of, layout)
     for place in expected.keys() | found.keys():
-        if place[0] == "machine":  # a row that is cut gives first all that fits of both its columns
+        if place[0] == "machine":  # the first fragment of a split row has the lines of both columns that fit
             assert sorted(found[place]) == sorted(expected[place])
         else:
             assert found[place] == expected[place]
@@ -189,7 +189,7 @@ def test_columns_are_in_reading_order(of: Card, layout: str) -> None:
     assert order.keys() == depth_first.keys()
     by_column: dict[str, list[int]] = defaultdict(list)
     for part in parts_of(laid_out(of, layout)):
-        if part.kind not in ("question", "colophon"):  # the question of a step stands below its snapshots
+        if part.kind not in ("question", "colophon"):  # a step's question follows its snapshots
             by_column[part.column].append(depth_first[part.key])
     for places in by_column.values():
         assert places == sorted(places)
@@ -211,7 +211,8 @@ def test_every_split_part_is_marked(of: Card, layout: str) -> None:
 
 
 def test_a_part_that_fits_a_sheet_is_not_split() -> None:
-    """A row of values of four lines, in a table that is higher than a sheet: at its end the row goes on as a whole."""
+    """The table is higher than a sheet, and each row has four lines. A row that does not fit moves to the next sheet as
+    a whole."""
     expect = tuple((f"value_{number}", f"{number:02}" * 30) for number in range(60))
     snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 1), expect, ())
     phase = Phase("p", "A phase", "", (Step("s", "A step", "", "", None, (snapshot,)),))

@@ -59,7 +59,7 @@ _NUMBERS = re.compile(r"card_name_missing\(\{[0-9, ]*\}\)")
 
 @dataclass
 class Box:
-    """A part as it stands in the file: its kind and key, and all that it shows but caption and mark."""
+    """A part of the file: its kind and key, and all that it shows except caption and mark."""
 
     kind: str
     key: str
@@ -68,7 +68,7 @@ class Box:
 
 @dataclass
 class Read:
-    """What a file says."""
+    """The content of a file."""
 
     boxes: list[Box] = field(default_factory=list)
     sheets: int = 0

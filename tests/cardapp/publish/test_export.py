@@ -84,7 +84,7 @@ def test_a_place_that_cannot_be_written_is_named(
 
 
 @pytest.mark.parametrize("before", [None, "the sheets of last year"])
-def test_a_disk_that_is_full_half_way_leaves_what_was_there(before: str | None, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_existing_file_unchanged(before: str | None, tmp_path: Path) -> None:
     output = tmp_path / "card.tex"
     if before is not None:
         output.write_text(before)
@@ -100,7 +100,7 @@ def test_a_disk_that_is_full_half_way_leaves_what_was_there(before: str | None, 
 
 
 @pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex"], ["layouts"]])
-def test_a_reader_that_goes_away_is_no_fault(command: list[str]) -> None:
+def test_a_closed_pipe_is_no_error(command: list[str]) -> None:
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "cardapp", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -111,7 +111,7 @@ def test_a_reader_that_goes_away_is_no_fault(command: list[str]) -> None:
         assert running.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_a_closed_standard_output_is_no_fault() -> None:
+def test_a_closed_standard_output_is_no_error() -> None:
     command = f"exec {sys.executable} -P -m cardapp layouts >&-"
     done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")

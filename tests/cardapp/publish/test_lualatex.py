@@ -1,4 +1,4 @@
-"""The run of lualatex, with programs in its place that fail, hang, die or print nothing."""
+"""Runs of lualatex, which is replaced by programs that fail, hang, die or print nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HANGS = 'echo $$ >"$TEXMFVAR/new"; mv "$TEXMFVAR/new" "$TEXMFVAR/pid"; echo half
 
 
 class Machine:
-    """A PATH with a stand-in for lualatex, and folders of its own for what is made."""
+    """A PATH with a replacement for lualatex, and separate folders for its files."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.work, self.cache = folder / "bin", folder / "work", folder / "cache"
@@ -45,7 +45,7 @@ class Machine:
 
     @property
     def left(self) -> list[str]:
-        """What lies in the folder of temporary files."""
+        """The names of the files in the temporary folder."""
         return os.listdir(self.work)
 
 
@@ -231,7 +231,7 @@ def test_more_sheets_may_take_longer(machine: Machine, monkeypatch: pytest.Monke
 
 
 def test_typesetting_waits_for_another_run_to_end(machine: Machine, tmp_path: Path) -> None:
-    """Two at once would write the same files of the cache."""
+    """Two runs at once would write the same files of the cache."""
     machine.lualatex(
         f'mkdir {tmp_path}/busy || exit 9; sleep .2; rmdir {tmp_path}/busy; echo "$$" >card.pdf; echo >card.log'
     )

@@ -36,7 +36,7 @@ def card() -> Card:
 
 @pytest.fixture
 def parts(card: Card) -> dict[str, Any]:
-    """What both reports take."""
+    """The arguments that both reports take."""
     catalog = Catalog(card)
     at = "2025-03-01T10:00:00.000Z"
     statuses = {

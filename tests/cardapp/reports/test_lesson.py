@@ -354,7 +354,7 @@ def test_moves_of_two_days_are_not_folded_together(parts: dict[str, Any], event:
     assert read.text.count("4 moves") == 2
 
 
-def test_it_is_made_while_the_record_is_read(parts: dict[str, Any], event: Make) -> None:
+def test_the_report_is_generated_while_the_events_are_read(parts: dict[str, Any], event: Make) -> None:
     taken = 0
 
     def endless() -> Iterable[dict[str, Any]]:

@@ -54,8 +54,8 @@ def test_sections_without_content_are_left_out(parts: dict[str, Any]) -> None:
     assert "**0 of 3 steps approved (0 %)** · replays: 0 ready, 0 not ready, 3 never run" in report
 
 
-def test_it_is_made_note_by_note(parts: dict[str, Any]) -> None:
-    """Thousands of steps may have a long note each; the report of them never stands in memory at once."""
+def test_the_report_is_generated_note_by_note(parts: dict[str, Any]) -> None:
+    """Thousands of steps may have a long note each, so the whole report is never in memory at once."""
     for item in parts["progress"]["items"]:
         item["note"] = "x" * 10_000
     pieces = list(teams.render(notes=[], **parts))

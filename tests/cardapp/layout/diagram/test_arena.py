@@ -27,7 +27,7 @@ def snapshot(**expect: str) -> Snapshot:
     return Snapshot("s", "A snapshot", Stop("a.c", 3, "x", None, 1), tuple(expect.items()), ())
 
 
-def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
+def test_a_reading_is_sorted_and_divided_into_regions() -> None:
     arena = arena_from_reading(READING)
     assert arena == Arena(4096, 64, 29, 40, (ArenaBlock(0, 8, "first", 1), ArenaBlock(16, 13, "", 0)), 2)
     assert [(region.use, region.start, region.end, region.name) for region in regions(arena)] == [
@@ -51,12 +51,12 @@ def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
         {"blocks": ["text"]},
     ],
 )
-def test_a_reading_that_holds_no_arena_gives_none(broken: dict[str, Any]) -> None:
+def test_an_invalid_reading_gives_no_arena(broken: dict[str, Any]) -> None:
     assert arena_from_reading(READING | broken) is None
     assert arena_from_reading({}) is None
 
 
-def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
+def test_an_arena_has_the_values_that_the_snapshot_expects() -> None:
     full = {"a.base": "0x1000", "a.size": "64", "a.used": "29", "a.high": "40", "a.n": "2", "other": "x"}
     first = {"a.log[0].at": "0", "a.log[0].n": "8", "a.log[0].label": '"first"', "a.log[1].at": "16"}
     expected = Arena(4096, 64, 29, 40, (ArenaBlock(0, 8, "first", 0),), 2)
@@ -92,7 +92,7 @@ def test_a_block_without_an_expected_value_is_no_padding_and_keeps_its_number(
 @pytest.mark.parametrize(
     "expect", [{}, {"a.size": "64"}, {"a.used": "-3"}, {"a.used": '"eight"'}, {"a.used": "9" * 400}]
 )
-def test_without_the_use_a_card_promises_no_arena(expect: dict[str, str]) -> None:
+def test_without_an_expected_use_there_is_no_arena(expect: dict[str, str]) -> None:
     assert arena_from_card(RECIPE, snapshot(**expect)) is None
 
 
@@ -103,7 +103,7 @@ def test_without_the_use_a_card_promises_no_arena(expect: dict[str, str]) -> Non
     st.none() | st.integers(0, 150), st.none() | st.integers(0, 150), st.none() | st.integers(0, 150),
     st.integers(0, 12),
 )  # fmt: skip
-def test_zones_have_no_hole_and_lose_no_block(
+def test_regions_have_no_gap_and_lose_no_block(
     blocks: list[ArenaBlock], size: int | None, used: int | None, water: int | None, count: int
 ) -> None:
     ordered = tuple(sorted(blocks, key=lambda block: block.offset))
@@ -114,7 +114,7 @@ def test_zones_have_no_hole_and_lose_no_block(
     assert sum(region.name.startswith("block") for region in found) == len(blocks)
 
 
-def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
+def test_many_blocks_are_folded_in_the_middle() -> None:
     blocks = tuple(ArenaBlock(4 * place, 4, f"b{place}", place) for place in range(990))
     arena = Arena(None, 4000, 3990, None, blocks, len(blocks))
     diagram = memory_map("k", "Many", arena, Room(60, 100))
@@ -126,7 +126,7 @@ def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
     assert diagram.nodes[-1].title == "free: 10 bytes at offset 3990"
 
 
-def test_marks_are_placed_where_zones_meet() -> None:
+def test_marks_are_placed_between_regions() -> None:
     arena = arena_from_reading(READING)
     assert arena is not None
     diagram = memory_map("k", "Two", arena, Room(80, 100))
@@ -135,7 +135,7 @@ def test_marks_are_placed_where_zones_meet() -> None:
     assert diagram.description == "29 of 64 bytes used (45%), 2 blocks, high water 40"
 
 
-def test_a_strip_names_what_has_room() -> None:
+def test_a_strip_labels_only_regions_with_enough_space() -> None:
     arena = arena_from_reading(READING)
     assert arena is not None
     names = [[line.text for line in node.lines] for node in strip("k", "Two", arena, 70).nodes]

@@ -1,4 +1,4 @@
-"""The two renderers, without positions: these are compared where a browser and TeX can be run."""
+"""The two renderers, without positions. Tests that run a browser and TeX compare the positions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_every_node_can_be_found_and_followed() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_a_picture_says_what_it_is() -> None:
+def test_a_picture_has_a_title_a_description_and_a_size() -> None:
     (diagram,) = states.of_block("t/b", block_of("One", "Two"), Room(60, 250))
     root = tree(diagram)
     named = {element.get("id"): element.text for element in root}

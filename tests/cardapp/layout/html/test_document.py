@@ -62,7 +62,7 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-# -- what ships ----------------------------------------------------------------------------------------------------
+# -- shipped cards -------------------------------------------------------------------------------------------------
 
 
 def test_every_position_is_an_anchor_and_every_link_resolves(shown: tuple[Document, Element]) -> None:
@@ -137,7 +137,7 @@ def _long_card(language: str) -> Element:
 
 
 def _spoken(element: Element, language: str) -> Iterator[tuple[str, str]]:
-    """The texts of an element, each with the language that it is read in."""
+    """The texts of an element, each with its language."""
     language = element.attributes.get("lang", language)
     for piece in element.inner:
         if isinstance(piece, str):
@@ -240,7 +240,7 @@ def test_lines_are_drawn_between_columns_with_content(layout: str) -> None:
     assert bool(list(page.all(within="divider"))) == (layout != "karta-classic")
 
 
-# -- what anybody may write ----------------------------------------------------------------------------------------
+# -- hostile and long texts ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -283,7 +283,7 @@ def assert_all_survives(page: Element, card: Card, source: list[str], *, tells_v
         heading = next(element for element in page.all(within=f"{kind}_title"))
         assert squeezed(visible(title.title)) in squeezed(heading.text)
     said = {kind: _said(page, kind) for kind in ("intro", "goal", "text", "question", "code", "notes")}
-    # A row that is cut goes on with both of its columns.
+    # A split row continues with both columns.
     rows = [row for body in page.all("tbody") for row in body.all("tr")]
     expressions, values = (squeezed("".join(row.inner[at].text for row in rows)) for at in (0, 1))
     for text in (card.text, task.text, block.text, phase.text):

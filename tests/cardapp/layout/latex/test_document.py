@@ -46,7 +46,7 @@ def squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-# -- one context each ----------------------------------------------------------------------------------------------
+# -- escaping for each context -------------------------------------------------------------------------------------
 
 
 @given(ANYTHING)
@@ -90,8 +90,8 @@ def test_special_characters_are_escaped_for_latex(text: str, latex: str) -> None
     "latex",
     [r"\input{x}", "a%b", "$x$", "{", "}", "a~b", "^^5c", "#1", "a_b", r"\write18{x}", "\n% part: text\n\\def", r"\'e"],
 )
-def test_what_is_not_ours_is_seen(latex: str) -> None:
-    """Proves the reader, on which all that follows rests."""
+def test_the_reader_of_latex_refuses_foreign_commands(latex: str) -> None:
+    """All tests below rely on this reader."""
     with pytest.raises(AssertionError):
         shown(latex)
 
@@ -111,7 +111,7 @@ def _titled(title: str) -> Document:
     return compose(replace(loaded.card, title=title), loaded.identity, layout, {})
 
 
-# -- what ships ----------------------------------------------------------------------------------------------------
+# -- shipped cards -------------------------------------------------------------------------------------------------
 
 
 def test_sheets_parts_and_bookmarks_are_those_of_the_card(made: tuple[Document, str]) -> None:
@@ -198,7 +198,7 @@ def test_the_same_card_gives_the_same_bytes() -> None:
     assert len(made) == 1
 
 
-# -- what anybody may write ----------------------------------------------------------------------------------------
+# -- hostile and long texts ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
