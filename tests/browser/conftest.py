@@ -31,13 +31,14 @@ VIEW = {
 
 
 def becomes(page: Page, script: str, arg: Any = None) -> None:
-    """Wait until ``script`` is true. The page's policy forbids how Playwright's own wait evaluates a script."""
+    """Wait until ``script`` is true. Playwright's ``wait_for_function`` needs ``eval``, which the page's policy
+    forbids."""
     until(lambda: page.evaluate(script, arg), 30)
 
 
 @dataclass
 class OpenPage:
-    """A tab, and what went wrong in it."""
+    """A tab, and the errors that occurred in it."""
 
     page: Page
     faults: list[str] = field(default_factory=list)
@@ -48,11 +49,11 @@ class OpenPage:
         self.page.set_default_timeout(30_000)
 
     def _failed(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # a reload ends what is under way
+        if request.failure != "net::ERR_ABORTED":  # a reload aborts running requests
             self.faults.append(f"{request.url} {request.failure}")
 
     def ready(self) -> OpenPage:
-        """Wait until the first sheet stands."""
+        """Wait until the first sheet is shown."""
         self.page.locator("#sheets .sheet").first.wait_for()
         return self
 
@@ -74,7 +75,7 @@ class OpenPage:
         return found
 
     def picture(self) -> str:
-        """The same with every blank."""
+        """The same text with all blanks."""
         return self.page.locator("#editor pre").text_content() or ""
 
 
@@ -107,7 +108,7 @@ def neovim(stage: Stage) -> Iterator[Neovim]:
 
 @pytest.fixture
 def scratch(neovim: Neovim) -> Iterator[Neovim]:
-    """Neovim in an empty buffer; afterwards in the buffer that it was in."""
+    """Neovim in an empty buffer. Afterwards its previous buffer is shown again."""
     before = neovim.call("nvim_get_current_buf")
     neovim.call("nvim_command", "enew!")
     yield neovim
@@ -127,7 +128,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:  # noqa: F811
 
 @pytest.fixture
 def tab(context: BrowserContext, stage: Stage) -> Iterator[Any]:
-    """Opens a tab on the page, at an address below it; in the end nothing may have gone wrong in any of them."""
+    """Opens a tab at an address of the page. At the end no tab may have an error."""
     opened: list[OpenPage] = []
 
     def open_tab(address: str = "") -> OpenPage:

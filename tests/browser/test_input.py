@@ -53,7 +53,7 @@ class Writer:
         return self
 
     def key(self, key: str, code: str, number: int = 229) -> None:
-        """A key that the input method takes: the browser tells the page of it with the code 229."""
+        """Press a key that the input method handles. The browser reports such a key to the page with the code 229."""
         for kind in ("rawKeyDown", "keyUp"):
             self._input.send(
                 "Input.dispatchKeyEvent",
@@ -96,7 +96,7 @@ def test_a_dead_key_types_the_composed_character_alone(writer: Writer) -> None:
     writer.compose("´")
     writer.key("Process", "KeyE")
     writer.commit("é")
-    writer.key("Dead", "Equal", number=187)  # without an input method the next key tells the composed character
+    writer.key("Dead", "Equal", number=187)  # without an input method, the next key event has the composed character
     writer.page.evaluate(DISPATCH, {"key": "ô", "code": "KeyO"})
     writer.page.keyboard.press("x")
     writer.holds("éôx")
@@ -149,7 +149,7 @@ def test_each_key_arrives_in_neovims_notation(writer: Writer) -> None:
             writer.commit(key)
         else:
             writer.page.keyboard.press(key)
-    for extra in ({}, {"ctrlKey": True, "altKey": True}):  # as Linux tells of AltGr, and as Windows does
+    for extra in ({}, {"ctrlKey": True, "altKey": True}):  # AltGr as on Linux, and as on Windows
         for init in german:
             writer.page.evaluate(DISPATCH, {**init, **extra, "modifierAltGraph": True})
     until(lambda: writer.neovim.lua("return #got") == len(typed))
@@ -224,7 +224,7 @@ def test_a_selection_of_the_picture_is_copied(tab: Tab, stage: Stage, scratch: N
     opened.page.keyboard.up("Shift")
     opened.page.keyboard.press("Control+Shift+C")
     until(copied)
-    # A text that is selected elsewhere later is what is copied.
+    # If a text elsewhere is selected later, that text is copied.
     opened.page.get_by_label("Search titles and code").fill("sought")
     opened.page.get_by_label("Search titles and code").click()
     opened.page.keyboard.press("Control+a")

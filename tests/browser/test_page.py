@@ -97,7 +97,7 @@ def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Ta
     revision = stage.tcp.get("/api/viewer/state")["revision"]
     second.page.wait_for_timeout(700)
     assert second.page.evaluate("scroller.scrollTop") != first.page.evaluate("scroller.scrollTop")
-    assert stage.tcp.get("/api/viewer/state")["revision"] == revision, "the tabs do not answer each other"
+    assert stage.tcp.get("/api/viewer/state")["revision"] == revision, "the tabs do not react to each other's changes"
 
 
 def test_values_are_covered_until_an_answer_and_stay_open_after_a_reload(tab: Tab, stage: Stage) -> None:

@@ -45,7 +45,7 @@ def shows_the_screen(opened: OpenPage, stage: Stage) -> None:
 
 
 def forgive(opened: OpenPage) -> None:
-    """Requests fail while the service is away, and nothing else does."""
+    """Only requests while the service is stopped may fail."""
     left = [fault for fault in opened.faults if "ERR_CONNECTION_REFUSED" not in fault and "RESET" not in fault]
     opened.faults[:] = [fault for fault in left if "ERR_EMPTY_RESPONSE" not in fault]
 
@@ -87,7 +87,7 @@ def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, 
     forgive(opened)
 
 
-def test_a_restart_that_is_over_at_once_is_hardly_seen(tab: Tab, stage: Stage) -> None:
+def test_a_quick_restart_of_the_service_is_hardly_visible(tab: Tab, stage: Stage) -> None:
     opened = tab()
     shows_the_screen(opened, stage)
     place = opened.page.evaluate(PLACE)

@@ -93,7 +93,7 @@ def test_escape_clears_the_search(tab: Tab) -> None:
     assert page.evaluate("document.activeElement === document.body")
 
 
-def test_any_size_of_the_window_keeps_everything_within_reach(tab: Tab) -> None:
+def test_everything_can_be_reached_at_any_window_size(tab: Tab) -> None:
     opened = tab()
     for width, height in ((1920, 1080), (1000, 700), (800, 600), (1280, 720)):
         opened.page.set_viewport_size({"width": width, "height": height})

@@ -1,4 +1,4 @@
-"""Every endpoint on both listeners, with a real session behind it; each answer fits its schema."""
+"""Every endpoint on both listeners, with a real session. Each response matches its schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ITEM = "t1.b1.p1.quick"
 
 
 def bodies(stage: Stage) -> dict[str, Any]:
-    """A sound body for every route that takes one."""
+    """A valid body for every route that has one."""
     return {
         "PUT /api/navigation/current": position("quick", "first", actor="ada"),
         "POST /api/navigation/move": {"level": "step", "delta": 1},
@@ -120,6 +120,6 @@ def test_a_stale_revision_is_refused(api: Api) -> None:
 
 
 @pytest.mark.parametrize("route", [r for r in ROUTES if r.body], ids=lambda route: f"{route.method} {route.path}")
-def test_a_request_without_body_and_type_is_answered_in_kind(api: Api, route: Route) -> None:
+def test_a_request_without_body_and_type_is_answered_as_documented(api: Api, route: Route) -> None:
     answer = api.request(route.method, route.path.replace("{itemId}", ITEM))
     assert answer.status in ({200, 409} if route.body and route.body.optional else {400, 415, 422}), answer.body

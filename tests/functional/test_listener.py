@@ -1,4 +1,4 @@
-"""The listener on real sockets: requests on both transports, slow clients, what blocks a start, and the stop."""
+"""The listener on real sockets: requests on both transports, slow clients, failing starts, and the stop."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ JSON = ("Content-Type: application/json",)
 CHUNKED = "Transfer-Encoding: chunked"
 
 LARGE = 12_000_000
-"""Bytes; more than the kernel buffers of a socket, less than what waitress holds before it lets the worker wait."""
+"""Bytes; more than the kernel's buffers of a socket, but fewer than the number at which a worker waits."""
 
 
 class App:
-    """``/wait`` answers when ``release`` is set, ``/big`` sends many bytes, everything else tells what it got."""
+    """``/wait`` answers when ``release`` is set, ``/big`` sends many bytes, other paths describe the request."""
 
     def __init__(self) -> None:
         self.waiting = threading.Semaphore(0)
@@ -122,7 +122,7 @@ def head(listener: Listener, line: str, *headers: str) -> bytes:
 
 
 def answer(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """One whole answer: status, headers, body."""
+    """Read one response: status, headers, body."""
     response = http.client.HTTPResponse(client)
     response.begin()
     body = response.read()
@@ -152,7 +152,7 @@ def test_both_transports_answer(client: socket.socket, listener: Listener) -> No
     assert "server" not in headers
 
 
-def test_a_connection_is_kept(client: socket.socket, listener: Listener) -> None:
+def test_a_connection_serves_several_requests(client: socket.socket, listener: Listener) -> None:
     for number in range(3):
         client.sendall(head(listener, f"GET /{number} HTTP/1.1"))
         assert json.loads(answer(client)[2])["path"] == f"/{number}"
@@ -170,7 +170,7 @@ def test_requests_in_one_piece_are_answered_in_their_order(client: socket.socket
         assert json.loads(stream.read(length))["path"] == f"/{number}"
 
 
-def test_an_unchanged_answer_keeps_the_connection(client: socket.socket, listener: Listener) -> None:
+def test_a_304_keeps_the_connection_open(client: socket.socket, listener: Listener) -> None:
     for _ in range(2):
         client.sendall(head(listener, "GET /same HTTP/1.1"))
         status, headers, body = answer(client)
@@ -181,7 +181,7 @@ def test_an_unchanged_answer_keeps_the_connection(client: socket.socket, listene
     assert ended(client)
 
 
-def test_http_1_0_closes(client: socket.socket, listener: Listener) -> None:
+def test_the_connection_is_closed_after_an_http_1_0_request(client: socket.socket, listener: Listener) -> None:
     client.sendall(head(listener, "GET /x HTTP/1.0"))
     assert answer(client)[0] == 200
     assert ended(client)
@@ -277,7 +277,7 @@ def test_a_chunked_body_has_the_same_limits(client: socket.socket, listener: Lis
         b"x\r\n",
     ],
 )
-def test_chunks_are_read_strictly(client: socket.socket, listener: Listener, chunks: bytes) -> None:
+def test_invalid_chunked_coding_is_refused(client: socket.socket, listener: Listener, chunks: bytes) -> None:
     client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, CHUNKED) + chunks)
     status, _, body = answer(client)
     assert (status, code(body)) == (400, "bad_request")
@@ -285,7 +285,7 @@ def test_chunks_are_read_strictly(client: socket.socket, listener: Listener, chu
 
 
 def test_a_refusal_does_not_wait_for_the_body(client: socket.socket, listener: Listener) -> None:
-    """Not a byte of the body is sent before the response is there."""
+    """The client sends no byte of the body before it has the response."""
     client.sendall(head(listener, "POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000"))
     status, headers, body = answer(client)
     assert (status, code(body), headers["connection"]) == (415, "unsupported_media_type", "close")
@@ -313,7 +313,7 @@ def test_a_refused_head_request_gets_no_body(client: socket.socket, listener: Li
     assert received.endswith(b"\r\n\r\n")
 
 
-def test_a_request_without_a_body_may_expect_to_send_one(client: socket.socket, listener: Listener) -> None:
+def test_expect_100_continue_without_a_body_is_answered(client: socket.socket, listener: Listener) -> None:
     client.sendall(head(listener, "GET /x HTTP/1.1", "Expect: 100-continue"))
     assert answer(client)[0] == 200
 
@@ -340,7 +340,7 @@ def test_a_chunked_body_that_grows_too_large_gets_its_answer(listener: Listener)
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_what_follows_a_refusal_is_read_up_to_a_bound(settings: Settings, app: App, transport: str) -> None:
+def test_after_a_refusal_the_rest_is_read_up_to_a_size(settings: Settings, app: App, transport: str) -> None:
     listener = Listener(settings, app, Limits(linger_bytes=1_000_000))
     listener.start()
     try:
@@ -353,7 +353,7 @@ def test_what_follows_a_refusal_is_read_up_to_a_bound(settings: Settings, app: A
         listener.stop()
 
 
-def test_what_follows_a_refusal_is_read_for_a_limited_time(settings: Settings, app: App) -> None:
+def test_after_a_refusal_the_rest_is_read_for_a_limited_time(settings: Settings, app: App) -> None:
     listener = Listener(settings, app, Limits(linger=0.3))
     listener.start()
     try:
@@ -368,18 +368,18 @@ def test_what_follows_a_refusal_is_read_for_a_limited_time(settings: Settings, a
 
 
 def send_on(client: socket.socket) -> None:
-    """Send a byte now and then, until the connection is broken or the patience of a test ends."""
+    """Send a byte now and then until the connection is broken, or until the time of a test is over."""
     pause = threading.Event()
     for _ in range(100):
         client.sendall(b" ")
         pause.wait(WAIT / 100)
 
 
-# -- bodies under way together -----------------------------------------------------------------------------------------
+# -- many bodies at once -----------------------------------------------------------------------------------------------
 
 
 def held_bytes() -> int:
-    """The bytes of this process' temporary files that have no name."""
+    """The total size of this process' unnamed temporary files, in bytes."""
     found = 0
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -389,7 +389,7 @@ def held_bytes() -> int:
 
 
 def send_what_is_taken(clients: list[socket.socket], data: bytes) -> None:
-    """Each client sends up to ``data`` and does not read."""
+    """Each client sends as much of ``data`` as the server takes, and does not read."""
     for client in clients:
         with contextlib.suppress(ConnectionError):
             client.sendall(data)
@@ -400,7 +400,8 @@ MANY = 12
 
 
 def large_uploads(state_dir: Path, app: App, host: str, **limits: int) -> tuple[int, list[int]]:
-    """``MANY`` clients send all but the end of a large picture: the bytes that are kept, and the statuses so far."""
+    """``MANY`` clients send a large picture except for its end. Returns the bytes that are kept, and the statuses so
+    far."""
     settings = make_settings(state_dir, CARD_EVIDENCE_MAX_BYTES=str(LARGE_PICTURES))
     listener = Listener(settings, app, Limits(**limits))
     listener.start()
@@ -422,7 +423,7 @@ def large_uploads(state_dir: Path, app: App, host: str, **limits: int) -> tuple[
 
 
 def early_status(client: socket.socket) -> int | None:
-    """The status of a response that is there, None of one that is not."""
+    """The status of the response; None if there is no response yet."""
     client.settimeout(0.5)
     try:
         status, headers, _ = answer(client)
@@ -438,14 +439,14 @@ def test_bodies_of_refused_requests_are_not_kept(state_dir: Path, app: App) -> N
     assert statuses == [421] * MANY
 
 
-def test_all_bodies_together_have_a_bound(state_dir: Path, app: App) -> None:
+def test_the_total_size_of_bodies_is_limited(state_dir: Path, app: App) -> None:
     kept, statuses = large_uploads(state_dir, app, "", bodies_bytes=4 * LARGE_PICTURES)
     assert kept <= 4 * LARGE_PICTURES
     assert statuses == [503] * (MANY - 4)
 
 
 def test_every_body_returns_its_space_to_the_budget(state_dir: Path, app: App) -> None:
-    """After many uploads that ended, were cut off or refused, one more is taken."""
+    """After many uploads that ended, were cut off or refused, one more is accepted."""
     settings = make_settings(state_dir)
     listener = Listener(settings, app, Limits(bodies_bytes=1))  # room for one picture
     listener.start()
@@ -494,7 +495,7 @@ def test_waiting_requests_leave_room_for_sixteen_clients(listener: Listener, set
         assert [answer(other)[0] for other in others] == [200] * 16
 
 
-def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
+def test_a_request_that_arrives_too_slowly_is_cut_off(settings: Settings, app: App) -> None:
     listener = Listener(settings, app, Limits(arrival=0.2))
     listener.start()
     try:
@@ -508,7 +509,7 @@ def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
         listener.stop()
 
 
-def test_a_request_that_runs_is_not_idle(settings: Settings, app: App) -> None:
+def test_a_connection_with_a_running_request_is_not_idle(settings: Settings, app: App) -> None:
     listener = Listener(settings, app, Limits(idle=0.2))
     listener.start()
     try:
@@ -587,7 +588,7 @@ def test_a_running_request_ends_before_the_stop(listener: Listener, client: sock
     assert app.waiting.acquire(timeout=WAIT)
     stopper = threading.Thread(target=listener.stop, args=(WAIT,))
     stopper.start()
-    with pytest.raises(ConnectionError):  # refused, or reset when it still stood in the queue
+    with pytest.raises(ConnectionError):  # refused, or reset if it was still in the queue
         connect_until_refused(listener.port)
     app.release.set()
     assert answer(client)[0] == 200
@@ -595,7 +596,7 @@ def test_a_running_request_ends_before_the_stop(listener: Listener, client: sock
     assert not stopper.is_alive()
 
 
-def test_an_answer_is_sent_whole_before_the_stop(listener: Listener, client: socket.socket, app: App) -> None:
+def test_a_stop_waits_until_a_response_is_sent(listener: Listener, client: socket.socket, app: App) -> None:
     client.sendall(head(listener, "GET /wait-large HTTP/1.1"))
     assert app.waiting.acquire(timeout=WAIT)
     stopper = threading.Thread(target=listener.stop, args=(WAIT,))
@@ -608,7 +609,7 @@ def test_an_answer_is_sent_whole_before_the_stop(listener: Listener, client: soc
     assert (status, len(body)) == (200, LARGE)
 
 
-def test_a_request_that_does_not_end_is_left_behind(settings: Settings, app: App) -> None:
+def test_a_stop_does_not_wait_for_a_request_that_does_not_end(settings: Settings, app: App) -> None:
     listener = Listener(settings, app)
     listener.start()
     with connect(listener, settings, "tcp") as client:
@@ -625,7 +626,7 @@ def test_a_restarted_service_can_bind_its_port_at_once(settings: Settings, state
     with connect(first, settings, "tcp") as client:
         client.sendall(head(first, "GET /x HTTP/1.1"))
         assert answer(client)[0] == 200
-        first.stop()  # we close first, so the port is left in TIME_WAIT
+        first.stop()  # the server closes first, so its port stays in TIME_WAIT
         second = Listener(make_settings(state_dir, CARD_API_PORT=str(first.port)), app)
         second.start()
         second.stop()
@@ -639,11 +640,11 @@ def test_the_socket_is_private(listener: Listener, settings: Settings) -> None:
     assert stat.S_IMODE(settings.state_dir.stat().st_mode) == 0o700
 
 
-# -- what is in the way -----------------------------------------------------------------------------------------------
+# -- starts that fail --------------------------------------------------------------------------------------------------
 
 
 def refused(settings: Settings, app: App, code: str) -> StateError:
-    """A start that must fail with this code and leave nothing behind."""
+    """Start a listener, which must fail with this code and leave nothing behind."""
     before = descriptors()
     with pytest.raises(StateError) as caught:
         Listener(settings, app).start()
@@ -653,7 +654,7 @@ def refused(settings: Settings, app: App, code: str) -> StateError:
     return caught.value
 
 
-def test_one_instance_per_state_directory(listener: Listener, settings: Settings, app: App) -> None:
+def test_a_second_instance_on_the_state_directory_is_refused(listener: Listener, settings: Settings, app: App) -> None:
     with pytest.raises(StateError) as caught:
         Listener(settings, app).start()
     assert caught.value.code == "state_in_use"
@@ -661,7 +662,7 @@ def test_one_instance_per_state_directory(listener: Listener, settings: Settings
     assert settings.api_socket.exists()
 
 
-def test_a_port_that_is_taken_is_named(settings: Settings, state_dir: Path, app: App) -> None:
+def test_a_port_in_use_is_named_in_the_error(settings: Settings, state_dir: Path, app: App) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = make_settings(state_dir, CARD_API_PORT=str(other.getsockname()[1]))
         error = refused(taken, app, "address_in_use")
@@ -697,7 +698,7 @@ def test_a_stale_socket_is_replaced(settings: Settings, app: App) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link"])
-def test_anything_else_in_the_sockets_place_is_left_alone(
+def test_another_file_at_the_sockets_path_is_not_removed(
     settings: Settings, app: App, tmp_path: Path, kind: str
 ) -> None:
     place = settings.api_socket
@@ -733,7 +734,7 @@ def test_a_linked_lock_is_refused(settings: Settings, app: App, tmp_path: Path) 
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_another_socket_in_our_place_is_not_removed(settings: Settings, app: App) -> None:
+def test_a_stop_does_not_remove_another_services_socket(settings: Settings, app: App) -> None:
     listener = Listener(settings, app)
     listener.start()
     settings.api_socket.unlink()
@@ -797,7 +798,7 @@ def test_a_port_that_another_program_has_on_ipv6_is_refused(settings: Settings, 
 
 
 @needs_ipv6
-def test_a_free_port_is_free_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_of_the_kernels_choice_is_free_on_ipv4_and_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
     real, tried = listener_module._bound, []
 
     def taken_once(address: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""The whole service without a session: every row of the route table on both listeners, as a client meets it."""
+"""The whole service without a session: every row of the route table on both listeners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BODIES: dict[str, Any] = {
     "ProgressRequest": {"status": "approved"},
     "EventRequest": {"kind": "note", "actor": "me", "text": "hello"},
 }
-# Without a session these cannot succeed; each says so, and how to go on.
+# Without a session these cannot succeed. The error says why, and what to do next.
 NO_SESSION = {
     ("GET", "/api/session"): 503,
     ("POST", "/api/navigation/sync"): 503,
@@ -87,7 +87,7 @@ def connection(request: pytest.FixtureRequest, service: Service) -> Iterator[htt
 def test_every_row_answers_as_documented(
     route: Route, connection: http.client.HTTPConnection, service: Service
 ) -> None:
-    if route.path == "/api/navigation/sync":  # at the card's level it would be refused for that
+    if route.path == "/api/navigation/sync":  # at the card's level it would be refused for another reason
         place = service.services.card_loader.current().catalog.at("step")[0].key.split("/")
         names = ("task_id", "block_id", "phase_id", "step_id")
         position = {**dict(zip(names, place, strict=True)), "focus_level": "step"}

@@ -69,7 +69,7 @@ def test_another_account_is_refused(start: Callable[..., Listener], host: str, u
 
 @pytest.mark.usefixtures("source")
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_own_account_is_admitted(start: Callable[..., Listener], host: str) -> None:
+def test_the_services_account_is_admitted(start: Callable[..., Listener], host: str) -> None:
     port = start().port
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
         client.connect((host, port))
@@ -96,7 +96,7 @@ def test_root_may_use_the_service_of_another_account(state_dir: Path) -> None:
 
 @pytest.mark.usefixtures("source")
 def test_a_client_that_closes_its_side_before_it_is_accepted_is_refused(start: Callable[..., Listener]) -> None:
-    """The kernel says uid 0 of a socket that its process has closed: it must not pass for root."""
+    """For a socket that its process has closed, the kernel reports uid 0. The client must not be taken for root."""
     listener = start()
     assert listener._loop is not None
     accepting, released = threading.Event(), threading.Event()
@@ -118,8 +118,8 @@ def test_a_client_that_closes_its_side_before_it_is_accepted_is_refused(start: C
 
 
 @pytest.mark.usefixtures("source")
-def test_a_request_that_its_sender_left_behind_is_not_served(state_dir: Path) -> None:
-    """Sent and closed before it is accepted: nobody reads a response, but the application would have run."""
+def test_a_request_whose_client_has_closed_the_connection_is_not_served(state_dir: Path) -> None:
+    """The client sends a request and closes the connection before it is accepted. The application must not run."""
     served: list[str] = []
 
     def recording(environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -170,7 +170,7 @@ def test_a_lookup_that_fails_admits_nobody(start: Callable[..., Listener], monke
     listener = start()
     assert request(listener.port) == 500
     broken[0] = False
-    assert request(listener.port) == 200, "and the service goes on"
+    assert request(listener.port) == 200, "the service continues"
 
 
 def request(port: int) -> int:

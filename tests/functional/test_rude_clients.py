@@ -1,5 +1,7 @@
-"""Clients that hold, drip, half close, never read or ask for protocols that are not here: the others are served quickly
-on both transports, and nothing of them stays behind."""
+"""Clients that hold connections, send or read slowly, close one side, never read, or ask for unknown protocols.
+
+Other clients are served quickly on both transports, and no threads or descriptors remain.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,13 @@ pytestmark = pytest.mark.functional
 
 WAIT = 10.0
 QUICK = 1.0
-"""Seconds within which anybody is served, whatever the rude ones do, on a busy machine too."""
+"""Seconds within which every other client is served, on a busy machine too."""
 
 PIECE = b"x" * 1_000_000
 
 
 class App:
-    """A quick page, a large answer, and one without end; all behind the real gate."""
+    """Serves a quick page, a large response, and an endless one, behind the real gate."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         start_response("200 OK", [("Content-Type", "text/plain")])
@@ -58,7 +60,7 @@ class App:
 
 
 class Served:
-    """A listener, and its clients, which are all closed at the end."""
+    """A listener and its clients. ``close`` closes all of them."""
 
     def __init__(self, state_dir: Path, **limits: Any) -> None:
         names = {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
@@ -78,13 +80,13 @@ class Served:
         return "\r\n".join([line, f"Host: 127.0.0.1:{self.listener.port}", *headers, "", ""]).encode()
 
     def rude(self, transport: str, line: str, *headers: str) -> socket.socket:
-        """A client that has sent this and does nothing more."""
+        """A client that sends this head and does nothing more."""
         client = self.connect(transport)
         client.sendall(self.head(line, *headers))
         return client
 
     def seconds(self) -> float:
-        """How long the slower transport takes to serve a new client."""
+        """The seconds until a new client is served, on the slower transport."""
         found = []
         for transport in ("tcp", "unix"):
             began = time.monotonic()
@@ -121,7 +123,7 @@ def served(serve: Callable[..., Served]) -> Served:
 
 
 def status(client: socket.socket) -> int:
-    """The status of one whole answer; a problem is one by its schema."""
+    """Read one response and return its status. A problem must match its schema."""
     response = http.client.HTTPResponse(client)
     response.begin()
     body = response.read()
@@ -131,7 +133,7 @@ def status(client: socket.socket) -> int:
 
 
 def ended(client: socket.socket) -> bool:
-    """Whether the server closes the connection, whatever it still sends."""
+    """Read until the end of the connection. Returns False if the server does not close it in time."""
     try:
         while client.recv(1 << 20):
             pass
@@ -143,7 +145,7 @@ def ended(client: socket.socket) -> bool:
 
 
 def counts() -> tuple[int, int]:
-    """Open descriptors and threads of this process."""
+    """The numbers of open descriptors and of threads in this process."""
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
@@ -159,7 +161,7 @@ def test_a_thousand_open_connections_refuse_no_client(served: Served, transport:
             client.sendall(b"GET / HTTP/1.1\r\nHo")
     assert served.seconds() < QUICK
     held[0].sendall(served.head("GET / HTTP/1.1"))
-    assert status(held[0]) == 200, "who only waited is served too"
+    assert status(held[0]) == 200, "a client that only waited is served too"
     served.leave()
     until(lambda: counts()[0] <= before[0] and counts()[1] == before[1])
 
@@ -172,13 +174,13 @@ def test_above_the_limit_the_longest_idle_connection_is_closed(serve: Callable[.
     held = [served.connect("tcp") for _ in range(100)]
     assert served.seconds() < QUICK
     assert ended(first)
-    assert busy.recv(10), "who is being served keeps the place"
+    assert busy.recv(10), "a connection with a running request is kept"
     held[-1].sendall(served.head("GET / HTTP/1.1"))
     assert status(held[-1]) == 200
 
 
 def test_a_low_descriptor_limit_refuses_no_client(card_environment: dict[str, str], state_dir: Path) -> None:
-    """More connections than the service may have files; its soft limit is lower still, which it raises by itself."""
+    """There are more connections than the hard limit allows. The soft limit is lower; the service raises it itself."""
     limited = ["sh", "-c", 'ulimit -n 600 && ulimit -S -n 300 && exec "$@"', "sh"]
     own = {"CARD_SOURCE": str(make_card(state_dir / "card")), "CARD_STATE_DIR": str(state_dir / "state")}
     with (state_dir / "log").open("w") as log:
@@ -199,7 +201,7 @@ def test_a_low_descriptor_limit_refuses_no_client(card_environment: dict[str, st
 
 
 @BOTH
-def test_clients_that_never_read_give_their_workers_back(serve: Callable[..., Served], transport: str) -> None:
+def test_clients_that_never_read_free_their_workers(serve: Callable[..., Served], transport: str) -> None:
     served = serve(unread_bytes=1 << 20, idle=0.5)
     before = counts()
     for _ in range(WORKERS + 8):
@@ -210,12 +212,12 @@ def test_clients_that_never_read_give_their_workers_back(serve: Callable[..., Se
 
 
 RATE = 1 << 20
-"""Bytes per second of a client that is slow."""
+"""Bytes per second that a slow client reads."""
 
 
 @contextlib.contextmanager
 def slowly(clients: list[socket.socket]) -> Iterator[list[socket.socket]]:
-    """The clients read at ``RATE`` meanwhile; yields those that the server has closed."""
+    """Let the clients read at ``RATE`` during the block. Yields the list of those that the server has closed."""
     ended: list[socket.socket] = []
     left = threading.Event()
     for client in clients:
@@ -241,7 +243,7 @@ def slowly(clients: list[socket.socket]) -> Iterator[list[socket.socket]]:
 
 
 def is_closed(client: socket.socket, size: int) -> bool:
-    """Read up to ``size`` bytes of what has arrived."""
+    """Read up to ``size`` bytes that have arrived. Returns whether the connection is closed."""
     try:
         while size > 0:
             data = client.recv(size)
@@ -256,7 +258,7 @@ def is_closed(client: socket.socket, size: int) -> bool:
 
 
 SHALLOW = 1 << 18
-"""Unsent bytes above which the workers of these tests wait for a client."""
+"""Unread bytes above which a worker waits for a client in these tests."""
 
 
 @pytest.fixture
@@ -268,7 +270,7 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @BOTH
 @pytest.mark.usefixtures("shallow")
-def test_clients_that_drip_give_their_workers_back(serve: Callable[..., Served], transport: str) -> None:
+def test_clients_that_read_too_slowly_free_their_workers(serve: Callable[..., Served], transport: str) -> None:
     served = serve(unread_bytes=SHALLOW, response=0.5)
     drippers = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(6)]
     with slowly(drippers) as ended:
@@ -298,7 +300,7 @@ def test_a_large_response_that_is_not_read_occupies_no_worker(serve: Callable[..
     assert served.seconds() < 2 * QUICK
     response = http.client.HTTPResponse(slow[0])
     response.begin()
-    assert len(response.read()) == 8 * len(PIECE), "and who reads later gets all of it"
+    assert len(response.read()) == 8 * len(PIECE), "a client that reads later gets all of it"
 
 
 def test_clients_that_do_not_read_leave_half_of_the_workers_free() -> None:
@@ -331,7 +333,7 @@ def test_a_request_received_byte_by_byte_is_answered(served: Served, transport: 
 
 
 @BOTH
-def test_half_closed_and_reset_connections_leave_nothing(served: Served, transport: str) -> None:
+def test_half_closed_and_reset_connections_are_released(served: Served, transport: str) -> None:
     before = counts()
     for data in (b"", b"GET / HT", served.head("POST / HTTP/1.1", "Content-Length: 9") + b"{"):
         half, reset = served.connect(transport), served.connect(transport)
@@ -342,7 +344,7 @@ def test_half_closed_and_reset_connections_leave_nothing(served: Served, transpo
         reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         reset.close()
     asked = served.rude(transport, "GET / HTTP/1.1")
-    assert status(asked) == 200, "so it was accepted before it is half closed"
+    assert status(asked) == 200, "the connection must be accepted before it is half closed"
     asked.sendall(served.head("GET / HTTP/1.1"))
     asked.shutdown(socket.SHUT_WR)
     assert status(asked) == 200
@@ -380,7 +382,7 @@ def test_an_upgrade_without_a_handshake_is_an_ordinary_request(
 
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The wall clock of waitress, to be set by what is put in the list."""
+    """A list with one number: the seconds by which waitress' wall clock is wrong."""
     shift = [0.0]
 
     class Clock:
@@ -394,7 +396,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
-def test_a_wall_clock_that_jumps_neither_cuts_nor_keeps_connections(
+def test_a_jump_of_the_wall_clock_does_not_change_the_idle_timeout(
     serve: Callable[..., Served], wall: list[float], jump: float
 ) -> None:
     served = serve(idle=1.5)
@@ -404,7 +406,7 @@ def test_a_wall_clock_that_jumps_neither_cuts_nor_keeps_connections(
     assert served.seconds() < QUICK
     client.sendall(served.head("GET / HTTP/1.1"))
     assert status(client) == 200, "an idle connection outlives the jump"
-    assert ended(client), "and ends in its own time"
+    assert ended(client), "and ends after its timeout"
 
 
 def test_a_stop_does_not_wait_for_the_wall_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +418,7 @@ def test_a_stop_does_not_wait_for_the_wall_clock(served: Served, monkeypatch: py
     assert time.monotonic() - began < WAIT
 
 
-def test_any_bytes_are_answered_by_a_problem_or_an_end(served: Served, loops: Callable[..., int]) -> None:
+def test_random_bytes_are_answered_or_the_connection_ends(served: Served, loops: Callable[..., int]) -> None:
     sound = [
         served.head("POST / HTTP/1.1", "Content-Type: application/json", "Content-Length: 2") + b"{}",
         served.head("POST / HTTP/1.1", "Content-Type: application/json", "Transfer-Encoding: chunked")
@@ -431,7 +433,7 @@ def test_any_bytes_are_answered_by_a_problem_or_an_end(served: Served, loops: Ca
     @given(st.lists(cuts, min_size=1, max_size=2), st.sampled_from(["tcp", "unix"]))
     def check(drawn: list[tuple[bytes, int, int, bytes]], transport: str) -> None:
         with contextlib.closing(served.connect(transport)) as client:
-            with contextlib.suppress(OSError):  # it may hang up before it has read all
+            with contextlib.suppress(OSError):  # the server may close the connection before it has read everything
                 for request, place, length, inserted in drawn:
                     client.sendall(request[:place] + inserted + request[place + length :])
                 client.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""The security self-test holds on the real service, and fails on every service that lacks a part of the gate."""
+"""The security self-test passes on the real service, and fails on every service that lacks a part of the gate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.functional
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server without a rule may wait for the rest of a request."""
+    """Shorten the timeout, because a server that lacks a rule may wait for the rest of a request."""
     monkeypatch.setattr(selftest, "_TIMEOUT", 1.0)
 
 
@@ -57,7 +57,7 @@ def test_a_service_without_the_gate_fails(monkeypatch: pytest.MonkeyPatch) -> No
         ("_check_body", "JSON sent as text/plain over the Unix socket"),
     ],
 )
-def test_each_part_of_the_gate_is_missed(monkeypatch: pytest.MonkeyPatch, check: str, attack: str) -> None:
+def test_a_gate_without_one_of_its_checks_fails(monkeypatch: pytest.MonkeyPatch, check: str, attack: str) -> None:
     monkeypatch.setattr(gate, check, lambda *_: None)
     broken = failed(Service)
     assert attack in broken
@@ -65,20 +65,20 @@ def test_each_part_of_the_gate_is_missed(monkeypatch: pytest.MonkeyPatch, check:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_parser_that_takes_two_framings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parser_that_accepts_two_framings_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Parser, "parse_header")
     assert "two framings with a request hidden behind" in failed(Service)
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.full
-def test_lenient_chunks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lenient_chunk_decoder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waitress_adapter, "_StrictChunks", ChunkedReceiver)
     assert {"a bare line feed after a chunk's size", "an empty line before a chunk"} <= failed(Service)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
-def test_a_service_that_admits_every_account_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_admits_every_account_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnerOnly, "refusal", lambda *_: None)
     assert failed(Service) == {"a request of another account of this machine"}
 
@@ -89,7 +89,7 @@ def test_without_root_another_account_is_not_tried(monkeypatch: pytest.MonkeyPat
     assert (finding.verdict, "root" in finding.got) == ("not tried", True)
 
 
-def test_a_header_that_is_missing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_without_a_security_header_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "SECURITY_HEADERS", gate.SECURITY_HEADERS[1:])
     assert "(a valid request)" in failed(Service)
 

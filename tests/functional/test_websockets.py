@@ -1,4 +1,4 @@
-"""The WebSockets of the page on the real listener: what is sent, what is refused, and that nothing is left."""
+"""The page's WebSockets on the real listener: messages, refusals, and what remains after the end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HostClient(Client):  # type: ignore[misc]
         self.host = f"{self.host}:{self.port}"
         super().handshake()
         self._handle_events()
-        self.connected = True  # also when the server's close has arrived already: receive() reports it
+        self.connected = True  # also if the server has closed already, because receive() then reports it
 
 
 def connect(service: Service, endpoint: tuple[str, str]) -> Client:
@@ -123,7 +123,7 @@ def test_the_unix_socket_needs_no_origin(service: Service) -> None:
         assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
 
 
-def test_bytes_behind_the_handshake_end_the_connection(service: Service) -> None:
+def test_bytes_sent_right_after_the_handshake_request_end_the_connection(service: Service) -> None:
     head = "\r\n".join(["GET /api/live HTTP/1.1", "Host: card", *(f"{k}: {v}" for k, v in HANDSHAKE.items())])
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
@@ -141,7 +141,7 @@ def test_a_client_that_sends_nonsense_is_closed(service: Service) -> None:
     until(lambda: len(service.websockets) == 0)
 
 
-def test_messages_that_the_protocol_does_not_have_delay_no_end(service: Service) -> None:
+def test_unknown_messages_do_not_delay_the_end_of_a_connection(service: Service) -> None:
     client = connect(service, LIVE)
     received(client)
     for _ in range(200):
@@ -162,7 +162,7 @@ def test_a_client_that_sends_faster_than_it_is_served_is_closed(
     until(lambda: len(service.websockets) == 0)
 
 
-def test_opening_and_closing_leaves_nothing(service: Service, loops: Callable[..., int]) -> None:
+def test_closed_connections_leave_no_threads_or_descriptors(service: Service, loops: Callable[..., int]) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 

@@ -1,4 +1,5 @@
-"""The API over a small card, a real database and stand-ins for the session; every answer is checked as documented."""
+"""The API with a small card, a real database and stand-ins for the session. Every response is checked against the
+description."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def card_source(*, allocator: bool = True) -> dict[str, Any]:
 
 
 def png(color: int = 0) -> bytes:
-    """A whole PNG of one gray pixel."""
+    """A complete PNG of one gray pixel."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -94,7 +95,7 @@ def png(color: int = 0) -> bytes:
 
 
 class StandIn:
-    """A service whose calls are recorded and answered from ``answers``; an exception there is raised."""
+    """A part of the service that records its calls. ``answers`` contains the results; an exception in it is raised."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = answers
@@ -112,7 +113,7 @@ class StandIn:
 
 
 def operation(**members: Any) -> dict[str, Any]:
-    """A finished operation as the checkpoints report it."""
+    """A finished operation, in the form of the checkpoints' status."""
     return {
         "operation_id": "op-1",
         "generation": 1,
@@ -194,7 +195,7 @@ def sessions() -> StandIn:
 
 @pytest.fixture
 def no_session(sessions: StandIn) -> SessionUnavailable:
-    """The error of a service without a session, already in place."""
+    """Make the service one without a session. Returns the error that it reports."""
     error = SessionUnavailable("no session is chosen: start one")
     sessions.answers["describe"] = error
     sessions.answers["brief"] = {"available": False, "name": None, "binding": None, "reason": error.detail}
@@ -259,7 +260,8 @@ def publish(services: Services) -> Callable[..., None]:
 
 
 class Api:
-    """A client of the gated application. Every answer must be documented: its status, its headers, its body's shape."""
+    """A client of the application behind the gate. The status, headers and body of every response must be
+    documented."""
 
     def __init__(self, services: Services) -> None:
         gate = Gate(Tcp("127.0.0.1", 8080), intakes(services.settings.evidence_max_bytes))
@@ -291,7 +293,7 @@ class Api:
         return self("GET", path, status=200, **options).json
 
     def problem(self, method: str, path: str, body: Any = None, *, status: int, code: str, **options: Any) -> Any:
-        """The body of a refusal, which must have this status and code."""
+        """The body of an error response, which must have this status and code."""
         found = self(method, path, body, status=status, **options).json
         assert found["code"] == code, found
         return found
@@ -308,7 +310,7 @@ def route_of(method: str, path: str) -> Route | None:
 
 
 def check_documented(method: str, path: str, response: webtest.TestResponse) -> None:
-    """Fail when an answer is not as its route's row and schemas say."""
+    """Fail if a response is not as documented in the route's row and the schemas."""
     for name in (
         "Content-Security-Policy",
         "X-Content-Type-Options",

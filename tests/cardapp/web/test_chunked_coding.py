@@ -1,4 +1,4 @@
-"""The chunked coding: what its grammar allows is decoded from pieces of any size, everything else is refused."""
+"""The chunked coding: valid coding is decoded from pieces of any size, everything else is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cardapp.web.chunked_coding import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder
 
 NEXT = b"GET / HTTP/1.1\r\n"
-"""What may follow a body on a connection that is kept."""
+"""The next request on the connection, which follows the body."""
 
 VALID = {
     b"0\r\n\r\n": b"",
@@ -57,7 +57,7 @@ INVALID = [
 
 
 def decoded(*pieces: bytes) -> tuple[bytes, int, bool]:
-    """The data, how many bytes of the last piece belong to the body, and whether it is complete."""
+    """Returns the data, the number of bytes of the last piece that belong to the body, and whether it is complete."""
     kept: list[bytes] = []
     decoder = ChunkedDecoder(kept.append)
     used = 0
@@ -67,13 +67,13 @@ def decoded(*pieces: bytes) -> tuple[bytes, int, bool]:
 
 
 @pytest.mark.parametrize("body", VALID)
-def test_a_body_ends_where_the_grammar_says(body: bytes) -> None:
+def test_a_valid_body_is_decoded_up_to_its_end(body: bytes) -> None:
     assert decoded(body + NEXT) == (VALID[body], len(body), True)
     assert decoded(body) == (VALID[body], len(body), True)
 
 
 @pytest.mark.parametrize("body", VALID)
-def test_pieces_do_not_matter(body: bytes) -> None:
+def test_the_size_of_the_pieces_does_not_matter(body: bytes) -> None:
     for place in range(1, len(body)):
         data, _, is_complete = decoded(body[:place], body[place:] + NEXT)
         assert (data, is_complete) == (VALID[body], True)
@@ -88,7 +88,7 @@ def test_a_body_is_complete_at_its_end_only(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", INVALID)
-def test_anything_else_is_refused(body: bytes) -> None:
+def test_invalid_coding_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"chunk|trailer"):
         decoded(body)
     with pytest.raises(ValueError, match=r"chunk|trailer"):

@@ -1,4 +1,4 @@
-"""One table from exception to status, one body, and nothing of our insides in it."""
+"""Each exception has a status; every error has the same form of body, without internal details."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_method_that_is_not_allowed_lists_those_that_are() -> None:
     assert ("Allow", "GET, HEAD") in problem(MethodNotAllowed("no", "GET, HEAD")).headers
 
 
-def test_too_many_bodies_say_when_to_come_back() -> None:
+def test_too_many_bodies_has_retry_after() -> None:
     assert ("Retry-After", "1") in problem(TooManyBodies("later")).headers
 
 
@@ -154,7 +154,7 @@ def test_a_closed_database_is_a_problem_and_seen_in_health(api: Any, services: S
     api.problem("GET", "/api/progress", status=503, code="state")
 
 
-def test_a_session_that_is_not_there(api: Any, sessions: Any) -> None:
+def test_a_missing_session_answers_503_and_a_slow_one_504(api: Any, sessions: Any) -> None:
     sessions.answers["describe"] = e.SessionUnavailable("no session is chosen: start one")
     api.problem("GET", "/api/session", status=503, code="no_session")
     sessions.answers["describe"] = e.McpTimeout("too slow")
@@ -189,7 +189,7 @@ def test_every_typed_rejection_is_a_conflict(api: Any, checkpoints: Any, code: s
             assert refused["errors"] == [{"pointer": f"/{part}/{name}", "message": "is missing"}]
 
 
-def test_a_replay_that_fails_or_takes_too_long(api: Any, checkpoints: Any) -> None:
+def test_a_failed_replay_answers_502_and_a_slow_one_504(api: Any, checkpoints: Any) -> None:
     checkpoints.answers["sync"] = e.DebuggerFailed("it crashed", code="target_crashed")
     api.problem("POST", "/api/navigation/sync", status=502, code="target_crashed")
     checkpoints.answers["sync"] = e.TooSlow("30 s", code="replay_timeout")

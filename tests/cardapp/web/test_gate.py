@@ -50,7 +50,8 @@ class Gate:
         self.behind = Behind()
 
     def __call__(self, transport: Transport = TCP, **environ: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Status, problem (or {}) and headers. Keys are WSGI's; a value of None leaves the key out."""
+        """Send a request. Returns status, problem (or {}) and headers. ``environ`` has WSGI's keys; None omits a
+        key."""
         intakes = {UPLOAD: Intake(("image/png",), 100_000)}
         defaults = {"REQUEST_METHOD": "GET", "PATH_INFO": "/api/state", "HTTP_HOST": "127.0.0.1:8080"}
         whole = {name: value for name, value in (defaults | environ).items() if value is not None}
@@ -150,7 +151,7 @@ def test_a_foreign_origin_is_refused_for_any_method(gate: Gate, origin: str, met
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
-def test_a_browser_that_says_foreign_changes_nothing(gate: Gate, site: str) -> None:
+def test_an_unsafe_request_from_another_site_is_refused(gate: Gate, site: str) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "X-OWN"):
         refused(gate, 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_SEC_FETCH_SITE=site)
     passed(gate, HTTP_SEC_FETCH_SITE=site)
@@ -222,7 +223,7 @@ def test_json_in_its_spellings_passes(gate: Gate, media_type: str) -> None:
     passed(gate, REQUEST_METHOD="POST", CONTENT_TYPE=media_type, CONTENT_LENGTH="2")
 
 
-def test_no_body_needs_no_type_but_a_wrong_one_is_refused(gate: Gate) -> None:
+def test_without_a_body_a_missing_type_passes_and_a_wrong_one_is_refused(gate: Gate) -> None:
     passed(gate, REQUEST_METHOD="POST")
     passed(gate, REQUEST_METHOD="POST", CONTENT_LENGTH="")
     refused(Gate(), 415, "unsupported_media_type", REQUEST_METHOD="POST", CONTENT_TYPE="text/plain")
@@ -261,7 +262,7 @@ def test_every_answer_carries_the_security_headers(gate: Gate) -> None:
     refusal = gate(HTTP_HOST="evil.example")[2]
     assert {name: refusal[name] for name, _ in SECURITY_HEADERS} == dict(SECURITY_HEADERS)
     through = gate()[2]
-    assert through["Referrer-Policy"] == "origin", "an answer's own header stands"
+    assert through["Referrer-Policy"] == "origin", "a header that the application sets is kept"
     for headers in (refusal, through):
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert "unsafe" not in headers["Content-Security-Policy"]
@@ -288,7 +289,7 @@ def test_a_body_in_chunks_needs_a_type_before_its_length_is_known(gate: Gate) ->
     passed(gate, **chunked, CONTENT_TYPE="application/json")
 
 
-def test_a_head_says_the_same_as_the_environment() -> None:
+def test_a_head_equals_the_wsgi_environment() -> None:
     headers = {"HOST": "a", "CONTENT_TYPE": "b", "CONTENT_LENGTH": "1", "CONTENT_ENCODING": "gzip"}
     head = head_of(headers, "PUT", "//x/y", "//x/y?q", is_chunked=False)
     assert head == {
@@ -335,7 +336,7 @@ def test_a_body_larger_than_the_limit_of_its_path_is_refused() -> None:
     assert kind(found.count_body(LARGE + 1)) is TooLarge
 
 
-def test_bodies_share_one_bound() -> None:
+def test_all_bodies_share_one_budget() -> None:
     bodies = BodyBudget(2 * LARGE)
     first, second, third = (accepted(bodies) for _ in range(3))
     for size in (UNCOUNTED_BYTES + 1, LARGE // 2, LARGE):
@@ -349,7 +350,7 @@ def test_bodies_share_one_bound() -> None:
     assert kind(accepted(bodies).count_body(UNCOUNTED_BYTES + 1)) is TooManyBodies
 
 
-def test_the_gate_judges_requests_with_a_body_only() -> None:
+def test_before_the_body_only_requests_with_a_body_are_checked() -> None:
     found = arrival(BodyBudget(LARGE))
     foreign = {**OWN, "HTTP_HOST": "evil.example"}
     assert kind(found.check_head(foreign, has_body=True)) is WrongHost

@@ -13,16 +13,16 @@ from cardapp.web.http import Reply, entity_tag, matches, revalidated
     "header",
     ['"a"', "*", " * ", 'W/"a"', '"b", "a"', '"b","a"', '"x,y", W/"a"', '"a" , "b"', ' "a"', '"b",\t"a"', '"a",'],
 )
-def test_a_list_that_names_the_tag(header: str) -> None:
+def test_a_header_with_the_tag_matches(header: str) -> None:
     assert matches(header, '"a"')
 
 
 @pytest.mark.parametrize("header", ['"b"', "a", "", 'w/"a"', '"b" "a"', "'a'", '"a', "**", '"b";"a"', '"x"y"a"'])
-def test_anything_else_matches_nothing(header: str) -> None:
+def test_other_headers_do_not_match(header: str) -> None:
     assert not matches(header, '"a"')
 
 
-def test_the_tag_is_strong_and_follows_the_bytes() -> None:
+def test_the_tag_is_strong_and_depends_on_the_bytes() -> None:
     assert entity_tag(b"a") == entity_tag(b"a") != entity_tag(b"b")
     assert entity_tag(b"a").startswith('"')
 
@@ -32,7 +32,7 @@ def test_only_a_whole_successful_body_is_tagged() -> None:
         assert revalidated(reply, "*") is reply
 
 
-def test_a_tag_that_the_handler_gave_stands() -> None:
+def test_a_tag_of_the_handler_is_kept() -> None:
     reply = Reply(b"x", headers=(("ETag", '"own"'),))
     assert revalidated(reply, None) is reply
     assert revalidated(reply, '"own"').status == 304
@@ -45,7 +45,7 @@ def test_the_tag_changes_with_the_state_and_only_then(api: Any) -> None:
     assert api("GET", "/api/navigation/current").headers["ETag"] != first
 
 
-def test_the_editor_is_never_kept(api: Any) -> None:
+def test_the_editors_state_is_not_cached(api: Any) -> None:
     response = api("GET", "/api/editor/state", headers={"If-None-Match": "*"}, status=200)
     assert response.headers["Cache-Control"] == "no-store"
     assert "ETag" not in response.headers

@@ -70,13 +70,13 @@ def test_a_move_walks_and_stops_at_the_end(api: Any) -> None:
     assert api.get("/api/events")["events"][0]["data"] == {"delta": 2, "level": "step", "moved": 2}
 
 
-def test_a_delta_of_nought_or_beyond_the_bound_is_refused(api: Any) -> None:
+def test_a_delta_of_0_or_beyond_the_limit_is_refused(api: Any) -> None:
     for delta in (0, 10001, -10001, 1.0, True, "1"):
         found = api.problem("POST", "/api/navigation/move", {"delta": delta}, status=422, code="invalid_value")
         assert {fault["pointer"] for fault in found["errors"]} == {"/delta"}
 
 
-def test_moving_starts_nothing(api: Any, checkpoints: Any, editor: Any, sessions: Any) -> None:
+def test_a_move_starts_no_replay(api: Any, checkpoints: Any, editor: Any, sessions: Any) -> None:
     api("PUT", "/api/navigation/current", {**STEP, "sync_requested": True}, status=200)
     api("POST", "/api/navigation/move", {"delta": 1}, status=200)
     assert {call[0] for call in checkpoints.calls} == {"status"}
@@ -121,18 +121,18 @@ def test_a_position_whose_ids_vanished_falls_back_and_the_catalog_follows_the_ca
     assert "t2/renamed" in [item["key"] for item in after.json["items"]]
 
 
-def test_what_is_published_is_shown(api: Any, publish: Any) -> None:
+def test_the_position_shows_the_published_checkpoint(api: Any, publish: Any) -> None:
     publish("t1/b1/p1/s1/one", generation=7)
     found = api.get("/api/navigation/current")["published"]
     assert (found["key"], found["sync"], found["reason"], found["generation"]) == ("t1/b1/p1/s1/one", "on", None, 7)
 
 
-def test_a_move_by_nothing_is_refused_in_plain_words(api: Any) -> None:
+def test_a_move_by_0_is_refused_in_plain_words(api: Any) -> None:
     found = api.problem("POST", "/api/navigation/move", {"delta": 0}, status=422, code="invalid_value")
     assert found["errors"] == [{"pointer": "/delta", "message": "must not be 0"}]
 
 
-def test_a_body_full_of_faults_gets_a_bounded_answer(api: Any) -> None:
+def test_a_response_lists_at_most_100_faults(api: Any) -> None:
     body = {"delta": 1, **{f"x{number}": 1 for number in range(3000)}}
     found = api.problem("POST", "/api/navigation/move", body, status=422, code="invalid_value")
     assert len(found["errors"]) == 100

@@ -1,4 +1,4 @@
-"""A reply of the navigation shows one moment, however many moves and checkpoints change the state meanwhile."""
+"""A reply of the navigation is consistent, even while moves and checkpoints change the state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = ("t1/b1/p1/s1", "t1/b1/p1/s2", "t1/b2/p1/s1", "t2/b1/p1/s1")
 
 @pytest.fixture
 def real(services: Services) -> Services:
-    """The services with the real checkpoints, which have no session to replay in."""
+    """The services with the real checkpoints, but without a session."""
     checkpoints = Checkpoints(
         card_loader=services.card_loader,  # type: ignore[arg-type]
         link=SessionLink(services.settings.mcp_choice),
@@ -36,7 +36,7 @@ def real(services: Services) -> Services:
 
 
 def publish(services: Services, key: str, generation: int) -> None:
-    """Store the end of an operation, as a checkpoint does when its replay was proved."""
+    """Store the end of an operation, as a checkpoint does after a successful replay."""
     served = services.card_loader.current()
     record = CheckpointStorage(services.database, services.clock)
     operation = Operation(
@@ -52,7 +52,7 @@ def publish(services: Services, key: str, generation: int) -> None:
 
 @pytest.fixture
 def publishing(real: Services) -> Iterator[Services]:
-    """The services while one checkpoint after the other is published."""
+    """The services, while a thread publishes one checkpoint after another."""
     over = threading.Event()
 
     def loop() -> None:
@@ -89,7 +89,7 @@ def assert_one_moment(found: dict[str, Any]) -> None:
     ],
     ids=["move", "put", "get"],
 )
-def test_a_checkpoint_that_is_published_meanwhile_shows_wholly_or_not_at_all(
+def test_a_reply_shows_a_concurrent_publication_completely_or_not_at_all(
     publishing: Services, ask: Callable[[Api, int], Any], loops: Callable[..., int]
 ) -> None:
     api = Api(publishing)
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_is_published_meanwhile_shows_wholly_or_not_at_all(
         assert_one_moment(ask(api, at).json)
 
 
-def test_every_move_answers_with_its_own_write(publishing: Services, loops: Callable[..., int]) -> None:
+def test_every_move_answers_with_the_state_that_it_wrote(publishing: Services, loops: Callable[..., int]) -> None:
     rounds = loops(quick=40, full=200)
 
     def walk(delta: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The API description: valid schemas, no dangling reference, every row described, fit for a client generator."""
+"""The API description: schemas are valid, references exist, every row is described, client generators can read it."""
 
 from __future__ import annotations
 

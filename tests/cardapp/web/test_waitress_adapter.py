@@ -106,7 +106,7 @@ NOT_OF_WAITRESS = {
     "clear", "get", "lower", "shutdown", "start", "wait",  # of the standard library
     "connections", "listen", "status",  # of this product
 }  # fmt: skip
-"""Names in the adapter that waitress has too, elsewhere."""
+"""Names in the adapter that are also members of waitress, but are used for something else."""
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_the_member_is_as_the_adapter_expects(owners: Mapping[str, Any], part: s
     assert described(owners[part], name) == MEMBERS[part][name], f"{part}.{name} of waitress has changed"
 
 
-def test_a_change_is_found() -> None:
+def test_a_changed_signature_is_found() -> None:
     class Newer(waitress.channel.HTTPChannel):
         def received(self, data: bytes, _more: bool) -> bool:  # type: ignore[override]
             return True
@@ -170,7 +170,7 @@ def test_a_change_is_found() -> None:
 
 
 def test_every_member_in_use_is_listed(owners: Mapping[str, Any]) -> None:
-    """What the adapter names and waitress has; and what the adapter's classes override."""
+    """The members of waitress that the adapter uses or overrides are in the list above."""
     tree = ast.parse(inspect.getsource(waitress_adapter))
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     used |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name != "__len__"}
