@@ -30,7 +30,7 @@ def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: boo
         if origin is None and "websocket" in upgrade.lower():
             raise ForeignOrigin("a WebSocket needs an Origin header")
         if origin is not None and origin.lower() not in {f"http://{host}", *origins}:
-            raise ForeignOrigin("a page of another origin sent this request; MARKET_FRONTEND_ORIGINS allows others")
+            raise ForeignOrigin("a page of another origin sent this request; MARKET_FRONTEND_ORIGINS can allow it")
 
 
 def _is_loopback(host: str) -> bool:
