@@ -1,4 +1,4 @@
-"""The Neovim of a stage's session, over a connection of the test's own."""
+"""The Neovim of a stage's session, over a separate connection of the test."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Neovim:
         return found
 
     def screen(self) -> str:
-        """What Neovim shows, line by line; it is drawn first."""
+        """Redraw Neovim and return the lines of its screen."""
         found: str = self.lua(SCREEN)
         return found
 

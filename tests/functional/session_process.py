@@ -33,7 +33,7 @@ RECIPE = {
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """The first true value of ``condition``; the deadline is there for a broken program only."""
+    """Wait for the first true value of ``condition`` and return it. The test fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not (seen := condition()):
@@ -51,7 +51,7 @@ def alive(pid: int) -> bool:
 
 
 class TestCard:
-    """A card folder on the small target; how the target behaves is its first argument."""
+    """The folder of a card on the small target, whose first argument selects its behaviour."""
 
     __test__ = False
 
@@ -134,7 +134,7 @@ class SessionTool:
         )
 
     def must(self, *arguments: str) -> str:
-        """Its output; the test fails unless it ends with 0."""
+        """The output of a command. The test fails if its exit code is not 0."""
         done = self.run(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -157,7 +157,7 @@ class RunningSession:
 
     @classmethod
     def of(cls, tool: SessionTool, name: str) -> Self:
-        """The session ``name`` that runs already, of a card that is no test's own."""
+        """The running session ``name``, which another test object has started."""
         found = cls.__new__(cls)
         found.tool, found.name, found.path, found._client = tool, name, tool.state / "sessions" / name, None
         return found
@@ -190,14 +190,14 @@ class RunningSession:
         return self.client.call_tool(tool, arguments or {}, timeout=60, maximum=60, **options)
 
     def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """What a tool that must succeed answers."""
+        """The result of a tool that must succeed."""
         result = self.call(tool, arguments)
         assert not result.is_error, result.text
         found: dict[str, Any] = result.structured
         return found
 
     def request(self, stop: dict[str, Any], *expressions: str, **changes: Any) -> dict[str, Any]:
-        """The arguments of a replay by what the session says of itself."""
+        """The arguments of a replay, with the session's binding."""
         binding = self.ask("session_binding")
         own = {key: binding[key] for key in ("container_id", "instance", "profile", "target")}
         rest = {"generation": 1, "snapshot_ref": "t1/b1/p1/s1/x1", "stop": stop, "expressions": list(expressions)}
@@ -208,7 +208,7 @@ class RunningSession:
         return self.ask("checkpoint_replay", **self.request(stop, *expressions, **changes))
 
     def refusal(self, stop: dict[str, Any], *expressions: str, **changes: Any) -> dict[str, Any]:
-        """A replay that must fail: what it says."""
+        """The failure of a replay that must fail."""
         result = self.call("checkpoint_replay", self.request(stop, *expressions, **changes))
         assert result.is_error, result.structured
         found: dict[str, Any] = result.structured
@@ -259,14 +259,14 @@ class RunningSession:
         return self.tmux("capture-pane", "-p", "-t", "card")
 
     def processes(self) -> dict[int, str]:
-        """Every process of this session: what carries its mark, or names its directory."""
+        """Every process of this session: its environment has the session's mark, or its command names the directory."""
         return processes_of(self.record()["container_id"], self.path)
 
     def pid(self, program: str) -> int:
         """The one process of the session whose command is ``program``.
 
-        Neovim 0.9 and later are two: ``nvim`` is the server, which gdb runs in, and ``nvim-terminal`` the process in
-        the terminal, which started it. Before, one process is both.
+        Neovim 0.9 and later have two processes: ``nvim`` is the server, in which gdb runs, and ``nvim-terminal`` is the
+        process in the terminal, which started the server. In older releases one process is both.
         """
         found = [pid for pid, command in self.processes().items() if command == program.removesuffix("-terminal")]
         if program.startswith("nvim") and len(found) == 2:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.podman]
 
 QUICK = "t1/b1/p1/quick/first"
 SLOW = "t1/b1/p1/slow/only"
-PATIENCE = "10"  # seconds until the service gives up a replay in a container that stands still
+PATIENCE = "10"  # seconds until the service gives up a replay in a paused container
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def remove(session: RunningSession) -> None:
 
 
 Fault = Callable[[RunningSession], None]
-# What happens to the container, and the state that card-session list shows then.
+# Each fault of the container, and the state that card-session list then shows.
 each_fault = pytest.mark.parametrize(
     ("fault", "condition"), [(kill, "exited"), (pause, "paused"), (restart, "no answer"), (remove, "removed")]
 )
@@ -76,7 +76,7 @@ def listed(tool: SessionTool) -> str:
 
 
 def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Answer, tuple[Any, ...]]:
-    """The answer to a slow replay during which ``fault`` happens, and what was published before."""
+    """Cause ``fault`` during a slow replay. Returns the answer to the replay, and what was published before it."""
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     before = own.published()
     activation = own.activation(SLOW)
@@ -87,7 +87,7 @@ def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Answer, tuple[
 
 
 def assert_rejected(own: Stage, answer: Answer, before: tuple[Any, ...]) -> str:
-    """The reason of the rejection; nothing was published, and SYNC goes off."""
+    """Check that nothing was published and SYNC goes off. Returns the reason of the rejection."""
     assert (answer.status, answer.json["code"]) == (409, "container_changed"), answer.body
     assert answer.json["operation"]["state"] == "rejected"
     assert own.published()[:2] == before[:2]
@@ -125,7 +125,7 @@ def test_a_replay_is_rejected_and_a_reset_is_the_way_back(own: Stage, fault: Fau
 
 
 def test_a_replay_is_rejected_when_the_container_is_exchanged(own: Stage) -> None:
-    """For that of another session with the same name and the same paths."""
+    """The new container belongs to another session with the same name and the same paths."""
 
     def exchange() -> None:
         own.sessions.stop()
@@ -139,7 +139,7 @@ def test_a_replay_is_rejected_when_the_container_is_exchanged(own: Stage) -> Non
     assert_usable(own)
 
 
-def test_a_replay_goes_on_when_the_container_was_paused_for_a_moment(own: Stage) -> None:
+def test_a_replay_continues_after_a_short_pause_of_the_container(own: Stage) -> None:
     def pause_for_a_moment() -> None:
         pause(own.sessions.session())
         podman("unpause", container_of(own.sessions.session()))
@@ -194,8 +194,8 @@ def test_a_start_makes_a_new_container_and_a_stop_removes_any(
     assert not list(session.path.rglob("*.sock"))
 
 
-def test_socket_files_of_before_a_restart_are_replaced(session: RunningSession) -> None:
-    """A Neovim 0.7 that finds its socket's file there listens at another path, and reports no error."""
+def test_old_socket_files_are_replaced_after_a_restart(session: RunningSession) -> None:
+    """If the file of its socket exists, Neovim 0.7 listens at another path and reports no error."""
     session.replay(at("/* before */"))
     session.close()
     restart(session)

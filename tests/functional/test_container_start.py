@@ -113,7 +113,7 @@ def storage(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def refused(tool: SessionTool, card: TestCard, **environment: str) -> str:
-    """What a start says that needs something which is missing; it leaves no session."""
+    """The message of a start that lacks a requirement. The start must leave no session."""
     done = tool.run("start", "--name", "s", str(card.folder), **environment)
     assert done.returncode == 3, done.stderr
     assert "Traceback" not in done.stderr
@@ -153,7 +153,7 @@ def test_without_podman_every_command_says_so_and_loses_nothing(session: Running
     session.check_usable()
 
 
-def test_a_podman_that_fails_is_no_removed_container(session: RunningSession, tmp_path: Path) -> None:
+def test_a_failing_podman_is_not_taken_for_a_removed_container(session: RunningSession, tmp_path: Path) -> None:
     podman("kill", session.record()["container_id"])
     broken = {"CONTAINERS_STORAGE_CONF": str(tmp_path / "absent")}
     assert "podman failed" in session.tool.run("list", **broken).stdout

@@ -25,7 +25,7 @@ PROMPT = ':echo "a\\nb\\nc"<CR>'
 
 
 class Session:
-    """The part of a session that the editor asks: where its Neovim is, and two tools that note their calls."""
+    """The part of a session that the editor uses: Neovim's socket, and two tools that record their calls."""
 
     def __init__(self, neovim: NeovimProcess) -> None:
         self.neovim = neovim
@@ -115,7 +115,7 @@ def test_a_cursor_request_moves_the_cursor(editor: Editor, nvim: NeovimConnectio
     assert editor.set_cursor(3, 0)["cursor"] == {"row": 3, "column": 0}
 
 
-def test_a_cursor_outside_is_refused_by_its_field_and_nothing_moves(editor: Editor) -> None:
+def test_a_cursor_outside_the_buffer_is_refused_and_nothing_moves(editor: Editor) -> None:
     before = editor.set_cursor(2, 3)
     for arguments, pointer, reason in [
         ((4, 0), "/row", "last row is 3"),
@@ -149,7 +149,7 @@ def test_input_types_keys_in_neovims_notation(editor: Editor, nvim: NeovimConnec
     assert editor.input("\x00") == {"accepted": 1}
 
 
-def test_input_that_neovim_has_no_room_for_is_reported_as_it_is(editor: Editor) -> None:
+def test_input_reports_how_many_bytes_neovim_accepted(editor: Editor) -> None:
     editor.input(SCRIPT)  # keys are kept, none is read
     sent = [editor.input("€" * 256)["accepted"] for _ in range(40)]
     assert sent[0] == 768
@@ -195,7 +195,7 @@ def test_a_busy_script_is_seen_bounded_and_interrupted_by_input(editor: Editor) 
 
 
 def test_a_late_cursor_request_moves_nothing(editor: Editor, nvim: NeovimConnection) -> None:
-    # Between the question for the mode and the call Neovim begins to wait: the call stays in its queue.
+    # Neovim begins to wait after the mode was read and before the call, so the call stays in its queue.
     connection = editor._connect()
     asked = connection.mode
 
@@ -260,7 +260,7 @@ def test_a_more_prompt_is_freed(session: Session, editor: Editor, state_dir: Pat
         paged.close()
 
 
-def test_a_question_that_wants_a_decision_is_left_alone(editor: Editor) -> None:
+def test_a_prompt_that_needs_a_decision_is_kept(editor: Editor) -> None:
     bring_to(editor, ':call confirm("delete?", "&yes\\n&no")<CR>', "r?")
     assert editor.free_prompt() is False
     assert editor.state()["mode"] == "r?"
@@ -313,7 +313,7 @@ def test_a_killed_neovim_is_unavailable_until_it_is_started_again_at_the_same_pa
     assert editor.state()["available"] is True
     for _ in range(3):
         session.neovim.kill()
-        # Whichever comes first, the end of the connection or the refusal of a new one: the answer is the same.
+        # The answer is the same whether the connection ends first or a new one is refused first.
         assert editor.state()["available"] is False
         assert "bin/card-session reset" in editor.availability()["reason"]
         for operation in (lambda: editor.set_cursor(1, 0), lambda: editor.input("x"), editor.redraw):

@@ -58,7 +58,7 @@ def handles(session: RunningSession) -> set[int]:
     """The processes that gdb holds a pidfd of."""
     held = set()
     for link in Path("/proc", str(session.pid("gdb")), "fdinfo").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # gdb closed it this moment
+        with contextlib.suppress(FileNotFoundError):  # gdb has just closed it
             pid = re.search(r"^Pid:\s*(-?\d+)$", link.read_text(), re.MULTILINE)
             held |= {int(pid[1])} if pid is not None else set()
     return held
@@ -112,7 +112,7 @@ def test_a_restarted_stop_has_its_values_and_its_mark(session: RunningSession) -
 
 
 def test_the_mark_of_a_restarted_stop_is_removed_when_the_program_continues(session: RunningSession) -> None:
-    """It is set here, because gdb sends no stop; termdebug must find it to remove it."""
+    """We set this mark, because gdb reports no stop to termdebug. termdebug must find the mark to remove it."""
     for stop in (FIRST, LATER, FIRST):
         replayed(session, stop)
     session.gdb("next")
@@ -221,7 +221,7 @@ def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession, co
     remove_other_inferiors(session)
 
 
-def test_beside_an_inferior_of_the_learner_nothing_is_forked(session: RunningSession) -> None:
+def test_with_a_second_inferior_no_checkpoint_is_used(session: RunningSession) -> None:
     _, reported = replayed(session, LATER)
     replayed(session, FIRST)
     session.gdb("add-inferior")
@@ -229,7 +229,7 @@ def test_beside_an_inferior_of_the_learner_nothing_is_forked(session: RunningSes
     assert replayed(session, LATER) == ("rerun", reported)  # though there is a checkpoint of it
     for _ in range(3):
         session.ask("target_reset")
-        # A breakpoint left in a fork that was taken on the way would change what the program does.
+        # If a checkpoint had been taken, a breakpoint left in it would change the program's behaviour.
         assert [replayed(session, stop)[0] for stop in (FIRST, MARKED)] == ["rerun"] * 2
         assert replayed(session, LATER) == ("rerun", reported)
     remove_other_inferiors(session)
@@ -309,7 +309,7 @@ def test_only_a_run_from_the_start_decides_that_a_stop_is_not_reached(session: R
 # -- their number ----------------------------------------------------------------------------------------------------
 
 
-def test_checkpoints_are_few_and_none_outlives_a_reset(session: RunningSession) -> None:
+def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: RunningSession) -> None:
     stops = [{"function": "mark", "hits": hits} for hits in (1, 2, 3, 4, 5, 6)]
     stops += [at(text, hits) for text in ("/* marked */", "/* in the loop */") for hits in range(1, 6)]
     stops += [at("a->used += size;", hits) for hits in (1, 2)] + [at("a->count++;", hits) for hits in (1, 2)]

@@ -86,7 +86,7 @@ def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> N
     assert "by-file" in tool.must("list")
 
 
-def test_starting_twice_says_that_it_runs(shared: RunningSession) -> None:
+def test_a_second_start_reports_that_the_session_runs(shared: RunningSession) -> None:
     before = shared.ask("session_binding")
     again = shared.tool.must("start", "--name", "s", str(shared.card.folder))
     assert "runs already" in again
@@ -188,7 +188,7 @@ def test_missing_programs_are_named_all_at_once(
     assert not list(tool.state.glob("sessions/*/session.json"))
 
 
-def test_a_failed_build_shows_the_compilers_words(tool: SessionTool, card: TestCard) -> None:
+def test_a_failed_build_shows_the_output_of_the_compiler(tool: SessionTool, card: TestCard) -> None:
     (card.sources / "target.c").write_text("int main(void) { return missing; }\n")
     done = tool.run("start", str(card.folder))
     assert done.returncode == 1
@@ -278,7 +278,7 @@ def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None
     assert session.tool.run("stop", "s").returncode == 2
 
 
-def test_edits_outlive_a_stop_and_a_refresh_sets_them_aside(session: RunningSession) -> None:
+def test_a_stop_keeps_edits_and_a_refresh_backs_them_up(session: RunningSession) -> None:
     copy = session.work / "probe"
     edited = (copy / "target.c").read_text().replace("return 2 * n;", "return 5 * n;")
     (copy / "target.c").write_text(edited)

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 STOPS = [at("/* before */"), at("/* after */"), at("/* marked */", 3)]
 NEOVIM = ["nvim", "nvim-terminal"]
-"""Neovim's processes: the server and that in the terminal, which are one process before Neovim 0.9."""
+"""Neovim's processes: the server and the terminal UI, which are one process before Neovim 0.9."""
 DEAD = {"debugger_dead", "editor_dead", "editor_blocked"}
-"""What a replay may say when its gdb or its Neovim was killed."""
+"""The codes that a replay may fail with when its gdb or its Neovim was killed."""
 
 
 def kill(session: RunningSession, pid: int) -> None:
@@ -37,7 +37,7 @@ def container_id(session: RunningSession) -> str:
 
 
 @pytest.mark.parametrize("program", NEOVIM)
-def test_a_dead_neovim_is_seen_and_brought_back(session: RunningSession, program: str) -> None:
+def test_a_dead_neovim_is_reported_and_restarted(session: RunningSession, program: str) -> None:
     before = session.ask("session_binding")
     parts = session.processes().keys() - {session.host_pid()}
     kill(session, session.pid(program))
@@ -54,7 +54,7 @@ def test_a_dead_neovim_is_seen_and_brought_back(session: RunningSession, program
     session.check_usable()
 
 
-def test_a_dead_gdb_is_brought_back_and_edits_are_kept(session: RunningSession) -> None:
+def test_a_dead_gdb_is_restarted_and_edits_are_kept(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     session.editor("setline(1, '// not yet saved')")
     first = session.state()["stop_id"]
@@ -70,7 +70,7 @@ def test_a_dead_gdb_is_brought_back_and_edits_are_kept(session: RunningSession) 
     assert len(terminals) == 2  # nothing is left of the terminals of the gdb that died
 
 
-def test_a_replay_brings_back_what_died_by_itself(session: RunningSession) -> None:
+def test_a_replay_restarts_a_dead_neovim_and_gdb(session: RunningSession) -> None:
     kill(session, session.pid("gdb"))
     session.check_usable()
     kill(session, session.pid("nvim"))
@@ -124,7 +124,7 @@ def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession)
     session.check_usable()
 
 
-def test_a_dead_server_is_brought_back_beside_the_living_editor(session: RunningSession, runtime: str) -> None:
+def test_a_dead_server_is_restarted_and_the_editor_keeps_running(session: RunningSession, runtime: str) -> None:
     before = session.ask("session_binding")
     session.replay(at("/* before */"))
     session.editor("setline(1, '// not yet saved')")
@@ -138,7 +138,7 @@ def test_a_dead_server_is_brought_back_beside_the_living_editor(session: Running
     assert "MCP server" in session.tool.must("reset")
     after = session.ask("session_binding")
     assert after["container_id"] == before["container_id"]
-    # It is that of the container, which has gone on.
+    # The container, which identifies the instance, has kept running.
     assert (after["instance"] == before["instance"]) == (runtime == PODMAN)
     assert session.pid("nvim") == editor
     assert session.editor("getbufline('target.c', 1)[0]") == "// not yet saved"
@@ -167,7 +167,7 @@ def test_a_session_without_living_processes_is_started_anew(session: RunningSess
     before = container_id(session)
     session.close()
     for pid in session.processes():
-        with suppress(ProcessLookupError):  # it has ended with one that was killed before it
+        with suppress(ProcessLookupError):  # it may have ended together with a process that was killed before
             os.kill(pid, signal.SIGKILL)
     eventually(lambda: not session.processes())
     assert list(session.path.rglob("*.sock"))
@@ -200,7 +200,7 @@ def test_a_stop_works_whatever_died_before(session: RunningSession) -> None:
 
 
 def damage(session: RunningSession) -> tuple[str, set[int]]:
-    """Lose the record of a session whose server is dead, too: its mark and the processes that it left."""
+    """Kill the server and damage the record. Returns the session's mark and the processes that still run."""
     mark = container_id(session)
     session.close()
     kill(session, session.host_pid())
@@ -233,7 +233,7 @@ def test_a_start_over_a_damaged_record_leaves_nothing_of_the_old_session(session
 
 
 def test_a_reused_process_number_is_never_signalled(session: RunningSession) -> None:
-    """The record names a living process with another start time: a stranger that got the number."""
+    """The record names a pid whose process has another start time, because the kernel has reused the pid."""
     session.close()
     path = session.path / "session.json"
     record = json.loads(path.read_text())
@@ -244,7 +244,7 @@ def test_a_reused_process_number_is_never_signalled(session: RunningSession) -> 
     session.check_usable()
 
 
-def test_a_stop_line_shows_after_a_restart(session: RunningSession) -> None:
+def test_the_line_of_the_stop_is_shown_after_a_restart(session: RunningSession) -> None:
     kill(session, session.pid("nvim"))
     session.tool.must("reset")
     session.replay(at("/* marked */"))
@@ -252,7 +252,7 @@ def test_a_stop_line_shows_after_a_restart(session: RunningSession) -> None:
 
 
 def test_a_session_whose_directory_is_removed_ends(session: RunningSession, runtime: str) -> None:
-    """Nobody could find it any more to stop it."""
+    """Otherwise no command could find and stop it."""
     mark, path = container_id(session), session.path
     session.close()
     shutil.rmtree(path)

@@ -107,7 +107,7 @@ def test_the_arena_is_read_by_its_recipe(session: RunningSession) -> None:
     assert got["allocator_error"] is None
 
 
-def test_an_unreadable_arena_fails_no_replay(session: RunningSession) -> None:
+def test_an_unreadable_arena_is_reported_and_the_replay_succeeds(session: RunningSession) -> None:
     got = session.replay(at("/* after */"), allocator=RECIPE | {"used": "no_such_arena.used"})
     assert got["allocator"] is None
     assert "no_such_arena" in got["allocator_error"]
@@ -231,7 +231,7 @@ def test_another_binding_is_refused(session: RunningSession) -> None:
 
 
 @pytest.mark.parametrize("recipe", [{"base": "arena.base"}, RECIPE | {"colour": "red"}, RECIPE | {"base": 7}])
-def test_a_recipe_out_of_shape_is_refused(session: RunningSession, recipe: dict[str, Any]) -> None:
+def test_an_invalid_recipe_is_refused(session: RunningSession, recipe: dict[str, Any]) -> None:
     assert session.refusal(at("/* after */"), allocator=recipe)["code"] == "bad_recipe"
 
 
@@ -240,7 +240,7 @@ def test_a_file_outside_is_refused(session: RunningSession) -> None:
     assert session.refusal(stop)["code"] == "bad_recipe"
 
 
-def test_a_line_that_lost_its_text_is_drift(session: RunningSession) -> None:
+def test_a_line_with_another_text_is_reported_as_drift(session: RunningSession) -> None:
     stop = at("/* after */")
     refusal = session.refusal(stop | {"line": stop["line"] + 1})
     assert refusal["code"] == "source_drift"

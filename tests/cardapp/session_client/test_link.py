@@ -52,7 +52,7 @@ TOLD = {"container_id": "c", "instance": "i", "profile": "p", "target": "t"}
 
 
 class Slow:
-    """A link whose session answers only when it is let."""
+    """A link whose session answers only when the test allows it."""
 
     def __init__(self) -> None:
         self.let = threading.Event()

@@ -1,4 +1,4 @@
-"""The memory that the end of a fork copies: the data of the libraries."""
+"""The memory that :func:`finish_fork` copies: the data of the libraries."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_a_program_that_starts_processes_without_end_is_killed_with_them(program
     eventually(lambda: all(state(pid) in (None, "Z") for pid in found))
 
 
-def test_a_process_with_the_sessions_cpu_limit_is_not_of_the_program(program: subprocess.Popen[str]) -> None:
+def test_a_process_with_the_sessions_cpu_limit_does_not_belong_to_the_program(program: subprocess.Popen[str]) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         found = container_limits.program_processes()
         other.kill()
@@ -158,7 +158,7 @@ def test_a_process_with_the_sessions_cpu_limit_is_not_of_the_program(program: su
 
 
 def test_a_process_that_a_debugger_has_stopped_is_not_killed(program: subprocess.Popen[str]) -> None:
-    """It does not run. gdb keeps its checkpoints so, and misses the program's end if they end too."""
+    """gdb's checkpoints are such processes. If they were killed too, gdb would miss the program's end."""
     wait = "python print('held', flush=True); import time; time.sleep(60)"
     command = ["gdb", "-nx", "-batch", "-p", str(program.pid), "-ex", wait]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as debugger:
@@ -171,7 +171,7 @@ def test_a_process_that_a_debugger_has_stopped_is_not_killed(program: subprocess
 
 
 class Watched:
-    """A watch that looks often, of a container whose processes a test uses up, and what it did."""
+    """A watch with a short period, the exhaustion of processes that a test simulates, and the watch's actions."""
 
     def __init__(self, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reports: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -214,7 +214,7 @@ def test_each_lack_of_memory_is_reported_once(watched: Watched, groups: Path) ->
 
 
 def test_a_refused_process_alone_ends_no_program(watched: Watched, groups: Path) -> None:
-    """The program may have handled it. The counter only explains a replay that failed."""
+    """The program may have handled the refusal. The counter only explains a failed replay."""
     before = watched.watch.reached()
     rewrite(groups, Reached(0, 7))
     threading.Event().wait(0.1)

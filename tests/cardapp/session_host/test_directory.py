@@ -109,7 +109,7 @@ def test_a_damaged_choice_chooses_nothing(state: State, text: str) -> None:
     assert state.chosen() is None
 
 
-def test_a_second_command_waits_and_says_so(directory: SessionDirectory) -> None:
+def test_a_second_command_waits_for_the_lock_and_names_the_reason(directory: SessionDirectory) -> None:
     with directory.locked(), pytest.raises(StateError, match="another card-session command"), directory.locked(0.1):
         pass
     with directory.locked(0.1):

@@ -86,7 +86,7 @@ def test_a_silent_peer_is_too_slow(serve: Serve) -> None:
         serve(until_closed).call("ping", timeout=0.1)
 
 
-def test_a_wait_is_cancelled(serve: Serve) -> None:
+def test_a_cancelled_wait_raises_cancelled(serve: Serve) -> None:
     cancel = threading.Event()
     with serve(until_closed).begin("run") as pending:
         threading.Timer(0.1, cancel.set).start()

@@ -21,7 +21,7 @@ DPkg::Post-Invoke:: "/usr/local/bin/mine";
 """
 
 
-def test_apt_gets_how_servers_are_reached_and_no_paths_of_this_machine() -> None:
+def test_apt_gets_the_settings_for_servers_and_no_paths_of_this_machine() -> None:
     assert apt_settings(DUMP, sources=False, bundle=False).splitlines() == [
         'Acquire::http::Proxy "http://proxy.example:3128";',
         'Acquire::http::Proxy::mirror.example "DIRECT";',

@@ -128,7 +128,7 @@ def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path, name: str) ->
 
 
 def test_an_edit_is_built_though_the_clock_was_set_back(tmp_path: Path) -> None:
-    """What was built before that lies in the future, and make takes it for newer than the edit."""
+    """The files that were built before have a time in the future, so make takes them for newer than the edit."""
     here = place(tmp_path, "make", "-s")
     (tmp_path / "Makefile").write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tcp a.c a.o\n")
     here.build(10)
