@@ -1,4 +1,4 @@
-"""Administration of tokens, with the secret of ``admin.json``."""
+"""Administration of tokens. Callers need the secret in ``admin.json``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def list_tokens(request: Request) -> Reply:
-    """Every token ever created, without its secret."""
+    """All tokens ever created, without their secrets."""
     with request.services.pool.connection() as connection:
         found = tokens.list_all(connection)
     return answer({"tokens": [each.as_json() for each in found]})
 
 
 def create_token(request: Request) -> Reply:
-    """Create a token. Only this answer contains it; it is not stored."""
+    """Create a token. Only this response contains the token, because it is not stored."""
     body = json_body(request.environ, "TokenRequest")
     given = body.get("expires_at")
     expires_at = None if given is None else _EPOCH + timedelta(microseconds=instant(given))
@@ -30,7 +30,7 @@ def create_token(request: Request) -> Reply:
 
 
 def revoke_token(request: Request) -> Reply:
-    """Revoke a token, at once and permanently. A second time has no effect."""
+    """Revoke a token, at once and permanently. Revoking it again has no effect."""
     services = request.services
     with services.pool.transaction() as connection:
         revoked = tokens.revoke(connection, request.path["id"])

@@ -12,13 +12,13 @@ from marketdata.http.reply import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, an
 
 
 def description(_request: Request) -> Reply:
-    """The API description, derived from the route table."""
+    """The description of this API, derived from the route table."""
     return answer(_described())
 
 
 def live(request: Request) -> Reply:
-    """Candles and ticks as they change, over a WebSocket with the subprotocol `marketdata-live.v1`. Text messages are
-    JSON: the client sends `LiveRequest`, the service `LiveMessage`."""
+    """Sends candles and ticks when they change, over a WebSocket with the subprotocol `marketdata-live.v1`. The text
+    messages are JSON: the client sends `LiveRequest`, the service sends `LiveMessage`."""
     assert request.caller is not None
     raise request.services.live.handshake(request.environ, request.caller)
 

@@ -1,7 +1,7 @@
 """Authentication: bearer tokens (RFC 6750) checked against the database, and the administrator's secret.
 
-A token is looked up by its SHA-256 and cached for at most :data:`CACHE_SECONDS`; a revocation removes it from the cache
-(:mod:`marketdata.api.revocation_listener`). Malformed, unknown, expired and revoked tokens get the same answer.
+A token is looked up by its SHA-256 and cached for at most :data:`CACHE_SECONDS`. A revocation removes it from the cache
+(:mod:`marketdata.api.revocation_listener`). Malformed, unknown, expired and revoked tokens get the same response.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from marketdata.secretfile import ADMIN_SECRET
 from marketdata.store.tokens import ValidToken
 
 CACHE_SECONDS = 30.0
-_CACHE_MAX = 10_000
+_MAX_CACHED = 10_000
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)", re.ASCII)
 
 ADMIN = "admin"
@@ -27,12 +27,13 @@ _ADMIN_CREDENTIAL = f"the administrator's secret, from the file {ADMIN_SECRET} i
 
 
 Scope = Literal["read", "write", "any", "admin"]
-"""What a route requires: a token of that scope, a token of either scope (``any``), or the administrator's secret."""
+"""What a route requires: a token of the scope read or write, a token of either scope (``any``), or the administrator's
+secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The token's id, name and scope; for the administrator's secret all three are ``admin``."""
+    """Id, name and scope of the caller's token. For the administrator's secret all three are ``admin``."""
 
     id: str
     name: str
@@ -40,7 +41,7 @@ class Caller:
 
 
 class Authenticator:
-    """Identifies callers. ``find`` queries the database for the holder of a valid token by its SHA-256."""
+    """Identifies callers. ``find`` queries the database for a valid token by its SHA-256."""
 
     def __init__(
         self,
@@ -56,33 +57,34 @@ class Authenticator:
         self._used: set[str] = set()
 
     def admit(self, authorization: str | None, required: Scope) -> Caller:
-        """The caller of an ``Authorization`` header. Raises InvalidRequest for a malformed header, Unauthorized for a
-        missing or unusable token, Forbidden for one of another scope."""
-        text = presented(authorization, required)
+        """Returns the caller that an ``Authorization`` header identifies. Raises InvalidRequest for a malformed header,
+        Unauthorized for a missing or unusable token, and Forbidden for a token of another scope."""
+        text = token_of(authorization, required)
         digest = token.digest(text)
         return _in_scope(self._from_memory(text, digest, required) or self._look_up(digest, required), required)
 
     def admit_from_memory(self, authorization: str | None, required: Scope) -> Caller | None:
-        """As :meth:`admit`, without the database: None for a token that only the database can decide."""
-        text = presented(authorization, required)
+        """Like :meth:`admit`, but without the database. Returns None if only the database can decide."""
+        text = token_of(authorization, required)
         caller = self._from_memory(text, token.digest(text), required)
         return caller and _in_scope(caller, required)
 
     def forget(self, identity: str | None = None) -> None:
-        """Remove the token of that id, or every token, from the cache. The result of a look-up that is running is not
-        cached either."""
+        """Remove the token with this id, or all tokens, from the cache. The results of running look-ups are not cached
+        either."""
         self._generation += 1
         for key, (caller, _) in list(self._cached.items()):
             if identity is None or caller.id == identity:
                 self._cached.pop(key, None)
 
     def take_used(self) -> list[str]:
-        """The ids of the tokens used since the last call."""
+        """Returns the ids of the tokens that were used since the last call."""
         used, self._used = self._used, set()
         return sorted(used)
 
     def _from_memory(self, text: str, digest: bytes, required: Scope) -> Caller | None:
-        """The caller, when the token is cached or the administrator's secret; Unauthorized for a wrong checksum."""
+        """Returns the caller if the token is cached or is the administrator's secret. Raises Unauthorized if the
+        token's checksum is wrong."""
         known = self._cached.get(digest)
         if known is not None and known[1] > self._clock():
             self._used.add(known[0].id)
@@ -107,14 +109,14 @@ class Authenticator:
         return caller
 
     def _cache(self, digest: bytes, caller: Caller, until: float) -> None:
-        if len(self._cached) >= _CACHE_MAX:
+        if len(self._cached) >= _MAX_CACHED:
             self._cached.clear()
         self._cached[digest] = (caller, until)
 
 
-def presented(authorization: str | None, required: Scope) -> str:
-    """The token of an ``Authorization`` header. The values of a repeated header are joined by a comma, which no token68
-    contains."""
+def token_of(authorization: str | None, required: Scope) -> str:
+    """Returns the token of an ``Authorization`` header. A repeated header is refused: its values are joined by a comma,
+    which no token contains."""
     if authorization is None:
         what, example = (_ADMIN_CREDENTIAL, "…") if required == ADMIN else ("a token", "md_…")
         raise Unauthorized(f"send {what}: Authorization: Bearer {example}")

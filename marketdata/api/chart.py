@@ -1,4 +1,4 @@
-"""``GET /v1/chart``: candles. PostgreSQL writes the text of the response, and it is passed through unchanged."""
+"""``GET /v1/chart``: candles. PostgreSQL produces the text of the response, which is sent unchanged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MEDIA_TYPES = {"csv": CSV}
 
 
 def chart(request: Request) -> Reply:
-    """Candles with startTime <= t <= endTime, each over its whole bucket: with `startTime` the first ones, without it
-    the newest. The next page starts after the last `t`."""
+    """Candles with startTime <= t <= endTime; each covers its whole bucket. With `startTime` the response starts with
+    the first candles, otherwise it has the newest. The next page starts after the last `t`."""
     services = request.services
     version = services.served.version()
     arguments = _store_arguments(request.query)
@@ -44,12 +44,13 @@ def chart(request: Request) -> Reply:
 
 
 def _tag(version: Version, state: candles.State) -> str:
-    """Contains the symbol itself: the query may have an alias, which can be changed to another symbol."""
+    """Returns the entity tag. It contains the symbol itself, because the query may have an alias, which can be changed
+    to another symbol."""
     return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock)
 
 
 def _store_arguments(query: Mapping[str, Any]) -> dict[str, Any]:
-    """The checked query as arguments of :func:`marketdata.store.candles.read`."""
+    """Converts the checked query to arguments of :func:`marketdata.store.candles.read`."""
     return {
         "symbol": query["symbol"],
         "interval": query.get("interval") or RESOLUTIONS[query["resolution"]],
@@ -64,7 +65,7 @@ def _store_arguments(query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bounds(query: Mapping[str, Any]) -> dict[str, int | None]:
-    """``start`` and ``end`` in microseconds, from a query with startTime and endTime."""
+    """Converts startTime and endTime of a query to ``start`` and ``end`` in microseconds."""
     start, end = (None if query.get(name) is None else instant(query[name]) for name in ("startTime", "endTime"))
     if start is not None and end is not None and end < start:
         raise InvalidValue.of("/endTime", "is before startTime")

@@ -1,7 +1,7 @@
-"""Whether the GraphQL engine tracks the served version, where ``graphql-admin.json`` says how to ask it.
+"""Checks whether the GraphQL engine tracks the served version. ``graphql-admin.json`` has its address and secret.
 
-A thread asks every few seconds, and reads that file anew each time. Requests only get its last result, and the API
-serves without the engine: none of this makes it unready.
+A thread checks every few seconds, and reads the file anew each time. Requests get only the last result. The API also
+serves without the engine, so a failed check does not make it unready.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from marketdata.store.version import Version
 PERIOD_SECONDS = 10.0
 ANSWER_SECONDS = 3.0
 STALL_SECONDS = 10.0
-"""A check that takes longer has failed, though it goes on: the name of the host may be looked up for so long."""
+"""A check that takes longer counts as failed, although it continues: the look-up of the host's name may take long."""
 FAILED = "the check failed; the log of the API has the reason"
 
 _log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tracking:
-    """``reason``: why the version is not tracked, or why that is not known; None when it is tracked. It names no
-    host and no file, because everybody can read it; the log does. ``age``: seconds since the end of the last check."""
+    """``reason``: why the version is not tracked, or why this is unknown; None if it is tracked. Everybody can read it,
+    so hosts and files are named only in the log. ``age``: seconds since the end of the last check."""
 
     reason: str | None
     age: float
@@ -42,8 +42,8 @@ class Tracking:
 
 @dataclass(frozen=True)
 class _Checked:
-    """The result of a check that ended at the monotonic time ``at``. ``version`` is None where it was not compared.
-    ``detail`` is what the log gets instead of ``reason``."""
+    """The result of a check that ended at the monotonic time ``at``. ``version`` is None if it was not compared. The
+    log gets ``detail`` instead of ``reason``, unless ``detail`` is empty."""
 
     at: float
     reason: str | None
@@ -52,13 +52,13 @@ class _Checked:
 
 
 class GraphqlCheck:
-    """``folder`` holds the file. ``start`` once, ``stop`` any number of times."""
+    """Call ``start`` once; ``stop`` may be called repeatedly. ``folder`` contains ``graphql-admin.json``."""
 
     def __init__(self, folder: Path, pool: Pool, served: ServedVersion) -> None:
         self._folder = folder
         self._pool = pool
         self._served = served
-        self._last: _Checked | None = None  # None without the file
+        self._last: _Checked | None = None  # None while the file does not exist
         self._began: float | None = None
         self._warned = ""
         self._engine: Engine | None = None
@@ -79,7 +79,7 @@ class GraphqlCheck:
             self._thread.join(timeout)
 
     def tracking(self, version: Version | None) -> Tracking | None:
-        """Of the served version; None without a credential. Never waits."""
+        """Returns the result for the served version, or None if ``graphql-admin.json`` does not exist. Never waits."""
         last, began = self._last, self._began
         if last is None:
             return None
@@ -126,10 +126,10 @@ class GraphqlCheck:
         return f"the engine does not track {' and '.join(missing)}: run bin/marketdata-graphql", version
 
     def _record(self, checked: _Checked | None) -> None:
-        before, self._last = self._last, checked
+        previous, self._last = self._last, checked
         self._began = None
         if checked is None or (
-            before is not None and (checked.reason, checked.detail) == (before.reason, before.detail)
+            previous is not None and (checked.reason, checked.detail) == (previous.reason, previous.detail)
         ):
             return
         if checked.reason is None:
@@ -138,7 +138,7 @@ class GraphqlCheck:
             _log.warning("GraphQL: %s", checked.detail or checked.reason)
 
     def _warn(self, text: str) -> None:
-        """Log a warning about the file, but not with every check."""
+        """Log a warning about the file, but do not repeat it with every check."""
         if text != self._warned:
             self._warned = text
             _log.warning("%s", text)

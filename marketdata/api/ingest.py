@@ -1,7 +1,7 @@
 """``POST /v1/ingest/tick``: one tick, or a batch of items as JSON or NDJSON.
 
-This is the hot path: items are checked by :mod:`marketdata.tick` instead of the schema ``Ingest``. Both accept the same
-values, which a test asserts. The text of prices and sizes is passed to PostgreSQL unchanged but for its zeros.
+For speed, :mod:`marketdata.tick` checks the items instead of the schema ``Ingest``. A test asserts that both accept the
+same values. Prices and sizes are passed to PostgreSQL as text, without superfluous zeros.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ Rejected = dict[str, Any]
 
 
 def ingest(request: Request) -> Reply:
-    """Store one tick (201; 200 if the identical one is already stored), or a batch, whose valid items are stored and
-    whose others are listed. When the answer arrives, the ticks and their candles are durable."""
+    """Store one tick (201, or 200 if the identical tick is already stored), or a batch. The valid items of a batch are
+    stored, the others are listed in the response. When the response arrives, the ticks and their candles are
+    durable."""
     kind = media_type(request.environ, (JSON, NDJSON))
     raw = raw_body(request.environ)
     if kind == NDJSON:
@@ -48,9 +49,9 @@ def _single(request: Request, value: Any) -> Reply:
 
 
 def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[[Any], Item]) -> Reply:
-    """``values`` with the index of each in the answer."""
+    """Store the valid items. ``values`` are pairs of an item and its index in the response."""
     items: list[Item] = []
-    places: list[int] = []
+    accepted_indexes: list[int] = []
     rejected: list[Rejected] = []
     for index, value in values:
         try:
@@ -58,13 +59,15 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
         except (InvalidValue, MalformedJson) as error:
             rejected.append({"index": index, "code": error.code, "detail": error.detail[:500]})
         else:
-            places.append(index)
+            accepted_indexes.append(index)
     outcomes = request.services.tick_writer.store(items) if items else ()
     if rejected:
         request.services.metrics.ingested("invalid", len(rejected))
     duplicates = outcomes.count(Outcome.DUPLICATE)
     refused = [
-        _rejection(index, outcome) for index, outcome in zip(places, outcomes, strict=True) if outcome in _REFUSALS
+        _rejection(index, outcome)
+        for index, outcome in zip(accepted_indexes, outcomes, strict=True)
+        if outcome in _REFUSALS
     ]
     rejected = sorted([*rejected, *refused], key=lambda each: each["index"])
     accepted = len(outcomes) - duplicates - len(refused)
@@ -88,7 +91,8 @@ def _items(value: dict[str, Any]) -> Iterable[tuple[int, Any]]:
 
 
 def _lines(raw: bytes) -> Iterable[tuple[int, bytes]]:
-    """The lines that are not blank (white space of JSON), with their numbers from 0; blank ones are counted."""
+    """Returns the lines that are not blank, with their numbers from 0. Blank lines, with only JSON's white space, are
+    counted too."""
     lines = [(number, line) for number, line in enumerate(raw.split(b"\n")) if line.strip(b" \t\r")]
     _check_count(len(lines))
     return lines

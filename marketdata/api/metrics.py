@@ -1,4 +1,4 @@
-"""Counters of the service in the text format of Prometheus (0.0.4)."""
+"""Counts requests and ingested items, and renders the counters in Prometheus' text format (0.0.4)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LATENCY_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram, in seconds."""
 
 
 @dataclass(slots=True)
 class _Latency:
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS) + 1))
     seconds: float = 0.0
 
 
@@ -29,26 +29,27 @@ class Metrics:
         self._database_failures: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count one answered request. ``path`` is that of the route: parameters would make a series each."""
+        """Count one answered request. ``path`` is the route's path with the names of its parameters, because each value
+        would create another series."""
         with self._lock:
             self._requests[method, path, status] += 1
             latency = self._latency[method, path]
-            latency.counts[bisect_left(BOUNDS, seconds)] += 1
+            latency.counts[bisect_left(LATENCY_BOUNDS, seconds)] += 1
             latency.seconds += seconds
 
     def ingested(self, outcome: str, count: int) -> None:
-        """Count ``count`` items of an ingest with the result ``outcome``."""
+        """Count ``count`` ingested items with the result ``outcome``."""
         with self._lock:
             self._ingested[outcome] += count
 
     def database_failed(self, code: str, sqlstate: str) -> None:
-        """Count a request that failed because of the database, by the code of its problem and PostgreSQL's SQLSTATE."""
+        """Count a request that failed because of the database, by the code of its error and PostgreSQL's SQLSTATE."""
         with self._lock:
             self._database_failures[code, sqlstate] += 1
 
     def render(self, figures: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
-        """All counters as text. ``figures`` maps a name to its help text and its value, or its value by symbol. Those
-        whose name ends with ``_total`` are counters, the others gauges."""
+        """Returns all counters as text. ``figures`` are further metrics: a name, its help text, and its value or a
+        value for each symbol. Names that end with ``_total`` are counters, the others are gauges."""
         with self._lock:
             requests, ingested = dict(self._requests), dict(self._ingested)
             failures = dict(self._database_failures)
@@ -58,7 +59,7 @@ class Metrics:
             labels = f'method="{method}",path="{path}",status="{status}"'
             lines.append(f"marketdata_requests_total{{{labels}}} {count}")
         lines += [
-            "# HELP marketdata_request_seconds Time from the request's arrival at a worker to its answer.",
+            "# HELP marketdata_request_seconds Time from the request's arrival at a worker to its response.",
             "# TYPE marketdata_request_seconds histogram",
         ]
         for (method, path), (counts, seconds) in sorted(latency.items()):
@@ -89,7 +90,7 @@ def _escaped(label: str) -> str:
 
 def _histogram(labels: str, counts: list[int], seconds: float) -> list[str]:
     lines, total = [], 0
-    for bound, count in zip(BOUNDS, counts, strict=False):
+    for bound, count in zip(LATENCY_BOUNDS, counts, strict=False):
         total += count
         lines.append(f'marketdata_request_seconds_bucket{{{labels},le="{bound:g}"}} {total}')
     total += counts[-1]

@@ -15,10 +15,10 @@ from marketdata.http.reply import JSON, NDJSON, PROBLEM
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. Candles and \
-pages of ticks have a weak ETag of the symbol's version counter, since a late tick or a reorganisation can change any \
-range; symbols, coverage and the data feed have one of the answer itself. Streams of ticks have none. Every error is \
-`application/problem+json`; its `type` refers to `x-problem-types` of this document."""
+_ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. The weak ETag of candles \
+and of pages of ticks is made from the symbol's version counter, because a late tick or a reorganisation can change \
+any range. The ETag of symbols, coverage and the data feed is made from the response itself. Streams of ticks have no \
+ETag. Every error is `application/problem+json`; its `type` refers to `x-problem-types` of this document."""
 
 _BEARERS = {
     "read": "A token of scope `read`.",
@@ -28,7 +28,7 @@ _BEARERS = {
 
 
 def describe(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document. The ``type`` of a problem refers to one of ``x-problem-types``."""
+    """Returns the OpenAPI document of ``routes``."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -58,7 +58,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "description": " ".join((route.handler.__doc__ or "").split()),
     }
     if route.scope is not None:
-        # The list holds alternatives.
+        # The entries of the list are alternatives.
         wanted = ("read", "write") if route.scope == "any" else (route.scope,)
         operation["security"] = [{name: []} for name in wanted]
     if parameters:
@@ -66,7 +66,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.body is not None:
         operation["requestBody"] = _request_body(route)
     if route.websocket is not None:
-        # OpenAPI describes HTTP alone.
+        # OpenAPI cannot describe WebSocket messages.
         sent, received = map(_reference, route.websocket)
         operation["x-websocket"] = {"subprotocol": SUBPROTOCOL, "client": sent, "service": received}
     operation["responses"] = {str(status): _response(route, status) for status in route.documented()}
@@ -120,15 +120,15 @@ def _reference(name: str) -> dict[str, str]:
 
 
 def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with its references pointing to the document's own components."""
+    """Returns the schema with references to the components of the OpenAPI document."""
 
-    def turned(value: Any) -> Any:
+    def converted(value: Any) -> Any:
         if isinstance(value, dict) and "$ref" in value:
-            rest = {name: turned(part) for name, part in value.items() if name != "$ref"}
+            rest = {name: converted(part) for name, part in value.items() if name != "$ref"}
             return {**rest, **_reference(value["$ref"].rpartition("/")[2])}
         if isinstance(value, dict):
-            return {name: turned(part) for name, part in value.items()}
-        return [turned(part) for part in value] if isinstance(value, list) else value
+            return {name: converted(part) for name, part in value.items()}
+        return [converted(part) for part in value] if isinstance(value, list) else value
 
-    result: dict[str, Any] = turned(dict(schema))
+    result: dict[str, Any] = converted(dict(schema))
     return result

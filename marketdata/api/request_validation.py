@@ -1,4 +1,4 @@
-"""From a request to checked values: query parameters against their schemas, and JSON bodies."""
+"""Checks query parameters and JSON bodies against their schemas and converts them to values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _CHARSET = re.compile(r';\s*charset\s*=\s*"?utf-8"?\s*', re.IGNORECASE | re.ASCI
 
 @lru_cache(maxsize=2048)
 def query_of(text: str, schema: str) -> Mapping[str, Any]:
-    """The query's parameters with the types and the defaults of ``schema``; no name may occur twice.
+    """Returns the parameters of the query string ``text``, with the types and the defaults of ``schema``. Raises
+    :class:`InvalidValue` if a name occurs twice or a value is invalid.
 
-    Results are cached, since the same queries are sent again and again.
+    Results are cached, because clients repeat their queries.
     """
     properties = schemas.definition(schema).get("properties", {})
     found: dict[str, Any] = {}
@@ -45,10 +46,10 @@ def query_of(text: str, schema: str) -> Mapping[str, Any]:
 
 
 def checked(schema: str, value: Any, what: str) -> None:
-    """Raise :class:`InvalidValue` with every fault of ``value``, which the message calls ``what``."""
+    """Raise :class:`InvalidValue` with all faults of ``value``. ``what`` names the value in the message."""
     try:
         faults = schemas.faults(schema, value)
-    except RecursionError as error:  # the library nests deeper than the decoder
+    except RecursionError as error:  # the library needs more stack frames per level than the decoder
         raise _too_deep() from error
     if faults:
         place = f"{what}, {faults[0].pointer}:" if faults[0].pointer else what
@@ -57,7 +58,8 @@ def checked(schema: str, value: Any, what: str) -> None:
 
 
 def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
-    """The body's media type, which must be allowed, with charset UTF-8 and without Content-Encoding."""
+    """Returns the body's media type. Raises :class:`UnsupportedMediaType` if it is not allowed, or if the body has
+    another charset than UTF-8 or a Content-Encoding."""
     sent, _, parameters = environ.get("CONTENT_TYPE", "").partition(";")
     name: str = sent.strip().lower()
     if name not in allowed or (parameters and not _CHARSET.fullmatch(";" + parameters)):
@@ -68,7 +70,7 @@ def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
 
 
 def raw_body(environ: Mapping[str, Any]) -> bytes:
-    """The body as bytes; :class:`TooLarge` for more than :data:`MAX_BODY_BYTES`."""
+    """Returns the body. Raises :class:`TooLarge` for more than :data:`MAX_BODY_BYTES`."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if length > MAX_BODY_BYTES:
         raise TooLarge.body(MAX_BODY_BYTES)
@@ -77,7 +79,7 @@ def raw_body(environ: Mapping[str, Any]) -> bytes:
 
 
 def json_body(environ: Mapping[str, Any], schema: str) -> dict[str, Any]:
-    """A JSON body that is valid by ``schema``; no object may have a name twice."""
+    """Returns the JSON body, which must be valid by ``schema``. No object may contain a name twice."""
     media_type(environ, (JSON,))
     value = decoded(raw_body(environ))
     checked(schema, value, "the body")
@@ -86,11 +88,11 @@ def json_body(environ: Mapping[str, Any], schema: str) -> dict[str, Any]:
 
 
 def decoded(raw: bytes, *, for_ingest: bool = False) -> Any:
-    """A JSON value. Numbers with a point or an exponent become :class:`Decimal`, and so do integers of thousands of
+    """Decodes a JSON value. Numbers with a point or an exponent become :class:`Decimal`. So do integers of thousands of
     digits, which Python does not convert to an ``int``.
 
-    ``for_ingest`` is for speed: they become :class:`marketdata.tick.JsonNumber`, and names are not checked for
-    occurring twice.
+    With ``for_ingest``, which is faster, they become :class:`marketdata.tick.JsonNumber`, and an object may contain a
+    name twice.
     """
     try:
         text = raw.decode("utf-8")
@@ -108,7 +110,7 @@ def decoded(raw: bytes, *, for_ingest: bool = False) -> Any:
 
 
 def _ingest_decoded(text: str) -> Any:
-    """The C decoder converts integers itself, which is faster; it fails for those of thousands of digits."""
+    """Decode with C's conversion of integers, which is faster but fails for thousands of digits."""
     try:
         return _INGEST.decode(text)
     except (json.JSONDecodeError, _NotJson):
@@ -122,18 +124,19 @@ def _too_deep() -> MalformedJson:
 
 
 def instant(value: Any) -> int:
-    """A time that is valid by the schema ``Instant``, in microseconds since 1970."""
+    """Converts a time that is valid by the schema ``Instant`` to microseconds since 1970."""
     return microseconds(value)
 
 
 def _typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """An integer where the schema allows one and the text is one; otherwise the text, for the schema to judge."""
+    """Returns an integer if the schema allows one and the text is one, otherwise the text. The schema is checked
+    later."""
     wanted = schemas.resolved(dict(schema)).get("type", ())
     return int(value) if "integer" in wanted and _INTEGER.fullmatch(value) else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse repeated names: two JSON parsers could read such a body as two different requests."""
+    """Refuse repeated names, because two JSON parsers could read such a body as different requests."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise _NotJson("a name occurs twice in one object")
@@ -141,7 +144,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _NotJson(ValueError):
-    """Python's decoder accepts it, this service does not."""
+    """Python's decoder accepts the text, but this service does not."""
 
 
 def _refuse(name: str) -> NoReturn:
@@ -163,7 +166,8 @@ def _integer_or_decimal(text: str) -> int | Decimal:
 
 
 def _decimal(text: str) -> Decimal:
-    """With an exponent that :class:`Decimal` cannot hold, infinity or 0: both are out of every range, or in it."""
+    """Converts a number. If :class:`Decimal` cannot hold the exponent, the result is infinity or 0, which the schemas
+    judge like the true value."""
     try:
         return Decimal(text)
     except ArithmeticError:

@@ -1,7 +1,7 @@
-"""Bodies of recent chart responses, used again while the database would produce the same.
+"""Caches the bodies of chart responses while the database would produce the same bodies.
 
-An entry does not expire by age. It is used only when its tag equals the one that the symbol's current version counter
-gives, so the next request after a late tick or a retraction already reads the database.
+Entries do not expire by age. An entry is used only if its tag still fits the symbol's current version counter, so the
+first request after a late tick or a retraction already reads the database.
 """
 
 from __future__ import annotations
@@ -11,36 +11,37 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-BYTES_MAX = 64 * 1024 * 1024
-_ENTRY_MAX = 2 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
+_MAX_ENTRY_BYTES = 2 * 1024 * 1024
 _OVERHEAD = 1000
-"""Estimated bytes of an entry beside its body: the key, the tag, and the objects of Python."""
+"""Estimated bytes of an entry's key, tag and Python objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedBody:
-    """A body without its ``as_of``, which each response has anew, and the tag for which it is valid."""
+    """A body and the tag for which it is valid. ``head`` ends where the response's ``as_of`` follows, if
+    ``has_as_of``."""
 
     tag: str
     head: bytes
     has_as_of: bool
 
     def body(self, as_of: int) -> bytes:
-        """The whole body; ``as_of`` in milliseconds."""
+        """Returns the whole body. ``as_of`` is in milliseconds."""
         return b"%b%d}" % (self.head, as_of) if self.has_as_of else self.head
 
 
 class ResponseCache:
-    """A least-recently-used cache with a limit in bytes."""
+    """A least-recently-used cache whose size in bytes is limited. Thread-safe."""
 
-    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[Hashable, CachedBody] = OrderedDict()
         self._lock = threading.Lock()
         self.size = 0
 
     def get(self, key: Hashable) -> CachedBody | None:
-        """The entry of this key. It may be outdated: compare its tag."""
+        """Returns the entry of this key. It may be outdated, so the caller must compare its tag."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -48,9 +49,9 @@ class ResponseCache:
             return found
 
     def put(self, key: Hashable, entry: CachedBody) -> None:
-        """Add or replace an entry and drop the least recently used ones over the limit."""
+        """Add or replace an entry. Then drop the least recently used entries until the size is within the limit."""
         weight = _weight(entry)
-        if weight > _ENTRY_MAX:
+        if weight > _MAX_ENTRY_BYTES:
             return
         with self._lock:
             old = self._entries.pop(key, None)
@@ -58,7 +59,7 @@ class ResponseCache:
                 self.size -= _weight(old)
             self._entries[key] = entry
             self.size += weight
-            while self.size > self._bytes_max:
+            while self.size > self._max_bytes:
                 _, dropped = self._entries.popitem(last=False)
                 self.size -= _weight(dropped)
 

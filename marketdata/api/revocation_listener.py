@@ -1,9 +1,8 @@
-"""A thread with a connection of its own that receives changes of candles and revocations of tokens, and records which
-tokens were used.
+"""Receives the database's notifications of changed candles and revoked tokens, and records which tokens were used.
 
-A notification is received when its transaction commits. Those missed while the connection was down are covered on every
-new connection: the token cache is emptied (no entry is older than :data:`marketdata.api.auth.CACHE_SECONDS`), and live
-connections get a message that they may have missed changes.
+A thread with its own connection receives a notification when its transaction commits. Notifications are lost while the
+connection is down. So after every new connection the token cache is emptied, and live connections get a message that
+they may have missed changes.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from marketdata.store.pool import Connection, connect
 
 _log = logging.getLogger(__name__)
 
-TURN_SECONDS = 5.0
-NOTE_SECONDS = 60.0
+REFRESH_SECONDS = 5.0
+RECORD_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 
 
 class RevocationListener:
-    """``start`` once, ``stop`` any number of times. ``refresh`` is called with the connection at least every
-    ``TURN_SECONDS``."""
+    """Call ``start`` once; ``stop`` may be called repeatedly. The thread calls ``refresh`` with its connection every
+    ``REFRESH_SECONDS``."""
 
     def __init__(
         self, conninfo: str, authenticator: Authenticator, live: Live, refresh: Callable[[Connection], None]
@@ -43,7 +42,7 @@ class RevocationListener:
         self._notifications: Notifications | None = None
         self._thread: threading.Thread | None = None
         self.is_receiving = False
-        """Whether changes and revocations are received now."""
+        """Whether the connection is up, so that notifications are received."""
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="api-revocations", daemon=True)
@@ -76,11 +75,11 @@ class RevocationListener:
             self._notifications = notifications
             self._authenticator.forget()
             self._live.resync()
-            refresh_at, note_at = monotonic(), monotonic() + NOTE_SECONDS
+            refresh_at, record_at = monotonic(), monotonic() + RECORD_SECONDS
             while not self._stopping.is_set():
                 if monotonic() >= refresh_at:
                     self._refresh(connection)
-                    refresh_at = monotonic() + TURN_SECONDS
+                    refresh_at = monotonic() + REFRESH_SECONDS
                 if not self.is_receiving:
                     _log.info("changes are received from the database")
                     self.is_receiving = True
@@ -89,6 +88,6 @@ class RevocationListener:
                 for identity in revoked:
                     self._authenticator.forget(identity)
                     self._live.revoked(identity)
-                if monotonic() >= note_at or self._stopping.is_set():
+                if monotonic() >= record_at or self._stopping.is_set():
                     tokens.touch(connection, self._authenticator.take_used())
-                    note_at = monotonic() + NOTE_SECONDS
+                    record_at = monotonic() + RECORD_SECONDS

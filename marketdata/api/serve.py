@@ -35,7 +35,7 @@ _M_ARENA_MAX = -8  # malloc.h of glibc
 _ARENAS = 2
 
 _STOP_SECONDS = 0.2
-"""Time for a part of the service to stop when those before it have taken all there was."""
+"""Minimum time for each part of the service to stop, even if the earlier parts have used up the whole timeout."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -46,7 +46,7 @@ class Service:
     """The data API in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
 
     def __init__(self, settings: Settings) -> None:
-        """``settings.database_url`` must be set: the caller starts the private cluster."""
+        """Raises UsageError if ``settings.database_url`` is not set. The caller starts the private cluster."""
         url = settings.database_url
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
@@ -60,7 +60,7 @@ class Service:
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
         authenticator = Authenticator(finder(self._pool), admin_digest)
         self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog)
-        # Reads of the primary: a replica may lag behind the notification of a change.
+        # Reads the primary, because a replica may lag behind the notification of a change.
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         self._live = Live(self._pool, self._served, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
@@ -107,9 +107,10 @@ class Service:
         return self._listener.port
 
     def start(self) -> None:
-        """Start serving. :class:`VersionMissing` when the settings name a version that does not exist.
+        """Start serving. Raises :class:`VersionMissing` if the settings name a version that does not exist.
 
-        Without a database, or without any version yet, the service starts nevertheless and ``GET /ready`` says so.
+        If the database does not answer, or contains no version yet, the service still starts, and ``GET /ready``
+        reports the problem.
         """
         try:
             has_database = self._find_version()
@@ -128,8 +129,8 @@ class Service:
     def stop(self, timeout: float = 5.0) -> None:
         """Stop accepting, finish the running requests, store the queued ticks, and close all connections.
 
-        All of it together takes little longer than ``timeout`` seconds. What waits for a database that does not react
-        is given up then."""
+        This takes little longer than ``timeout`` seconds. Then operations that wait for a database that does not react
+        are abandoned."""
         deadline = monotonic() + timeout
         first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
         for each in (*first, self.services.graphql, self._health):
@@ -138,7 +139,7 @@ class Service:
             pool.close(max(deadline - monotonic(), _STOP_SECONDS))
 
     def _find_version(self) -> bool:
-        """Whether the database answers."""
+        """Look for the version to serve. Returns whether the database answers."""
         try:
             self._served.version()
         except DatabaseUnavailable:
@@ -151,7 +152,7 @@ class Service:
 
     def _log_missing_database(self) -> None:
         self._health.primary.wait_for_first()
-        # The check has the reason; the pool knows only that no connection was made.
+        # The check knows the reason; the pool only knows that no connection was made.
         if (error := self._health.primary.error()) is not None:
             _log.warning("started without the database (%s): %s", server(self._url), reason(error))
 
@@ -160,11 +161,11 @@ class Service:
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP. The address is printed when the service answers."""
+    """Serve until SIGTERM, SIGINT or SIGHUP. Prints the address when the service answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     request_log.configure(settings.log)
-    # sigwait instead of handlers: a handler could interrupt any step of this code. The signals are blocked before the
-    # first thread starts, since threads inherit the mask, and stay blocked: a second signal has no effect.
+    # sigwait is used because a handler could interrupt any step of this code. The signals are blocked before the first
+    # thread starts, because threads inherit the mask. They stay blocked, so a second signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     _limit_malloc_arenas()
     service = Service(settings)
@@ -178,8 +179,8 @@ def run(settings: Settings) -> None:
 
 
 def _limit_malloc_arenas() -> None:
-    """Limit glibc to two malloc arenas. By default each thread gets its own, and every arena keeps the memory of the
-    largest batch that its thread ever handled. Other C libraries have no such limit."""
+    """Limit glibc to two malloc arenas. By default it creates more arenas for more threads, and every arena keeps the
+    memory of the largest batch that was handled in it. Other C libraries have no such option."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, _ARENAS)

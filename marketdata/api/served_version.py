@@ -1,4 +1,5 @@
-"""The version that this process serves: the one that its settings name, else the current one, which may change."""
+"""Finds the version that this process serves: the version that the settings name, otherwise the current version, which
+may change."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from marketdata.store.version import Version, find_served
 
 
 class ServedVersion:
-    """Caches the version once it is found; until then every use reads the database."""
+    """Caches the version once it is found. Until then, every call of ``version`` reads the database."""
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
         self._settings = settings
@@ -18,11 +19,11 @@ class ServedVersion:
 
     @property
     def is_named(self) -> bool:
-        """Whether the settings name a table or a function; otherwise the current version is served."""
+        """Whether the settings name a table or a function. Otherwise the current version is served."""
         return bool(self._settings.ticks_table or self._settings.candles_function)
 
     def version(self) -> Version:
-        """The version; :class:`VersionMissing` when it does not exist, or an error of the database."""
+        """Returns the version. Raises :class:`VersionMissing` if it does not exist, or an error of the database."""
         version = self._version
         if version is None:
             with self._pool.connection() as connection:
@@ -31,7 +32,7 @@ class ServedVersion:
         return version
 
     def refresh(self, connection: Connection) -> None:
-        """Serve another version when the current one has changed; keep the one served when none is registered."""
+        """Switch to the current version if it has changed. If no version is registered, keep the present one."""
         try:
             found = self.find(connection)
         except VersionMissing:
@@ -40,5 +41,5 @@ class ServedVersion:
             self._version = found
 
     def find(self, connection: Connection) -> Version:
-        """Read the registry and check the tables."""
+        """Read the version from the registry and check its tables."""
         return find_served(connection, self._settings)

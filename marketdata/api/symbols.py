@@ -15,7 +15,7 @@ from marketdata.store.symbols import unknown_symbol
 
 
 def list_symbols(request: Request) -> Reply:
-    """Every symbol that has a tick, with its aliases and the times of its first and last tick (milliseconds)."""
+    """All symbols that have a tick, with their aliases and the times of their first and last tick (milliseconds)."""
     services = request.services
     with services.reads.connection() as connection:
         found = symbols.list_all(connection, services.served.version())
@@ -24,7 +24,7 @@ def list_symbols(request: Request) -> Reply:
 
 def show_coverage(request: Request) -> Reply:
     """Ranges in order (milliseconds, `to` exclusive). Times outside of all ranges are not indexed yet. `no_trades`
-    marks UTC days, or parts of days at the ends of an indexed range, without a tick."""
+    marks a UTC day without a tick; at the ends of an indexed range it may be a part of the day."""
     services = request.services
     name = request.query["symbol"]
     with services.reads.connection() as connection:
@@ -36,7 +36,7 @@ def show_coverage(request: Request) -> Reply:
 
 
 def record_coverage(request: Request) -> Reply:
-    """Record that a range was indexed, or that indexing it failed. It replaces what was recorded for those times."""
+    """Record that a range was indexed, or that indexing failed. This replaces earlier records of these times."""
     body = json_body(request.environ, "CoverageRequest")
     start, end = instant(body["from"]), instant(body["to"])
     if end <= start:
@@ -57,7 +57,7 @@ def take_lease(request: Request) -> Reply:
 
 
 def release_lease(request: Request) -> Reply:
-    """Release a lease; `released` is false when nobody had it."""
+    """Release a lease. `released` is false if nobody held it."""
     body = json_body(request.environ, "LeaseRelease")
     name = request.path["name"]
     with request.services.pool.connection() as connection:

@@ -1,4 +1,4 @@
-"""``GET /v1/ticks``: pages of ticks with a keyset cursor, or a whole range as a stream of lines."""
+"""``GET /v1/ticks``: returns pages of ticks with a keyset cursor, or streams a whole range as lines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import ticks
 
 MAX_STREAMS = 3
-"""A stream occupies a worker and a connection until its client has read it."""
+"""Maximum number of simultaneous streams. A stream occupies a worker and a database connection until its client has
+read it."""
 
 MEDIA_TYPES = {"object": JSON, "csv": CSV, "ndjson": NDJSON}
 CURSOR = "X-Next-Cursor"
-CURSOR_ABOUT = "With a page as csv or ndjson: the `cursor` of the next page. The last page and streams have none."
+CURSOR_ABOUT = "For a page as csv or ndjson: the `cursor` of the next page. Absent on the last page and on streams."
 
 _streams = threading.BoundedSemaphore(MAX_STREAMS)
 
 
 def read(request: Request) -> Reply:
-    """Ticks with startTime <= ts <= endTime: with `startTime` the first ones, without it the newest. `cursor` gives the
-    next page, and stays valid while ticks arrive. `csv` and `ndjson` stream the whole range; with a `limit` they give
-    pages, with the cursor in the header X-Next-Cursor."""
+    """Ticks with startTime <= ts <= endTime. With `startTime` the response starts with the first ticks, otherwise it
+    has the newest. `cursor` requests the next page, and stays valid while ticks arrive. `csv` and `ndjson` stream the
+    whole range; with a `limit` they return pages, with the cursor in the header X-Next-Cursor."""
     query = request.query
     arguments: dict[str, Any] = {**bounds(query), "sort": query["sort"], "format": query["format"]}
     if query["format"] != "object" and "limit" not in query:
@@ -53,7 +54,7 @@ def read(request: Request) -> Reply:
 
 
 class _Stream:
-    """The lines of a range. It holds a connection until ``close``, which WSGI servers always call."""
+    """Yields the lines of a range. It keeps a database connection until ``close``, which WSGI servers always call."""
 
     def __init__(self, request: Request, arguments: dict[str, Any]) -> None:
         services = request.services
@@ -67,7 +68,7 @@ class _Stream:
     def __iter__(self) -> Iterator[bytes]:
         for block in self._blocks:
             yield block
-            self._loan.renew()  # the client may have read slowly
+            self._loan.renew()  # because the client may have read slowly
 
     def close(self) -> None:
         """Return the connection to its pool; may be called repeatedly."""

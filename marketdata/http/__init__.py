@@ -1,1 +1,1 @@
-"""HTTP as the data API and the frontend share it: replies, errors, the request log and the listener."""
+"""The HTTP parts that the data API and the frontend share: replies, errors, the request log and the listener."""

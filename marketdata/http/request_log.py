@@ -1,8 +1,7 @@
-"""The log of requests: a line for each answer, with an id that the client gets as ``X-Request-Id``. Off by default.
+"""Logs requests: one line for each response, with an id that the client gets as ``X-Request-Id``. Off by default.
 
-A WebSocket has its line when it ends, with status 101, the bytes that were sent, and how long it was open.
-
-It is on when the level of its logger is INFO. Each task checks that before it builds its answer.
+A WebSocket is logged when it ends, with status 101, the number of sent bytes, and the time that it was open. The log is
+on if the level of its logger is INFO.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from typing import Any
 FORMS = ("off", "text", "json")
 FIELD = "X-Request-Id"
 VARIABLE = "marketdata.request_id"
-"""The key of the WSGI environment that holds the request's id. It is empty or absent while the log is off."""
+"""The variable of the WSGI environment with the request's id. It is empty or absent while the log is off."""
 _ATTRIBUTE = "request_id"
 
-_TARGET_MAX = 500
+_MAX_TARGET = 500
 
 _log = logging.getLogger("marketdata.requests")
 
 
 def configure(form: str) -> None:
-    """Write to standard error in one of :data:`FORMS`. Call it once, at the start of a service."""
+    """Log to standard error in one of :data:`FORMS`. Called once, when a service starts."""
     _log.setLevel(logging.WARNING if form == "off" else logging.INFO)
     if form != "off":
         handler = logging.StreamHandler(sys.stderr)
@@ -57,8 +56,8 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def identify(request: Any) -> str:
-    """The id of a request; empty while the log is off. The parser keeps it, since a request may fail before its task
-    begins."""
+    """Returns the id of a request, or "" while the log is off. The id is an attribute of the parser, because a request
+    may fail before its task begins."""
     if not is_on():
         return ""
     if not hasattr(request, _ATTRIBUTE):
@@ -67,12 +66,12 @@ def identify(request: Any) -> str:
 
 
 def with_id(fields: Iterable[tuple[str, str]], identity: str) -> list[tuple[str, str]]:
-    """The header fields with an id, which replaces the one that another service gave its answer."""
+    """Returns the header fields with this id. It replaces an id that another service has added."""
     return [*(field for field in fields if field[0].lower() != FIELD.lower()), (FIELD, identity)]
 
 
 def write(request: Any, address: Any, status: str, size: int, seconds: float) -> None:
-    """Log an answer of ``size`` bytes to the parsed ``request`` of the client at ``address``."""
+    """Log a response of ``size`` bytes to the parsed ``request`` of the client at ``address``."""
     query = getattr(request, "query", "")
     target = getattr(request, "path", "") + (f"?{query}" if query else "")
     answered = {
@@ -88,7 +87,7 @@ def write(request: Any, address: Any, status: str, size: int, seconds: float) ->
 
 
 class WebSocket(socket.socket):
-    """The connection of a WebSocket. ``ended`` is called with the number of bytes that were sent when it is closed."""
+    """The socket of a WebSocket. When it is closed, ``ended`` is called with the number of sent bytes."""
 
     def __init__(self, accepted: socket.socket, ended: Callable[[int], None]) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
@@ -113,5 +112,5 @@ class WebSocket(socket.socket):
 
 
 def _printable(text: str) -> str:
-    """As one word of printable characters, so that a request cannot forge a line; "-" when there is none."""
-    return json.dumps(text[:_TARGET_MAX])[1:-1].replace(" ", "%20") or "-"
+    """Returns one word of printable characters, so that a request cannot forge a line; "-" if ``text`` is empty."""
+    return json.dumps(text[:_MAX_TARGET])[1:-1].replace(" ", "%20") or "-"

@@ -1,7 +1,7 @@
 """Conditional requests (RFC 9110, section 13): entity tags, ``If-None-Match`` and 304.
 
-All tags are weak. A tag is made from the version counter of a symbol, and two responses with the same tag may differ
-in bytes: ``as_of`` is the time of the request, and the body may be compressed.
+All tags are weak, because two responses with the same tag may differ in bytes: ``as_of`` is the time of the request,
+and the body may be compressed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 
 
 def weak_tag(*parts: int | str) -> str:
-    """``W/"DEMO:A.7.29000000"``: ``parts`` are everything that the response depends on beside its URL."""
+    """Returns a tag like ``W/"DEMO:A.7.29000000"``. ``parts`` must contain everything that determines the response
+    beside its URL."""
     return f'W/"{".".join(map(str, parts))}"'
 
 
 def tagged(reply: Reply, tag: str) -> Reply:
-    """``reply`` with this tag."""
+    """Returns ``reply`` with this tag."""
     return reply.with_headers(("ETag", tag))
 
 
 def is_conditional(environ: Mapping[str, Any]) -> bool:
-    """Whether the client already has a response and asks for a newer one only."""
+    """Whether the client already has a response and only needs a different one."""
     return "HTTP_IF_NONE_MATCH" in environ
 
 
@@ -40,14 +41,14 @@ def is_current(environ: Mapping[str, Any], tag: str) -> bool:
 
 
 def not_modified(tag: str) -> Reply:
-    """The 304 for a client that has the response with this tag."""
+    """Returns the 304 for a client that has the response with this tag."""
     return Reply(b"", 304, headers=(("ETag", tag), CACHE_CONTROL, VARY))
 
 
 def revalidated(reply: Reply, environ: Mapping[str, Any]) -> Reply:
-    """``reply`` with a tag and Cache-Control, or the 304 in its place.
+    """Returns ``reply`` with a tag and Cache-Control, or a 304 if the client already has it.
 
-    The tag of a reply that has none is a hash of its body. A stream gets none, since its content is not known yet.
+    If ``reply`` has no tag, the tag is a hash of the body. A stream gets no tag, because its content is not known yet.
     """
     if reply.status == 304:
         return reply
@@ -61,7 +62,7 @@ def revalidated(reply: Reply, environ: Mapping[str, Any]) -> Reply:
 
 
 def _matches(if_none_match: str, tag: str) -> bool:
-    """Whether the header names ``tag``: ``*``, or a list compared weakly. A malformed list matches nothing."""
+    """Whether the header is ``*`` or a list with ``tag``, by weak comparison. A malformed list matches nothing."""
     if if_none_match == tag or if_none_match.strip() == "*":
         return True
     opaque, place, found = tag.removeprefix("W/"), 0, False

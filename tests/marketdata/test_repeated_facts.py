@@ -109,7 +109,7 @@ def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
     assert (limit["maximum"], limit["default"]) == (MAX_ROWS, DEFAULT_ROWS)
     (limit,) = (each for each in members(schema("ticks.json"), "limit") if "maximum" in each)
     assert limit["maximum"] == MAX_ROWS
-    assert f"Without it {DEFAULT_ROWS};" in limit["description"]
+    assert f"Default: {DEFAULT_ROWS};" in limit["description"]
     (count,) = members(schema("udf.json"), "countback")
     assert count["maximum"] == MAX_ROWS
     assert members(schema("ticks.json"), "maxItems") == [MAX_ITEMS]

@@ -1,13 +1,13 @@
 """The JSON Schemas (draft 2020-12) of all requests and responses, used for validation and for the API description.
 
-Each file has named definitions under ``$defs``; a name is defined once over all files. References are ``#/$defs/Name``
-or ``other.json#/$defs/Name`` and are never fetched from a network.
+Each file has named definitions under ``$defs``. A name is defined only once in all files. References are
+``#/$defs/Name`` or ``other.json#/$defs/Name``; they are never fetched from a network.
 
 Validation differs from the library's defaults in three ways. ``true`` and ``1.0`` are not integers. A ``$`` at the end
 of a pattern does not match before a final line feed (as in ECMA-262, unlike Python). Four formats are enforced:
 ``decimal``, a number that PostgreSQL stores exactly; ``instant``, an existing time that ticks can have;
-``tick-instant``, an instant that does not look like epoch seconds; and ``utc-offset``. For a value that breaks both its
-format and its pattern, only the message of the format is reported.
+``tick-instant``, an instant that does not look like epoch seconds; and ``utc-offset``. If a value violates its format
+and its pattern, only the format's message is reported.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Schema = dict[str, Any]
 
 @cache
 def files() -> dict[str, Schema]:
-    """Every schema file by its name."""
+    """Returns every schema file by its name."""
     found = sorted(Path(__file__).parent.glob("*.json"))
     return {file.name: json.loads(file.read_text("utf-8")) for file in found}
 
 
 @cache
 def definitions() -> dict[str, tuple[str, Schema]]:
-    """Every definition by its name, with its file."""
+    """Returns the file and the schema of every definition, by the definition's name."""
     found: dict[str, tuple[str, Schema]] = {}
     for file, document in files().items():
         for name, schema in document["$defs"].items():
@@ -53,18 +53,18 @@ def definitions() -> dict[str, tuple[str, Schema]]:
 
 
 def definition(name: str) -> Schema:
-    """The schema called ``name``, with its references unresolved."""
+    """Returns the schema called ``name``. Its references are not resolved."""
     return definitions()[name][1]
 
 
 def resolved(schema: Schema) -> Schema:
-    """``schema``, or the schema that it refers to."""
+    """Returns the schema to which ``schema`` refers, or ``schema`` itself if it is no reference."""
     return resolved(definition(schema["$ref"].rpartition("/")[2])) if "$ref" in schema else schema
 
 
 @cache
 def checker(name: str) -> Validator:
-    """A validator of the schema called ``name``."""
+    """Returns a validator for the schema called ``name``."""
     file = definitions()[name][0]
     found: Validator = _StrictValidator(
         {"$ref": f"{files()[file]['$id']}#/$defs/{name}"}, registry=_registry(), format_checker=_formats
@@ -73,14 +73,14 @@ def checker(name: str) -> Validator:
 
 
 def faults(name: str, value: Any) -> tuple[FieldError, ...]:
-    """Every fault of ``value`` by the schema called ``name``, in document order; empty when it is valid."""
+    """Returns all violations of the schema called ``name`` in ``value``, in document order."""
     found = sorted(checker(name).iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
     return tuple(_field_error(error) for error in found)
 
 
 def accepts(name: str, query: Mapping[str, str | int]) -> bool:
-    """Whether ``query`` is valid by the schema called ``name``. It is quicker than :func:`faults`, which would take as
-    long as the response to a chart query."""
+    """Whether ``query`` is valid by the schema called ``name``. This is faster than :func:`faults`, which would take
+    as long as the response to a chart query."""
     try:
         _compiled(name)(query)
     except fastjsonschema.JsonSchemaException:
@@ -113,7 +113,7 @@ _formats = jsonschema.FormatChecker(formats=())
 
 @_formats.checks("decimal")
 def _is_decimal(value: object) -> bool:
-    """Numbers with at most 30 digits on either side of the point. Strings are checked by their pattern."""
+    """Whether a number has at most 30 digits on either side of the point. The pattern checks strings."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return True
     return DECIMAL.fullmatch(plain(Decimal(value))) is not None
@@ -163,7 +163,7 @@ _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped
 
 
 def pointer(parts: Iterable[str | int]) -> str:
-    """The JSON pointer (RFC 6901) of a path in a document; "" is the whole document."""
+    """Returns the JSON pointer (RFC 6901) of a path in a document. "" is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
@@ -198,7 +198,7 @@ _MESSAGES: dict[str, Callable[[Any], str]] = {
     "minItems": lambda least: f"must have at least {least} items",
     "maxItems": lambda most: f"must have at most {most} items",
 }
-"""Keywords of schemas by what they ask for. The library's own messages show values in the notation of Python."""
+"""The message for each violated keyword. The library's own messages show values in Python's notation."""
 
 
 def _field_error(error: jsonschema.ValidationError) -> FieldError:
@@ -220,7 +220,8 @@ def _field_error(error: jsonschema.ValidationError) -> FieldError:
 
 
 def _choice(error: jsonschema.ValidationError) -> str:
-    """For branches that each require one member, the names of these; otherwise the message of the first branch."""
+    """Returns the message for ``oneOf`` and ``anyOf``. If every branch only requires members, the message names them;
+    otherwise it is the message of the first branch."""
     branches: Any = error.validator_value
     if all(branch.keys() == {"required"} for branch in branches):
         names = [", ".join(branch["required"]) for branch in branches]

@@ -27,7 +27,7 @@ def ids(route: object) -> str:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=ids)
-def test_no_credentials(api: Api, route: object) -> None:
+def test_a_request_without_credentials_gets_401(api: Api, route: object) -> None:
     method, path = route.method, path_of(route.path)  # type: ignore[attr-defined]
     response = api(method, path, authorization=None, status=401)
     assert response.headers["WWW-Authenticate"] == REALM
@@ -35,7 +35,7 @@ def test_no_credentials(api: Api, route: object) -> None:
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=ids)
-def test_wrong_scope(api: Api, route: object) -> None:
+def test_a_token_of_another_scope_gets_403(api: Api, route: object) -> None:
     wanted = route.scope  # type: ignore[attr-defined]
     shown = {"read": "write", "write": "read", "admin": "read", "any": "admin"}[wanted]
     named = "read write" if wanted == "any" else wanted
@@ -61,7 +61,7 @@ def test_wrong_scope(api: Api, route: object) -> None:
         "Bearer\tabc",
     ],
 )
-def test_malformed_header(api: Api, header: str) -> None:
+def test_a_malformed_authorization_header_gets_400(api: Api, header: str) -> None:
     response = api("GET", "/v1/admin/tokens", authorization=header, status=400)
     assert response.headers["WWW-Authenticate"] == f'{REALM}, error="invalid_request"'
     assert response.json["code"] == "invalid_request"

@@ -1,4 +1,4 @@
-"""What is logged and counted of failures that the database causes."""
+"""The log and the counts of failures that the database causes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_sqlstate_and_the_first_line_are_logged(
     assert counted == {("database_exhausted", "53100"): 1}
 
 
-def test_an_outage_is_counted_wholly_and_logged_in_few_lines(
+def test_all_failures_of_an_outage_are_counted_but_few_are_logged(
     log: FailureLog, counted: Counter[tuple[str, str]], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -69,7 +69,7 @@ def test_a_number_that_a_field_cannot_hold_is_refused_with_its_item_alone(api: A
     assert f"/{name}" in found["rejected"][0]["detail"]
 
 
-def test_a_batch_stores_the_good_and_names_the_bad(api: Api, tick: Make) -> None:
+def test_a_batch_stores_its_valid_items_and_lists_the_others(api: Api, tick: Make) -> None:
     first = tick(symbol="TEST:BATCH", id="1")
     result = api.ingest(
         first,
@@ -121,7 +121,7 @@ def test_a_candle_is_final_once_its_bucket_ends_by_the_finalized_time(api: Api, 
     assert [each["finalized"] for each in api.get(path)["candles"]] == [True, False]
 
 
-def test_lines(api: Api, tick: Make) -> None:
+def test_ndjson_lines_are_stored_and_rejected_by_number(api: Api, tick: Make) -> None:
     """A rejected item has the number of its line; blank lines are counted, and are no items."""
     lines = [json.dumps(tick(symbol="TEST:LINES", id=str(n))) for n in range(3)]
     huge = json.dumps(tick(id="huge")).replace("1700000000000", "9" * 5000)
@@ -176,7 +176,7 @@ def test_big_batches_and_small_ones_end_alike(api: Api, tick: Make) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_refused_bodies(api: Api, raw: bytes, status: int, code: str) -> None:
+def test_a_faulty_body_is_refused_with_its_status(api: Api, raw: bytes, status: int, code: str) -> None:
     api.problem("POST", INGEST, raw=raw, status=status, code=code)
 
 
@@ -190,7 +190,7 @@ def test_refused_bodies(api: Api, raw: bytes, status: int, code: str) -> None:
     ],
     ids=str,
 )
-def test_other_media_types(api: Api, tick: Make, headers: dict[str, str]) -> None:
+def test_other_media_types_are_refused(api: Api, tick: Make, headers: dict[str, str]) -> None:
     api.problem("POST", INGEST, tick(), headers=headers, status=415, code="unsupported_media_type")
 
 

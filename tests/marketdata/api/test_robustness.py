@@ -77,8 +77,8 @@ def test_a_full_disk(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> No
     api("POST", INGEST, one, status=201)
 
 
-def test_one_bad_apple_does_not_spoil_the_others(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
-    """Requests share a transaction; a value that only the database refuses fails its own request."""
+def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+    """Requests share a transaction. If only the database can refuse a value, the other requests still succeed."""
     admin.execute("ALTER TABLE md_ticks_v1 ADD CONSTRAINT apple CHECK (id <> 'bad')")
     ids = ["bad" if n == 4 else f"apple{n}" for n in range(8)]
     statuses: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Ingests that share a transaction: which come together, and what is refused."""
+"""Group commit: which requests share a transaction, and which are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.marketdata.api.conftest import eventually
 
 
 class Store:
-    """Keeps what is applied; each transaction ends when it is let."""
+    """Records the stored groups. Each transaction ends only when ``let`` is called."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
@@ -72,7 +72,7 @@ def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit
     assert [sorted(group) for group in store.groups] == [[1], [2, 3, 4]]
 
 
-def test_a_transaction_takes_no_more_than_its_fill(combining: GroupCommit[int, int], store: Store) -> None:
+def test_a_transaction_has_at_most_its_maximum_of_items(combining: GroupCommit[int, int], store: Store) -> None:
     first = Clients(combining, [[1]])
     eventually(lambda: store.groups == [[1]])
     others = Clients(combining, [[n] for n in range(2, 20)])
@@ -82,7 +82,7 @@ def test_a_transaction_takes_no_more_than_its_fill(combining: GroupCommit[int, i
     assert [len(group) for group in store.groups] == [1, 10, 8]
 
 
-def test_what_is_too_much_is_refused_and_what_waits_at_the_end_is_stored(store: Store) -> None:
+def test_a_full_queue_refuses_and_queued_items_are_stored_at_the_stop(store: Store) -> None:
     combining = GroupCommit(store, capacity=3, largest=10)
     combining.start()
     first = Clients(combining, [[1]])

@@ -1,4 +1,4 @@
-"""The chunked coding: what RFC 9112 allows is decoded in whatever parts it arrives; all else is refused."""
+"""The decoder accepts the chunked coding of RFC 9112, split at any place, and refuses everything else."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MALFORMED = [
 
 
 def decoded(raw: bytes, step: int) -> tuple[bytes, int]:
-    """The body, and how many bytes of ``raw`` belonged to it."""
+    """Returns the body and the number of bytes of ``raw`` that belonged to it."""
     kept: list[bytes] = []
     decoder, used = ChunkedDecoder(kept.append), 0
     for start in range(0, len(raw), step):
@@ -74,26 +74,26 @@ def decoded(raw: bytes, step: int) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("step", [1, 2, 3, 1000])
 @pytest.mark.parametrize(("raw", "body"), WELL_FORMED)
-def test_well_formed(raw: bytes, body: bytes, step: int) -> None:
+def test_a_well_formed_body_is_decoded(raw: bytes, body: bytes, step: int) -> None:
     assert decoded(raw, step) == (body, len(raw))
     assert decoded(raw + b"GET / HTTP/1.1\r\n", step) == (body, len(raw))
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 100_000])
 @pytest.mark.parametrize("raw", MALFORMED, ids=range(len(MALFORMED)))
-def test_malformed(raw: bytes, step: int) -> None:
+def test_a_malformed_body_is_refused(raw: bytes, step: int) -> None:
     with pytest.raises(MalformedChunk):
         decoded(raw, step)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50)), st.integers(1, 70))
-def test_chunks_in_any_parts(chunks: list[bytes], step: int) -> None:
+def test_chunks_are_decoded_however_they_are_split(chunks: list[bytes], step: int) -> None:
     raw = b"".join(b"%X\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + END
     assert decoded(raw, step) == (b"".join(chunks), len(raw))
 
 
 @pytest.mark.parametrize("raw", [raw for raw in MALFORMED if len(raw) < 100])
-def test_the_listener_answers_400(service: Service, write_token: str, raw: bytes) -> None:
+def test_the_listener_answers_a_malformed_body_with_400(service: Service, write_token: str, raw: bytes) -> None:
     head = (
         f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {write_token}\r\n"
         "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -1,4 +1,4 @@
-"""A refused request whose client is still writing: the answer arrives, and what is written is dropped within bounds."""
+"""A client whose request is refused while it still writes gets the response; the rest is dropped up to a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSED = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 
 
 def write_until_reset(client: socket.socket, data: bytes, seconds: float) -> float:
-    """Write again and again; after how many seconds the server reset the connection, which it must within so many."""
+    """Write until the server resets the connection. Returns the seconds until then; fails after ``seconds``."""
     waiting, began = threading.Event(), time.monotonic()
     while time.monotonic() - began < seconds:
         try:
@@ -53,7 +53,7 @@ def test_a_client_that_writes_everything_first_gets_its_413(
                 break
 
 
-def test_so_does_one_without_a_token(service: Service) -> None:
+def test_a_client_without_a_token_that_writes_everything_first_gets_its_401(service: Service) -> None:
     for _ in range(10):
         with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)) as client:
             client.request("POST", "/v1/ingest/tick", b" " * MAX_BODY_BYTES, {"Content-Type": "application/json"})
@@ -61,7 +61,7 @@ def test_so_does_one_without_a_token(service: Service) -> None:
             assert (response.status, json.loads(response.read())["code"]) == (401, "unauthorized")
 
 
-def test_so_does_one_for_whose_body_there_is_no_room() -> None:
+def test_a_client_whose_body_exceeds_the_budget_gets_its_429() -> None:
     size = 8000 * KIB
     with listening(quick, body_bytes=size, bodies_bytes=20 * KIB) as listener:
         for _ in range(5):
@@ -81,7 +81,7 @@ def test_a_refused_body_is_not_kept() -> None:
         assert lingering.request is None
 
 
-def test_no_more_is_dropped_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_is_reset_after_the_maximum_of_dropped_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LINGER_BYTES", 1000 * KIB)
     with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % 10**9)
@@ -90,7 +90,7 @@ def test_no_more_is_dropped_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
         eventually(lambda: not listener.connections())
 
 
-def test_a_client_that_goes_on_writing_is_cut_off_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_keeps_writing_is_cut_off_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LINGER_SECONDS", 0.3)
     with listening(quick, body_bytes=1, arrival_seconds=0.1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % 10**9)
@@ -98,7 +98,7 @@ def test_a_client_that_goes_on_writing_is_cut_off_in_time(monkeypatch: pytest.Mo
         assert write_until_reset(client, b"x", seconds=30) > 0.2
 
 
-def test_the_client_sees_the_end_of_the_answer_at_once() -> None:
+def test_the_client_sees_the_end_of_the_response_at_once() -> None:
     with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % 10**6)
         assert answer(client)[0] == 413
@@ -109,7 +109,7 @@ def test_the_client_sees_the_end_of_the_answer_at_once() -> None:
         eventually(lambda: not listener.connections())
 
 
-def test_what_follows_a_refusal_is_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_after_a_refused_request_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def noted(environ: dict[str, str], start: object) -> list[bytes]:
@@ -126,7 +126,7 @@ def test_what_follows_a_refusal_is_no_request(monkeypatch: pytest.MonkeyPatch) -
     assert asked == []
 
 
-def test_stopping_does_not_wait_for_it() -> None:
+def test_stop_does_not_wait_for_a_lingering_connection() -> None:
     with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % 10**6)
         assert answer(client)[0] == 413

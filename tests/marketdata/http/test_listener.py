@@ -52,7 +52,7 @@ def test_a_malformed_request_is_answered_by_a_problem(service: Service, raw: byt
     )
 
 
-def test_a_repeated_authorization_header(service: Service, read_token: str) -> None:
+def test_a_repeated_authorization_header_is_refused(service: Service, read_token: str) -> None:
     line = f"Authorization: Bearer {read_token}\r\n".encode()
     status, headers, _ = ask(service.port, b"GET /v1/symbols HTTP/1.1\r\nHost: a\r\n" + line * 2 + b"\r\n")
     assert status == 400
@@ -74,7 +74,7 @@ def test_a_connection_outlives_a_304_and_a_problem(service: Service, read_token:
         assert answer(connection)[0] == 200
 
 
-def test_a_chunked_batch(service: Service, write_token: str) -> None:
+def test_a_chunked_batch_is_stored(service: Service, write_token: str) -> None:
     tick = b'{"symbol":"CHUNK:A","id":"1","ts":1000000000000,"price":"1","size":"1"}\n'
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (tick[:20], tick[20:])) + b"0\r\n\r\n"
     head = (
@@ -86,7 +86,7 @@ def test_a_chunked_batch(service: Service, write_token: str) -> None:
 
 
 def test_a_stream_ends_with_its_last_chunk(service: Service, read_token: str, write_token: str) -> None:
-    test_a_chunked_batch(service, write_token)
+    test_a_chunked_batch_is_stored(service, write_token)
     with connected(service.port) as connection:
         path = "/v1/ticks?symbol=CHUNK:A&format=ndjson"
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {read_token}\r\n\r\n".encode())
@@ -200,12 +200,12 @@ def test_a_reset_while_the_worker_stays_affects_no_other_client(service: Service
 KIB = 1024
 
 RATE = 1024 * KIB
-"""Bytes per second of a client that is slow."""
+"""Bytes per second that a slow client reads."""
 
 
 class Endless:
-    """Answers ``/healthz``, and any other path with an endless stream; ``streaming`` holds the threads that stream,
-    ``begun`` is the number of streams so far."""
+    """Answers ``/healthz`` at once, and any other path with an endless stream. ``streaming`` contains the threads that
+    stream now; ``begun`` counts all streams."""
 
     def __init__(self) -> None:
         self.streaming: set[int] = set()
@@ -238,7 +238,7 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def slow_clients(port: int, count: int) -> Iterator[None]:
-    """So many clients of an endless stream, each reading at ``RATE``."""
+    """Opens ``count`` clients of an endless stream; each reads ``RATE`` bytes per second."""
     left = threading.Event()
 
     def read() -> None:
@@ -316,7 +316,7 @@ def test_the_total_of_arriving_bodies_is_bounded(framing: str) -> None:
         assert status_of(port, post(310 * KIB, framing)) == 429
 
 
-def test_a_request_without_a_body_gets_its_answer_whatever_it_expects() -> None:
+def test_a_request_without_a_body_is_answered_even_if_it_expects_100_continue() -> None:
     with listening(quick) as listener, connected(listener.port) as client:
         for _ in range(2):
             client.sendall(HEALTH.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))

@@ -1,4 +1,4 @@
-"""What the transport uses of waitress beside its documentation, held to the release that is installed."""
+"""The undocumented members of waitress that the transport uses exist in the installed release."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_a_member_has_its_signature(owner: Any, name: str, signature: str) -> No
 
 
 def attributes_of(tree: ast.AST, owner: str) -> set[str]:
-    """What is read or set of ``owner`` and of anything that ends in ``.owner``."""
+    """Returns the attributes that are read or set on ``owner``, or on an expression that ends in ``.owner``."""
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return {node.attr for node in nodes if ast.unparse(node.value).split(".")[-1] == owner}
 
 
 def members(owner: type) -> set[str]:
-    """Every attribute and method of a class of waitress, those that are set on ``self`` too."""
+    """Returns all attributes and methods of a class, including attributes that are set on ``self``."""
     set_on_self = [attributes_of(ast.parse(inspect.getsource(each)), "self") for each in owner.__mro__[:-1]]
     return set(dir(owner)).union(*set_on_self) - set(dir(object))
 

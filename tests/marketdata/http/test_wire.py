@@ -1,4 +1,4 @@
-"""Answers on the wire: their heads, partial writes, and the connection after them."""
+"""Responses as bytes: their heads, partial writes, and whether the connection is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ BODY = bytes(range(256)) * 16 * 1024
 
 
 def head_of(port: int, raw: bytes) -> tuple[str, list[tuple[str, str]], bool]:
-    """Status line, headers in their order by lower-case name, and whether the connection is closed after the answer."""
+    """Returns the status line, the headers in their order with lower-case names, and whether the connection is
+    closed."""
     with connected(port) as client:
         client.sendall(raw)
         client.settimeout(1)
@@ -80,7 +81,7 @@ def test_two_headers_of_one_name_both_arrive() -> None:
 
 
 def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system takes a part at once; the rest is sent when the client reads, and the next answer follows."""
+    """The kernel accepts a part at once. The rest is sent when the client reads, and the next response follows."""
     small_send_buffers(monkeypatch)
 
     def large(_environ: object, start: StartResponse) -> list[bytes]:
@@ -106,7 +107,7 @@ def test_a_worker_leaves_a_silent_connection_and_resumes_it(monkeypatch: pytest.
 
 
 def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise new connections would wait for workers that wait for a next request."""
+    """Otherwise new connections would wait while all workers wait for next requests."""
     long_wait = (socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 60, 0))
     monkeypatch.setattr(listener_module, "_SOCKET_OPTIONS", (*listener_module._SOCKET_OPTIONS, long_wait))
     monkeypatch.setattr("marketdata.http.listener.WORKERS", 2)
@@ -146,7 +147,7 @@ def test_an_urgent_request_is_answered_while_all_workers_are_busy(monkeypatch: p
         for client in clients:
             client.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
         eventually(lambda: listener.backlog() == 2)
-        # The reserved worker takes nothing else of this connection.
+        # The reserved worker answers no further request of this connection.
         urgent.sendall(HEALTH + b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
         assert [answer(urgent)[2], ask(listener.port, HEALTH)[2]] == [b"ok", b"ok"]
         let_go.set()

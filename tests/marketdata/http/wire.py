@@ -23,7 +23,7 @@ def connected(port: int) -> Iterator[socket.socket]:
 
 
 def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """One answer with a length: status, headers by lower-case name, body."""
+    """Reads one response with a Content-Length. Returns status, headers by lower-case name, and body."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = connection.recv(65536)
@@ -60,6 +60,6 @@ def quick(_environ: object, start: StartResponse) -> list[bytes]:
 
 
 def small_send_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel accepts only some ten kilobytes for a client that does not read."""
+    """Make the kernel accept only about 32 KiB for a client that does not read."""
     option = (socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
     monkeypatch.setattr(listener_module, "_SOCKET_OPTIONS", (*listener_module._SOCKET_OPTIONS, option))
