@@ -1,8 +1,9 @@
 """The exceptions of the market-data service.
 
-The exceptions of drivers are translated to these where the driver is called (``store/pool.py``). Each has a stable
-snake_case ``code``, which an instance may replace by a narrower one; a message that gives the cause and a remedy; and
-the JSON pointers of invalid fields. ``http/failures.py`` maps classes to HTTP statuses, ``cli.py`` to exit codes.
+Exceptions of drivers are translated to these where the driver is called, like in ``store/postgres_errors.py``. An
+exception has a stable ``code`` in snake_case, which an instance may replace by a narrower one. Its message gives the
+cause and a remedy. It may have the JSON pointers of invalid fields. ``http/failures.py`` maps the classes to HTTP
+statuses, ``cli.py`` maps them to exit codes.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class FieldError:
-    """An invalid field: its JSON pointer ("" is the whole document) and what is wrong with it."""
+    """An invalid field: its JSON pointer ("" is the whole document) and a message."""
 
     pointer: str
     message: str
 
 
 class MarketError(Exception):
-    """The base class. ``detail`` is the message; ``extra`` has additional members for the problem body."""
+    """The base class. ``detail`` is the message; ``extra`` has further members of the HTTP problem body."""
 
     code = "error"
 
@@ -94,7 +95,7 @@ class InvalidRequest(MarketError):
 
 
 class Unauthorized(MarketError):
-    """There are no credentials, or the token is not valid (``invalid_token``), for whatever reason."""
+    """There are no credentials, or the token is not valid (``invalid_token``)."""
 
     code = "unauthorized"
 
@@ -157,28 +158,29 @@ class TooSlow(MarketError):
 
 
 class VersionMissing(MarketError):
-    """The database lacks the version to serve, or an earlier release created it."""
+    """The database lacks the table or the function of the version to serve."""
 
     code = "version_missing"
 
 
 class DatabaseDefect(MarketError):
-    """The database rejected a statement: a defect of this program, or somebody else changed the schema."""
+    """The database rejected a statement, because of a defect of this program or a foreign change of the schema."""
 
     code = "database_defect"
 
 
 DATABASE_ERRORS = (DatabaseUnavailable, TooSlow, VersionMissing, DatabaseDefect)
-"""Those whose cause may be an error of the driver."""
+"""The classes whose ``__cause__`` may be an error of the driver."""
 
 _ATTEMPT = "- host: "
-"""Begins a line of the driver's error when it tried several hosts."""
+"""The start of each line about a host in the driver's error, if it tried several hosts."""
 
 
 def reason(error: MarketError) -> str:
-    """What the driver reported, else the detail. For operators: it names the database's host, and no client gets it.
+    """The driver's message if the driver caused the error, else the detail.
 
-    Without DETAIL and CONTEXT, which may hold stored values. libpq puts no password into its errors.
+    It is for operators and not for clients, because it names the database's host. It contains neither PostgreSQL's
+    DETAIL and CONTEXT, which may hold stored values, nor passwords, which libpq keeps out of its errors.
     """
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
@@ -194,13 +196,14 @@ def reason(error: MarketError) -> str:
 
 
 class ProviderError(MarketError):
-    """The provider of a chain gave no usable answer, also after retries."""
+    """The provider of a chain gave no usable answer, even after retries."""
 
     code = "provider"
 
 
 class RangeRefused(ProviderError):
-    """The provider refuses a range of blocks as too large; ``suggested`` is the number that it takes, if it says so."""
+    """The provider refuses a range of blocks as too large. ``suggested`` is the number of blocks that it accepts, or
+    None if it does not say so."""
 
     code = "range_refused"
 

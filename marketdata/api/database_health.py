@@ -26,7 +26,6 @@ from marketdata.errors import DatabaseStalled, DatabaseUnavailable, MarketError
 from marketdata.settings import Settings
 from marketdata.store import candles
 from marketdata.store.pool import Connection, connect
-from marketdata.store.replication import LogPosition, log_position
 from marketdata.store.version import Version, find_served
 
 PERIOD_SECONDS = 2.0
@@ -40,7 +39,24 @@ _MAX_SAMPLES = 1800
 """Number of the primary's positions that are kept, one per check. If the replica is behind all of them, the true lag is
 larger than the reported one."""
 
+_POSITION = """
+    SELECT in_recovery, (CASE WHEN in_recovery THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END
+                         - '0/0'::pg_lsn)::bigint
+    FROM pg_is_in_recovery() AS in_recovery
+"""
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """How far a database has written its write-ahead log or, as a standby, replayed the primary's.
+
+    ``written`` is the position in bytes from the beginning of the log.
+    """
+
+    is_standby: bool
+    written: int
 
 
 @dataclass(frozen=True)
@@ -145,7 +161,7 @@ class HealthCheck:
             version = find_served(connection, self._settings)
             candles.check(connection, version)
             if self._measure is not None:
-                self._measure(log_position(connection))
+                self._measure(_log_position(connection))
         return version
 
     def _record(self, checked: Checked) -> None:
@@ -165,6 +181,12 @@ class HealthCheck:
         for descriptor in (self._wake_reader.fileno(), *(() if connection is None else (connection,))):
             poll.register(descriptor, select.POLLIN)
         poll.poll(seconds * 1000)
+
+
+def _log_position(connection: Connection) -> LogPosition:
+    row = connection.execute(_POSITION, prepare=False).fetchone()
+    assert row is not None
+    return LogPosition(row[0], row[1] or 0)
 
 
 @dataclass(frozen=True)

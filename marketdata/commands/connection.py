@@ -1,4 +1,4 @@
-"""What every command uses: a connection to the database with the shared tables, and lines of output."""
+"""Connects a command to the database and prints its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def initialised(settings: Settings, say: Callable[[str], None] | None = None) -> Iterator[Connection]:
-    """A connection to the database, with the shared tables created; ``say`` is called with what was done."""
+    """Connect to the database and create the shared tables that are missing. ``say`` gets a line for each action."""
     from marketdata.operations.setup import initialise
     from marketdata.store.pool import connect
 

@@ -1,5 +1,4 @@
-"""The command lines of ``bin/marketdata-init``, ``-alias``, ``-reader`` and ``-graphql``: what all versions share, and
-who reads the database."""
+"""The command lines of ``bin/marketdata-init``, ``-alias``, ``-reader`` and ``-graphql``."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def add_alias_actions(parser: argparse.ArgumentParser) -> None:
     adding = actions.add_parser("add", parents=[named], help="let ALIAS stand for SYMBOL, for readers and writers")
     adding.add_argument("symbol", metavar="SYMBOL", help="the name under which ticks are stored")
     adding.set_defaults(run=_add_alias)
-    removing = actions.add_parser("remove", parents=[named], help="end that; the ticks stay stored")
+    removing = actions.add_parser("remove", parents=[named], help="remove ALIAS; the ticks stay stored")
     removing.set_defaults(run=_remove_alias)
     actions.add_parser("list", help="list the aliases with their symbols").set_defaults(run=list_aliases)
 

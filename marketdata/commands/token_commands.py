@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _OVERLAP_SECONDS = 2.0
-"""The frontend and the ingestor look at their file for each request."""
+"""Long enough, because the frontend and the ingestor check their token file at each request."""
 
 ABOUT = "Create, list, revoke and rotate the tokens of the API."
 
@@ -164,12 +164,12 @@ def _state(row: Token) -> str:
 
 
 def _reserved(output: Path | None) -> contextlib.AbstractContextManager[None]:
-    """Create the file before the token, so that no token is created that cannot be delivered."""
+    """Create the output file before the token is created, so that every new token can be written to its file."""
     return contextlib.nullcontext() if output is None else secretfile.reserved(output)
 
 
 def _tell(row: Token, text: str, output: Path | None, held: Sequence[Path] = ()) -> None:
-    """Print the token, once, unless it is in an output file; ``held`` are the files that had the previous one."""
+    """Print the token, unless it is in an output file. ``held`` are the files that contained the previous token."""
     warn(f"token {row.id} ({row.name}, {row.scope})")
     for path in held:
         warn(f"{path} contained the previous token and now contains the new one")

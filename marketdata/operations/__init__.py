@@ -1,4 +1,4 @@
-"""Operations on the database: each can be repeated, may run several times at once, and reports what it did."""
+"""Operations on the database. Each can be repeated, may run several times at once, and reports what it did."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """``bin/marketdata-alias``: other names of symbols, which every version shares.
 
-The name of a symbol with stored data cannot be an alias: the alias would hide these data. An alias stands for a symbol,
-not for another alias, since names are looked up once.
+The name of a symbol with stored data cannot be an alias, because the alias would hide these data. An alias stands for a
+symbol and not for another alias, because names are looked up once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _WORDING = "1 to 64 of the characters A-Z a-z 0-9 : . _ / -"
 
 
 def add(connection: Connection, alias: str, symbol: str) -> bool:
-    """False when the alias stands for the symbol already. UsageError when it cannot; nothing is changed then."""
+    """Add the alias. Returns False if it already stands for this symbol. Raises UsageError, and changes nothing, if the
+    alias is not allowed."""
     _check_name("ALIAS", alias)
     _check_name("SYMBOL", symbol)
     if alias == symbol:
@@ -36,14 +37,14 @@ def add(connection: Connection, alias: str, symbol: str) -> bool:
         for table in tables:
             if _has(connection, table, alias):
                 raise UsageError(
-                    f"ALIAS {alias} is the name of a symbol in {table}, which it would hide: choose another one"
+                    f"ALIAS {alias} is already a symbol in {table}; the alias would hide its data: choose another alias"
                 )
         connection.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
     return True
 
 
 def remove(connection: Connection, alias: str) -> str:
-    """The symbol that the alias stood for; UsageError when there is no such alias."""
+    """Remove the alias and return its symbol; UsageError if there is no such alias."""
     row = connection.execute("DELETE FROM market_aliases WHERE alias = %s RETURNING symbol", (alias,)).fetchone()
     if row is None:
         raise UsageError(f"ALIAS {alias[:80]!r}: there is no such alias; bin/marketdata-alias list shows all")
@@ -56,7 +57,7 @@ def all_of(connection: Connection) -> dict[str, str]:
 
 
 def is_stored(connection: Connection, symbol: str) -> bool:
-    """Whether any version has anything of the symbol."""
+    """Whether any version has the symbol."""
     return any(_has(connection, table, symbol) for table in _tables(connection))
 
 
@@ -73,12 +74,13 @@ def _check_free(aliases: dict[str, str], alias: str, symbol: str) -> None:
     if symbol in aliases:
         raise UsageError(f"SYMBOL {symbol} is itself an alias: name its symbol, {aliases[symbol]}")
     if alias in aliases.values():
-        raise UsageError(f"ALIAS {alias} is a symbol that has an alias itself: bin/marketdata-alias list shows it")
+        raise UsageError(f"ALIAS {alias} is a symbol with aliases: bin/marketdata-alias list shows these")
 
 
 @contextmanager
 def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
-    """A transaction in which no version gets a new symbol; the tables of their symbols."""
+    """Run the body in a transaction that locks the symbols table of every version, so that no new symbol is stored
+    meanwhile. Yields the names of these tables."""
     with connection.transaction():
         migrations.lock(connection)
         connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
@@ -95,7 +97,7 @@ def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
 
 
 def _tables(connection: Connection) -> list[str]:
-    """The tables of symbols of the versions of every prefix."""
+    """The symbols table of each registered version, for all prefixes."""
     rows = connection.execute("SELECT ticks_table, candles_function FROM market_versions ORDER BY prefix, n").fetchall()
     return [Version.from_names(*row).name("symbols") for row in rows]
 

@@ -1,8 +1,8 @@
-"""Comparing the stored candles of two versions, one by one.
+"""Compares the stored candles of two versions, one by one.
 
-The source's newest tick of a symbol bounds the comparison: the target may have received more, and candles that hold a
-newer tick are left out. For the minute of that tick, the target's candle is
-computed from the ticks up to it.
+The source's newest tick of each symbol bounds the comparison, because the target may have received further ticks. Its
+candles with newer ticks are left out. Only for the minute of the source's newest tick, the target's candle is computed
+from the ticks up to that tick.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from marketdata.operations.version_pair import Day, Pair, day_chunks
 from marketdata.store.pool import Connection
 
 MAX_DIFFERENCES = 10_000
-"""Differences after which a comparison ends: the rest would say nothing new."""
+"""A comparison ends after this number of differences, because more would not help."""
 
 _INTERVALS = {level: interval for interval, level in LEVELS.items()}
 _FIELDS = ("open", "high", "low", "close", "volume", "quote", "n", "vwap", "buy_volume", "buy_quote")
@@ -26,7 +26,7 @@ Values = tuple[str | None, ...] | None
 
 
 class Difference(NamedTuple):
-    """A candle that is not the same in source and target."""
+    """A candle that differs between source and target."""
 
     symbol: str
     level: int
@@ -39,7 +39,7 @@ class Difference(NamedTuple):
         return Day(self.symbol, self.opened.replace(hour=0, minute=0))
 
     def described(self, source: int, target: int) -> str:
-        """The candle and what differs, for versions of these numbers."""
+        """Describe the candle and its differing fields; ``source`` and ``target`` are the numbers of the versions."""
         name = f"{self.symbol} {_INTERVALS[self.level]} {self.opened:%Y-%m-%dT%H:%M:%SZ}"
         if self.source is None or self.target is None:
             there, missing = (target, source) if self.source is None else (source, target)
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """A block that the source retracted, and of which the target has ticks, also where these are newer."""
+    """A block that the source retracted while the target has ticks of it, even ticks newer than the source's newest."""
 
     symbol: str
     block_hash: str
@@ -64,7 +64,7 @@ class Orphan(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Candles that open from ``start`` to ``end`` are compared."""
+    """Only candles that open from ``start`` to ``end``, both inclusive, are compared."""
 
     start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     end: datetime = datetime(3000, 1, 1, tzinfo=UTC)
@@ -74,14 +74,14 @@ EVERYTHING = Bounds()
 
 
 def count(connection: Connection, pair: Pair, bounds: Bounds) -> tuple[int, int]:
-    """How many symbols and candles of the source are to be compared."""
+    """The number of symbols, and the number of candles, of the source within the bounds."""
     row = connection.execute(pair.query(_COUNT), bounds._asdict()).fetchone()
     assert row is not None
     return row
 
 
 def compare(connection: Connection, pair: Pair, changed: Sequence[Day], bounds: Bounds) -> list[Difference]:
-    """The differences of these days, by symbol and time, and a few more than ``MAX_DIFFERENCES`` at most."""
+    """The differences of these days, by symbol and time. Stops soon after ``MAX_DIFFERENCES``."""
     found: list[Difference] = []
     for symbol, starts in day_chunks(changed):
         if len(found) < MAX_DIFFERENCES:
@@ -90,10 +90,8 @@ def compare(connection: Connection, pair: Pair, changed: Sequence[Day], bounds: 
 
 
 def orphans(connection: Connection, pair: Pair, bounds: Bounds) -> list[Orphan]:
-    """The blocks whose retraction was not carried over, and whose ticks are within the bounds.
-
-    There are at most ``MAX_DIFFERENCES``.
-    """
+    """The blocks that the source retracted and of which the target has ticks within the bounds; at most
+    ``MAX_DIFFERENCES``."""
     rows = connection.execute(pair.query(_ORPHANS), {"max": MAX_DIFFERENCES, **bounds._asdict()})
     return [Orphan(*row) for row in rows]
 
@@ -128,7 +126,7 @@ _DIFFERENCES: LiteralString = f"""
         SELECT last_ts FROM {{source_rollups_1d}} WHERE symbol = %(symbol)s ORDER BY bucket DESC LIMIT 1
     ), s AS ({_ROWS.replace("{rollups}", "{source_rollups}")}
     ), whole AS ({_ROWS.replace("{rollups}", "{target_rollups}")}
-    ), cut AS (  -- the minute of the newest tick, where the target has more of it
+    ), cut AS (  -- the minute of the source's newest tick, if the target has newer ticks in this minute
         SELECT w.symbol, 60 AS res, w.bucket, m.*
         FROM whole w, newest, LATERAL (
             SELECT (array_agg(price ORDER BY ts, seq, id))[1] AS open, max(price) AS high, min(price) AS low,

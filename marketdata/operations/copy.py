@@ -1,8 +1,8 @@
-"""``bin/marketdata-copy FROM TO``: carries over to a version what another one received.
+"""``bin/marketdata-copy FROM TO``: copies ticks, retractions, finality and coverage from one version to another.
 
-Both may receive meanwhile. A pass reads in one snapshot what changed in the source, and applies it to the target in
-transactions of a symbol each. What the target received by itself stays. A copy may be killed at any moment: its
-progress is in the ticks of the target, and in the tables ``market_copied_…`` of the retractions and coverage applied.
+Both versions may receive data meanwhile. A pass reads the changes of the source in one snapshot, and applies them to
+the target in a transaction per symbol and batch. Other data of the target stay. A copy may be killed at any moment. The
+next copy sees from the target's ticks, and from the tables ``market_copied_…``, what was already copied.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from marketdata.store.coverage import Range, record
 from marketdata.store.pool import Connection
 
 BATCH = 10_000
-"""Ticks in one transaction; more when a single minute has more."""
+"""Maximum ticks of a transaction, unless a single minute has more."""
 _PROGRESS_S = 5.0
 _IDLE_S = 0.5
 _COPY_LOCK = "hashtextextended('marketdata copy ' || %(prefix)s, 0)"
 _LOCK_WAIT_S = 5
-"""The server notices only after its current statement that a copy was killed."""
+"""A killed copy keeps its lock until the server has finished the copy's current statement."""
 
 
 class Carried(NamedTuple):
-    """What was carried over."""
+    """Numbers of copied ticks, and of retracted and restored blocks."""
 
     ticks: int = 0
     retracted: int = 0
@@ -46,18 +46,18 @@ class _Finality(NamedTuple):
     symbol: str
     block: int | None
     until: str
-    """As PostgreSQL writes it, since it may be infinite."""
+    """The time as PostgreSQL's text, because it may be infinite."""
 
 
 class _Coverage(NamedTuple):
-    """The ranges of a symbol whose coverage changed: those that were carried before, and the present ones."""
+    """A symbol whose coverage changed: the ranges ``carried`` by earlier passes, and those in the source ``now``."""
 
     carried: list[Range]
     now: list[Range]
 
 
 class _Changes(NamedTuple):
-    """What the target lacks of the source, at one moment."""
+    """What the target lacks, in one snapshot of both versions."""
 
     retracted: dict[str, list[str]]
     restored: dict[str, list[str]]
@@ -67,20 +67,20 @@ class _Changes(NamedTuple):
 
 
 class Copy:
-    """Carries from one version to another; only one copy of a prefix may run at a time."""
+    """Copies from one version to another. Only one copy of a prefix may run at a time (:func:`copying`)."""
 
     def __init__(self, connection: Connection, pair: Pair, progress: Callable[[Carried, Day], None]) -> None:
-        """``progress`` is called after each batch, with what this pass has carried so far and the day it is at."""
+        """``progress`` is called after each batch, with the totals of this pass and the day of the batch."""
         self._connection = connection
         self._pair = pair
         self._progress = progress
         self._days: DayStates = {}
 
     def carry(self) -> Carried:
-        """One pass: afterwards the target has everything that the source had when the pass began."""
+        """Make one pass. Afterwards the target has everything that the source had at the beginning of the pass."""
         changes = self._read()
-        # In this order: the ticks of a restored block are accepted again, and no candle is final, and no time covered,
-        # before its ticks are there.
+        # The order matters. Blocks are restored before their ticks are copied, because the target refuses ticks of
+        # retracted blocks. Finality and coverage follow the ticks that they speak of.
         for symbol, hashes in changes.retracted.items():
             self._apply(_RETRACT, symbol, hashes)
         for symbol, hashes in changes.restored.items():
@@ -132,7 +132,7 @@ class Copy:
 
     @contextmanager
     def _writing(self, symbol: str) -> Iterator[None]:
-        """A transaction with the symbol locked, as the functions of ``store/sql/ingest.sql`` lock it."""
+        """A transaction that locks the symbol in the target, like the functions of ``store/sql/ingest.sql``."""
         with self._connection.transaction():
             self._connection.execute(_SESSION)
             self._connection.execute(self._pair.query(_LOCK), {"symbol": symbol})
@@ -147,7 +147,10 @@ class Copy:
 
 
 class CopyLoop:
-    """``stopping`` ends a copy that follows: after one more pass, or at once where it has not caught up yet."""
+    """Makes passes until the target has caught up or, with ``follows``, until ``stopping`` is set.
+
+    If the target has caught up by then, one last pass follows. Otherwise the copy ends at once.
+    """
 
     def __init__(self, connection: Connection, pair: Pair, stopping: threading.Event, say: Say) -> None:
         self._copy = Copy(connection, pair, self._progress)
@@ -159,7 +162,7 @@ class CopyLoop:
         self.total = Carried()
 
     def run(self, *, follows: bool) -> None:
-        """Stopped, when it was stopped before it had caught up."""
+        """Raises Stopped if ``stopping`` is set before the target has caught up."""
         while True:
             is_last = self._stopping.is_set() or not follows
             at = datetime.now(UTC)
@@ -178,7 +181,7 @@ class CopyLoop:
                 self._stopping.wait(_IDLE_S)
 
     def described(self) -> str:
-        """What was carried in all."""
+        """The totals, in words."""
         ticks, retracted, restored = self.total
         return f"{ticks} ticks, {retracted} retracted and {restored} restored blocks"
 
@@ -186,7 +189,7 @@ class CopyLoop:
         if self._stopping.is_set() and not self._has_caught_up:
             raise Stopped(
                 f"stopped before it had caught up, nothing is lost: "
-                f"bin/marketdata-copy {self._source} {self._target} goes on"
+                f"bin/marketdata-copy {self._source} {self._target} continues"
             )
         if monotonic() - self._said_at > _PROGRESS_S:
             self._said_at = monotonic()
@@ -195,7 +198,7 @@ class CopyLoop:
 
 @contextmanager
 def copying(connection: Connection, prefix: str) -> Iterator[None]:
-    """Hold the lock; AlreadyRunning while another copy does."""
+    """Hold the lock of copies of this prefix while the block runs; AlreadyRunning if another copy has it."""
     values = {"prefix": prefix}
     try:
         with connection.transaction():
@@ -213,13 +216,13 @@ def copying(connection: Connection, prefix: str) -> Iterator[None]:
 
 
 def is_copying(connection: Connection, prefix: str) -> bool:
-    """Whether a copy runs. If not, none begins before the caller's transaction ends."""
+    """Whether a copy runs. If this returns False, no copy can begin before the caller's transaction ends."""
     row = connection.execute(f"SELECT pg_try_advisory_xact_lock({_COPY_LOCK})", {"prefix": prefix}).fetchone()
     return row is not None and not row[0]
 
 
 def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]]:
-    """The minutes in groups of about ``BATCH`` ticks; each comes with its number of ticks."""
+    """Group minutes into batches of about ``BATCH`` ticks. ``minutes`` has pairs: a minute, its number of ticks."""
     batch: list[datetime] = []
     ticks = 0
     for minute, count in minutes:
@@ -233,8 +236,8 @@ def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]
 
 
 def _read_coverage(connection: Connection, pair: Pair) -> dict[str, _Coverage]:
-    """What changed in the source since the copy looked last, by symbol. The target's own ingestor records coverage in
-    the target, too, so nothing else is carried."""
+    """Read the coverage of each symbol whose coverage in the source has changed since it was copied. Unchanged coverage
+    is not copied again, because an ingestor may have recorded other coverage in the target meanwhile."""
     found: dict[str, _Coverage] = {}
     for symbol, is_now, start, end, state in connection.execute(pair.query(_CHANGED_COVERAGE), pair.tables):
         coverage = found.setdefault(symbol, _Coverage([], []))
@@ -254,7 +257,7 @@ def _apply_coverage(connection: Connection, pair: Pair, coverage: dict[str, _Cov
 
 
 def _changed_ranges(before: Sequence[Range], now: Sequence[Range]) -> Iterator[Range]:
-    """The parts of ``now`` whose times had another state before, or none; both are ordered."""
+    """The parts of ``now`` whose times had a different state in ``before``, or no state. Both are in order."""
     for each in now:
         start = each.start
         for old in before:
@@ -268,8 +271,8 @@ def _changed_ranges(before: Sequence[Range], now: Sequence[Range]) -> Iterator[R
 
 _SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('marketdata.pause', 'passed', true)"
 
-# A retraction or restoration is carried once. What the target's own writer did with the block later stays. A block
-# whose retraction was carried in either direction, and which the source does not refuse any more, was restored there.
+# A retraction or restoration is copied once, so later changes of the block by other writers of the target stay. A block
+# was restored in the source if its retraction was copied, in either direction, and the source no longer refuses it.
 _RETRACTED: LiteralString = """
     SELECT symbol, block_hash FROM {source_retracted} r WHERE NOT EXISTS (
         SELECT FROM market_copied_retracted c WHERE c.source = %(source)s AND c.target = %(target)s
@@ -299,7 +302,7 @@ _LOCK: LiteralString = """
     INSERT INTO {target_symbols} AS s (symbol, version) VALUES (%(symbol)s, 1)
     ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1"""
 
-# The ids of the first and the last tick tell minutes apart whose candles are equal.
+# Minutes with equal candles may have different ticks. The ids of the first and the last tick are compared, too.
 _MINUTES: LiteralString = """
     SELECT s.bucket, s.n
     FROM unnest(%(days)s::timestamptz[]) AS d (day)
@@ -318,12 +321,12 @@ _TICKS: LiteralString = """
     CROSS JOIN LATERAL (
         SELECT * FROM {source_ticks} s
         WHERE s.symbol = %(symbol)s AND s.ts >= m.bucket AND s.ts < m.bucket + interval '1 min'
-        OFFSET 0  -- an index scan per minute
+        OFFSET 0  -- keeps an index scan per minute
     ) f
     WHERE NOT EXISTS (SELECT FROM {target_retracted} r WHERE r.symbol = f.symbol AND r.block_hash = f.block_hash)
     ON CONFLICT (symbol, id) DO NOTHING"""
 
-# infinity: the symbol never had a block; -infinity: none of its blocks is final. The later state wins.
+# final_until is infinity if the symbol never had a block, and -infinity if no block is final. The later state wins.
 _FINALITY: LiteralString = """
     SELECT s.symbol, s.finalized_block, s.final_until::text
     FROM {source_symbols} s LEFT JOIN {target_symbols} t ON t.symbol = s.symbol

@@ -1,14 +1,13 @@
-"""Files with credentials: the tokens of the API, and the password of the reader role. Both can be changed in use.
+"""Creates and changes the files with credentials: the API's tokens, and the password of the reader role.
 
-``read.json`` and ``alg.json`` are made at the first start. While a token is rotated, each of its users has a valid
-token. First the new token is created, and files with it are written to the disk beside the present ones. Then they
-replace the present files. Both tokens are valid while their users read the files again. At last the previous token is
-revoked. Each file names the token that its own one ``replaces``. With that :func:`finish_rotation` completes a rotation
-that was killed in between.
+``read.json`` and ``alg.json`` are created at the first start. A rotation of a token never leaves its users without a
+valid one. It creates the new token and writes temporary files with it, then replaces the present files, waits until the
+users have read the files again, and at last revokes the previous token. Each new file contains the id of the previous
+token under ``replaces``. From this, :func:`finish_rotation` can complete a rotation after the process was killed.
 
-The reader's password is in a file that psql and other clients of libpq read (``passfile``). The new password is on the
-disk before the role has it, in a file of its own, which then replaces the present one. With that file
-:func:`finish_reader_password` completes a change that was killed in between.
+Clients of libpq, like psql, read the reader's password from a file (``passfile``). A new password is first written to a
+second file, then given to the role. Then the second file replaces the passfile. If the process is killed in between,
+:func:`finish_reader_password` completes the change from the second file.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _TEMPORARY = re.compile(r"\.(.+\.json)\.[^.]+")
 
 
 def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
-    """Create ``read.json`` and ``alg.json``, each with a new token, where they do not exist; check those that do.
+    """Create ``read.json`` and ``alg.json``, each with a new token. Files that exist are only checked.
 
     An interrupted change of a token or of the reader's password is completed first.
     """
@@ -55,7 +54,7 @@ def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
             f"{folder} cannot be opened: {error.strerror}; set MARKET_SECRETS_DIR to another folder"
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # of two starts at once the second finds the files of the first
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # if two processes start at once, the second finds the first one's files
         finish_rotation(connection, folder, say)
         finish_reader_password(connection, folder, say)
         for name, scope in _TOKEN_FILES:
@@ -63,7 +62,7 @@ def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
             if path.exists():
                 _check_token(connection, path, scope, say)
                 continue
-            # The row first: a process killed in between leaves an unused row, not a file with an unknown token.
+            # The row is created first. If the process is killed now, it leaves an unused row and no unusable file.
             _row, text = tokens.create(connection, path.stem, scope)
             secretfile.write(path, {"token": text, "scope": scope, "name": path.stem})
             say(f"{path}: created with a new {scope} token")
@@ -79,7 +78,7 @@ def _check_token(connection: Connection, path: Path, scope: token.Scope, say: Sa
 
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """One process at a time creates or rotates the tokens of a folder, if it exists; another one waits."""
+    """Lock the folder, if it exists, while the block runs: one process at a time creates or rotates its tokens."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -96,8 +95,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def rotate_token(connection: Connection, identity: str, files: Sequence[Path], overlap: float) -> tuple[Token, str]:
-    """Create a token in the place of ``identity``, write it to ``files``, and revoke the previous one ``overlap``
-    seconds later; without files in one transaction."""
+    """Create a token that replaces ``identity`` and write it to ``files``. Revoke the previous token ``overlap`` seconds
+    later. If ``files`` is empty, both happen in one transaction and without waiting."""
     if not files:
         with connection.transaction():
             return tokens.rotate(connection, identity)
@@ -113,8 +112,11 @@ def rotate_token(connection: Connection, identity: str, files: Sequence[Path], o
 
 
 def finish_rotation_at_start(url: str, folder: Path, say: Say) -> None:
-    """Complete a rotation of tokens in ``folder`` that was killed, unless one runs. When that fails, say why: an API
-    starts without its database, too."""
+    """Complete a rotation in ``folder`` whose process was killed.
+
+    If another process holds the folder's lock, do nothing. If an error occurs, report it and continue, because the API
+    must start even when the database is unavailable.
+    """
     if not any(_rotated(path) for path in (*folder.glob(".*.json.*"), *folder.glob("*.json"))):
         return
     try:
@@ -132,7 +134,7 @@ def finish_rotation_at_start(url: str, folder: Path, say: Say) -> None:
 
 
 def finish_rotation(connection: Connection, folder: Path, say: Say) -> None:
-    """Complete a rotation of tokens in ``folder`` that was killed. The caller holds :func:`locked_folder`."""
+    """Complete a rotation in ``folder`` whose process was killed. The caller holds :func:`locked_folder`."""
     for path in sorted(folder.glob(".*.json.*")):
         name = _TEMPORARY.fullmatch(path.name)
         held = _rotated(path)
@@ -142,7 +144,7 @@ def finish_rotation(connection: Connection, folder: Path, say: Say) -> None:
             path.replace(path.with_name(name[1]))
             say(f"{path.with_name(name[1])}: has the new token of a rotation that was interrupted")
         else:
-            path.unlink(missing_ok=True)  # killed before the token was stored
+            path.unlink(missing_ok=True)  # the process was killed before the token was stored
     for path in sorted(folder.glob("*.json")):
         held = _rotated(path)
         if held is not None and _is_valid(connection, held) and tokens.is_usable(connection, held[_REPLACES]):
@@ -152,7 +154,7 @@ def finish_rotation(connection: Connection, folder: Path, say: Say) -> None:
 
 
 def _rotated(path: Path) -> dict[str, Any] | None:
-    """The content of a file that a rotation wrote. None for any other file, and for one that cannot be trusted."""
+    """The content of a file that a rotation wrote; None for any other file, and for a file that cannot be trusted."""
     with contextlib.suppress(MarketError):
         held = secretfile.read(path)
         if all(isinstance(held.get(key), str) for key in ("token", _REPLACES)):
@@ -168,14 +170,14 @@ def _is_valid(connection: Connection, held: dict[str, Any]) -> bool:
 
 
 def change_reader_password(connection: Connection, folder: Path) -> Path:
-    """Give the role a new password and let it log in; returns the file with the password.
+    """Give the reader role a new password and let it log in; returns the file with the password.
 
-    StateError when this login may not change the role, or there is none.
+    StateError when this login may not change the role, or when the role does not exist.
     """
     secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
     with locked_folder(folder):
         pending = folder / _PENDING
-        # The password has no character that a passfile escapes.
+        # The password contains no character that must be escaped in a passfile.
         line = f"*:*:*:{READER}:{secrets.token_urlsafe(_RANDOM_BYTES)}\n"
         with secretfile.replaced(pending, line):
             pass
@@ -190,7 +192,7 @@ def change_reader_password(connection: Connection, folder: Path) -> Path:
 
 
 def finish_reader_password(connection: Connection, folder: Path, say: Say) -> None:
-    """Complete a change that was killed. The caller holds :func:`locked_folder`."""
+    """Complete a change whose process was killed. The caller holds :func:`locked_folder`."""
     for unfinished in folder.glob(f".{_PENDING}.*"):
         unfinished.unlink()
     pending = folder / _PENDING
@@ -199,9 +201,9 @@ def finish_reader_password(connection: Connection, folder: Path, say: Say) -> No
 
 
 def _apply_password(connection: Connection, pending: Path) -> Path:
-    """Give the role the password in the file, and the file its final name."""
+    """Give the role the password in the file ``pending``, then rename the file to ``PASSFILE``."""
     password = pending.read_text(encoding="utf-8").strip().rpartition(":")[2]
-    # PostgreSQL may log the statement: it gets a hash, from which the password cannot be computed.
+    # PostgreSQL may log the statement, so it contains a hash from which the password cannot be computed.
     verifier = connection.pgconn.encrypt_password(password.encode(), READER.encode(), b"scram-sha-256").decode()
     statement = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(READER), verifier)
     connection.execute(statement)

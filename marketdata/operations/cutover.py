@@ -1,7 +1,7 @@
-"""``bin/marketdata-cutover N``: makes version N the current one, after its candles were compared.
+"""``bin/marketdata-cutover N``: compares version N with the current one, then makes it the current one.
 
 The first comparison covers everything, takes long and locks nothing. Then the writers of the current version wait for
-some seconds: a running copy can catch up, and the days that have changed are compared again. So no candle differs at
+some seconds. In this time a running copy can catch up, and the changed days are compared again. So no candle differs at
 the moment of the switch.
 """
 
@@ -27,20 +27,20 @@ from marketdata.store.pool import Connection
 from marketdata.store.version import registered
 
 SHOWN = 20
-"""Differences in the report."""
+"""Maximum differences in the report."""
 _HOLD_S = 4.0
-"""How long the writers of the current version wait for a running copy; their statements may take 30 s."""
+"""How long the writers of the current version wait for a running copy. Their statements are cancelled after 30 s."""
 _LOOK_S = 0.1
 _LOCK_S = 10
 _ATTEMPTS = 3
 _RETRY_S = 2.0
 PAUSE_SECONDS = 10
-"""For this time after a switch, the former version refuses writes. It is twice the time in which an API notices it.
+"""The former version refuses writes for this time after a switch: twice the time in which an API notices the switch.
 
-An API that names no version learns within seconds that the current one is another. A copy would have to carry what it
-stores meanwhile in the former one behind what the same client stores in the new one next: a retraction could overtake
-the restoration that followed it. In the pause the client gets 503 instead, sends it again, and it is stored in the new
-version. After the pause the former version accepts writes of APIs that name it.
+An API that names no version notices the switch within seconds. Without the pause it would meanwhile store data in the
+former version. A copy would carry these to the new version behind later data of the same client, and so could apply a
+retraction after the restoration that followed it. In the pause the client gets 503 and sends the data again, until the
+API stores them in the new version. After the pause the former version accepts writes of APIs that name it.
 """
 
 _PAUSE_FUNCTION = """
@@ -62,14 +62,14 @@ Differences = Sequence[Difference | Orphan]
 
 
 class Numbers(NamedTuple):
-    """The numbers of the current version, and of the version that is to replace it."""
+    """The numbers of the current version and of the version that shall replace it."""
 
     current: int
     new: int
 
 
 class Cutover:
-    """Compares the versions of ``numbers`` and switches."""
+    """Compares two versions and switches from one to the other."""
 
     def __init__(
         self, connection: Connection, prefix: str, numbers: Numbers, say: Say, bounds: Bounds = EVERYTHING
@@ -83,7 +83,7 @@ class Cutover:
         self._days: DayStates = {}
 
     def compare(self) -> Differences:
-        """Compare everything at one moment, and report it."""
+        """Compare everything in one snapshot, and print a summary."""
         with self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             symbols, candles = comparison.count(self._connection, self._pair, self._bounds)
@@ -101,9 +101,10 @@ class Cutover:
         return found
 
     def switch(self, *, despite: bool = False) -> Differences:
-        """Make the new version the current one, unless something differs: then return the differences.
+        """Make the new version the current one, unless something differs. Returns the differences.
 
-        With ``despite`` switch in any case."""
+        With ``despite`` it switches in any case.
+        """
         found = self.compare()
         if despite:
             with self._writers_waiting():
@@ -113,7 +114,7 @@ class Cutover:
             if len(found) >= comparison.MAX_DIFFERENCES:
                 break
             if attempt:
-                Event().wait(_RETRY_S)  # a copy, or an ingestor of the new version, goes on meanwhile
+                Event().wait(_RETRY_S)  # meanwhile a copy, or an ingestor of the new version, may catch up
             with self._writers_waiting() as has_copy:
                 found = self._settled(found, has_copy)
                 if not found:
@@ -123,7 +124,7 @@ class Cutover:
         return found
 
     def _settled(self, found: Differences, has_copy: bool) -> Differences:
-        """The differences that remain while the writers of the current version wait."""
+        """Compare until nothing differs or the time is over. Returns the remaining differences."""
         deadline = monotonic() + (_HOLD_S if has_copy else 0.0)
         while True:
             found = self._differences(found)
@@ -132,7 +133,7 @@ class Cutover:
             Event().wait(_LOOK_S)
 
     def _differences(self, known: Differences) -> Differences:
-        """The differences among the days that have changed since the last call, or had one of the ``known``."""
+        """Compare the days that have changed since the previous call, and the days of the ``known`` differences."""
         now = read_days(self._connection, self._pair)
         wanted = {*changed_days(self._days, now), *(each.day for each in known if isinstance(each, Difference))}
         self._days = now
@@ -143,7 +144,7 @@ class Cutover:
 
     @contextmanager
     def _writers_waiting(self) -> Iterator[bool]:
-        """A transaction in which nothing is stored in the current version; whether a copy runs."""
+        """A transaction in which nothing is stored in the current version. Yields whether a copy runs."""
         with self._connection.transaction():
             migrations.lock(self._connection)
             self._connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
@@ -166,7 +167,7 @@ class Cutover:
 
 
 def numbers(connection: Connection, prefix: str, n: int) -> Numbers:
-    """The current version and ``n``, which may be the same."""
+    """The numbers of the current version and of version ``n``, which may be the same."""
     known = registered(connection, prefix)
     new = find(known, prefix, n)
     current = next((each.n for each in known if each.is_current), None)
@@ -176,7 +177,7 @@ def numbers(connection: Connection, prefix: str, n: int) -> Numbers:
 
 
 def report(found: Differences, numbers: Numbers, say: Say) -> None:
-    """The first differences."""
+    """Print the first differences."""
     for each in found[:SHOWN]:
         say(f"DIFFERS {each.described(*numbers)}")
     if len(found) > SHOWN:
@@ -191,7 +192,7 @@ def _counted(found: Differences) -> str:
 
 
 def _begin_pause(connection: Connection, pair: Pair) -> None:
-    """Pause the writers of the source when the caller's transaction ends; it holds a lock that keeps them waiting."""
+    """Pause the writers of the source. Until the caller's transaction ends, its lock keeps them waiting."""
     row = connection.execute(
         "SELECT (clock_timestamp() + make_interval(secs => %s))::text", (PAUSE_SECONDS,)
     ).fetchone()
@@ -202,7 +203,7 @@ def _begin_pause(connection: Connection, pair: Pair) -> None:
 
 
 def _end_pause(connection: Connection, pair: Pair) -> None:
-    """Remove the pause of the target, if it has one: it was the current version before."""
+    """Remove the pause of the target. It has one if it was the current version before."""
     symbols, name = pair.target.name("symbols"), pair.target.name("pause")
     row = connection.execute(_IS_PAUSED, (symbols, name)).fetchone()
     if row is not None and row[0]:

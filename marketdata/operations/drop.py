@@ -1,5 +1,7 @@
-"""``bin/marketdata-drop N``: removes the tables and functions of a version, and the outboxes of its ingestors on this
-machine. With an old outbox, an ingestor would skip the ticks that it had stored in the dropped tables."""
+"""``bin/marketdata-drop N``: removes a version's tables and functions, and its ingestors' outboxes on this machine.
+
+An ingestor with an old outbox would skip the ticks that it had stored in the dropped tables.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _TABLES = ("ticks", "rollups", "symbols", "retracted", "coverage")
 
 
 class Held(NamedTuple):
-    """What the tables of a version hold."""
+    """Numbers of the stored ticks and symbols of a version."""
 
     ticks: int
     symbols: int
@@ -39,14 +41,14 @@ def droppable(connection: Connection, prefix: str, n: int) -> Version:
     entry = find(registered(connection, prefix), prefix, n)
     if entry.is_current:
         raise StateError(
-            f"version {n} is the current one, and is not dropped: first make another one current "
+            f"version {n} is the current one and is not dropped: first make another version current "
             "with bin/marketdata-cutover"
         )
     return entry.version
 
 
 def held(connection: Connection, version: Version) -> Held:
-    """Nothing, when its tables are missing."""
+    """Count the stored ticks and symbols; both are 0 if the tables are missing."""
     try:
         row = connection.execute(
             version.query("SELECT coalesce(sum(n), 0)::bigint, count(DISTINCT symbol) FROM {rollups} WHERE res = 86400")
@@ -58,8 +60,8 @@ def held(connection: Connection, version: Version) -> Held:
 
 
 def drop(connection: Connection, settings: Settings, n: int) -> list[Path]:
-    """Drop the version, in one transaction; returns the files that were removed. AlreadyRunning while a copy or an
-    ingestor uses the version."""
+    """Drop the version in one transaction, and remove its outboxes; returns the removed files. AlreadyRunning while a
+    copy or an ingestor uses the version."""
     prefix = settings.prefix
     version = droppable(connection, prefix, n)
     with _outboxes(settings, version) as files, connection.transaction():
@@ -68,7 +70,7 @@ def drop(connection: Connection, settings: Settings, n: int) -> list[Path]:
         _refuse_users(connection, version)
         _drop(connection, version)
         connection.execute("DELETE FROM market_versions WHERE prefix = %s AND n = %s", (prefix, n))
-        # Before the commit: were the drop undone, an ingestor would only read the chain again.
+        # The files are removed before the commit. If the commit fails, an ingestor only reads the chain again.
         for file in files:
             file.unlink(missing_ok=True)
     return files
@@ -87,14 +89,14 @@ def _refuse_users(connection: Connection, version: Version) -> None:
 
 @contextmanager
 def _outboxes(settings: Settings, version: Version) -> Iterator[list[Path]]:
-    """The files of the outboxes for this version, locked as an ingestor and a backfill lock them."""
+    """Yield the files of this version's outboxes, and hold the locks of their ingestors and backfills meanwhile."""
     with ExitStack() as locks:
         found: list[Path] = []
         for path in (outbox_path(settings, version.ticks_table, folder) for folder in _OUTBOXES):
             if path.exists() and _belongs(path, version):
                 locks.enter_context(locked(path.with_suffix(".lock")))
                 locks.enter_context(locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"))
-                # The file of the database before its -shm and -wal: SQLite does not read these into a new one.
+                # The database's file is removed before its -shm and -wal. SQLite ignores these if they are left behind.
                 found += sorted(path.parent.glob(f"{path.name}*"))
         yield found
 
@@ -105,7 +107,7 @@ def _belongs(path: Path, version: Version) -> bool:
 
 
 def _drop(connection: Connection, version: Version) -> None:
-    """The functions between the tables: triggers need them, and they need the row type of the candles."""
+    """Drop the functions after the tables whose triggers use them, and before ``candle``, their row type."""
     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
     try:
         connection.execute(_tables(version, *_TABLES))
@@ -118,13 +120,13 @@ def _drop(connection: Connection, version: Version) -> None:
         ) from error
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StateError(
-            f"nothing was dropped, since other objects need version {version.n}: {error.diag.message_detail}; "
+            f"nothing was dropped, because other objects need version {version.n}: {error.diag.message_detail}; "
             "drop these first"
         ) from error
 
 
 def _tables(version: Version, *parts: str) -> sql.Composed:
-    """Also of a version that has lost some of its tables."""
+    """The statement that drops these tables, if they exist."""
     return sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(sql.Identifier(version.name(p)) for p in parts))
 
 

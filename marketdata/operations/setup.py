@@ -27,8 +27,8 @@ TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
 
 
 def prepare(connection: Connection, settings: Settings, say: Say) -> None:
-    """Create what is missing: the shared tables, version 1 where there is no version, and a read and a write token in
-    files. The API does so at each start on its private cluster. Several processes may do so at once."""
+    """Create what is missing: the shared tables, version 1 if there is no version, and files with a read and a write
+    token. The API calls this at each start on its private cluster. Several processes may do so at once."""
     initialise(connection, say)
     if not registered(connection, settings.prefix):
         make_version(connection, settings, 1, say)
@@ -43,11 +43,12 @@ def initialise(connection: Connection, say: Say) -> None:
 
 
 def _create_reader(connection: Connection) -> str:
-    """Roles belong to the whole server: an operation on another database may create this one at the same time."""
+    """Create the reader role if needed; returns what was done. Roles belong to the whole server, so an operation on
+    another database may create the role at the same time."""
     if _has_reader(connection):
         return f"role {READER}: already exists"
     try:
-        with connection.transaction():  # in a transaction of the caller, only this is undone by an error
+        with connection.transaction():  # within a transaction of the caller, an error undoes only this statement
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
     except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
         return f"role {READER}: already exists"
@@ -64,8 +65,8 @@ def _has_reader(connection: Connection) -> bool:
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
-    """Create version ``n`` of the prefix, unless it exists, and write ``vN.env`` into the state directory. Nothing is
-    committed when the file cannot be written."""
+    """Create version ``n`` of the prefix, unless it exists, and write ``vN.env`` into the state directory. If the file
+    cannot be written, nothing is committed."""
     version = Version.of(settings.prefix, n)
     path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
@@ -80,12 +81,12 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
 
 
 def make_tables(connection: Connection, version: Version) -> str:
-    """Create the version, unless it exists, with the privileges on it; returns what was done. Its settings file stays
-    as it is."""
+    """Create the version, unless it exists, and grant the privileges; returns what was done. The settings file stays as
+    it is."""
     with connection.transaction():
         migrations.lock(connection)
         done = _create_or_check(connection, version)
-        # Also for an existing version: it may be older than the role, and a restored one lacks privileges.
+        # An existing version may lack the privileges, because it is older than the role, or was restored.
         _grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
         _reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
     return done
@@ -99,8 +100,11 @@ def _grant(connection: Connection, tables: list[str]) -> None:
 
 
 def _reserve(connection: Connection, trigger_functions: list[str]) -> None:
-    """Let only their owner attach these functions to a table. They run as their owner and take the rows that they are
-    passed for ticks, and every role may create a temporary table. Triggers that exist work for everybody."""
+    """Allow only their owner to attach these functions to a table; existing triggers work for everybody.
+
+    Every role may create a temporary table. If it could attach these functions, they would run as their owner and
+    process the rows of that table as ticks.
+    """
     names = sql.SQL(", ").join(sql.SQL("{}()").format(sql.Identifier(name)) for name in trigger_functions)
     connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(names))
 
@@ -111,7 +115,7 @@ def settings_file(settings: Settings, n: int) -> Path:
 
 
 def _create_or_check(connection: Connection, version: Version) -> str:
-    """What was done, in words."""
+    """Create the version, or check the existing one; returns what was done."""
     known = {each.n: each.version for each in registered(connection, version.prefix)}
     if version.n not in known:
         entry = _create(connection, version)
@@ -143,7 +147,7 @@ def _check(connection: Connection, version: Version) -> None:
 
 
 def _own_port(n: int) -> list[str]:
-    """The lines that let the API of a version run beside that of version 1, which has the default port."""
+    """The lines that let this version's API run beside the API of version 1, which has the default port."""
     port = FIRST_PORT + n - 1
     if n == 1 or port > 65535:
         return []
@@ -155,7 +159,7 @@ def _own_port(n: int) -> list[str]:
 
 
 def _settings_file(path: Path, version: Version) -> tuple[str | None, str]:
-    """The text of the file (None when there is none), and the text that it must have; lines that were added stay."""
+    """The present text of the file (None if it does not exist) and the new text, which keeps lines that were added."""
     ours = {
         "MARKET_PREFIX": version.prefix,
         "TICKS_TABLE": version.ticks_table,

@@ -1,7 +1,8 @@
-"""Two versions of a prefix: statements over the tables of both, and the days on which one of them has changed.
+"""Two versions of a prefix: builds statements over the tables of both, and finds the days on which one has changed.
 
-Every transaction that stores or removes a tick writes the symbol's row of that day in the level 1d, and so gives the
-row another ``xmin``. Two equal pairs of ``xmin`` say that nothing changed in between, at the cost of a row per day.
+Every transaction that stores or removes a tick writes the symbol's daily row in the level 1d, which changes the row's
+``xmin``. If the ``xmin`` of both versions are the same as before, nothing has changed on that day. So a row per day
+suffices.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from marketdata.store.pool import Connection
 from marketdata.store.version import Registered, Version, registered
 
 CHUNK = 31
-"""Days that one statement looks at."""
+"""Maximum days of one statement."""
 
 _PARTS = (
     "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "retracted", "coverage", "changed", "instant", "vwap",
@@ -37,7 +38,7 @@ class Pair:
 
     @classmethod
     def of(cls, connection: Connection, prefix: str, source: int, target: int) -> Self:
-        """Two registered versions, complete and up to date; UsageError when a number names none."""
+        """Check and pair two registered versions; UsageError if a number is not registered."""
         known = registered(connection, prefix)
         pair = cls(find(known, prefix, source).version, find(known, prefix, target).version)
         for each in (pair.source, pair.target):
@@ -54,7 +55,7 @@ class Pair:
 
     @property
     def tables(self) -> dict[str, str]:
-        """The tables of ticks, which name the versions in the tables that all versions share."""
+        """The names of the ticks tables. The tables ``market_copied_…`` identify versions by these."""
         return {"source": self.source.ticks_table, "target": self.target.ticks_table}
 
 
@@ -78,7 +79,7 @@ class Day(NamedTuple):
 
 
 DayStates = dict[Day, tuple[str | None, str | None]]
-"""Of each day the ``xmin`` in source and target; None where there is no tick."""
+"""For each day the ``xmin`` in source and target; None if there is no tick."""
 
 _DAYS = """
     SELECT symbol, bucket, s.xmin::text, t.xmin::text
@@ -92,12 +93,12 @@ def read_days(connection: Connection, pair: Pair) -> DayStates:
 
 
 def changed_days(before: DayStates, after: DayStates) -> list[Day]:
-    """The days of ``after`` that are not as they were, and those that are gone; by symbol, oldest first."""
+    """The days that differ between ``before`` and ``after``, or are missing in one; by symbol, oldest first."""
     return sorted({*(day for day, state in after.items() if before.get(day) != state), *(before.keys() - after.keys())})
 
 
 def day_chunks(days: Iterable[Day]) -> Iterator[tuple[str, list[datetime]]]:
-    """Sorted days as a symbol and at most ``CHUNK`` of its days."""
+    """Split sorted days into chunks: a symbol with at most ``CHUNK`` of its days."""
     for symbol, group in groupby(days, lambda day: day.symbol):
         starts = [day.start for day in group]
         yield from ((symbol, starts[at : at + CHUNK]) for at in range(0, len(starts), CHUNK))

@@ -1,2 +1,2 @@
-"""Access to PostgreSQL: the pool, the schema, and one module per aggregate. Only this package, ``operations`` and
-``backup`` import psycopg."""
+"""Access to PostgreSQL: the connection pool, the schema, and a module for each kind of data. Only this package,
+``operations`` and ``backup`` import psycopg."""

@@ -1,4 +1,4 @@
-"""Reading candles. PostgreSQL writes the rows as text of the response's format, which is passed through unchanged."""
+"""Reads candles. PostgreSQL formats the rows as text in the response's format; this module passes it on unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, Literal, LiteralString, Self
 from marketdata.interval import LEVELS, SECOND, bucket_open, clamped
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
-from marketdata.store.pool import Connection, translated
+from marketdata.store.pool import Connection
+from marketdata.store.postgres_errors import translated
 from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
 from marketdata.store.version import Version
 
@@ -35,10 +36,10 @@ def _quoted(column: str) -> str:
     return f"""'"' || c.{column} || '"'"""
 
 
-# For each format an SQL expression that aggregates the rows c of the candles function into the response's text; the
-# store's names are in braces. The last member of Binance's rows is unused there, too.
+# For each format an SQL expression that aggregates the rows c of the candles function into the response's text. Names
+# of the version's tables and functions are in braces. Binance does not use the last member of its rows either.
 _BODIES: dict[Format, str] = {
-    # One concatenation per row: where json_prefix is stored, this is the smaller part of the query's time.
+    # One concatenation per row. If json_prefix is stored, the concatenation is the smaller part of the query's time.
     "object": f"""string_agg(
         coalesce(c.json_prefix, concat(
             '{{{{"t":', {_T}, ',"T":', {_T_END}, ',"o":"', c.open, '","h":"', c.high, '","l":"', c.low,
@@ -109,8 +110,11 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a response depends on beside its parameters: ``symbol`` (not an alias), its ``counter`` with the ``origin``,
-    and ``clock``, the opening time (seconds) of the current bucket. ``as_of`` is the database's time (milliseconds)."""
+    """The stored state that a response depends on, beside its parameters.
+
+    ``symbol`` is the symbol (not an alias), ``counter`` and ``origin`` are those of :class:`Counter`. ``clock`` is the
+    opening time (seconds) of the current bucket, ``as_of`` the database's time (milliseconds).
+    """
 
     symbol: str
     origin: str
@@ -127,9 +131,9 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``head`` is the response's text; with ``has_as_of``, ``as_of`` and ``}`` follow. :attr:`body` is the whole text.
+    """``head`` is the response's text. If ``has_as_of`` is true, :attr:`body` appends ``as_of`` and ``}`` to it.
 
-    ``count`` is the number of candles; ``more`` says that the limit cut off others.
+    ``count`` is the number of candles. ``more`` says that further candles exist, beyond the limit.
     """
 
     state: State
@@ -144,13 +148,13 @@ class Chart:
 
     @property
     def rows(self) -> list[bytes]:
-        """The text of each candle of format ``object``, in which only the brackets are outside of strings of digits."""
+        """The JSON text of each candle. Only for the format ``object``, whose strings contain no bracket."""
         text = self.head[self.head.index(b"[") + 2 : self.head.rindex(b"]") - 1]
         return [b"{%b}" % row for row in text.split(b"},{")] if text else []
 
 
 def check(conn: Connection, version: Version) -> None:
-    """Call the version's candles function, for any symbol."""
+    """Call the version's candles function once, for any symbol, to show that it works."""
     conn.execute(
         version.query(
             "SELECT count(*) FROM {candles}(coalesce((SELECT symbol FROM {symbols} LIMIT 1), ''),"
@@ -161,7 +165,7 @@ def check(conn: Connection, version: Version) -> None:
 
 
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
-    """The counters of these symbols or aliases; one of which nothing was ever stored is left out."""
+    """The counters of these symbols or aliases, by symbol. Symbols of which nothing was ever stored are left out."""
     with translated():
         found = prepared.rows(conn, version.query(_COUNTERS), {"names": json.dumps(list(names))})
     return {str(name, "utf-8"): _counter(counter) for name, *counter in found}
@@ -182,10 +186,11 @@ def read(
     current: Literal["include", "exclude"] = "include",
     format: Format = "object",
 ) -> Chart:
-    """Candles whose opening time is in [start, end] (microseconds): the first ``limit`` from ``start`` on, or without
-    ``start`` the newest. ``sort`` is their order in the text, ``shift`` the offset from UTC in minutes.
+    """Read candles whose opening time is in [start, end] (microseconds).
 
-    One statement reads state and rows. NotFound (``unknown_symbol``) when nothing was ever stored of the symbol.
+    With ``start`` these are the first ``limit`` candles, without it the newest. ``sort`` is their order in the text,
+    ``shift`` the offset from UTC in minutes. One statement reads both the state and the rows. Raises NotFound
+    (``unknown_symbol``) when nothing was ever stored of the symbol.
     """
     parameters = {
         "symbol": symbol, "interval": interval, "start": clamped(start), "end": clamped(end), "limit": limit,
@@ -220,8 +225,8 @@ def _statement(version: Version, parameters: Mapping[str, Any], format: Format, 
 
 @lru_cache
 def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
-    """Candles by the function. It is called with one row more than the limit, which shows whether there are more. Its
-    rows are already in order."""
+    """The statement that calls the candles function. It requests one row more than the limit, which shows whether there
+    are more. The function returns its rows in order."""
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("LIMITED", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
@@ -235,13 +240,14 @@ def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
 
 
 def _is_stored(interval: str, shift: int) -> bool:
-    """Whether a stored level has the same buckets."""
+    """Whether a stored level has the buckets of this interval and shift."""
     return interval in LEVELS and shift * 60 % LEVELS[interval] == 0
 
 
 @lru_cache
 def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralString:
-    """Candles of a stored level, from their stored text. The function call would take longer than reading the rows."""
+    """The statement that reads the stored text of a level's candles. It avoids the candles function, because the call
+    would take longer than reading the rows."""
     width = f"interval '{LEVELS[interval]} s'"
     rows = f"{{rollups_{interval}}} WHERE symbol = s.symbol AND res = {LEVELS[interval]}"
     order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"

@@ -10,7 +10,8 @@ from marketdata.store.version import Version
 
 
 class Range(NamedTuple):
-    """Microseconds since 1970; ``state`` is indexed or failed, or no_trades, which is computed and never stored."""
+    """``start`` and ``end`` are microseconds since 1970. ``state`` is indexed, failed or no_trades; the last one is
+    computed and never stored."""
 
     start: int
     end: int
@@ -22,9 +23,9 @@ _BOUNDS = ", ".join(_MICROSECONDS.format(f'c."{name}"') for name in ("from", "to
 
 
 def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
-    """Store ``new`` in place of what was stored for those times; adjacent ranges of one state are merged."""
+    """Store ``new``; it replaces the states stored for its times. Adjacent ranges with equal state are merged."""
     with conn.transaction():
-        # Without the lock, two writers that split the same range at once would both read the unsplit one.
+        # Without the lock, two writers that split the same range at once would both read the whole range.
         row = conn.execute(
             version.query(
                 "SELECT name, pg_advisory_xact_lock(hashtextextended('coverage ' || name, 0)) "
@@ -53,7 +54,7 @@ def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
 
 
 def overlay(old: Iterable[Range], new: Range) -> list[Range]:
-    """The ranges in order, where ``new`` replaces what it overlaps of ``old``; adjacent ones with equal state merge."""
+    """The ranges of ``old`` with ``new`` in place of the times that it overlaps; in order, and merged."""
     kept = [new]
     for each in old:
         if each.start < new.start:
@@ -64,7 +65,7 @@ def overlay(old: Iterable[Range], new: Range) -> list[Range]:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Ordered ranges, with adjacent ones of one state merged."""
+    """Merge adjacent ranges with equal state. The ranges must be in order."""
     found: list[Range] = []
     for each in ranges:
         if found and found[-1].state == each.state and found[-1].end == each.start:
@@ -75,8 +76,11 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def ranges(conn: Connection, version: Version, symbol: str) -> tuple[str, list[Range]]:
-    """The symbol (not an alias) and its ranges in order. UTC days of an indexed range without a tick, or parts of days
-    at its ends, have the state ``no_trades``."""
+    """The symbol (not an alias) and its ranges in order.
+
+    Within an indexed range, each UTC day without ticks has the state ``no_trades``. At the ends of the range this
+    applies to the covered part of the day.
+    """
     row = conn.execute(version.query("SELECT {canonical}(%s)"), (symbol,)).fetchone()
     assert row is not None
     found = conn.execute(version.query(_RANGES), {"symbol": row[0]}).fetchall()
@@ -84,7 +88,7 @@ def ranges(conn: Connection, version: Version, symbol: str) -> tuple[str, list[R
 
 
 def lags(conn: Connection, version: Version) -> dict[str, float]:
-    """For each symbol with an indexed range: seconds since the end of the newest one."""
+    """The seconds since the end of the newest indexed range, for each symbol that has one."""
     statement = """SELECT symbol, extract(epoch FROM now() - max("to"))::float8 FROM {coverage}
                    WHERE state = 'indexed' GROUP BY symbol ORDER BY symbol"""
     return dict(conn.execute(version.query(statement)).fetchall())

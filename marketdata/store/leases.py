@@ -35,7 +35,7 @@ _CURRENT = """
 
 @dataclass(frozen=True)
 class Lease:
-    """``fencing`` is a fencing token: it increases with every new holder, so a lower number is from a former holder."""
+    """``fencing`` is a fencing token: it increases with every new holder, so a lower one belongs to a former holder."""
 
     name: str
     holder: str
@@ -44,7 +44,8 @@ class Lease:
 
 
 def take(conn: Connection, name: str, holder: str, seconds: float) -> Lease:
-    """Take a free lease, or extend the holder's own by ``seconds``; Conflict (``lease_held``) if another has it."""
+    """Take a free lease for ``seconds``, or extend it if ``holder`` has it. Conflict (``lease_held``) if another holder
+    has it."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         lease = cursor.execute(_TAKE, {"name": name, "holder": holder, "seconds": seconds}).fetchone()
         if lease is None:
@@ -53,7 +54,8 @@ def take(conn: Connection, name: str, holder: str, seconds: float) -> Lease:
 
 
 def release(conn: Connection, name: str, holder: str) -> bool:
-    """Release the holder's lease; False when nobody has it, Conflict (``lease_held``) if another has it."""
+    """Release the lease of ``holder``. Returns False if nobody has it; raises Conflict (``lease_held``) if another
+    holder has it."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         if cursor.execute(_RELEASE, (name, holder)).rowcount:
             return True
@@ -64,7 +66,7 @@ def release(conn: Connection, name: str, holder: str) -> bool:
 
 
 def current(conn: Connection, name: str) -> Lease | None:
-    """The lease, while somebody holds it."""
+    """The lease, or None if nobody holds it."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         return cursor.execute(_CURRENT, (name,)).fetchone()
 

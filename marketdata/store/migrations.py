@@ -1,7 +1,7 @@
-"""Migrations of the tables that all versions share; ``market_migrations`` has a row for each applied step.
+"""Migrations of the tables that all versions share. ``market_migrations`` has a row for each applied step.
 
-Steps are append-only: existing databases have applied them. A change is a new step at the end. While the restore of a
-backup is unfinished, migrations are refused.
+Existing databases have applied the present steps, so these never change: a change is a new step at the end. While the
+restore of a backup is unfinished, migrations are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from marketdata.errors import StateError
 from marketdata.store.pool import Connection
 
 LOCK = 0x6D61726B6574
-"""``market`` in ASCII: the advisory lock that serialises schema changes in a database."""
+"""Key of the advisory lock that serialises schema changes in a database: ``market`` in ASCII."""
 
 _REGISTER = """
 CREATE TABLE IF NOT EXISTS market_migrations (
@@ -93,8 +93,8 @@ STEPS: tuple[str, ...] = (_FIRST, _COPIED)
 def migrate(connection: Connection, steps: Sequence[str] = STEPS) -> int:
     """Apply the steps that the database lacks; returns how many this call applied.
 
-    A step and its number are one transaction under the advisory lock: with several callers at once each step runs once.
-    StateError, without a change, for a database with more steps than this release has, or with an unfinished restore.
+    One transaction, under the advisory lock, applies a step and stores its number. So each step runs once, even with
+    several callers at once. StateError if a newer release has applied further steps, or a restore is unfinished.
     """
     refuse_unfinished_restore(connection)
     ran = 0
@@ -129,8 +129,8 @@ def lock(connection: Connection) -> None:
 
 # -- an unfinished restore: the table market_restore with one row ------------------------------------------------------
 #
-# It is created in the empty database before anything is restored, and dropped in the last transaction of the restore.
-# While it exists no task creates anything in the database, and the same restore can go on.
+# A restore creates the table in the empty database before anything else, and drops it in its last transaction. While
+# the table exists, only the same restore may continue; other commands create nothing in the database.
 
 RESTORE_TABLE = "market_restore"
 
@@ -149,12 +149,12 @@ def begin_restore(connection: Connection, backup: UnfinishedRestore) -> None:
 
 
 def end_restore(connection: Connection) -> None:
-    """Call it in the transaction that completes the restore."""
+    """Record the end of the restore. Call this in the transaction that completes it."""
     connection.execute("DROP TABLE market_restore")
 
 
 def unfinished_restore(connection: Connection) -> UnfinishedRestore | None:
-    """The restore that has not ended."""
+    """The restore that has not ended, or None."""
     row = connection.execute("SELECT to_regclass('market_restore') IS NOT NULL").fetchone()
     if row != (True,):
         return None

@@ -1,5 +1,5 @@
-"""Notifications of the database: changes of stored candles, which each transaction notifies (``sql/rollups.sql``), and
-revoked tokens."""
+"""Notifications from the database: revoked tokens, and changes of stored candles. Each transaction that writes ticks
+sends the latter (``sql/rollups.sql``)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Kind = Literal["stored", "removed", "final"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Ticks of ``symbol`` with ``first`` <= ts <= ``last`` (microseconds) were stored or removed, or the candles of
-    that time became final. ``table`` is the quoted name of the table of ticks."""
+    """A change of ``symbol`` between the times ``first`` and ``last`` (microseconds, inclusive). ``kind`` says whether
+    ticks were stored, ticks were removed, or candles became final. ``table`` is the quoted name of the ticks table."""
 
     table: str
     symbol: str
@@ -33,7 +33,7 @@ class Change:
 
     @classmethod
     def parsed(cls, payload: str) -> Self:
-        """The change that the function ``changed`` wrote as ``payload``."""
+        """Parse the payload that the SQL function ``changed`` wrote."""
         table, symbol, first, last, kind = payload.split(" ")
         return cls(table, symbol, int(first), int(last), kind)  # type: ignore[arg-type]
 
@@ -55,8 +55,8 @@ class Notifications:
         self._poll.register(self._wake_reader, select.POLLIN)
 
     def wait(self, seconds: float) -> tuple[list[str], list[Change]]:
-        """Wait up to ``seconds``; the ids of tokens revoked since the last call, and the changes. OSError when the
-        connection is lost."""
+        """Wait up to ``seconds`` for notifications. Returns the ids of revoked tokens, and the changes, since the
+        previous call. Raises OSError when the connection is lost."""
         try:
             found = list(self._conn.notifies(timeout=0))
             if not found:

@@ -1,8 +1,8 @@
-"""The connection pool, the watchdog of its connections, and the table from SQLSTATE to our errors.
+"""The connection pool, and the watchdog that ends statements which the database does not answer.
 
-Connections are in autocommit mode: a statement is a transaction and one round trip; ``transaction`` is for several
-statements. Statements are prepared at their first use and keep a generic plan: each of them uses one index whatever its
-bounds, and planning takes as long as reading a page of candles. (:mod:`marketdata.store.prepared` has an exception.)
+Connections are in autocommit mode, so a statement is a transaction and takes one round trip. ``transaction`` is for
+several statements. Statements are prepared at their first use and keep a generic plan, because each statement uses the
+same index for all values, and planning takes as long as reading a page of candles.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from marketdata import errors as e
+from marketdata.store.postgres_errors import DETAILS, STATEMENT_SECONDS, translate, translated
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 SIZE = 16
-"""Maximum connections of a pool: several processes fit into PostgreSQL's limit of 100 (etc/postgresql.conf)."""
+"""Maximum connections of a pool. Several processes fit into PostgreSQL's limit of 100 (etc/postgresql.conf)."""
 WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
 EXHAUSTED_SECONDS = 10.0
-"""A pool counts as exhausted for this time after a request got no connection, while none is free."""
-STATEMENT_SECONDS = 30.0
+"""After a request got no connection, the pool counts as exhausted for this time, or until a connection is free."""
 OVERDUE_SECONDS = 35.0
-"""The watchdog ends a statement after this time: more than ``statement_timeout``, with which a sound server ends it."""
+"""The watchdog ends a statement after this time. It is longer than ``statement_timeout``, after which a working server
+ends the statement."""
 STALL_SECONDS = 5.0
-"""A database that answers neither a statement nor a new connection for this time has stalled: the watchdog then ends
-statements after this time already."""
+"""A database has stalled if it answers neither statements nor new connections for this time. The watchdog then ends
+each statement that has been running for this time."""
 _WATCH_SECONDS = 0.5
 FRESH_SECONDS = 0.1
-"""A connection that was returned this recently is lent to a reader unchecked, since a check costs a switch of the GIL.
-If its server has ended in the meantime, that read fails."""
+"""A connection that was returned this recently is lent unchecked, because a check costs a switch of the GIL. If its
+server has ended in the meantime, the next statement fails."""
 CONNECTING: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -51,8 +52,8 @@ CONNECTING: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-"""libpq parameters that a URL may override. They detect within half a minute, instead of the kernel's two hours, a
-server that is gone without closing the connection: a power failure, or a firewall that dropped it."""
+"""libpq parameters that a URL may override. With them, the kernel detects within half a minute instead of two hours
+that a server has vanished without closing the connection, for example after a power failure."""
 
 _SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),
@@ -62,80 +63,12 @@ SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transacti
 """
 
 _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"
-"""For :data:`marketdata.store.symbols.COUNTER_COLUMNS`. It is read once per connection, as it cannot change."""
-
-# The longest matching prefix applies.
-SQLSTATES: dict[str, type[e.MarketError]] = {
-    "08": e.DatabaseUnavailable,  # connection exceptions
-    "22": e.InvalidValue,  # data exceptions
-    "23": e.InvalidValue,  # integrity constraints …
-    "23503": e.Conflict,  # … with existing rows: foreign key, unique, exclusion
-    "23505": e.Conflict,
-    "23P01": e.Conflict,
-    "25006": e.DatabaseUnavailable,  # read-only: a replica, or a failover in progress
-    "28": e.DatabaseUnavailable,  # the login is refused
-    "3D": e.DatabaseUnavailable,  # no such database
-    "40": e.Contended,  # serialization failure, deadlock
-    "42": e.DatabaseDefect,
-    "42P01": e.VersionMissing,  # no such table
-    "42883": e.VersionMissing,  # no such function
-    "53": e.DatabaseExhausted,  # disk, memory, connections
-    "54": e.InvalidValue,  # a program limit
-    "55P03": e.Contended,  # lock_timeout
-    "57014": e.TooSlow,  # statement_timeout
-    "57P": e.DatabaseUnavailable,  # shutdown, crash, still starting
-    "58": e.DatabaseUnavailable,  # system errors, like input and output
-}
-
-_log = logging.getLogger(__name__)
-
-_ARGUMENT = "22023"  # invalid_parameter_value
+"""Sets the setting that :data:`marketdata.store.symbols.COUNTER_COLUMNS` reads. Once per connection is enough, because
+the cluster's identifier never changes."""
 
 _EXHAUSTED = "all connections to the database are in use; try again later"
 
-_DETAILS: dict[type[e.MarketError], str] = {
-    e.InvalidValue: "a value of this request is out of the range that the database can store",
-    e.Conflict: "the request conflicts with stored data",
-    # The connection may be lost after the server got COMMIT and before its answer arrived.
-    e.DatabaseUnavailable: "the database does not answer; the request may or may not have been stored, send it again",
-    e.DatabaseStalled: "the database does not react; the request may or may not have been stored, send it again later",
-    e.DatabaseExhausted: "the database is out of disk, memory or connections; send the request again later",
-    e.Contended: "the request conflicted with another transaction and was not stored; send it again",
-    e.TooSlow: f"the database did not finish within {STATEMENT_SECONDS:.0f} s; request less data at a time",
-    e.VersionMissing: "the database lacks tables or functions of this version; run bin/marketdata-version N",
-    e.DatabaseDefect: "the database rejected a statement of this service; see the log of the service",
-}
-
-
-def translate(error: psycopg.Error) -> e.MarketError:
-    """Our error for an error of the driver. Its text is our own, since the driver's may contain table names, stored
-    values or the connection string. Only the message of a function about its arguments is passed on."""
-    if isinstance(error, psycopg_pool.PoolTimeout):
-        return e.DatabaseExhausted(_EXHAUSTED)
-    kind = _kind(error)
-    if error.sqlstate == _ARGUMENT and error.diag.message_primary:
-        return kind(error.diag.message_primary)
-    return kind(_DETAILS[kind])
-
-
-def _kind(error: psycopg.Error) -> type[e.MarketError]:
-    state = error.sqlstate
-    if state is None:  # an error of libpq: no server, or the connection was lost
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        return e.DatabaseUnavailable if lost else e.DatabaseDefect
-    prefixes = [state[:length] for length in range(len(state), 0, -1)]
-    return next((SQLSTATES[prefix] for prefix in prefixes if prefix in SQLSTATES), e.DatabaseDefect)
-
-
-class translated:
-    """A context manager that raises our error for an error of the driver."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, psycopg.Error):
-            raise translate(error) from error
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -145,7 +78,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
         try:
             opened = psycopg.connect(_completed(conninfo, application_name), autocommit=True)
         except psycopg.errors.ConnectionTimeout as error:
-            named = psycopg.errors.ConnectionTimeout(f"{server(conninfo)}: {error}")  # of a single host it names none
+            named = psycopg.errors.ConnectionTimeout(f"{server(conninfo)}: {error}")  # psycopg names no single host
             raise e.DatabaseStalled("the database does not react: no connection within connect_timeout") from named
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
@@ -169,14 +102,15 @@ class Pool:
         size: int = SIZE,
         answers: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``answers`` says whether the database answers new connections; it is called every half second."""
+        """``answers`` returns whether the database accepts new connections. It is called while statements wait, and
+        every half second while the database has stalled."""
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
             _completed(conninfo, application_name),
             kwargs={"autocommit": True, "prepare_threshold": 0},
             min_size=min(4, size),
             max_size=size,
             timeout=WAIT_SECONDS,
-            # Short: the next request tries again anyway, and a longer backoff could continue after the outage.
+            # Short, because the next request tries again anyway, and a long backoff could outlast the outage.
             reconnect_timeout=1.0,
             configure=_configure_pooled,
             name=application_name,
@@ -189,7 +123,7 @@ class Pool:
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
     def connection(self, *, fresh_seconds: float | None = None) -> _Loan:
-        """A connection in autocommit mode, as a context manager. Errors of the driver in the block become ours.
+        """A context manager that lends a connection in autocommit mode and translates the driver's errors.
 
         ``fresh_seconds`` replaces ``FRESH_SECONDS``.
         """
@@ -197,22 +131,22 @@ class Pool:
         return _Loan(partial(self._lend, fresh), self._take_back, self._watchdog.begin)
 
     def error(self) -> e.MarketError | None:
-        """Why requests get no connection at present; None when they do."""
+        """The reason why requests get no connection at present, or None."""
         if self._watchdog.is_suspended:
-            return e.DatabaseStalled(_DETAILS[e.DatabaseStalled])
+            return e.DatabaseStalled(DETAILS[e.DatabaseStalled])
         if monotonic() - self._exhausted_at < EXHAUSTED_SECONDS and not self.stats().get("pool_available"):
             return e.DatabaseExhausted(_EXHAUSTED)
         return None
 
     def _lend(self, fresh_seconds: float) -> Connection:
         if self._watchdog.is_suspended:
-            raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled])
+            raise e.DatabaseStalled(DETAILS[e.DatabaseStalled])
         connection = self._take(fresh_seconds)
         self._watchdog.begin(connection)
         return connection
 
     def _take_back(self, connection: Connection) -> bool:
-        """False when the connection was shut down, since the database did not answer for too long."""
+        """Put the connection back. Returns False if the watchdog had shut it down."""
         is_intact = self._watchdog.end(connection)
         if not is_intact:
             connection.close()
@@ -221,26 +155,26 @@ class Pool:
         return is_intact
 
     def _take(self, fresh_seconds: float) -> Connection:
-        """A connection whose server still runs; after a restart of the server the dead ones are skipped."""
+        """Take a connection whose server still runs. After a restart of the server, dead connections are replaced."""
         for _ in range(self._size + 1):
             try:
                 connection = self._pool.getconn()
             except psycopg_pool.PoolTimeout as error:
                 if self._watchdog.has_stalled():
-                    raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
+                    raise e.DatabaseStalled(DETAILS[e.DatabaseStalled]) from error
                 if self._watchdog:
                     self._exhausted_at = monotonic()
-                    raise
-                raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable]) from error
+                    raise e.DatabaseExhausted(_EXHAUSTED) from error
+                raise e.DatabaseUnavailable(DETAILS[e.DatabaseUnavailable]) from error
             if monotonic() - self._used_at.get(connection, 0.0) < fresh_seconds or not _is_cut(connection):
                 return connection
             connection.close()
             self._pool.putconn(connection)
-        raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable])
+        raise e.DatabaseUnavailable(DETAILS[e.DatabaseUnavailable])
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A connection in a transaction, which is committed at the end of the block, or rolled back on an error."""
+        """Lend a connection in a transaction. The end of the block commits it, an error rolls it back."""
         with self.connection() as connection, connection.transaction():
             yield connection
 
@@ -255,7 +189,7 @@ class Pool:
 
 
 class _Loan:
-    """The context manager of ``Pool.connection``. A class, because a generator would be as slow as the pool itself."""
+    """The context manager of ``Pool.connection``. A generator would be as slow as the pool itself."""
 
     __slots__ = ("_begin", "_connection", "_lend", "_take_back")
 
@@ -270,7 +204,7 @@ class _Loan:
         self._begin = begin
 
     def renew(self) -> None:
-        """Call it before a further statement, when time has passed since the one before."""
+        """Restart the watchdog's time. Call this before a statement that follows after some time."""
         self._begin(self._connection)
 
     def __enter__(self) -> Connection:
@@ -283,27 +217,27 @@ class _Loan:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         is_intact = self._take_back(self._connection)
         if not is_intact and isinstance(error, psycopg.Error | e.MarketError):
-            raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
+            raise e.DatabaseStalled(DETAILS[e.DatabaseStalled]) from error
         if isinstance(error, psycopg.Error):
             raise translate(error) from error
 
 
 class ConnectionWatchdog:
-    """Knows the connections that a pool has lent, and ends statements that the database does not answer. Thread-safe.
+    """Ends statements on lent connections if the database does not answer. Thread-safe.
 
-    A server that is stopped, or a machine that hangs, keeps its connections open: a statement would wait forever.
-    Only the client can end it then. A thread shuts the socket down, and the waiting thread sees a lost connection.
+    A stopped server or a hanging machine keeps its connections open, so a statement would wait forever. Only the client
+    can end it then: the watchdog's thread shuts the socket down, and the waiting thread sees a lost connection.
     """
 
     def __init__(self, name: str, answers: Callable[[], bool]) -> None:
-        """``answers`` says whether the database answers new connections."""
+        """``answers`` returns whether the database accepts new connections."""
         self._answers = answers
         self._lent: dict[Connection, float] = {}
         self._lock = threading.Lock()  # a connection that was returned must not be shut down
         self._answered_at = monotonic()
         self._closing = threading.Event()
         self.is_suspended = False
-        """Whether the database has stalled: no connection should be lent until it answers again."""
+        """Whether the database has stalled. No connection should be lent until it answers again."""
         self._thread = threading.Thread(target=self._run, name=f"{name}-watchdog", daemon=True)
         self._thread.start()
 
@@ -315,7 +249,7 @@ class ConnectionWatchdog:
         self._lent[connection] = monotonic()
 
     def end(self, connection: Connection) -> bool:
-        """Note that the connection was returned; False when it was shut down meanwhile."""
+        """Note that the connection was returned. Returns False if the watchdog had shut it down."""
         with self._lock:
             is_intact = self._lent.pop(connection, None) is not None
         if is_intact and not connection.closed:
@@ -323,7 +257,8 @@ class ConnectionWatchdog:
         return is_intact
 
     def has_stalled(self) -> bool:
-        """Whether a statement has been waiting, and none was answered, for ``STALL_SECONDS``, nor a new connection."""
+        """Whether, for ``STALL_SECONDS``, a statement has been waiting and the database has answered none, and it does
+        not accept a new connection now."""
         since = monotonic() - STALL_SECONDS
         return self._answered_at < since and bool(self._waiting_since(since)) and not self._answers()
 
@@ -358,7 +293,8 @@ class ConnectionWatchdog:
                     _shut_down(connection)
 
     def _waiting_since(self, since: float) -> list[tuple[Connection, float]]:
-        """The connections whose statement began before. One whose holder waits for a slow client is idle."""
+        """The connections whose statement runs and began before ``since``. A connection is idle, and not among them,
+        while its holder waits for a slow client."""
         lent = list(self._lent.items())
         return [(each, began) for each, began in lent if began < since and _is_active(each)]
 
@@ -382,14 +318,14 @@ def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> No
 
 def _configure_pooled(connection: Connection) -> None:
     _configure(connection)
-    # Some hosting providers do not allow this query. The tag then lacks the cluster and still has table and row.
+    # Some hosting providers do not allow this query. The counter's origin then has only the table and the transaction.
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
         connection.execute(_CLUSTER, prepare=False)
 
 
 def _completed(conninfo: str, application_name: str) -> str:
-    """``conninfo`` with :data:`CONNECTING` as defaults. UsageError when it is malformed; the error does not show it,
-    since it may contain a password."""
+    """``conninfo`` with :data:`CONNECTING` as defaults. UsageError if it is malformed. The error does not contain it,
+    because it may contain a password."""
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
@@ -401,14 +337,15 @@ def _completed(conninfo: str, application_name: str) -> str:
 
 
 def server(conninfo: str) -> str:
-    """Host and port of a sound connection string, for messages to operators."""
+    """Host and port of a valid connection string, for messages to operators."""
     given = conninfo_to_dict(conninfo)
     host = given.get("host") or given.get("hostaddr") or "of libpq's default"
     return f"host {host}, port {given.get('port') or 5432}"
 
 
 def _is_cut(connection: Connection) -> bool:
-    """Whether the server closed the connection, without a round trip: an idle connection is readable only then."""
+    """Whether the server closed the connection. This takes no round trip, because an idle connection is readable only
+    then."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -1,7 +1,7 @@
-"""Prepared statements executed directly by libpq, for the most frequent queries; results are raw bytes.
+"""Executes prepared statements directly by libpq, for the most frequent queries. Results are raw bytes.
 
-The driver waits for each part of a result in Python and releases the GIL every time, which under load costs more than
-the part itself. libpq waits for the whole result with the GIL released once.
+The driver waits in Python for each part of a result and releases the GIL each time. Under load this costs more than
+the part itself. libpq waits for the whole result and releases the GIL only once.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ _PLACEHOLDER = re.compile(rb"%\((\w+)\)s|%%")
 
 _DUPLICATE_STATEMENT = b"42P05"
 _UNKNOWN_STATEMENT = b"26000"
-"""The driver deallocates all prepared statements of a connection after a ROLLBACK or a DROP, ours too."""
+"""The state after the driver deallocated all prepared statements of the connection. It does so after a ROLLBACK or a
+DROP, and this includes the statements of this module."""
 
 _names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
-"""The statements that each connection has prepared, with their names; at most about 130 for each version."""
+"""For each connection the names of its prepared statements, by statement; at most about 130 for each version."""
 
 
 def rows(connection: Connection, statement: bytes, values: Mapping[str, str | int | None]) -> list[Row]:
-    """The rows of ``statement`` in PostgreSQL's text format; placeholders like ``%(name)s`` take ``values``.
+    """Execute ``statement`` and return its rows in PostgreSQL's text format.
 
-    The statement must cast each placeholder to its type. Raises the driver's errors.
+    ``values`` replace placeholders like ``%(name)s``; the statement must cast each of these to its type. Raises the
+    driver's errors.
     """
     numbered, order = _numbered(statement)
     # The driver's annotations lack None, which libpq accepts as NULL.
     given = cast("list[bytes]", [None if (value := values[key]) is None else str(value).encode() for key in order])
     if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
-        # Unprepared: an unknown statement name would abort the transaction.
+        # In a transaction the statement is not prepared, because an unknown name would abort the transaction.
         result = connection.pgconn.exec_params(numbered, given)
     else:
         result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
@@ -58,7 +60,8 @@ def _name(connection: Connection, numbered: bytes) -> bytes:
     names = _names.setdefault(connection, {})
     name = names.get(numbered)
     if name is None:
-        # A hash of the text: if another client of a connection pooler prepared that name, it is the same statement.
+        # The name contains a hash of the text. If another client of a connection pooler has prepared a statement of
+        # this name, it is therefore the same statement.
         name = b"own_" + blake2b(numbered, digest_size=16).hexdigest().encode()
         result = connection.pgconn.prepare(name, numbered)
         if _state(result) != _DUPLICATE_STATEMENT:
@@ -74,7 +77,8 @@ def _state(result: PGresult) -> bytes | None:
 def _check(result: PGresult, wanted: pq.ExecStatus) -> None:
     if result.status == wanted:
         return
-    # PostgreSQL's errors have a SQLSTATE. Those of libpq are of a lost connection, which it may still show as open.
+    # Only PostgreSQL's errors have a SQLSTATE. An error of libpq means that the connection was lost, although libpq may
+    # still report it as open.
     if _state(result) is None:
         raise psycopg.OperationalError(f"the connection was lost: {result.get_error_message()}")
     raise psycopg.errors.error_from_result(result)
@@ -82,7 +86,7 @@ def _check(result: PGresult, wanted: pq.ExecStatus) -> None:
 
 @lru_cache(maxsize=256)
 def _numbered(statement: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """``statement`` with placeholders like ``$1``, and the names that they stand for, in order."""
+    """Convert placeholders to PostgreSQL's form (``$1``). Returns the statement, and the names in numerical order."""
     order: list[str] = []
 
     def number(found: re.Match[bytes]) -> bytes:

@@ -19,13 +19,16 @@ IS_SYMBOL: LiteralString = (
 
 COUNTER_COLUMNS: LiteralString = """
     s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid, s.xmin) AS origin, s.version"""
-"""Of that row: the symbol, the origin of its counter, and the counter. A counter starts at 1 in every table, and again
-after the table was emptied; the cluster, the table and the transaction that wrote the row tell equal numbers apart."""
+"""Columns of the row ``s``: the symbol, the origin of its counter, and the counter.
+
+Counters start at 1 in every table, and again after the table was emptied. So the origin (cluster, table, and the
+transaction that wrote the row) distinguishes equal numbers.
+"""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """``first`` and ``last`` are the times of its first and last tick in milliseconds."""
+    """``first`` and ``last`` are the times of the symbol's first and last tick in milliseconds."""
 
     symbol: str
     aliases: list[str]
@@ -56,16 +59,16 @@ _ERASE: tuple[LiteralString, ...] = (
 
 
 def list_all(conn: Connection, version: Version) -> list[Symbol]:
-    """Every symbol that has a tick, by name. A symbol has none if all were retracted, or only a retraction was sent."""
+    """The symbols that have ticks, by name. A symbol has none if all were retracted."""
     with conn.cursor(row_factory=class_row(Symbol)) as cursor:
         return cursor.execute(version.query(_LIST)).fetchall()
 
 
 def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
-    """Remove all that is stored of the symbols, in one transaction; returns how many ticks that were."""
+    """Delete everything stored about the symbols, in one transaction. Returns the number of deleted ticks."""
     with conn.transaction():
         conn.execute(version.query("SELECT {lock}(%s)"), (symbols,))
-        # As {retract} does: the symbols are locked.
+        # Tells the triggers that the symbols are locked, as {retract} does.
         conn.execute("SELECT set_config('marketdata.writer', 'locked', true)")
         removed = conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = ANY (%s)"), (symbols,)).rowcount
         for statement in _ERASE:

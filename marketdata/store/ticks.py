@@ -1,4 +1,4 @@
-"""Writing and reading ticks: ingest of a batch, pages with a keyset cursor, and streams."""
+"""Stores batches of ticks, and reads ticks as pages (keyset pagination) or as a stream."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from marketdata.errors import InvalidValue
 from marketdata.interval import clamped
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
-from marketdata.store.pool import Connection, translated
+from marketdata.store.pool import Connection
+from marketdata.store.postgres_errors import translated
 from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
 from marketdata.store.version import Version, braced
 from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
 
 
 class Outcome(StrEnum):
-    """The result of an item. Items other than ticks have ``done``."""
+    """The outcome of an item. Only ticks have outcomes other than ``done``."""
 
     CREATED = "created"
     DUPLICATE = "duplicate"
@@ -38,10 +39,10 @@ _INGEST = (
 
 
 def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> list[Outcome]:
-    """Apply the items in their order in one transaction and return the outcome of each. On return all is durable; on an
-    error nothing is stored.
+    """Apply the items in their order, in one transaction, and return the outcome of each.
 
-    Without other items, ticks need one statement and one round trip. Symbols may be aliases.
+    When this returns, everything is durable; on an error nothing is stored. A batch with only ticks takes one statement
+    and one round trip. Symbols may be aliases.
     """
     with translated():
         if all(type(item) is Tick for item in items):
@@ -83,8 +84,8 @@ def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> list[Ou
     return outcomes
 
 
-# Array literals are built with a few passes over the whole text, in C. The driver's adaptation of a list handles each
-# element in Python, which takes longer than storing the tick. A checked tick contains neither of these two characters.
+# Array literals are built with a few passes over the whole text, in C. The driver would convert each element of a list
+# in Python, which takes longer than storing the tick. A validated tick contains neither \x1f nor \x1e.
 _SEPARATOR, _NULL = "\x1f", "\x1e"
 
 
@@ -133,9 +134,9 @@ _ROWS: dict[Format, tuple[str, str]] = {
 
 
 class Page(NamedTuple):
-    """``body`` is the JSON response, or the lines of another format; ``next_cursor`` is None on the last page.
+    """``body`` is the JSON response, or the lines of another format. ``next_cursor`` is None on the last page.
 
-    ``symbol`` (not an alias), ``origin`` and ``counter``: see :class:`marketdata.store.candles.Counter`.
+    :class:`marketdata.store.candles.Counter` describes ``symbol``, ``origin`` and ``counter``.
     """
 
     body: bytes
@@ -146,7 +147,7 @@ class Page(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """A position in the order of ticks, and the direction of the pages from there."""
+    """The position of a tick in the order of ticks, and the direction in which the next page continues."""
 
     is_forward: bool
     us: int
@@ -169,7 +170,7 @@ class _Key(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Ticks as text; ``following`` is the key of the last one if there are more."""
+    """Ticks as text. ``following`` is the key of the last of them, or None if no further tick exists."""
 
     symbol: str
     origin: str
@@ -190,10 +191,11 @@ def read(
     cursor: str | None = None,
     format: Format = "object",
 ) -> Page:
-    """Ticks of [start, end] (microseconds): the first ``limit`` from ``start`` on, or without ``start`` the newest.
+    """Read a page of the ticks in [start, end] (microseconds).
 
-    ``sort`` is the order within a page. The next page continues in the direction of the first one; inserts and deletes
-    between pages neither repeat nor skip a tick that was stored all the time. NotFound (``unknown_symbol``),
+    With ``start`` the first page has the first ``limit`` ticks, without it the newest. ``cursor`` continues in the
+    direction of the first page. ``sort`` is the order within a page. A tick that is stored the whole time appears in
+    exactly one page, whatever is inserted or deleted between the requests. Raises NotFound (``unknown_symbol``), and
     InvalidValue for an invalid cursor.
     """
     key = None if cursor is None else _Key.decoded(cursor)
@@ -217,9 +219,9 @@ def stream(
     sort: Sort = "asc",
     format: Literal["ndjson", "csv"] = "ndjson",
 ) -> Iterator[bytes]:
-    """All ticks of [start, end] in the order of ``sort``, as blocks of lines. Each block is a transaction of its own.
+    """Read all ticks in [start, end] in the order of ``sort``, in blocks of lines. Each block is a transaction.
 
-    The first block is read before this returns, so that NotFound is raised before anything is sent.
+    This reads the first block before it returns, so that NotFound is raised before anything is sent.
     """
     is_forward = sort == "asc"
     block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
@@ -267,8 +269,8 @@ def _page(
         answer = prepared.rows(conn, version.query(statement), values)
     if not answer:
         raise unknown_symbol(symbol)
-    stored, origin, counter, found, text, us, seq, last = answer[0]
-    following = _Key(is_forward, int(us), int(seq), last.decode()) if int(found) > limit else None
+    stored, origin, counter, found, text, us, seq, last_id = answer[0]
+    following = _Key(is_forward, int(us), int(seq), last_id.decode()) if int(found) > limit else None
     return _Rows(stored.decode(), origin.decode(), int(counter), text or b"", following)
 
 
@@ -276,7 +278,7 @@ def _page(
 def _statement(
     *, is_forward: bool, is_reversed: bool, has_start: bool, has_end: bool, has_key: bool, format: Format
 ) -> LiteralString:
-    """With only the conditions that are needed: each kind of page is a prepared statement with its own plan."""
+    """The SELECT with only the needed conditions. PostgreSQL then plans each kind of page separately."""
     expression, separator = _ROWS[format]
     desc = "" if is_forward else " DESC"
     conditions = "t.symbol = s.symbol"
@@ -287,14 +289,14 @@ def _statement(
     if has_key:
         key = "({instant}(%(key_us)s::bigint), %(key_seq)s::bigint, %(key_id)s)"
         conditions += f" AND (t.ts, t.seq, t.id) {'>' if is_forward else '<'} {key}"
-    last = "FILTER (WHERE t.ord = %(limit)s)"
+    at_limit = "FILTER (WHERE t.ord = %(limit)s)"
     return f"""
         SELECT {COUNTER_COLUMNS}, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found,
                    string_agg(concat({braced(expression)}), {separator}{" ORDER BY t.ord DESC" if is_reversed else ""})
                        FILTER (WHERE t.ord <= %(limit)s) AS body,
-                   (max(extract(epoch FROM t.ts)) {last} * 1000000)::bigint AS us,
-                   max(t.seq) {last} AS seq, max(t.id) {last} AS id
+                   (max(extract(epoch FROM t.ts)) {at_limit} * 1000000)::bigint AS us,
+                   max(t.seq) {at_limit} AS seq, max(t.id) {at_limit} AS id
             FROM (SELECT *, row_number() OVER (ORDER BY ts{desc}, seq{desc}, id{desc}) AS ord FROM {{ticks}} t
                   WHERE {conditions} ORDER BY ts{desc}, seq{desc}, id{desc} LIMIT %(limit)s::integer + 1) t
         ) k WHERE {IS_SYMBOL}"""

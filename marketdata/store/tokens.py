@@ -1,6 +1,6 @@
-"""Tokens as rows of ``api_tokens``: create, list, revoke, rotate and find them. The token itself is never stored.
+"""Creates, lists, revokes, rotates and finds API tokens, the rows of ``api_tokens``. Only a token's hash is stored.
 
-The functions take an open connection and leave transactions to their caller. A revocation is notified on
+The functions take an open connection and leave transactions to their caller. A revocation notifies the channel
 :data:`REVOKED` with the token's id; listeners get it when the transaction commits.
 """
 
@@ -37,7 +37,7 @@ class Token:
     last_used_at: datetime | None
 
     def as_json(self) -> dict[str, Any]:
-        """With times as RFC 3339 in UTC."""
+        """The members for JSON; times are RFC 3339 in UTC."""
         return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in asdict(self).items()}
 
 
@@ -54,7 +54,7 @@ class ValidToken:
 def create(
     conn: Connection[Any], name: str, scope: token.Scope, expires_at: datetime | None = None
 ) -> tuple[Token, str]:
-    """Create a token; returns its row and the token itself, which is not stored."""
+    """Create a token. Returns its row and its text, which is not stored."""
     text = token.generate()
     with conn.cursor(row_factory=class_row(Token)) as cursor:
         cursor.execute(
@@ -75,7 +75,7 @@ def list_all(conn: Connection[Any]) -> list[Token]:
 
 
 def revoke(conn: Connection[Any], identity: str) -> Token:
-    """Revoke a token; a second time has no effect. :class:`NotFound` (``unknown_token``) for an unknown id."""
+    """Revoke a token; a revoked token stays as it is. :class:`NotFound` (``unknown_token``) for an unknown id."""
     with conn.cursor(row_factory=class_row(Token)) as cursor:
         cursor.execute(
             "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, now()) WHERE api_tokens.id::text = %s "
@@ -90,7 +90,7 @@ def revoke(conn: Connection[Any], identity: str) -> Token:
 
 
 def rotate(conn: Connection[Any], identity: str) -> tuple[Token, str]:
-    """Revoke a token and create one with the same name, scope and expiry. Run it in one transaction."""
+    """Revoke a token and create one with the same name, scope and expiry. The caller provides the transaction."""
     old = revoke(conn, identity)
     return create(conn, old.name, "write" if old.scope == "write" else "read", old.expires_at)
 
@@ -128,7 +128,7 @@ def finder(pool: Pool) -> Callable[[bytes], ValidToken | None]:
 
 
 def usable(conn: Connection[Any], identities: Collection[str]) -> set[str]:
-    """Those of the ids whose tokens are neither expired nor revoked."""
+    """The given ids without those of expired, revoked and unknown tokens."""
     rows = conn.execute(
         "SELECT id::text FROM api_tokens WHERE id::text = ANY(%s) AND revoked_at IS NULL "
         "AND (expires_at IS NULL OR expires_at > now())",

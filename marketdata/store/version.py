@@ -22,10 +22,11 @@ from marketdata.settings import MAX_PREFIX, Settings, identifier
 from marketdata.store.pool import Connection
 
 SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
-"""In ``store/sql``: the tables of a version first, then its functions and triggers, in the order in which they run."""
+"""Scripts in ``store/sql``, in the order in which they run: first tables, then functions and triggers."""
 
-# The functions are created with SET search_path FROM CURRENT. A path without pg_temp searches temporary tables first:
-# anybody who may INSERT could then make the triggers, which run as their owner, write to temporary tables instead.
+# The functions are created with SET search_path FROM CURRENT. If the path did not name pg_temp, PostgreSQL would search
+# temporary tables first. Anybody who may INSERT could then make the triggers, which run as their owner, write to
+# temporary tables instead.
 _SEARCH_PG_TEMP_LAST = (
     "SELECT set_config('marketdata.path', current_setting('search_path'), true),"
     " set_config('search_path', current_setting('search_path') || ', pg_temp', true);"
@@ -49,7 +50,7 @@ def braced(text: str) -> str:
 
 @dataclass(frozen=True)
 class Version:
-    """The names of version ``n`` of ``prefix``. ``candles_function`` may be another one than the version's own."""
+    """The names of version ``n`` of ``prefix``. ``candles_function`` may be a custom function."""
 
     prefix: str
     n: int
@@ -57,14 +58,14 @@ class Version:
 
     @classmethod
     def of(cls, prefix: str, n: int) -> Self:
-        """Version ``n`` with its own candles function."""
+        """Version ``n`` with its default candles function."""
         if n < 1:
             raise UsageError(f"version {n}: the number must be 1 or greater")
         return cls(prefix, n, f"{prefix}_candles_v{n}")
 
     @classmethod
     def from_names(cls, ticks_table: str, candles_function: str) -> Self:
-        """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name; UsageError for impossible names."""
+        """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name; UsageError for invalid names."""
         for setting, name in (("TICKS_TABLE", ticks_table), ("CANDLES_FUNCTION", candles_function)):
             try:
                 identifier(name)
@@ -88,7 +89,7 @@ class Version:
 
     @property
     def has_own_candles(self) -> bool:
-        """Whether the candles function is the version's own, not another one that ``CANDLES_FUNCTION`` names."""
+        """Whether the candles function is the version's default one, not a custom one."""
         return self.candles_function == Version.of(self.prefix, self.n).candles_function
 
     @lru_cache(maxsize=256)  # noqa: B019 - a process has one or two versions and keeps them until it ends
@@ -101,7 +102,7 @@ class Version:
         return sql.SQL(text).format(**names).as_bytes(None)
 
     def script(self) -> bytes:
-        """The statements that create the version; run them in one transaction. They fail when the version exists.
+        """The statements that create the version. Run them in one transaction. They fail if the version exists.
 
         The table ``market_aliases`` must exist (:mod:`marketdata.store.migrations`).
         """
@@ -109,13 +110,14 @@ class Version:
         return own.query("\n".join([_SEARCH_PG_TEMP_LAST, *map(_read, SCRIPTS), _RESTORE_SEARCH_PATH]))
 
     def create(self, conn: Connection) -> None:
-        """Create the tables, triggers and functions in one transaction; the driver's DuplicateTable if they exist."""
+        """Create the tables, triggers and functions in one transaction. Raises the driver's DuplicateTable if they
+        exist."""
         with conn.transaction():
             conn.execute(self.script(), prepare=False)  # several statements at once cannot be prepared
 
     def check(self, conn: Connection) -> None:
-        """VersionMissing when the table or the function does not exist. UsageError when they do not belong together:
-        the function must return ``SETOF <prefix>_candle_vN``."""
+        """Check that the table and the function exist (else VersionMissing) and belong together (else UsageError): the
+        function must return ``SETOF <prefix>_candle_vN``."""
         row = conn.execute(
             """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
@@ -184,9 +186,9 @@ def register(connection: Connection, version: Version) -> Registered:
 
 
 def find_served(connection: Connection, settings: Settings) -> Version:
-    """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, else the current one of the prefix.
+    """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, or the current one if both are unset.
 
-    One of the two names suffices when a registered version has it. VersionMissing when they do not exist,
+    If a registered version has one of the names, the other may be unset. Raises VersionMissing when they do not exist,
     UsageError when they do not belong together.
     """
     table, function = settings.ticks_table, settings.candles_function

@@ -24,7 +24,8 @@ from marketdata.http.reply import encode
 from marketdata.interval import SECOND, bucket_end, bucket_open
 from marketdata.store import candles, ticks
 from marketdata.store.notifications import Change
-from marketdata.store.pool import Connection, Pool, translated
+from marketdata.store.pool import Connection, Pool
+from marketdata.store.postgres_errors import translated
 from marketdata.store.version import Version
 from marketdata.tick import microseconds
 

@@ -1,15 +1,15 @@
--- The candles of a symbol. The bounds "from" and "to" select candles by their opening time, both inclusive; a candle always
--- covers its whole bucket. With "from" the oldest candles are returned first, without it the newest first; max_rows limits
--- them in that order.
+-- The function candles returns the candles of a symbol. The bounds "from" and "to" select candles by their opening time,
+-- both inclusive; a candle always covers its whole bucket. With "from" the oldest candles are returned first, without it
+-- the newest first. max_rows limits them in this order.
 --
 -- Stored levels are read directly. A candle of another width or time zone is computed from stored rows of the widest
 -- level whose rows never cross the bound of a bucket. If a bucket has room for 24 or more of these rows, candles_pieced
 -- reads a wider level instead and replaces only the rows that cross a bound by rows of narrower levels. So the number
 -- of rows read depends on the number of buckets, not on the time range.
--- Candles of a second are computed from the ticks, one bucket at a time, since a second may contain any number of ticks.
+-- Candles of a second are computed from the ticks, one bucket at a time, because a second may contain any number of ticks.
 
--- Milliseconds since 1970. Converted through a timestamp without time zone, which takes a tenth of the time of extracting a
--- numeric and is immutable for PostgreSQL. A double represents all these numbers exactly.
+-- Converts a time to milliseconds since 1970. It goes through a timestamp without time zone, because this takes a tenth of
+-- the time of extracting a numeric, and is immutable for PostgreSQL. A double represents all these numbers exactly.
 CREATE FUNCTION {ms}(ts timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (date_part('epoch', ts AT TIME ZONE 'UTC') * 1000)::bigint
 $$;
@@ -49,7 +49,7 @@ DECLARE
     per      bigint;    -- rows of the level per bucket
     origin   timestamptz;
     reach    interval;
-    final    timestamptz;  -- candles whose buckets end by then are closed and final
+    final    timestamptz;  -- candles whose buckets end at or before this time are closed and final
     earliest timestamptz := coalesce($3, '-infinity');
     latest   timestamptz := coalesce($4, 'infinity');
     opened   timestamptz;
@@ -155,8 +155,8 @@ BEGIN
            {vwap}(c.quote, c.volume), c.opened + width <= now(),
            c.opened + width <= final, NULL::text, c.buy_volume, c.buy_quote
     FROM (
-        -- open and close are those of the bucket's first and last row. If that row does not exist, because it would
-        -- contain no tick, the subqueries above find the nearest existing row.
+        -- open is taken from the bucket's first row, close from its last row. A row without a tick is not stored; then
+        -- the subqueries above find the nearest stored row.
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
                max(p.close) FILTER (WHERE p.bucket = p.opened + reach) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n,
@@ -170,8 +170,8 @@ BEGIN
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
 END $$;
 
--- Candles with fill = 'previous': a bucket without a tick gets a flat candle at the previous close. The candles extend
--- from the first tick to the current bucket, or to the last tick if that is later. earliest and latest are opening
+-- Returns candles with fill = 'previous': a bucket without a tick gets a flat candle at the previous close. The candles
+-- extend from the first tick to the current bucket, or to the last tick if that is later. earliest and latest are opening
 -- times, or infinite.
 CREATE FUNCTION {candles_filled}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  width interval, shift interval, shift_minutes integer)
@@ -213,18 +213,18 @@ BEGIN
     ORDER BY CASE WHEN forward THEN f.opened END, f.opened DESC;
 END $$;
 
--- Candles whose buckets do not start at bounds of a wide level, for example days in a time zone. Reads the rows of the
--- widest level that is at most half as wide as the bucket ("coarse"). Rows that cross the bound of a bucket are replaced
--- by rows of the next narrower level, and so on down to the level "fine", whose rows never cross a bound. Each level has
--- its own branch of the UNION, so that its partition is looked up once and not once per bound.
+-- Returns candles whose buckets do not start at bounds of a wide level, for example days in a time zone. It reads the rows
+-- of the widest level that is at most half as wide as the bucket ("coarse"). Rows that cross the bound of a bucket are
+-- replaced by rows of the next narrower level, and so on down to the level "fine", whose rows never cross a bound. Each
+-- level has a separate branch of the UNION, so that its partition is looked up once and not once per bound.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  seconds integer, fine integer, width interval, shift interval, final timestamptz)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    -- A level costs an index scan for each bound, which can be more than the rows it saves: half hours are used only as the last
-    -- level, hours only where no half hours follow.
+    -- A level costs an index scan per bound, which can take longer than reading the rows that it saves. So half hours are
+    -- used only as the last level, and hours only if no half hours follow.
     levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
                                   WHERE res * 2 <= seconds AND res >= fine
                                     AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));

@@ -1,12 +1,12 @@
 -- The functions that store/ticks.py calls to write. Each locks its symbols first; rollups.sql describes the locks.
 
--- The symbol that an alias stands for, else the name itself. Aliases are shared by all versions.
+-- Returns the symbol that an alias stands for; any other name is returned as it is. All versions share the aliases.
 CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = name), name)
 $$;
 
--- Converts microseconds since 1970 to a time. PostgreSQL multiplies intervals in floating point; seconds and microseconds are
--- multiplied separately, so that the products are exact for all times that ticks can have.
+-- Converts microseconds since 1970 to a time. PostgreSQL multiplies intervals in floating point. Seconds and microseconds
+-- are multiplied separately, so that the products are exact for all times that ticks can have.
 CREATE FUNCTION {instant}(us bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT '1970-01-01Z'::timestamptz + (us / 1000000) * interval '1 second' + (us % 1000000) * interval '1 microsecond'
 $$;
@@ -23,9 +23,9 @@ BEGIN
     ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
 END $$;
 
--- Stores ticks, given as one array per column; times in microseconds since 1970. Returns the items (numbered from 1) that were
--- not created: duplicate (the identical tick is stored), conflict (a different tick with its id is stored) or retracted (its
--- block is retracted). Numbers are compared as numbers: 1.50 equals 1.5.
+-- Stores ticks, given as one array per column; times are microseconds since 1970. Returns the items (numbered from 1) that
+-- were not created, with their outcome. duplicate: the identical tick is stored. conflict: a different tick with this id is
+-- stored. retracted: the block of the tick is retracted. Numbers are compared by value: 1.50 equals 1.5.
 CREATE FUNCTION {ingest}(symbols text[], ids text[], times bigint[], seqs bigint[], prices numeric[], sizes numeric[],
                          sides text[], block_numbers bigint[], block_hashes text[], txs text[])
 RETURNS TABLE (item bigint, outcome text) LANGUAGE plpgsql
@@ -40,8 +40,8 @@ BEGIN
         symbols := ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(symbols) WITH ORDINALITY AS u (name, item)
                          LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
     END IF;
-    -- Usually all ticks are new, so a plain INSERT is tried first: searching for the ids before, or ON CONFLICT, takes a
-    -- third longer. Because of the lock no other transaction can insert one of these ids at the same time.
+    -- Usually all ticks are new, so a plain INSERT is tried first. A search for the ids before it, or ON CONFLICT, would
+    -- take a third longer. Because of the lock no other transaction can insert one of these ids at the same time.
     IF block_hashes IS NULL OR NOT EXISTS (
         SELECT FROM (SELECT DISTINCT u.symbol, u.block_hash FROM unnest(symbols, block_hashes) AS u (symbol, block_hash)) given
         JOIN {retracted} r ON r.symbol = given.symbol AND r.block_hash = given.block_hash
@@ -61,7 +61,7 @@ BEGIN
         FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
              WITH ORDINALITY AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx, item)
         WHERE NOT EXISTS (SELECT FROM {retracted} r WHERE r.symbol = u.symbol AND r.block_hash = u.block_hash)
-        ORDER BY u.item  -- of two items with the same id the first is stored
+        ORDER BY u.item  -- if two items have the same id, the first is stored
         ON CONFLICT (symbol, id) DO NOTHING
         RETURNING symbol, id
     )
@@ -84,8 +84,8 @@ BEGIN
     FROM compared j WHERE NOT j.created ORDER BY j.item;
 END $$;
 
--- Retracts a block that a reorganisation removed: deletes its ticks and refuses them until the block is restored.
--- Returns the number of deleted ticks.
+-- Retracts a block that a reorganisation removed from the chain: deletes its ticks, and refuses them until the block is
+-- restored. Returns the number of deleted ticks.
 CREATE FUNCTION {retract}(name text, hash text) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
@@ -100,7 +100,7 @@ BEGIN
     RETURN removed;
 END $$;
 
--- Ends the retraction of a block: its ticks are accepted again. The deleted ones have to be sent again.
+-- Ends the retraction of a block. Its ticks are accepted again; the deleted ticks must be sent again.
 CREATE FUNCTION {restore}(name text, hash text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);
@@ -109,7 +109,8 @@ BEGIN
     DELETE FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
 END $$;
 
--- The newest time among the ticks up to this block. The newest day that holds no later block bounds the search.
+-- Returns the newest time of the ticks up to this block. The search starts at the newest daily candle whose max_block is at
+-- most this block, so it reads few ticks.
 CREATE FUNCTION {block_time}(stored_name text, block bigint) RETURNS timestamptz LANGUAGE sql STABLE
 SET search_path FROM CURRENT AS $$
     SELECT t.ts FROM {ticks} t
@@ -119,9 +120,9 @@ SET search_path FROM CURRENT AS $$
     ORDER BY t.ts DESC LIMIT 1
 $$;
 
--- Marks every block up to this number as final, and with it the candles whose buckets end by that block's time, in
--- microseconds since 1970; without one, by the newest time among the ticks up to it. A number lower than the stored one
--- has no effect, and the time never falls back.
+-- Marks all blocks up to "block" as final, and the candles whose buckets end at or before the time of "block". "us" is this
+-- time in microseconds since 1970. If "us" is NULL, the newest time of the ticks up to "block" is used. If "block" is lower
+-- than the stored number, nothing changes. The final time never decreases.
 CREATE FUNCTION {finalize}(name text, block bigint, us bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 DECLARE

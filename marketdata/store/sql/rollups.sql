@@ -1,17 +1,18 @@
 -- The triggers of the table ticks. They update the stored candles of every level in the transaction that inserts or
 -- deletes the ticks, also for clients that write to the table directly.
 --
--- Locks. {ingest}, {retract}, {restore} and {finalize} first update the rows of their symbols, ordered by symbol: writers
--- of one symbol wait for each other, writers of different symbols do not. {ingest} and {retract} set marketdata.writer to
--- 'locked', which tells the triggers that the symbols are locked. The symbols of any other writer are known only after it
--- has written its rows, too late to lock them in order, so the trigger locks the whole symbols table first. Within one
--- statement all locks are taken in one order, which excludes deadlocks. A transaction with several calls must first lock
--- all their symbols with {lock}, as store/ticks.py does.
+-- Locks. {ingest}, {retract}, {restore} and {finalize} first update the rows of their symbols, ordered by symbol. So writers
+-- of one symbol wait for each other, and writers of different symbols do not. {ingest} and {retract} set marketdata.writer
+-- to 'locked', which tells the triggers that the symbols are locked. The symbols of any other writer are known only after it
+-- has written its rows, which is too late to lock them in order. So the trigger first locks the whole symbols table. Within
+-- a statement all locks are taken in the same order, which excludes deadlocks. A transaction with several calls must first
+-- lock the symbols of all calls with {lock}, as store/ticks.py does.
 --
--- Isolation. READ COMMITTED sees, after the lock, everything that was committed before it. REPEATABLE READ does not; but
--- when it updates a symbol's row that changed after its snapshot, PostgreSQL fails with 40001 and the client retries.
+-- Isolation. A statement in READ COMMITTED sees, once it has the lock, everything that was committed before. A transaction
+-- in REPEATABLE READ does not. But if it updates a symbol's row that has changed since its snapshot, PostgreSQL raises 40001,
+-- and the client retries.
 
--- quote / volume, rounded half-even to 18 places. Integer arithmetic on twice the values makes ties exact.
+-- Computes quote / volume, rounded half-even to 18 places. Integer arithmetic on twice the values makes ties exact.
 CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN volume > 0 THEN trim_scale(1e-18 * (
         div(quote * 2e18 + volume, volume * 2)
@@ -19,8 +20,9 @@ CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE s
                THEN 1 ELSE 0 END)) END
 $$;
 
--- Notifies the processes that push candles: ticks from "first" to "last" were stored or removed, or candles from there to there
--- became final. The message names the table, symbol, range (microseconds since 1970) and kind; who gets it reads the rows.
+-- Notifies the processes that push candles. "kind" says what happened between the times "first" and "last": ticks were
+-- stored, ticks were removed, or candles became final. The message contains only table, symbol, range (microseconds since
+-- 1970) and kind; the receiver reads the rows itself.
 CREATE FUNCTION {changed}(symbol text, first timestamptz, last timestamptz, kind text) RETURNS void LANGUAGE sql AS $$
     SELECT pg_notify('market_changes', concat_ws(' ', '{ticks}', symbol,
         (extract(epoch FROM greatest(first, '1970-01-01Z')) * 1000000)::bigint,
@@ -40,8 +42,8 @@ END $$;
 
 -- Merges the inserted rows into the stored candles. The first and the last tick of a bucket are chosen by (ts, seq, id), so the
 -- result does not depend on the order of arrival. trim_scale gives equal numbers the same bytes.
--- Sorting is a large part of the work: the sort keys start with times, which compare fastest, and the levels above 15 minutes
--- are aggregated from those, which are fewer than the minutes.
+-- Sorting is a large part of the work, so the sort keys start with times, which compare fastest. The levels above 15 minutes
+-- are aggregated from the 15-minute candles, because these are fewer than the 1-minute candles.
 CREATE FUNCTION {rollups_insert}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
@@ -90,8 +92,9 @@ BEGIN
         UPDATE {symbols} SET final_until = '-infinity'
         WHERE final_until = 'infinity' AND symbol IN (SELECT symbol FROM quarter WHERE max_block IS NOT NULL)
     ), notified AS MATERIALIZED (
-        -- A range per day: one for all would make a late tick beside new ones a change of everything between. Of the quarters,
-        -- because grouping the new rows once more would take some percent of the whole.
+        -- One notification per symbol and day. If a batch has new ticks and one late tick, a single range would cover every
+        -- candle between them. The ranges are computed from the 15-minute rows, because grouping new_rows again would add
+        -- some percent to the time of the insert.
         SELECT {changed}(symbol, min(first_ts), max(last_ts), 'stored') FROM quarter
         GROUP BY symbol, date_bin('1 day', bucket, '1970-01-01Z')
     )
@@ -128,8 +131,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Deleted rows cannot be subtracted, since a minimum has no inverse. The candles of their buckets are computed again: minutes
--- from the remaining ticks, each wider level from the next narrower one.
+-- Computes the candles of the deleted rows' buckets again: 1-minute candles from the remaining ticks, each wider level from
+-- the next narrower one. Deleted rows cannot be subtracted, because a minimum has no inverse.
 CREATE FUNCTION {rollups_delete}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     level record;

@@ -1,7 +1,7 @@
--- The tables of one version. store/version.py replaces the names in braces by quoted names. All scripts of a version run in
--- one transaction, in the order version, rollups, ingest, candles.
+-- Creates the tables of one version. store/version.py replaces the names in braces by quoted names. All scripts of a version
+-- run in one transaction, in the order version, rollups, ingest, candles.
 
--- Columns of fixed width come first, which avoids padding. Text has "C" collation: ids are ordered by their bytes on every
+-- Columns of fixed width come first, which avoids padding. Text has "C" collation, so that ids have the same order on every
 -- system.
 CREATE TABLE {ticks} (
     ts           timestamptz NOT NULL CHECK (ts >= '1970-01-01Z' AND ts < '3000-01-01Z'),
@@ -20,10 +20,11 @@ COMMENT ON TABLE {ticks} IS 'Trades. Rows are inserted and deleted, never update
 CREATE INDEX {ticks_order} ON {ticks} (symbol, ts, seq, id);
 CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS NOT NULL;
 
--- Stored candles: one row per symbol, level and bucket that contains a tick, maintained by the triggers of ticks. The level
--- res is the width in seconds: 60, 900, 1800, 3600, 14400 or 86400. Two columns could be computed from the others and are
--- stored because reading them is cheaper: vwap, and json_prefix, which would take longer than the rest of the query.
--- A fillfactor below 100 and no index on a column that changes (levels 1m, 15m and 1d) make nearly all updates heap-only.
+-- The stored candles: one row per symbol, level and bucket that contains a tick. The triggers of ticks maintain them. The
+-- level res is the width in seconds: 60, 900, 1800, 3600, 14400 or 86400. vwap and json_prefix could be computed from the
+-- other columns; they are stored, because computing json_prefix would take longer than the rest of a query. Nearly all
+-- updates of the levels 1m, 15m and 1d are heap-only, because their fillfactor is below 100 and no changing column has an
+-- index.
 CREATE TABLE {rollups} (
     bucket    timestamptz NOT NULL,
     first_ts  timestamptz NOT NULL,
@@ -43,8 +44,8 @@ CREATE TABLE {rollups} (
     vwap      numeric,
     first_id  text COLLATE "C" NOT NULL,
     last_id   text COLLATE "C" NOT NULL,
-    -- The row's JSON without closed and finalized, which depend on the time of the query. An expression instead of a
-    -- function, which PostgreSQL would parse again in every statement for every partition.
+    -- The row's JSON without closed and finalized, which depend on the time of the query. It is an expression, because
+    -- PostgreSQL would parse a function again in every statement for every partition.
     json_prefix text COLLATE "C" GENERATED ALWAYS AS (
         '{{"t":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint
         || ',"T":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint + res * 1000::bigint - 1
@@ -54,17 +55,17 @@ CREATE TABLE {rollups} (
     buy_quote  numeric NOT NULL,
     PRIMARY KEY (symbol, res, bucket)
 ) PARTITION BY LIST (res);
--- A partition per level keeps the rows of a level together: a year of days fills ten pages. In one table, each day would be in
--- another page, among the minutes of that day.
+-- A partition per level keeps the rows of a level together: a year of days fills ten pages. In a single table, each day would
+-- be in a different page, among the minutes of that day.
 CREATE TABLE {rollups_1m} PARTITION OF {rollups} FOR VALUES IN (60) WITH (fillfactor = 80);
 CREATE TABLE {rollups_15m} PARTITION OF {rollups} FOR VALUES IN (900) WITH (fillfactor = 80);
 CREATE TABLE {rollups_30m} PARTITION OF {rollups} FOR VALUES IN (1800) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1h} PARTITION OF {rollups} FOR VALUES IN (3600) WITH (fillfactor = 80);
 CREATE TABLE {rollups_4h} PARTITION OF {rollups} FOR VALUES IN (14400) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1d} PARTITION OF {rollups} FOR VALUES IN (86400) WITH (fillfactor = 80);
--- Candles of other widths are computed from thousands of these rows. A covering index has hundreds of rows of one symbol in a
--- page; in the table the rows of all symbols are mixed, and nearly every row read is in another page. The cost is that
--- updates of these levels are not heap-only. Minutes, by far the most rows, have no such index.
+-- Candles of other widths are computed from thousands of these rows. A page of a covering index has hundreds of rows of one
+-- symbol. In the table the rows of all symbols are mixed, so nearly every row would be in a different page. The cost is that
+-- updates of these levels are not heap-only. The level 1m, which has by far the most rows, has no such index.
 CREATE INDEX ON {rollups_30m} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
 CREATE INDEX ON {rollups_1h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
 CREATE INDEX ON {rollups_4h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
@@ -72,8 +73,8 @@ COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
 COMMENT ON COLUMN {rollups}.buy_volume IS 'Sum of the sizes of ticks with side buy, where the taker bought; buy_quote is the sum of their price * size.';
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 
--- Every writer updates the rows of its symbols before it changes their ticks. The row lock serialises the writers of a symbol,
--- and version is the counter in the ETag.
+-- Every writer updates the rows of its symbols before it changes their ticks. The row lock serialises the writers of a symbol.
+-- version is the counter in the ETag.
 CREATE TABLE {symbols} (
     version         bigint NOT NULL,
     finalized_block bigint,
@@ -101,8 +102,8 @@ CREATE TABLE {coverage} (
 );
 COMMENT ON TABLE {coverage} IS 'Time ranges [from, to) that were read from a source; they never overlap.';
 
--- The row type of the candles function. It is an empty table because GraphQL engines track only functions that return rows of
--- a tracked table.
+-- The row type of the candles function. It is an empty table, because GraphQL engines track only functions that return rows
+-- of a tracked table.
 CREATE TABLE {candle} (
     symbol    text COLLATE "C" NOT NULL,
     bucket    text COLLATE "C" NOT NULL,

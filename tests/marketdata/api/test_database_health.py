@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from marketdata.api import database_health
-from marketdata.api.database_health import Lag, ReplicaLag
-from marketdata.store.replication import LogPosition
+from marketdata.api.database_health import Lag, LogPosition, ReplicaLag
 
 
 class Positions:

@@ -11,7 +11,7 @@ from psycopg import errors
 from marketdata import errors as e
 from marketdata.api import failure_log
 from marketdata.api.failure_log import FailureLog
-from marketdata.store.pool import translate
+from marketdata.store.postgres_errors import translate
 
 
 class Clock:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from marketdata.errors import InvalidValue, NotFound
 from marketdata.interval import DAY, SECOND, WIDTHS, bucket_end, bucket_open
 from marketdata.store import candles, ticks
-from marketdata.store.pool import Connection, translated
+from marketdata.store.pool import Connection
+from marketdata.store.postgres_errors import translated
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Retract, Tick
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from marketdata.errors import InvalidValue
 from marketdata.interval import DAY
 from marketdata.store import candles, ticks
-from marketdata.store.pool import Connection, translated
+from marketdata.store.pool import Connection
+from marketdata.store.postgres_errors import translated
 from marketdata.store.symbols import Symbol, list_all
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Item, Restore, Retract, Tick

@@ -1,4 +1,4 @@
-"""The pool: what it says of the driver's errors, and how it comes through outages."""
+"""The connection pool: its sessions, and how it behaves during and after outages."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psycopg
-import psycopg_pool
 import pytest
-from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
 from marketdata import errors as e
 from marketdata.postgres.client import Client
 from marketdata.store import candles, migrations, ticks
 from marketdata.store import pool as pools
-from marketdata.store.pool import Pool, connect, translate
+from marketdata.store.pool import Pool, connect
 from marketdata.store.version import Version
 
 from .conftest import START, tick
@@ -42,41 +39,6 @@ def ask(pool: Pool) -> int:
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
     return int(row[0])
-
-
-@pytest.mark.parametrize(
-    ("raised", "kind"),
-    [
-        (errors.UniqueViolation, e.Conflict),
-        (errors.CheckViolation, e.InvalidValue),
-        (errors.NumericValueOutOfRange, e.InvalidValue),
-        (errors.SerializationFailure, e.Contended),
-        (errors.DeadlockDetected, e.Contended),
-        (errors.LockNotAvailable, e.Contended),
-        (errors.UndefinedTable, e.VersionMissing),
-        (errors.UndefinedFunction, e.VersionMissing),
-        (errors.SyntaxError, e.DatabaseDefect),
-        (errors.DiskFull, e.DatabaseExhausted),
-        (errors.TooManyConnections, e.DatabaseExhausted),
-        (errors.QueryCanceled, e.TooSlow),
-        (errors.AdminShutdown, e.DatabaseUnavailable),
-        (errors.CannotConnectNow, e.DatabaseUnavailable),
-        (errors.ConnectionFailure, e.DatabaseUnavailable),
-        (errors.ReadOnlySqlTransaction, e.DatabaseUnavailable),
-        (errors.IoError, e.DatabaseUnavailable),
-        (errors.DataCorrupted, e.DatabaseDefect),
-        (psycopg.OperationalError, e.DatabaseUnavailable),
-        (psycopg.InterfaceError, e.DatabaseUnavailable),
-        (psycopg.ProgrammingError, e.DatabaseDefect),
-        (psycopg_pool.PoolTimeout, e.DatabaseExhausted),
-        (psycopg_pool.PoolClosed, e.DatabaseUnavailable),
-    ],
-)
-def test_every_class_of_errors_has_its_place(raised: type[psycopg.Error], kind: type[e.MarketError]) -> None:
-    ours = translate(raised(SECRET))
-    assert type(ours) is kind
-    assert "secret" not in ours.detail
-    assert ours.detail
 
 
 VANISHING = {

@@ -14,7 +14,8 @@ import pytest
 from marketdata.errors import Contended
 from marketdata.interval import SECOND
 from marketdata.store import ticks
-from marketdata.store.pool import Connection, connect, translated
+from marketdata.store.pool import Connection, connect
+from marketdata.store.postgres_errors import translated
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Item, Restore, Retract, Tick
 
