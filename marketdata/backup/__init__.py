@@ -1,8 +1,8 @@
-"""Backup and restore: the database, and the files of the state directory that belong to it. By the same programs, the
-conversion of the private cluster to another major version of PostgreSQL.
+"""Backs up and restores the database and the files that belong to it. Also converts the private cluster to another
+major version of PostgreSQL, which uses the same programs. A backup is a folder:
 
 FOLDER/manifest.json     the format, the release, the time, and the SHA-256 of every other file
 FOLDER/database.dump     pg_dump's custom format
-FOLDER/state/            vN.env, and the outboxes of the ingestor and the demo source with the chain of the latter
-FOLDER/secrets/          the token files, so a backup is as secret as they are
+FOLDER/state/            vN.env, the outboxes of the ingestor and the demo source, and the demo source's chain
+FOLDER/secrets/          the token files, so a backup is as secret as these
 """

@@ -1,5 +1,4 @@
-"""The folder of a backup: which files belong to it, at which moment they are copied, and how they are written, checked
-and put back."""
+"""The folder of a backup: chooses the files, copies them at one moment, checks them, and puts them back."""
 
 from __future__ import annotations
 
@@ -31,7 +30,8 @@ _STATE_FILES = ("v*.env", "demo/chain.json")
 _OUTBOXES = ("ingestor/*.sqlite", "demo/*.sqlite")
 
 LOCK_S, TRIES = 3, 10
-"""While this waits for a long write to end, other writers wait behind it."""
+"""Seconds of an attempt to lock the writers out, and number of attempts. They are short, because all other writers wait
+behind an attempt that waits for a long write."""
 
 _NAME = "marketdata-backup"
 _VERSIONS = "SELECT ticks_table, candles_function FROM market_versions WHERE to_regclass(ticks_table) IS NOT NULL"
@@ -39,7 +39,7 @@ _VERSIONS = "SELECT ticks_table, candles_function FROM market_versions WHERE to_
 
 @contextmanager
 def moment(url: str, copy: Callable[[], None]) -> Iterator[str]:
-    """Call ``copy`` while nothing is written. The block gets the name of a snapshot of the database at that moment.
+    """Call ``copy`` while nothing is written, then yield the name of a snapshot of the database at this moment.
 
     An ingestor removes an item from its outbox when the API has stored it. If the outbox were copied after the
     database, such an item could be in neither. If it were copied before, the database could hold blocks that the
@@ -58,7 +58,7 @@ def moment(url: str, copy: Callable[[], None]) -> Iterator[str]:
 
 
 def _hold_writers(connection: Connection) -> None:
-    """Until the caller's transaction ends. Every write of ticks begins with the table of symbols."""
+    """Make writers wait until the caller's transaction ends. Every write of ticks begins with the symbols table."""
     versions = [Version.from_names(*row) for row in connection.execute(_VERSIONS).fetchall()]
     tables = [each.name(part) for part in ("symbols", "coverage") for each in versions]
     if not tables:
@@ -76,12 +76,12 @@ def _hold_writers(connection: Connection) -> None:
 
 
 def outboxes(settings: Settings) -> list[Path]:
-    """The SQLite files of the ingestors, which are copied in the same moment as the database."""
+    """The SQLite files of the ingestors. They must be copied at the same moment as the database."""
     return [path for pattern in _OUTBOXES for path in sorted(settings.state_dir.glob(pattern))]
 
 
 def other_files(settings: Settings) -> dict[str, Path]:
-    """The path in the backup of each other file that belongs to it."""
+    """The other files of a backup, by their path in the backup."""
     found = [path for pattern in _STATE_FILES for path in sorted(settings.state_dir.glob(pattern))]
     named = {f"{STATE}/{path.relative_to(settings.state_dir)}": path for path in found}
     return named | {f"{SECRETS}/{path.name}": path for path in sorted(settings.secrets_dir.glob("*.json"))}
@@ -89,7 +89,7 @@ def other_files(settings: Settings) -> dict[str, Path]:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target`` that gets this name when the block succeeds, and is on the disk then."""
+    """Yield a temporary folder beside ``target``. If the block succeeds, sync it and rename it to ``target``."""
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} already exists: name a new folder for each backup")
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
@@ -116,7 +116,7 @@ def add(source: Path, target: Path) -> None:
 
 
 def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
-    """The last file: a folder with it is complete."""
+    """Write the manifest. It is the last file, so a folder that has one is complete."""
     files = {str(path.relative_to(folder)): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     with open(folder / MANIFEST, "x", encoding="utf-8", opener=_private) as file:
         json.dump({"format": FORMAT, **about, "files": files}, file, indent=1)
@@ -128,8 +128,8 @@ def identity(folder: Path) -> str:
 
 
 def checked(folder: Path) -> list[str]:
-    """The names of the files of a backup, each of which is unchanged. UsageError when the folder is no backup,
-    StateError when a file is missing or was changed."""
+    """Check every file of a backup against the manifest, and return their names. UsageError when the folder is no
+    backup, StateError when a file is missing or was changed."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         made, files = manifest["format"], dict(manifest["files"])
@@ -148,14 +148,14 @@ def checked(folder: Path) -> list[str]:
 
 
 def places(settings: Settings, names: list[str]) -> dict[str, Path]:
-    """Where each file of a backup belongs. StateError when another one is there: a restore replaces nothing."""
+    """The path to which each file of a backup is restored, by its name in the backup."""
     roots = {STATE: settings.state_dir, SECRETS: settings.secrets_dir}
     parts = {name: name.partition("/") for name in names if name != DUMP}
     return {name: roots[root] / rest for name, (root, _, rest) in parts.items()}
 
 
 def refuse_different(folder: Path, targets: Mapping[str, Path]) -> None:
-    """StateError when a file is there already with another content."""
+    """StateError when one of the files exists already with another content."""
     for name, target in targets.items():
         if target.exists() and _digest(target) != _digest(folder / name):
             raise StateError(
@@ -165,11 +165,11 @@ def refuse_different(folder: Path, targets: Mapping[str, Path]) -> None:
 
 
 def put_back(folder: Path, targets: Mapping[str, Path]) -> None:
-    """Copy the files that are not there yet, each complete or not at all, so that it can be repeated."""
+    """Restore the files that do not exist yet. Each is restored completely or not at all, so this can be repeated."""
     for name, target in targets.items():
         make_folder(target.parent, "MARKET_SECRETS_DIR" if name.startswith(SECRETS) else "MARKET_STATE_DIR")
-        for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):  # of a restore that was killed
-            left.unlink()
+        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):  # of a restore that was killed
+            leftover.unlink()
         if target.exists():
             continue
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
@@ -177,7 +177,7 @@ def put_back(folder: Path, targets: Mapping[str, Path]) -> None:
             add(folder / name, temporary)
             with _translated(target):
                 sync(temporary)
-                os.link(temporary, target)  # fails when somebody made it meanwhile
+                os.link(temporary, target)  # fails if the file was created meanwhile
                 sync(target.parent)
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The command lines of ``bin/marketdata-backup`` and ``-restore``, and of ``bin/marketdata-db`` with an action."""
+"""The command lines of ``bin/marketdata-backup`` and ``-restore``, and the actions of ``bin/marketdata-db``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_upgrade_commands(parser: argparse.ArgumentParser) -> None:
-    """The actions of ``bin/marketdata-db``, which without one runs PostgreSQL."""
+    """Add the actions of ``bin/marketdata-db``. Without an action, the command runs PostgreSQL."""
     actions = parser.add_subparsers(metavar="ACTION", help="default: run PostgreSQL in the foreground")
     actions.add_parser(
         "upgrade",
@@ -67,7 +67,7 @@ def _exit(number: int, _frame: object) -> None:
 
 
 def backup(options: argparse.Namespace, settings: Settings) -> None:
-    """The services may run and write."""
+    """Make a backup. Services may run and write meanwhile."""
     from marketdata.backup import archive, programs
     from marketdata.backup.archive import moment
     from marketdata.store import migrations
@@ -105,8 +105,8 @@ def _copy_outboxes(settings: Settings, folder: Path) -> None:
 
 
 def restore(options: argparse.Namespace, settings: Settings) -> None:
-    """No service may run. The database is restored in one transaction. A restore that was interrupted can be
-    repeated."""
+    """Restore a backup. No service may run meanwhile. The database is restored in one transaction, and an interrupted
+    restore can be repeated."""
     from marketdata.backup import archive
     from marketdata.store import migrations
     from marketdata.store.pool import connect
@@ -140,7 +140,7 @@ def _restore_database(connection: Connection, url: str, dump: Path) -> None:
 
 
 def _complete(connection: Connection, settings: Settings) -> None:
-    """Create what the dump lacks: roles, which belong to the server, and their privileges."""
+    """End the restore, and create what the dump lacks: the roles, which belong to the server, and their privileges."""
     from marketdata.operations.setup import initialise, make_tables
     from marketdata.store import migrations
     from marketdata.store.version import registered
@@ -154,7 +154,7 @@ def _complete(connection: Connection, settings: Settings) -> None:
 
 
 def _first_table(connection: Connection) -> str | None:
-    """A table of the database that is not the mark of a restore."""
+    """The name of any table in the database other than the mark of a restore; None if there is none."""
     from marketdata.store import migrations
 
     row = connection.execute(_TABLE, [migrations.RESTORE_TABLE]).fetchone()

@@ -1,4 +1,4 @@
-"""Exchanging two folders in one step (renameat2 with RENAME_EXCHANGE), so that each name always has a whole folder."""
+"""Exchanges the names of two folders atomically (renameat2 with RENAME_EXCHANGE), and syncs files to the disk."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Give each of the two folders, which are in one file system, the name of the other, durably. StateError when the
-    kernel or the file system cannot do so."""
+    """Exchange the names of two folders of one file system, and sync. StateError when the kernel or the file system
+    cannot do so."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         renameat2 = libc.renameat2
@@ -29,7 +29,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def check_exchange(folder: Path) -> None:
-    """StateError when two folders within this one cannot be exchanged."""
+    """Exchange two new folders within ``folder`` as a probe; StateError when this is not possible."""
     probes = folder / "exchange-1", folder / "exchange-2"
     try:
         for probe in probes:
@@ -42,7 +42,7 @@ def check_exchange(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Write a file, or the names in a folder, to the disk."""
+    """Sync a file's content, or a folder's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

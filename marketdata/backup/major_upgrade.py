@@ -1,11 +1,12 @@
-"""``bin/marketdata-db upgrade`` and ``revert``: another major version of PostgreSQL for the private cluster.
+"""``bin/marketdata-db upgrade`` and ``revert``: convert the private cluster to another major version of PostgreSQL.
 
-    <state>/upgrade/cluster    the new cluster while it is made; after the switch, for a moment, the former one
+    <state>/upgrade/cluster    the new cluster until the switch; after it, for a moment, the former cluster
     <state>/cluster.previous   the former cluster
 
-The new cluster is filled by dump and restore and compared with the old one. Then the two folders are exchanged in one
-step: whenever the command is killed, ``<state>/cluster`` is one of the two, whole. The next call settles what a killed
-one left in ``<state>/upgrade``: the former cluster when its major version is the lower one, else an unfinished new one.
+The new cluster is filled by dump and restore, and compared with the old one. Then the two folders are exchanged
+atomically: whenever the command is killed, ``<state>/cluster`` is one of the two complete clusters. The next call
+cleans up ``<state>/upgrade``. If the cluster there has the lower major version, it is the former one and is kept.
+Otherwise it is an unfinished new one and is removed.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from marketdata.store.pool import Connection, connect
 WORK, PREVIOUS = "upgrade", "cluster.previous"
 MAX_JOBS = 4
 MAX_SHOWN = 5
-"""Differences that the message names."""
+"""Maximum differences in the message."""
 BUCKETS = ("1m", "5m", "1d")
-"""Candles that are read from a stored level, computed from one, and the widest that is stored."""
+"""Intervals to compare: 1m is stored, 5m is computed from a stored level, and 1d is the widest stored level."""
 
 _DATABASES = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1"
-# Names that begin with pg_ are PostgreSQL's own: each major version has other ones.
+# Names that begin with pg_ are reserved for PostgreSQL, and differ between its major versions.
 _ROLES = """
     SELECT rolname::text, concat_ws(' ', rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication,
                                     rolbypassrls, rolconnlimit, rolvaliduntil, hashtextextended(rolpassword, 0)),
            ARRAY(SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = r.oid ORDER BY 1)::text
     FROM pg_authid r WHERE rolname !~ '^pg_'"""
-# Tables of an extension are not dumped: the extension in the new cluster makes its own.
+# Tables of an extension are not dumped, because the extension creates them in the new cluster.
 _TABLES = """
     SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'm') AND c.relispopulated AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
@@ -71,15 +72,16 @@ _CANDLES = """
 
 _PROGRAMS = ("pg_dump", "pg_dumpall", "pg_restore", "psql")
 _READ_ONLY = "default_transaction_read_only=on"
-"""Of the old cluster while it is dumped: nothing that a client of its socket writes then would be in the new one."""
+"""Setting of the old cluster while it is dumped. Otherwise the new one could lack what a client writes meanwhile."""
 _SETTINGS = "postgresql.auto.conf"
-"""The file of the data directory that ALTER SYSTEM writes. Each start writes those that say who may log in."""
+"""The file that ALTER SYSTEM writes. The new cluster gets a copy. Its other configuration is written at each start."""
 _SIZES, _SPARE_BYTES = 3, 256 << 20
-"""The dump, the new cluster and its log are each at most as large as the old cluster; an empty one has some files."""
+"""The dump, the new cluster and its log are each at most as large as the old cluster. The spare bytes are for the files
+of an empty cluster."""
 
 
 def upgrade(state_dir: Path, say: Say) -> None:
-    """Convert the cluster to the newest PostgreSQL that is installed. Nothing is done when it made the cluster."""
+    """Convert the cluster to the newest installed PostgreSQL. If the cluster has this version already, do nothing."""
     with _alone(state_dir, "bin/marketdata-db upgrade", say) as (cluster, major):
         target = binaries.find(data_major=None, data=cluster.data)
         if target.major <= major:
@@ -95,13 +97,13 @@ def upgrade(state_dir: Path, say: Say) -> None:
         finally:
             _settle(state_dir, say)
         say(
-            f"the database is one of PostgreSQL {target.major} now: start the services. When they do what they should, "
+            f"the database has PostgreSQL {target.major} now: start the services. When they work as they should, "
             f"remove the former one: rm -r {state_dir / PREVIOUS}"
         )
 
 
 def revert(state_dir: Path, say: Say) -> None:
-    """Exchange the cluster and the former one, which an upgrade or another call kept."""
+    """Exchange the cluster and the former one, which an upgrade or a previous revert has kept."""
     with _alone(state_dir, "bin/marketdata-db revert", say) as (cluster, major):
         previous = state_dir / PREVIOUS
         former = _major(previous)
@@ -117,7 +119,7 @@ def revert(state_dir: Path, say: Say) -> None:
 
 @contextlib.contextmanager
 def _alone(state_dir: Path, command: str, say: Say) -> Iterator[tuple[Cluster, int]]:
-    """The cluster and its major version, with no other process that uses it, and nothing left of a killed command."""
+    """Lock all other processes out, clean up after a killed command, and yield the cluster and its major version."""
     cluster = Cluster(state_dir)
     with _translated(state_dir):
         if not cluster.folder.is_dir():
@@ -133,7 +135,7 @@ def _alone(state_dir: Path, command: str, say: Say) -> Iterator[tuple[Cluster, i
 
 
 def _settle(state_dir: Path, say: Say) -> None:
-    """Give the former cluster its name after a switch, and remove the rest of what an upgrade left behind."""
+    """Clean up after an upgrade: rename the former cluster to ``PREVIOUS`` if it was exchanged, and remove ``WORK``."""
     work, previous = state_dir / WORK, state_dir / PREVIOUS
     if not work.exists():
         return
@@ -174,7 +176,7 @@ def _check(state_dir: Path, target: Binaries) -> None:
 
 
 def _fill(old: Cluster, new: Cluster, target: Binaries, say: Say) -> None:
-    """Make the new cluster and fill it from the old one; StateError when they are not the same then."""
+    """Create the new cluster, fill it from the old one and compare both; StateError when they differ."""
     dump = new.folder.parent / "dump"
     dump.mkdir(mode=0o700)
     with running(old, _READ_ONLY) as source:
@@ -201,10 +203,10 @@ def _check_space(source: str, work: Path, say: Say) -> None:
 
 
 def _dump(source: str, target: Binaries, dump: Path) -> None:
-    """The roles go to one file, each database to a folder that is numbered."""
+    """Dump the roles to a file, and each database to a numbered folder."""
     roles = dump / "roles.sql"
     programs.run(target.folder / "pg_dumpall", source, "--globals-only", "--file", roles)
-    # initdb has made the superuser. Its other attributes are set by the statements that follow.
+    # The superuser exists in the new cluster already. The statements that set its attributes are kept.
     lines = roles.read_text(encoding="utf-8").splitlines(keepends=True)
     roles.write_text("".join(line for line in lines if line != f"CREATE ROLE {SUPERUSER};\n"), encoding="utf-8")
     for number, name in enumerate(databases(source)):
@@ -217,7 +219,7 @@ def _dump(source: str, target: Binaries, dump: Path) -> None:
 def _restore(copy: str, target: Binaries, dump: Path) -> None:
     programs.run(target.folder / "psql", copy, "-X", "--quiet", "--set=ON_ERROR_STOP=1", "--file", dump / "roles.sql")
     for folder in sorted(each for each in dump.iterdir() if each.is_dir()):
-        # With --create and --clean the database of initdb is replaced by one with all properties of the old one.
+        # --create and --clean replace a database that initdb created by one with all properties of the old database.
         programs.run(
             target.folder / "pg_restore", make_conninfo(copy, dbname="template1"), "--create", "--clean",
             "--if-exists", "--exit-on-error", f"--jobs={_jobs()}", folder,
@@ -228,8 +230,8 @@ def _restore(copy: str, target: Binaries, dump: Path) -> None:
 
 
 def _take_settings(old: Cluster, new: Cluster) -> None:
-    """Give the new cluster the settings of the old one, and see that it starts with them. Only now: both have the same
-    TCP port, where they have one."""
+    """Copy the old cluster's settings to the new one, and check that it starts with them. Both must not run meanwhile,
+    because the settings may contain a TCP port."""
     with (
         open(old.data / _SETTINGS, "rb", opener=_no_link) as source,
         open(new.data / _SETTINGS, "wb", opener=_no_link) as target,  # it belongs to the account already
@@ -242,7 +244,7 @@ def _take_settings(old: Cluster, new: Cluster) -> None:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """Both folders belong to PostgreSQL's account: root follows no link that lies there."""
+    """Open without following links. Both folders belong to PostgreSQL's account, which could place a link for root."""
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
@@ -255,7 +257,7 @@ def _mb(size: int) -> str:
 
 
 def _major(folder: Path) -> int | None:
-    """The major version that made the cluster in ``folder``; None when there is no whole cluster."""
+    """The major version of the cluster in ``folder``; None when there is no complete cluster."""
     try:
         return int((folder / "data" / "PG_VERSION").read_text())
     except (FileNotFoundError, ValueError):
@@ -270,7 +272,7 @@ def _name(uid: int) -> str:
 
 
 def _user_of(uid: int) -> str:
-    """The user who starts a PostgreSQL that runs as this account. Root's runs as postgres."""
+    """Whom to tell to run the command, in words. A PostgreSQL that root starts runs as the account postgres."""
     return "root" if _name(uid) == "postgres" else f"this account: runuser -u {_name(uid)} -- COMMAND"
 
 
@@ -292,9 +294,11 @@ def databases(url: str) -> list[str]:
 
 
 def contents(url: str, now: datetime) -> dict[str, str]:
-    """What the cluster of ``url`` holds: roles, and of each database the tables, the sequences and candles up to
-    ``now`` that its functions compute. Each part has a name, and a text that differs when the part does. The checksum
-    of a table is the sum of the hashes of its rows, so their order does not matter."""
+    """The contents of the cluster of ``url``: the name of each part, with a text that differs when the part differs.
+
+    The parts are the roles and, of each database, the tables, the sequences and the candles up to ``now``. The checksum
+    of a table is the sum of the hashes of its rows, so their order does not matter.
+    """
     with connect(url) as connection:
         found = {
             f"role {name}": f"{attributes} {member_of}" for name, attributes, member_of in connection.execute(_ROLES)
@@ -306,7 +310,7 @@ def contents(url: str, now: datetime) -> dict[str, str]:
 
 
 def differences(source: Mapping[str, str], target: Mapping[str, str]) -> list[str]:
-    """A line for each part that is not the same in both."""
+    """A line for each part that differs."""
     return [
         f"{part}: {source.get(part, 'missing')} in the old cluster, {target.get(part, 'missing')} in the new one"
         for part in sorted(source.keys() | target.keys())
@@ -315,7 +319,7 @@ def differences(source: Mapping[str, str], target: Mapping[str, str]) -> list[st
 
 
 def compare_clusters(source: str, target: str) -> int:
-    """How many parts two clusters have, which are the same in both; StateError names those that differ."""
+    """Compare two clusters. Returns the number of parts; StateError names the parts that differ."""
     now = datetime.now(UTC)
     found = contents(source, now)
     different = differences(found, contents(target, now))

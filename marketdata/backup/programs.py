@@ -1,4 +1,4 @@
-"""PostgreSQL's ``pg_dump`` and ``pg_restore``, of the server's major version where that is installed."""
+"""Finds and runs PostgreSQL's client programs, like ``pg_dump`` and ``pg_restore``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _LINES = 5
 
 
 def find(name: str, server_major: int) -> Path:
-    """A newer ``pg_dump`` reads an older server; what it writes may need a newer ``pg_restore`` and server."""
+    """The path of the program ``name``: of the server's major version if that is installed, else of the newest system
+    version. A newer pg_dump can dump an older server, but its archive may need a newer pg_restore and server."""
     try:
         found = binaries.find(data_major=server_major, data=Path(name))
     except StateError:
@@ -28,11 +29,11 @@ def find(name: str, server_major: int) -> Path:
 
 
 def run(program: Path, url: str, *arguments: str | Path) -> None:
-    """Run the program on the database of ``url``. StateError with the end of its output when it fails. The program is
-    killed with this process, so that a repeated restore does not meet the previous one."""
+    """Run the program on the database of ``url``. StateError with the end of its output when it fails. The program ends
+    with this process, so that a repeated restore does not collide with a previous one."""
     parameters = conninfo_to_dict(url)
     password = parameters.pop("password", None)
-    # The arguments of a process can be read by every account, its environment cannot.
+    # Every account can read the arguments of a process, but not its environment.
     environment = os.environ | ({"PGPASSWORD": str(password)} if password is not None else {})
     command = [program, "--no-password", f"--dbname={make_conninfo('', **parameters)}", *arguments]
     done = subprocess.run(

@@ -1,1 +1,1 @@
-"""The GraphQL engine, Hasura: its credential, its metadata API, and what it tracks of a version."""
+"""The GraphQL engine, Hasura: its credential, its metadata API, and the tables and functions that it tracks."""

@@ -1,7 +1,7 @@
-"""Hasura's metadata API, as far as this service needs it, and the file with its credential.
+"""A client of Hasura's metadata API, and the file with its credential.
 
-``graphql-admin.json`` is ``{"url": "http://…", "admin_secret": "…"}``, optionally with the name that the database has
-in Hasura (``source``) and the role that may read (``role``). No message contains the secret.
+``graphql-admin.json`` is ``{"url": "http://…", "admin_secret": "…"}``. Optional are ``source``, Hasura's name of
+the database, and ``role``, the role that may read. No message contains the secret.
 https://hasura.io/docs/2.0/api-reference/metadata-api/index/
 """
 
@@ -27,7 +27,7 @@ from marketdata.settings import Warn
 READER = "marketdata_reader"
 """The role with which a GraphQL engine reads. It may read the data of every version, but no tokens."""
 TIMEOUT = 30.0
-"""Seconds until an answer has to be complete."""
+"""Seconds in which a response must be complete."""
 ENDPOINT = "/v1/metadata"
 
 _OPTIONAL = {"source": "default", "role": READER}
@@ -37,13 +37,13 @@ _SECRET = re.compile(r"[!-~]([ -~]*[!-~])?")
 """What a header can carry unchanged."""
 _URL = re.compile(r"[!-~]+")
 _STEP = re.compile(r"\$\.args\[([0-9]+)\]")
-"""The path of an error in a bulk begins with the place of the call that failed."""
+"""The path of an error in a bulk begins with the index of the call that failed."""
 _MAX_ANSWER = 16 << 20
 _MAX_REASON = 300
 
 
 class Refused(MarketError):
-    """Hasura refused a call; ``index`` is its place in the bulk, None when the answer does not tell it."""
+    """Hasura refused a call. ``index`` is the call's place in the bulk, or None if the response does not contain it."""
 
     def __init__(self, detail: str, code: str, index: int | None) -> None:
         super().__init__(detail, code=code)
@@ -62,7 +62,8 @@ class Credential:
 
 
 def load(folder: Path, *, warn: Warn) -> Credential:
-    """MissingRequirement without the file, StateError when it cannot be trusted, UsageError when a member is wrong."""
+    """Read the credential. MissingRequirement when the file does not exist, StateError when it cannot be trusted,
+    UsageError when a member is wrong."""
     path = folder / secretfile.GRAPHQL_ADMIN
     try:
         found = secretfile.read(path, warn=warn)
@@ -98,7 +99,7 @@ def _checked_url(path: Path, url: str) -> str:
 
 
 class Name(NamedTuple):
-    """Of a table or a function."""
+    """The name of a table or a function."""
 
     schema: str
     name: str
@@ -106,15 +107,18 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class Tracked:
-    """The tables and functions in Hasura's metadata under the source of the credential."""
+    """The tables and functions that Hasura tracks in the source of the credential."""
 
     tables: frozenset[Name]
     functions: frozenset[Name]
 
 
 class Engine:
-    """Hasura's metadata API at the address of a credential. Calls raise StateError when there is no usable answer
-    within ``seconds``. One thread calls at a time; any may ``interrupt``, which ends the call with that error."""
+    """Calls Hasura's metadata API at the address of a credential.
+
+    Calls raise StateError when there is no usable response within ``seconds``. One thread calls at a time. Any thread
+    may ``interrupt`` the call, which then raises StateError.
+    """
 
     def __init__(self, credential: Credential, seconds: float = TIMEOUT) -> None:
         self._credential = credential
@@ -122,13 +126,13 @@ class Engine:
         self._socket: socket.socket | None = None
 
     def bulk(self, calls: Sequence[Mapping[str, Any]]) -> None:
-        """Run the calls in their order, all or none. Refused names the first that failed."""
+        """Run the calls in their order, all or none. Refused has the index of the first that failed."""
         status, answer = self._post({"type": "bulk", "args": list(calls)})
         if status != http.client.OK or not isinstance(answer, list) or len(answer) != len(calls):
             raise self._not_hasura(status, answer)
 
     def tracked(self) -> Tracked:
-        """The tables and functions that Hasura tracks. StateError also when Hasura has no such source."""
+        """The tables and functions that Hasura tracks. StateError, too, when Hasura has no such source."""
         try:
             status, answer = self._post({"type": "export_metadata", "version": 2, "args": {}})
         except Refused as error:
@@ -151,11 +155,12 @@ class Engine:
         """End the call of another thread."""
         if (used := self._socket) is not None:
             with suppress(OSError):  # closed meanwhile
-                # Not the method of a TLS socket: the other thread uses the state that it discards.
+                # The method of a TLS socket would discard state that the other thread still uses.
                 socket.socket.shutdown(used, socket.SHUT_RDWR)
 
     def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """Status and decoded body, None when that is no JSON. Refused when Hasura refuses the call."""
+        """Returns the status and the decoded body, which is None when it is not JSON. Refused when Hasura refuses the
+        call."""
         status, content = self._exchange(json.dumps(body))
         try:
             answer = json.loads(content)
@@ -177,7 +182,7 @@ class Engine:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self._seconds)
         headers = {"Content-Type": "application/json", "X-Hasura-Admin-Secret": self._credential.admin_secret}
-        # The timeout of a socket is for each of its operations: an answer could go on forever, byte by byte.
+        # A socket's timeout applies to each operation, so a response could continue forever, byte by byte.
         deadline = threading.Timer(self._seconds, self.interrupt)
         deadline.name = "graphql-deadline"
         began = monotonic()
@@ -188,7 +193,7 @@ class Engine:
             connection.request("POST", parts.path + ENDPOINT, body, headers)
             response = connection.getresponse()
             content = response.read(_MAX_ANSWER)
-            if response.length:  # of the rest: reading a part does not fail when the connection ends
+            if response.length:  # bytes that are missing; read with a size does not fail when the connection ends
                 raise http.client.IncompleteRead(content, response.length)
             return response.status, content
         except (OSError, http.client.HTTPException) as error:
@@ -213,7 +218,8 @@ class Engine:
 
 
 def _names(source: Mapping[str, Any], kind: str) -> frozenset[Name]:
-    """A name without its schema is one in ``public``. Without a function there may be no list of them."""
+    """The names of the tables or functions of a source. A plain text is a name in the schema ``public``. The list of a
+    kind may be missing if it is empty."""
     given = [each[kind] for each in source.get(f"{kind}s") or ()]
     return frozenset(
         Name("public", each) if isinstance(each, str) else Name(each.get("schema", "public"), each["name"])

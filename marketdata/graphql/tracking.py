@@ -1,5 +1,5 @@
-"""The tracking of a version by the GraphQL engine: has Hasura serve the tables and the candles function of a version to
-a role that reads (``bin/marketdata-graphql``), and finds what it does not track."""
+"""Has Hasura serve the tables and the candles function of a version to a role (``bin/marketdata-graphql``), and finds
+those that Hasura does not track."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
 TABLES = ("ticks", "symbols", "coverage", "candle")
-"""The tables with the data of the HTTP API. ``candle`` is empty: Hasura tracks a function only when it returns rows
-of a tracked table."""
+"""The tables with the data of the HTTP API. ``candle`` is always empty, but Hasura tracks a function only if it returns
+rows of a tracked table."""
 
 
 _ALREADY = {
@@ -23,7 +23,7 @@ _ALREADY = {
     "pg_create_select_permission": "already-exists",
     "pg_create_function_permission": "already-exists",
 }
-"""The error code that says that there is nothing left to do. The texts of the errors differ between releases."""
+"""The error code of each call if its result exists already. The error messages differ between Hasura's releases."""
 _OTHER_DATABASE = ("not-exists", "not-found", "invalid-configuration")
 _MAY_READ = """
     SELECT coalesce(bool_and(has_table_privilege(rolname, to_regclass(name), 'SELECT')), true)
@@ -36,21 +36,21 @@ _SCHEMAS = """
 
 
 class Schemas(NamedTuple):
-    """Where the tables of a version are, and where its candles function is."""
+    """The schemas of a version's tables and of its candles function."""
 
     tables: str
     function: str
 
 
 def schemas(connection: Connection, version: Version) -> Schemas:
-    """The version must exist."""
+    """Find the schemas of a version, which must exist."""
     row = connection.execute(_SCHEMAS, (version.ticks_table, version.candles_function)).fetchone()
     assert row is not None, "the version was checked"
     return Schemas(*row)
 
 
 class Step(NamedTuple):
-    """A call, and the lines that say that it was done or had been done before."""
+    """A call, and the lines to print if it was made or had been made before."""
 
     call: dict[str, Any]
     done: str
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 def steps(version: Version, where: Schemas, source: str, role: str) -> list[Step]:
-    """In an order in which each step has what it needs: the function its tables, permissions what they are for."""
+    """The steps to track a version. Tables come before the function that returns their rows; permissions come last."""
     tables = [version.name(part) for part in TABLES]
     function = {"schema": where.function, "name": version.candles_function}
     found = [_tracking("table", {"schema": where.tables, "name": name}, source) for name in tables]
@@ -84,7 +84,7 @@ def _permission(kind: str, args: dict[str, Any], what: str) -> Step:
 
 
 def track(connection: Connection, version: Version, credential: Credential, say: Callable[[str], None]) -> None:
-    """Take the steps that Hasura lacks, all in one call or none. StateError says which one Hasura refuses."""
+    """Take the missing steps, all in one call or none. StateError names the step that Hasura refuses."""
     planned = steps(version, schemas(connection, version), credential.source, credential.role)
     missing = _take(credential, planned)
     for step in planned:
@@ -92,8 +92,8 @@ def track(connection: Connection, version: Version, credential: Credential, say:
 
 
 def _take(credential: Credential, planned: Sequence[Step]) -> list[Step]:
-    """Take the steps in one bulk. A bulk with a step that was taken before does nothing, so it is sent again without
-    that step. Returns the steps that were taken."""
+    """Take the steps in one bulk, and return the steps that were taken. If Hasura refuses the bulk because a step was
+    taken before, it is sent again without this step."""
     engine = Engine(credential)
     missing = list(planned)
     while missing:
@@ -120,14 +120,14 @@ def _refusal(credential: Credential, step: Step | None, error: Refused) -> State
 
 
 def is_readable(connection: Connection, version: Version) -> bool:
-    """Whether PostgreSQL lets the role of this service that reads, if there is one, read the tracked tables."""
+    """Whether the reader role has the privilege to read the tracked tables; True if there is no such role."""
     names = [version.name(part) for part in (*TABLES, "rollups")]
     row = connection.execute(_MAY_READ, (names, READER)).fetchone()
     return row is None or bool(row[0])
 
 
 def untracked(version: Version, where: Schemas, tracked: Tracked) -> list[str]:
-    """Which of the table of ticks and the candles function the engine does not track, like ``table public.a``."""
+    """The ticks table and the candles function, as far as Hasura does not track them, like ``table public.a``."""
     table = Name(where.tables, version.ticks_table)
     function = Name(where.function, version.candles_function)
     missing = [] if table in tracked.tables else [f"table {'.'.join(table)}"]

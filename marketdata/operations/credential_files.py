@@ -95,7 +95,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def rotate_token(connection: Connection, identity: str, files: Sequence[Path], overlap: float) -> tuple[Token, str]:
-    """Create a token that replaces ``identity`` and write it to ``files``. Revoke the previous token ``overlap`` seconds
+    """Create a token that replaces ``identity`` and write it to ``files``. Revoke the previous one ``overlap`` seconds
     later. If ``files`` is empty, both happen in one transaction and without waiting."""
     if not files:
         with connection.transaction():
