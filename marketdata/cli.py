@@ -1,7 +1,7 @@
 """The command lines of the launchers ``bin/marketdata-…``.
 
-Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 3 a missing program or file, 4 another process does the
-work already, 130 for Ctrl-C and 141 for a closed pipe, as shells use them.
+Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 3 a missing program or file, 4 another process already
+does the work. As in shells, Ctrl-C gives 130 and a closed pipe gives 141.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _described(error: MarketError) -> str:
-    """The message, and what the driver reported where a database caused the error."""
+    """The message, and the driver's report if a database caused the error."""
     why = reason(error) if isinstance(error, DATABASE_ERRORS) else error.detail
     return error.detail if why == error.detail else f"{error.detail} ({why})"
 
@@ -106,7 +106,8 @@ def _exit_code(error: MarketError) -> int:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Names a mistyped option, where argparse only says which argument is missing, and suggests a command."""
+    """Adds two things to argparse's errors: a mistyped option is named even if a required argument is missing, too, and
+    for a mistyped command the nearest one is suggested."""
 
     _given: Sequence[str] = ()
 
@@ -125,13 +126,13 @@ class ArgumentParser(argparse.ArgumentParser):
         super().error(message)
 
     def _is_unknown(self, argument: str) -> bool:
-        """argparse knows an option by its beginning, too."""
+        """Whether no option of this parser begins with ``argument``; argparse accepts abbreviations."""
         name = argument.partition("=")[0]
         return name.startswith("--") and not any(each.startswith(name) for each in self._option_string_actions)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; each has the name of its launcher without ``marketdata-``."""
+    """The parser of all commands. A command has the name of its launcher without ``marketdata-``."""
     parser = ArgumentParser(prog="marketdata", description="The market-data service.")
     parser.add_argument("--version", action="version", version=f"marketdata {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -181,7 +182,7 @@ def _command(
     about: str,
     used: Sequence[str],
 ) -> argparse.ArgumentParser:
-    """``used``: the fields of :class:`Settings` that the command reads, for its help."""
+    """Add a command. Its help lists the settings in ``used``, which are fields of :class:`Settings`."""
     prog = f"bin/marketdata-{name}"
     shown = [setting for field, setting in declared().items() if field in used]
     command = commands.add_parser(
@@ -206,7 +207,7 @@ def _command(
 def _api(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.api import serve as api  # the other commands start faster without it
 
-    signal.signal(signal.SIGTERM, _exit)  # during the set-up too SIGTERM must clean up, as Ctrl-C does
+    signal.signal(signal.SIGTERM, _exit)  # SIGTERM during the set-up must clean up, too, like Ctrl-C
     with database(settings, linger=False) as url:
         if settings.database_url is not None:
             from marketdata.operations.credential_files import finish_rotation_at_start
@@ -230,7 +231,7 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to run")
     psql = f'psql "{conninfo(settings.state_dir)}"'
-    # A service manager needs it in this process, also when a client was faster to start PostgreSQL after a crash.
+    # A service manager must own PostgreSQL by this process, even if a client was faster to start it after a crash.
     takes_over = "NOTIFY_SOCKET" in os.environ
     try:
         serve(settings.state_dir, settings.socket_dir, on_ready=lambda: _ready(psql), takes_over=takes_over)
@@ -241,7 +242,7 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _ready(psql: str) -> None:
-    """Print how to connect, and tell systemd, which then starts the services that come after (sd_notify)."""
+    """Print how to connect, and notify systemd (sd_notify), which then starts the services that depend on this one."""
     say(psql)
     if address := os.environ.get("NOTIFY_SOCKET"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:

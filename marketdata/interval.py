@@ -1,8 +1,8 @@
-"""Intervals of candles and the bounds of their buckets; ``store/sql/candles.sql`` implements the same rules.
+"""The intervals of candles, and functions for the bounds of buckets. ``store/sql/candles.sql`` has the same rules.
 
-A bucket is half-open, [open, end). Weeks start on Monday, months on their first day, three-day buckets are counted from
-1970-01-01; all in local time, which is UTC plus the shift of a time zone. Times are in microseconds since 1970, shifts
-in minutes.
+A bucket is half-open, [open, end). Weeks start on Monday, months on their first day. Three-day buckets are counted from
+1970-01-01. All this is in local time, which is UTC plus the shift of a time zone. Times are in microseconds since 1970,
+shifts in minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESOLUTIONS: dict[str, str] = {
     "60": "1h", "120": "2h", "240": "4h", "360": "6h", "480": "8h", "720": "12h",
     "D": "1d", "1D": "1d", "3D": "3d", "W": "1w", "1W": "1w", "M": "1M", "1M": "1M",
 }  # fmt: skip
-"""TradingView's names of the intervals. Its ``1M`` is a month too, its ``1`` a minute."""
+"""The interval of each TradingView resolution. As in the intervals, ``1M`` is a month; ``1`` is a minute."""
 
 MIN_SHIFT, MAX_SHIFT = -12 * 60, 14 * 60
 
@@ -59,8 +59,8 @@ def bucket_end(opened: int, interval: str, shift: int = 0) -> int:
 
 
 def time_zone_shift(text: str) -> int:
-    """The minutes of ``+05:30``, ``-8`` or ``0``; ValueError for other text. A space counts as ``+``, since URLs decode
-    ``+`` to a space."""
+    """Parse an offset from UTC like ``+05:30``, ``-8`` or ``0`` to minutes; ValueError for other text. A space counts
+    as ``+``, because ``+`` in a URL decodes to a space."""
     found = _ZONE.fullmatch(text)
     if found:
         minutes = int(found[2]) * 60 + int(found[3] or 0)
@@ -77,8 +77,8 @@ def clamped(bound: None) -> None: ...
 @overload
 def clamped(bound: int | None) -> int | None: ...
 def clamped(bound: int | None) -> int | None:
-    """A bound (microseconds) limited to 40 days around the times that ticks can have. It selects the same ticks and
-    candles, and is in the range of PostgreSQL's timestamps."""
+    """Limit a bound (microseconds) to the times that ticks can have, plus 40 days on both sides. The result selects the
+    same ticks and candles, and is in the range of PostgreSQL's timestamps."""
     return None if bound is None else max(EARLIEST - 40 * DAY, min(bound, LATEST + 40 * DAY))
 
 

@@ -1,10 +1,10 @@
-"""Limits of one request or response of the API. JSON schemas, SQL and the page repeat some of them; a test compares."""
+"""Limits of a request or a response of the API. JSON schemas, SQL and the page repeat some; a test compares these."""
 
 DEFAULT_ROWS = 500
-"""Candles or ticks of a response when the request gives no limit."""
+"""Maximum candles or ticks of a response if the request gives no limit."""
 MAX_ROWS = 10_000
-"""Candles or ticks of a response; a stream of ticks has no limit."""
+"""Maximum candles or ticks of a response. A stream of ticks has no limit."""
 MAX_ITEMS = 10_000
-"""Items of a batch to store."""
+"""Maximum items of a batch to store."""
 MAX_BODY_BYTES = 8 << 20
-"""Size of a request's body."""
+"""Maximum size of a request's body."""

@@ -1,8 +1,8 @@
 """Secret files: JSON objects in ``MARKET_SECRETS_DIR`` that only their owner may write.
 
 A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Files are created with mode 0600. A file that
-group or others may write is refused, since its content could come from anybody. A file that they may read only causes
-a warning, because mounted secrets often have mode 0444.
+group or others may write is refused, because its content could come from anybody. If they may only read it, a warning
+suffices, because mounted secrets often have mode 0444.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 @dataclass(frozen=True, repr=False)
 class TokenFile:
-    """The content of a token file. Without a representation, so that no log can show the token."""
+    """The content of a token file. It has no representation, so that no log can show the token."""
 
     token: str
     scope: str
@@ -47,9 +47,10 @@ class TokenFile:
 
 
 def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> dict[str, Any]:
-    """The JSON object in the file, without the lines that begin with ``comments``.
+    """Read the JSON object in the file, without the lines that begin with ``comments``.
 
-    MissingRequirement when there is no file, StateError when it cannot be trusted or, with the code MALFORMED, read.
+    MissingRequirement when the file does not exist. StateError when it cannot be read or trusted; its code is MALFORMED
+    when the content is not a JSON object.
     """
     try:
         with path.open("rb") as file:
@@ -71,13 +72,13 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
         raise StateError(f"the secret file {path} cannot be read: {error.strerror}") from error
     if comments is not None:
         start = comments.encode()
-        # An empty line stays for each, so that messages name the line of the file.
+        # Comments become empty lines, so that messages give the file's line numbers.
         content = b"\n".join(b"" if line.lstrip().startswith(start) else line for line in content.splitlines())
     try:
         found = json.loads(content)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        # The driver's error is not kept as the cause: it holds the content.
+        # The decoder's error is not kept as the cause, because it contains the content.
         raise StateError(f"the secret file {path} is not JSON: {where}: {error.msg}", code=MALFORMED) from None
     except ValueError:
         raise StateError(f"the secret file {path} is not JSON in UTF-8", code=MALFORMED) from None
@@ -93,7 +94,7 @@ def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> To
     if not all(isinstance(value, str) and value for value in values):
         raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}')
     held = TokenFile(*map(str, values))
-    # Such a token cannot be sent in a header, and the error that says so would show it.
+    # A token with other characters cannot be sent in a header, and the error of the HTTP client would show it.
     if _TOKEN.fullmatch(held.token) is None:
         raise StateError(f"{path}: the token has characters that no token has; create it again")
     if held.scope != scope:
@@ -114,7 +115,7 @@ def admin_digest(folder: Path, *, warn: Warn = lambda _text: None) -> bytes | No
 
 
 def holding(paths: Iterable[Path], digest: bytes) -> list[Path]:
-    """Those files that contain the token with this SHA-256; a file that cannot be trusted is left out."""
+    """The files that contain the token with this SHA-256, without files that cannot be trusted."""
     return [path for path in paths if _token_digest(path) == digest]
 
 
@@ -126,7 +127,7 @@ def _token_digest(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace the file by ``content``, atomically and with mode 0600. StateError says why it cannot be written."""
+    """Replace the file by ``content``, atomically and with mode 0600. StateError when it cannot be written."""
     with replaced(path, encoded(content)):
         pass
 
@@ -140,8 +141,8 @@ def encoded(content: Mapping[str, Any]) -> str:
 def replaced(path: Path, text: str) -> Iterator[None]:
     """Replace the file by ``text``, atomically and with mode 0600, when the block succeeds.
 
-    The text is on disk, in a temporary file of the same folder, before the block starts. A full disk thus raises
-    StateError before the block commits what belongs to the file.
+    The text is on disk, in a temporary file of the same folder, before the block starts. So if the disk is full,
+    StateError is raised before the block commits to the database.
     """
     temporary: Path | None = None
     try:

@@ -1,9 +1,9 @@
-"""Settings: each is declared once, with its type, its default and a description, and parsed into a frozen dataclass.
+"""Declares the settings, each with its type, its default and a description, and parses them into a frozen dataclass.
 
-They come from the environment, or from a file of ``NAME=value`` lines that ``--env-file`` or ``MARKET_ENV_FILE`` names
-(each version has its ``vN.env``). The environment takes precedence; a different value in the file causes a warning. An
-unknown name in the file is an error. An unknown ``MARKET_…`` in the environment, where other programs may set variables
-too, causes a warning with the nearest known name.
+Values come from the environment, or from a file of ``NAME=value`` lines that ``--env-file`` or ``MARKET_ENV_FILE``
+names (each version has its ``vN.env``). The environment takes precedence; a different value in the file causes a
+warning. An unknown name in the file is an error. An unknown ``MARKET_…`` in the environment only causes a warning, with
+the nearest known name, because other programs may set variables, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from marketdata.errors import UsageError
 ROOT = Path(__file__).resolve().parent.parent
 ENV_FILE = "MARKET_ENV_FILE"
 MAX_PREFIX = 40
-"""Maximum length of a prefix: the longest name with it must have at most 63 bytes, PostgreSQL's limit."""
+"""Maximum length of a prefix. The longest name with a prefix must have at most 63 bytes, PostgreSQL's limit."""
 
 Warn = Callable[[str], None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -108,7 +108,7 @@ def _networks(text: str) -> tuple[Network, ...]:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    """As browsers send them: in lower case, and without the port that the scheme has anyway."""
+    """Normalise origins to the form that browsers send: in lower case, and without the scheme's default port."""
     origins = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not all(_ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError("must be origins separated by commas, like https://charts.example.org, without a path")
@@ -127,7 +127,7 @@ def _default_state_dir(environ: Mapping[str, str]) -> str:
 class Setting:
     """The declaration of a setting: its variable, its parser, its default as text, and its description.
 
-    In a default, ``{state}`` is the state directory and ``{default_state}`` the default of that.
+    In a default, ``{state}`` is the state directory and ``{default_state}`` the state directory's default.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings. The state directory comes first: other defaults contain it."""
+    """The settings. The state directory comes first, because other defaults contain it."""
 
     state_dir: Annotated[
         Path,
@@ -219,7 +219,7 @@ def declared() -> dict[str, Setting]:
 
 
 def load(environ: Mapping[str, str], env_file: Path | None = None, *, warn: Warn = lambda _text: None) -> Settings:
-    """The settings from ``environ`` and the file; :class:`UsageError` names the source, the variable and the value."""
+    """Load the settings from ``environ`` and the file. UsageError names the source, the variable and the value."""
     _warn_of_unknown(environ, warn)
     if env_file is None and environ.get(ENV_FILE):
         env_file = _path(environ[ENV_FILE])
@@ -244,7 +244,8 @@ def load(environ: Mapping[str, str], env_file: Path | None = None, *, warn: Warn
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The ``NAME=value`` lines of a file, without quotes around values; blank lines and ``#`` comments are skipped."""
+    """Parse the ``NAME=value`` lines of a file. Quotes around values are removed; blank lines and ``#`` comments are
+    skipped."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

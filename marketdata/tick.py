@@ -1,8 +1,8 @@
-"""Validation of ingested ticks and of the other items of a batch.
+"""Validates ingested ticks and the other items of a batch.
 
-An item is a JSON object decoded with ``parse_float=JsonNumber``. Prices and sizes thus stay text all the way to
-PostgreSQL, and no value is ever a float. This is the hot path: a batch has up to 10 000 items, so a valid tick is
-checked in a few microseconds, and the detailed search for faults runs only for an invalid one.
+An item is a JSON object decoded with ``parse_float=JsonNumber``. So prices and sizes stay text all the way to
+PostgreSQL, and no value is ever a float. A batch has up to 10 000 items, so a valid tick must be checked in a few
+microseconds. The detailed search for faults runs only for an invalid tick.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from marketdata.errors import FieldError, InvalidValue
 
 SYMBOL = re.compile(r"[A-Za-z0-9:._/-]{1,64}")
 NAME = re.compile(r"[^\x00-\x20\x7f-\xa0\ud800-\udfff]{1,128}")
-"""Ids and hashes: no white space, and nothing that PostgreSQL or a line of a log cannot hold."""
+"""The form of ids and hashes: no white space, no control characters, and no surrogates."""
 DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 MILLISECONDS = re.compile(r"(-?[0-9]{1,15})(?:\.([0-9]+))?")
@@ -27,10 +27,10 @@ EARLIEST = 0
 LATEST = 32_503_680_000_000_000
 """3000-01-01 in microseconds since 1970, exclusive."""
 _SECONDS_BELOW = 100_000_000_000_000
-"""In microseconds. A number of milliseconds below it would, as seconds, be a time between 1970 and the year 5138."""
+"""Times below this (microseconds) were probably sent in seconds: their milliseconds, read as seconds, are plausible."""
 
 _MAX_EXPONENT = 40
-"""Numbers beyond 10 to this power, or below its inverse, are not written out: they are out of range anyway."""
+"""Numbers beyond 10 to this power, or below its inverse, keep their exponent, because they are out of range anyway."""
 
 _DIGITS = "digits with a point before a fraction, like 2500.25, at most 30 on either side, no exponent"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,13 +39,14 @@ _KNOWN = frozenset((*_REQUIRED, "seq", "side", "block", "tx"))
 
 
 class JsonNumber(str):
-    """The text of a JSON number with a point or an exponent. No field that takes text takes it."""
+    """The text of a JSON number with a point or an exponent. Text fields refuse it, because its type is not ``str``."""
 
     __slots__ = ()
 
 
 def plain(number: str | Decimal) -> str:
-    """A number without its exponent: ``1.5E-7`` is ``0.00000015``. A number far out of range keeps it."""
+    """Write a number without exponent: ``1.5E-7`` becomes ``0.00000015``. A number far out of range keeps its
+    exponent."""
     if isinstance(number, str):
         if "e" not in number and "E" not in number:
             return str(number)
@@ -57,7 +58,8 @@ def plain(number: str | Decimal) -> str:
 
 
 class Tick(NamedTuple):
-    """One trade. ``ts`` in microseconds since 1970; ``price`` > 0 and ``size`` >= 0 as decimal text, no exponent."""
+    """A trade. ``ts`` is in microseconds since 1970. ``price`` > 0 and ``size`` >= 0 are decimal text without
+    exponent."""
 
     symbol: str
     id: str
@@ -72,7 +74,7 @@ class Tick(NamedTuple):
 
 
 class Retract(NamedTuple):
-    """The block left the chain: its ticks are removed, and refused until it is restored."""
+    """The block left the chain: its ticks are deleted, and refused until the block is restored."""
 
     symbol: str
     block_hash: str
@@ -86,8 +88,8 @@ class Restore(NamedTuple):
 
 
 class Finalize(NamedTuple):
-    """Every block up to this number is final. ``ts`` is that block's time in microseconds since 1970; without it the
-    newest time among the ticks up to that block counts."""
+    """Every block up to the number ``block`` is final. ``ts`` is the time of this block in microseconds since 1970. If
+    it is None, the newest time of the ticks up to this block is used."""
 
     symbol: str
     block: int
@@ -98,7 +100,7 @@ Item = Tick | Retract | Restore | Finalize
 
 
 def parse_item(value: Any, pointer: str = "") -> Item:
-    """A tick, or ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block, ts?}}``.
+    """Parse a tick, ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block, ts?}}``.
 
     InvalidValue names every invalid field by its JSON pointer below ``pointer``.
     """
@@ -117,7 +119,7 @@ def parse_item(value: Any, pointer: str = "") -> Item:
 
 
 def parse_tick(value: Any, pointer: str = "") -> Tick:
-    """A tick: ``{symbol, id, ts, seq?, price, size, side?, block?: {number, hash}, tx?}``.
+    """Parse a tick: ``{symbol, id, ts, seq?, price, size, side?, block?: {number, hash}, tx?}``.
 
     InvalidValue names every invalid field by its JSON pointer below ``pointer``.
     """
@@ -144,9 +146,9 @@ def parse_tick(value: Any, pointer: str = "") -> Tick:
 
 
 def decimal(value: Any) -> str:
-    """An amount, as text or as a JSON number, without leading or trailing zeros; ValueError for anything else.
+    """Convert an amount, given as text or as a JSON number, to decimal text without leading or trailing zeros.
 
-    A JSON number is taken by its text: ``1.50`` is 1.50, ``1e3`` is 1000. Text must not have an exponent.
+    A JSON number may have an exponent (``1e3`` is 1000), text must not. ValueError for anything else.
     """
     if type(value) is JsonNumber:
         value = plain(value)
@@ -162,9 +164,9 @@ def decimal(value: Any) -> str:
 
 
 def microseconds(value: Any) -> int:
-    """A time, RFC 3339 text or epoch milliseconds (a number or its text), as microseconds since 1970.
+    """Convert a time to microseconds since 1970. Digits beyond microseconds are cut off.
 
-    Digits beyond microseconds are cut off. The ValueError says which forms are valid.
+    The time is RFC 3339 text or epoch milliseconds (a number or its text). ValueError for anything else.
     """
     if type(value) is int:
         return value * 1000
@@ -192,7 +194,7 @@ def _existing(text: str) -> datetime:
 
 
 def tick_time(value: Any) -> int:
-    """:func:`microseconds` in the range that ticks may have: 1970 to 2999."""
+    """:func:`microseconds`, but ValueError for a time outside the years 1970 to 2999, which ticks may have."""
     us = microseconds(value)
     if not EARLIEST <= us < LATEST:
         raise ValueError("must be a time between the years 1970 and 2999 (epoch times are in milliseconds)")
@@ -200,7 +202,8 @@ def tick_time(value: Any) -> int:
 
 
 def sent_time(value: Any) -> int:
-    """:func:`tick_time` of an ingested tick. A number that looks like epoch seconds is refused: ticks never change."""
+    """:func:`tick_time` for ingested ticks. A number that looks like epoch seconds is refused, because a stored tick
+    cannot be corrected."""
     us = tick_time(value)
     if us < _SECONDS_BELOW and not (isinstance(value, str) and RFC3339.fullmatch(value)):
         raise ValueError(

@@ -1,8 +1,8 @@
-"""API tokens: ``md_``, 30 random base62 characters, and a checksum of 6. ``store/tokens.py`` stores their hashes.
+"""Generates and checks API tokens: ``md_``, 30 random base62 characters, and a checksum of 6 characters.
 
-The prefix lets secret scanners find leaked tokens. The checksum lets mistyped or invented ones be refused without a
-query. Only the SHA-256 is stored: 30 base62 characters have 178 bits of entropy, so neither a salt nor a slow hash is
-needed.
+By the prefix, secret scanners find leaked tokens. By the checksum, mistyped or invented tokens are refused without a
+query. ``store/tokens.py`` stores only the SHA-256. A salt or a slow hash is not needed, because 30 base62 characters
+have 178 bits of entropy.
 """
 
 from __future__ import annotations

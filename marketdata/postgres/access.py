@@ -1,10 +1,10 @@
-"""Who can reach the private cluster, and who may log in.
+"""Controls which accounts can reach the private cluster's sockets, and which may log in.
 
-The folder of a socket decides which accounts can reach it. The socket in the state directory is for the account that
-PostgreSQL runs as, and root. A second one, in the folder of MARKET_SOCKET_DIR, is for readers of other accounts.
+The mode of a socket's folder decides which accounts can reach the socket. The socket in the state directory is for the
+account that PostgreSQL runs as, and for root. A second socket, in MARKET_SOCKET_DIR, is for readers of other accounts.
 
 In the data directory, ``pg_hba.conf`` is a copy of ``etc/pg_hba.conf``, and ``pg_ident.conf`` names the accounts that
-may log in as the owner role. Both are written before each start of PostgreSQL, which reads them only then.
+may log in as the owner role. Both are written before each start of PostgreSQL, because it reads them only then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SOCKET_PATH = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the 
 
 
 def write_rules(data: Path, account: Account) -> None:
-    """Bring both files up to date, each atomically. StateError when the account has no name."""
+    """Write ``pg_ident.conf`` and ``pg_hba.conf``, each atomically. StateError when the account has no name."""
     accounts = sorted({account_name(account.uid), "root", "postgres"})
     lines = [f'{_MAP} "{name}" {SUPERUSER}\n' for name in accounts]
     # The map comes first, because the rules refer to it.
@@ -40,7 +40,7 @@ def account_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError as error:
         raise StateError(
-            f"the account {uid} has no name, by which PostgreSQL could recognise it: add it to /etc/passwd, or set "
+            f"the account {uid} has no name, but PostgreSQL recognises accounts by name: add it to /etc/passwd, or set "
             "DATABASE_URL to a PostgreSQL that runs elsewhere"
         ) from error
 
@@ -50,7 +50,7 @@ def _replace(path: Path, text: str, account: Account) -> None:
         return
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)  # of a start that was killed
-    # The folder belongs to PostgreSQL's account: root follows no link that lies there.
+    # The folder belongs to PostgreSQL's account, which could place a link there. Root must not follow it.
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchown(descriptor, account.uid, account.gid)
@@ -59,7 +59,7 @@ def _replace(path: Path, text: str, account: Account) -> None:
 
 
 def check_socket_path(path: Path, setting: str) -> None:
-    """UsageError for a UNIX socket path that is too long for the kernel, or that libpq would split into two."""
+    """UsageError if a UNIX socket path is too long for the kernel, or has a comma, at which libpq would split it."""
     if "," in str(path):
         raise UsageError(
             f"the socket path {path} contains a comma, which separates hosts for PostgreSQL's clients: "
@@ -74,9 +74,9 @@ def check_socket_path(path: Path, setting: str) -> None:
 
 
 def check_traversable(folder: Path, account: Account, setting: str) -> None:
-    """StateError with the outermost folder on the path to ``folder`` that ``account`` cannot traverse."""
+    """Check that ``account`` can traverse the path to ``folder``; else StateError names the outermost closed folder."""
     if os.geteuid() != 0:
-        return  # the account is this process's own
+        return  # this process runs as the account
     folders = [str(each) for each in (*reversed(folder.parents), folder)]
     script = 'for folder; do [ -x "$folder" ] || { printf %s "$folder"; exit 1; }; done'
     command = ["sh", "-c", script, "sh", *folders]
@@ -91,9 +91,9 @@ def check_traversable(folder: Path, account: Account, setting: str) -> None:
 
 
 def prepare_socket_dir(folder: Path, account: Account) -> None:
-    """Make the folder of the second socket, with mode 0755, where it does not exist.
+    """Create the folder of the second socket, with mode 0755, if it does not exist.
 
-    StateError when that fails. UsageError for a folder in which another account could put a socket in its place.
+    StateError when this fails. UsageError if another account could replace the socket in the folder.
     """
     check_socket_path(socket_in(folder), "MARKET_SOCKET_DIR")
     try:
@@ -113,10 +113,10 @@ def prepare_socket_dir(folder: Path, account: Account) -> None:
 
 
 def _make_socket_dir(folder: Path, account: Account) -> None:
-    """Complete or not at all."""
+    """Create the folder under a temporary name, then rename it, so that it never exists with wrong owner or mode."""
     fresh = folder.with_name(f".{folder.name}.new")
     with contextlib.suppress(FileNotFoundError):
-        fresh.rmdir()  # of a start that was killed; fails for a link, which another account may have put there
+        fresh.rmdir()  # left by a start that was killed; fails for a link, which another account may have placed
     fresh.mkdir()
     os.chown(fresh, account.uid, account.gid, follow_symlinks=False)
     fresh.chmod(0o755)
@@ -124,7 +124,7 @@ def _make_socket_dir(folder: Path, account: Account) -> None:
 
 
 def remove_stale_lock(folder: Path, data: Path) -> None:
-    """Remove a lock file of the socket in ``folder``, unless it names the data directory of another PostgreSQL."""
+    """Remove the socket's lock file in ``folder``, unless it names the data directory of another PostgreSQL."""
     lock = Path(f"{socket_in(folder)}.lock")
     try:
         lines = lock.read_text(errors="replace").splitlines()

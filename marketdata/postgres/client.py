@@ -1,9 +1,9 @@
-"""Access to the database for every process of the service.
+"""Gives every process of the service access to the database.
 
-    with database(settings) as conninfo: ...      # DATABASE_URL where it is set, else the private cluster
+    with database(settings) as conninfo: ...      # DATABASE_URL if it is set, else the private cluster
 
-A client starts the owner process of the private cluster (``owner.py``) when none runs, and starts it again when it
-dies, so a service recovers without a restart. ``locks.py`` describes how clients and owner coordinate.
+A client starts the owner process of the private cluster (``owner.py``) if none runs, and again when the owner dies. So
+a service recovers without a restart. ``locks.py`` describes how clients and owner coordinate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 
 START_TIMEOUT = 120.0
-"""Seconds that a client waits for the database. A start takes a fraction of a second; crash recovery may take long."""
+"""Seconds that a client waits for the database. A start takes less than a second, but crash recovery may take long."""
 
 _POLL_SECONDS = 0.02
 _RETRY_SECONDS = 5.0
@@ -39,11 +39,11 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def database(settings: Settings, *, linger: bool = True) -> Iterator[str]:
-    """The libpq connection string of a database that answers, and keeps running while the block runs.
+    """Yield the libpq connection string of a running database, and keep the private cluster running meanwhile.
 
-    The private cluster runs on for a moment afterwards, for the next command. With ``linger=False`` it has shut down
-    when the block is left, unless another client uses it. Raises the owner's error when the private cluster does not
-    start: StateError, MissingRequirement or UsageError.
+    Afterwards the private cluster runs for another moment, for the next command. With ``linger=False`` it has shut down
+    when the block is left, unless another client uses it. If the private cluster does not start, this raises the error
+    of the owner: StateError, MissingRequirement or UsageError.
     """
     if settings.database_url:
         yield settings.database_url
@@ -55,7 +55,7 @@ def database(settings: Settings, *, linger: bool = True) -> Iterator[str]:
 class Client:
     """Keeps the private cluster of a state directory running until ``close``, which may be called repeatedly.
 
-    ``socket_dir`` is the folder of its second socket, if this client has to start it.
+    If this client starts the cluster, ``socket_dir`` is the folder of the cluster's second socket.
     """
 
     def __init__(self, state_dir: Path, *, socket_dir: Path | None = None, linger: bool = True) -> None:
@@ -64,7 +64,7 @@ class Client:
         self._state_dir = state_dir
         self._socket_dir = socket_dir
         self.conninfo = conninfo(state_dir)
-        # Closing the write end makes the read end readable: that stops the thread.
+        # Closing the write end makes the read end readable, which stops the thread.
         self._stop_reader, self._stop_writer = os.pipe()
         self._lock = locks.open_clients_lock(state_dir)
         try:
@@ -79,8 +79,8 @@ class Client:
         self._thread = threading.Thread(
             target=self._keep_owner_running, args=(owner,), name="database-owner-monitor", daemon=True
         )
-        # A thread inherits the signal mask. All signals are blocked in this one, since the main thread may wait for
-        # them with sigwait.
+        # A thread inherits the signal mask. All signals are blocked in the new thread, because the main thread may wait
+        # for them with sigwait.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._thread.start()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -102,14 +102,14 @@ class Client:
         self._release()
 
     def _release(self) -> None:
-        # While this lock is exclusive no other client can start, so the owner that ends serves nobody.
+        # While this lock is exclusive, no other client can start, so nobody needs the owner that is ended.
         if not self._linger and locks.acquire(self._lock, locks.EXCLUSIVE):
             _end_owner(self._state_dir)
         os.close(self._lock)
 
     @staticmethod
     def _check_socket(folder: Path | None) -> None:
-        """Warn where PostgreSQL runs already without the second socket that this client asks for."""
+        """Warn if PostgreSQL already runs without the second socket that this client asks for."""
         if folder is not None and not socket_in(folder).exists():
             _log.warning(
                 "PostgreSQL was started by a process without MARKET_SOCKET_DIR and has no socket in %s: stop all "
@@ -127,7 +127,8 @@ class Client:
                 owner = 0
 
     def _wait_for_end_of(self, owner: int) -> bool:
-        """Wait until the owner ends; without one (0) until it is time to try again. True when the client is closed."""
+        """Wait until the owner ends or, if there is none (0), until it is time to try again. Returns True when the
+        client is closed."""
         try:
             process = os.pidfd_open(owner) if owner else None
         except ProcessLookupError:
@@ -156,8 +157,8 @@ def wait_for_owner(state_dir: Path, socket_dir: Path | None, stop: int | None = 
                 locks.write_status(lock)
                 _start_owner(state_dir, socket_dir, lock)
                 started = True
-            # A killed owner leaves its status behind: the file may show it for a moment after the next owner has the
-            # lock.
+            # A killed owner leaves its status in the file, which may still be there when the next owner has the lock.
+            # So the process id is checked.
             elif (status := locks.read_status(lock)).get("postgres") and is_running(status["pid"]):
                 return int(status["pid"])
         finally:
@@ -190,7 +191,7 @@ def _start_owner(state_dir: Path, socket_dir: Path | None, lock: int) -> None:
             sys.executable, "-P", "-m", "marketdata.postgres.owner", str(lock), str(state_dir.resolve()),
             *([] if socket_dir is None else [str(socket_dir)]),
         ]  # fmt: skip
-        # The started process forks and exits: the owner is no child of this process and never becomes its zombie.
+        # The started process forks and exits. So the owner is no child of this process and never becomes its zombie.
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock],
             start_new_session=True, cwd="/",

@@ -1,13 +1,14 @@
-"""The private PostgreSQL cluster of a state directory: create, start, check and stop. Used only by the owner process
-(``owner.py``) and by a command that is alone (``exclusive.py``), from the main thread.
+"""Creates, starts, checks and stops the private PostgreSQL cluster of a state directory. Only the owner process
+(``owner.py``) and a command with exclusive use (``exclusive.py``) do so, from their main threads.
 
     <state>/cluster/            0700, owned by the account that PostgreSQL runs as; holds the UNIX socket
     <state>/cluster/data/       the data directory; access.py writes who may log in
     <state>/postgresql.conf     written at each start from etc/postgresql.conf
     <state>/database.log        the log of PostgreSQL and its owner
 
-PostgreSQL listens on the UNIX socket only. When the thread that started it dies, the kernel sends it SIGINT (prctl
-PR_SET_PDEATHSIG), which is a fast and clean shutdown. PostgreSQL refuses to run as root: there it runs as ``postgres``.
+PostgreSQL listens on UNIX sockets only. When the thread that started it dies, the kernel sends it SIGINT (prctl
+PR_SET_PDEATHSIG), which causes a fast and clean shutdown. PostgreSQL refuses to run as root, so root runs it as
+``postgres``.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ from marketdata.settings import ROOT, Settings
 DATABASE = "marketdata"
 
 FAST_SHUTDOWN_TIMEOUT = 60.0
-"""Seconds for a fast shutdown, which writes a checkpoint, before an immediate one."""
+"""Seconds until a fast shutdown, which writes a checkpoint, is followed by an immediate one."""
 IMMEDIATE_SHUTDOWN_TIMEOUT = 10.0
 HELD_SECONDS = 2.0
-"""How long a shutdown waits for a stopped process that does not continue, since a debugger holds it."""
+"""How long a shutdown waits for a stopped process that does not continue because a debugger holds it."""
 _LOOK_SECONDS = 0.2
 
 _MAX_LOG_BYTES = 8 << 20
@@ -90,7 +91,7 @@ class Cluster:
     def prepare(self) -> None:
         """Find the programs, create the cluster the first time, and write its configuration.
 
-        StateError, UsageError or MissingRequirement say what prevents it.
+        Raises StateError, UsageError or MissingRequirement when this is not possible.
         """
         check_socket_path(socket_in(self.folder), "MARKET_STATE_DIR")
         self._account = Account.of_this_process()
@@ -125,11 +126,11 @@ class Cluster:
             ) from error
 
     def _initialise(self, account: Account) -> None:
-        """Run initdb in a temporary folder and rename it when complete: an interrupted run leaves no broken cluster."""
+        """Run initdb in a temporary folder and then rename it, so that an interrupted run leaves no broken cluster."""
         for leftover in self.folder.glob("data.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = self.folder / f"data.new-{os.getpid()}"
-        # Sort by code point: the order must not depend on the version of the system's C library.
+        # Text is sorted by code point, because the order must not depend on the version of the system's C library.
         locale = ["--locale=C"]
         if self._found().major >= 17:
             locale = ["--locale-provider=builtin", "--locale=C.UTF-8"]
@@ -165,14 +166,14 @@ class Cluster:
     # -- run -------------------------------------------------------------------------------------------------------
 
     def processes(self) -> list[int]:
-        """The process ids of every PostgreSQL that uses the data directory, which is then its working directory."""
+        """The ids of all PostgreSQL processes that use the data directory, which is their working directory."""
         return [pid for pid in find_by_name("postgres") if has_working_directory(pid, self.data)]
 
     def start(self, *settings: str) -> None:
-        """Start the postmaster, with these ``name=value`` settings; ``processes`` must be empty.
+        """Start the postmaster, with these ``name=value`` settings. ``processes`` must be empty.
 
-        A ``postmaster.pid`` is then stale and is removed. PostgreSQL refuses to start when another process of the same
-        account has that process id by now, as happens after a reboot.
+        So a ``postmaster.pid`` is stale, and is removed. With it, PostgreSQL would refuse to start if another process
+        of the account has its process id now, as happens after a reboot.
         """
         self._watch().started()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
@@ -181,7 +182,7 @@ class Cluster:
         if self._socket_dir is not None:
             remove_stale_lock(self._socket_dir, self.data)
             folders.append(self._socket_dir)
-            # The mode of its folder decides who reaches the second socket. The folder of the first one has 0700.
+            # The modes of the folders decide who can reach the sockets; the folder of the first socket has 0700.
             configured["unix_socket_permissions"] = "0777"
         configured |= {
             "config_file": str(self._configuration),
@@ -205,7 +206,7 @@ class Cluster:
         return self._watch().is_replaced()
 
     def is_ready(self) -> bool:
-        """Whether the postmaster accepts connections: the last line of its pid file says ``ready``."""
+        """Whether the postmaster accepts connections. It then writes ``ready`` to the last line of its pid file."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -213,7 +214,7 @@ class Cluster:
         return len(lines) >= 8 and lines[0] == str(self.postmaster.pid) and lines[7].strip() == "ready"
 
     def stop(self) -> None:
-        """Shut down: fast, else immediately, else with SIGKILL. Returns when none of its processes is left."""
+        """Shut down: fast, then immediately, then with SIGKILL. Returns when no process is left."""
         if self._postmaster is not None:
             for number, timeout in (
                 (signal.SIGINT, FAST_SHUTDOWN_TIMEOUT),
@@ -224,13 +225,14 @@ class Cluster:
                     self._wait_for_end(timeout)
             if self._postmaster.poll() is None:
                 self._postmaster.kill()
-                # A debugger that holds it keeps its parent from seeing its end.
+                # If a debugger holds the postmaster, its end is not visible to this process.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._postmaster.wait(HELD_SECONDS)
         signal_and_wait(self.processes(), signal.SIGKILL, IMMEDIATE_SHUTDOWN_TIMEOUT)
 
     def _wait_for_end(self, timeout: float) -> None:
-        """Wait up to ``timeout`` seconds for the end of the postmaster; less when a process cannot be continued."""
+        """Wait up to ``timeout`` seconds for the end of the postmaster, but only ``HELD_SECONDS`` if a stopped process
+        cannot be continued."""
         deadline, held_since = monotonic() + timeout, None
         while (now := monotonic()) < deadline:
             if not continue_stopped(self.processes()):
@@ -260,7 +262,7 @@ class Cluster:
 
     def _child_options(self) -> dict[str, Any]:
         assert self._account is not None, "call prepare first"
-        # A new environment: variables of this process like PGDATA or PGOPTIONS would change PostgreSQL's settings.
+        # Variables of this process, like PGDATA or PGOPTIONS, would change PostgreSQL's settings. So none is passed on.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
         return {"cwd": "/", "env": environment, "preexec_fn": end_with_parent(), **self._account.options}
 
@@ -271,7 +273,7 @@ def conninfo(state_dir: Path) -> str:
 
 
 def reader_conninfo(settings: Settings, role: str, passfile: Path) -> str:
-    """The libpq connection string with which other accounts connect, where they can reach a socket."""
+    """The libpq connection string for other accounts that can reach a socket."""
     folder = settings.socket_dir or settings.state_dir.resolve() / "cluster"
     return f"host={_quoted_value(folder)} port={PORT} user={role} dbname={DATABASE} passfile={_quoted_value(passfile)}"
 
@@ -289,5 +291,5 @@ def rotate_log(log: Path) -> None:
 
 
 def _quoted_item(folder: Path) -> str:
-    """The path as one quoted item of a PostgreSQL list setting, which splits at commas and strips spaces."""
+    """The path as a quoted item of a PostgreSQL list setting, which is split at commas and stripped of spaces."""
     return '"' + str(folder).replace('"', '""') + '"'

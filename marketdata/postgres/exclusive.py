@@ -1,4 +1,4 @@
-"""Using the private cluster alone, for a command that replaces it: no service, no other command and no owner runs."""
+"""Gives a command exclusive use of the private cluster: no service, no other command and no owner runs meanwhile."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from marketdata.postgres.owner import end_old_processes
 from marketdata.postgres.processes import signal_and_wait, wait_readable
 
 GRACE_SECONDS = 1.0
-"""Seconds to wait until other commands have released the database. A process that still uses it then, like a service,
-is named in the error."""
+"""Seconds to wait until other commands have released the database. The error names each process that still uses it
+then."""
 
 _POLL_SECONDS = 0.02
 
 
 @contextlib.contextmanager
 def exclusive(state_dir: Path, command: str) -> Iterator[None]:
-    """Keep clients and owners away while the block runs; ``command`` is the name that they get as the reason.
+    """Keep clients and owners away while the block runs. Their errors name ``command`` as the reason.
 
     StateError when a service or another command uses the database.
     """
@@ -46,8 +46,8 @@ def exclusive(state_dir: Path, command: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def running(cluster: Cluster, *settings: str) -> Iterator[str]:
-    """Run the cluster's PostgreSQL, with these ``name=value`` settings, while the block runs; yields its connection
-    string. The cluster is created when there is none. StateError when it does not start."""
+    """Run PostgreSQL, with these ``name=value`` settings, while the block runs; yields the connection string. If the
+    cluster does not exist, it is created. StateError when PostgreSQL does not start."""
     cluster.prepare()
     end_old_processes(cluster)
     try:
@@ -65,7 +65,7 @@ def running(cluster: Cluster, *settings: str) -> Iterator[str]:
 
 
 def _lock_clients(state_dir: Path, clients: int) -> None:
-    """Lock ``clients.lock`` exclusively. An owner that shuts down has the same lock, and this waits for its end."""
+    """Lock ``clients.lock`` exclusively. If an owner that shuts down has the lock, wait for its end."""
     began = monotonic()
     while not locks.acquire(clients, locks.EXCLUSIVE):
         refuse_while_converted(state_dir)
@@ -95,7 +95,7 @@ def _lock_owner(state_dir: Path, owner: int) -> None:
 
 
 def _described(pid: int) -> str:
-    """The process with the launcher's part of its command line, like ``marketdata api``."""
+    """The process id, with the name of the service or command if the process is one, like ``marketdata api``."""
     arguments: list[str] = []
     with contextlib.suppress(OSError):
         arguments = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")

@@ -1,19 +1,19 @@
-"""The three lock files of a state directory, through which the owner of the private cluster and its clients coordinate.
+"""The three lock files of a state directory, with which the owner of the private cluster and its clients coordinate.
 
 All are locked with flock, so the kernel releases a lock when its process ends, however it ends.
 
 ``clients.lock``  Every client holds it shared while it uses the database. The owner shuts down when it can lock the
-                  file exclusively, and keeps it locked meanwhile: a client that starts then waits, finds no owner
-                  and starts the next one.
-``owner.lock``    The owner holds it exclusively. A client that can lock it knows that no owner runs; it starts one and
-                  passes the locked descriptor to it, so there is never a second owner. The content is the owner's
+                  file exclusively, and keeps it locked meanwhile. A client that starts then waits, finds no owner and
+                  starts the next one.
+``owner.lock``    The owner holds it exclusively. A client that can lock it knows that no owner runs. It starts an owner
+                  and passes the locked descriptor to it, so there is never a second owner. The content is the owner's
                   status as JSON: ``pid``, ``stays`` (true in the foreground) and ``postgres`` (the postmaster's process
-                  id, once it accepts connections); or ``error``, ``code`` and ``detail`` after a failure.
-``foreground.lock``  ``bin/marketdata-db`` holds it exclusively while it is the owner or waits to become it. No client
-                  starts an owner meanwhile.
+                  id, once PostgreSQL accepts connections). After a failure it is ``error``, ``code`` and ``detail``.
+``foreground.lock``  ``bin/marketdata-db`` holds it exclusively while it is the owner or waits to become the owner. No
+                  client starts an owner meanwhile.
 
-A command that needs the database for itself holds the first two exclusively (``exclusive.py``). The status is then its
-``pid`` and ``exclusive``, its name.
+A command with exclusive use of the database (``exclusive.py``) holds the first two exclusively. The status is then the
+command's ``pid``, and its name as ``exclusive``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _open(path: Path) -> int:
 
 
 def acquire(file: int, mode: int) -> bool:
-    """Lock the file, or convert the lock that is held, without waiting; False when another process prevents it."""
+    """Lock the file, or convert the present lock, without waiting. Returns False when another process prevents it."""
     try:
         fcntl.flock(file, mode | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -57,7 +57,7 @@ def release(file: int) -> None:
 
 
 def holders(file: int) -> list[int]:
-    """The process ids of the others that hold the lock of the file, as far as this process can see them."""
+    """The ids of the other processes that hold a lock of the file, as far as this process can see them."""
     inode = os.fstat(file).st_ino
     found = []
     with open("/proc/locks", encoding="ascii") as entries:
@@ -69,7 +69,7 @@ def holders(file: int) -> list[int]:
 
 
 def read_status(file: int) -> dict[str, Any]:
-    """The owner's status; empty when the file is empty or holds no complete JSON object."""
+    """The owner's status; empty when the file contains no complete JSON object."""
     try:
         status = json.loads(os.pread(file, 1 << 16, 0))
     except ValueError:
@@ -82,5 +82,5 @@ def write_status(file: int, **status: Any) -> None:
     if not status:
         os.ftruncate(file, 0)
         return
-    # Padded with spaces over the previous content instead of truncated: a reader never sees an empty file in between.
+    # The text is padded with spaces over the previous content. A truncated file would be empty for a moment.
     os.pwrite(file, json.dumps(status).encode().ljust(os.fstat(file).st_size), 0)

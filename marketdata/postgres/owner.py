@@ -1,9 +1,9 @@
-"""The one process that owns the private cluster of a state directory.
+"""The owner: the single process that runs the private cluster of a state directory.
 
-A client that finds no owner starts one (``client.py``); the owner ends shortly after its last client.
-``bin/marketdata-db`` runs an owner in the foreground, which ends only on a signal. PostgreSQL is started from the main
-thread, since the kernel ends PostgreSQL when the thread that started it dies. Signals are waited for, not handled: no
-handler can interrupt the owner between two steps.
+A client that finds no owner starts one (``client.py``), which ends shortly after the last client.
+``bin/marketdata-db`` runs an owner in the foreground, which ends only on a signal. The main thread starts PostgreSQL,
+because the kernel ends PostgreSQL when the thread that started it dies. The owner waits for signals instead of handling
+them, so that no handler can interrupt it between two steps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import continue_stopped, signal_and_wait, wait_readable
 
 LINGER_SECONDS = 2.0
-"""How long the cluster runs on after its last client, so that consecutive commands share one start."""
+"""How long the cluster continues to run after its last client, so that consecutive commands share a start."""
 MAX_RESTARTS, RESTARTS_PERIOD = 5, 60.0
 """The owner gives up when PostgreSQL dies more often than this within the period (seconds)."""
 OLD_CLUSTER_TIMEOUT = 60.0
-"""Seconds that the PostgreSQL of a killed owner gets for its fast shutdown, before an immediate one."""
+"""Seconds until the fast shutdown of a killed owner's PostgreSQL is followed by an immediate one."""
 
 _CHECK_SECONDS = 0.5
 _START_CHECK_SECONDS = 0.02
@@ -37,8 +37,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 class Owner:
     """Runs the cluster until the last client is gone. Main thread only.
 
-    With ``on_ready``, which is called each time PostgreSQL accepts connections, it runs in the foreground: until a
-    signal ends it.
+    With ``on_ready`` it runs in the foreground, until a signal. ``on_ready`` is called each time PostgreSQL begins to
+    accept connections.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Owner:
         self._deaths: list[float] = []
 
     def run(self) -> None:
-        """Returns when the cluster has shut down. On a failure the error goes to the status file, for the clients, and
-        is raised."""
-        # Exactly these are blocked: a client that waits for its own signals starts the owner with all of them blocked.
+        """Run the cluster until it has shut down. If this fails, the error is written to the status, for the clients,
+        and raised."""
+        # SIG_SETMASK also unblocks the other signals, which a client may have blocked before it started the owner.
         signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNALS)
         try:
             self._write_status()
@@ -72,8 +72,8 @@ class Owner:
             self._cluster.stop()
 
     def _supervise(self) -> None:
-        """Restart PostgreSQL when it dies or its programs were replaced; return on a signal, or when the last client
-        has been gone for a while."""
+        """Restart PostgreSQL when it dies or its programs were replaced. Returns on a signal, or some time after the
+        last client has gone."""
         ready, idle_since = False, None
         while True:
             received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS if ready else _START_CHECK_SECONDS)
@@ -103,7 +103,8 @@ class Owner:
         locks.write_status(self._lock, pid=os.getpid(), stays=self._on_ready is not None, **more)
 
     def _has_clients(self) -> bool:
-        """Whether a client holds its lock. The lock is released again: a client that starts now finds the cluster."""
+        """Whether a client holds its lock. The lock is released again, so that a client that starts now need not
+        wait."""
         if not locks.acquire(self._clients_lock, locks.EXCLUSIVE):
             return True
         locks.release(self._clients_lock)
@@ -123,7 +124,7 @@ class Owner:
         self._cluster.start()
 
     def _restart_replaced(self) -> None:
-        """Start the new programs: with the old ones, new backends cannot load the new libraries."""
+        """Restart PostgreSQL with the new programs, because backends of the old ones cannot load the new libraries."""
         sys.stderr.write("marketdata-db: PostgreSQL's programs were replaced; starting it again\n")
         self._write_status()
         self._cluster.stop()
@@ -131,9 +132,9 @@ class Owner:
 
 
 def end_old_processes(cluster: Cluster) -> None:
-    """Wait until no process of an earlier PostgreSQL uses the data directory; only then is postmaster.pid stale.
+    """End all processes of an earlier PostgreSQL that use the data directory. After this, postmaster.pid is stale.
 
-    The postmaster of a killed owner is already shutting down; backends of a killed postmaster exit within moments.
+    The postmaster of a killed owner is already shutting down, and backends of a killed postmaster exit within moments.
     """
     for number, timeout in ((signal.SIGINT, OLD_CLUSTER_TIMEOUT), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
         deadline = monotonic() + timeout
@@ -150,8 +151,8 @@ def serve(
 ) -> None:
     """Own the cluster in this process until SIGTERM, SIGINT or SIGHUP.
 
-    ``on_ready`` is called each time PostgreSQL accepts connections. StateError (``owned``) when another process owns
-    the cluster; with ``takes_over`` only when that one runs in the foreground, too.
+    ``on_ready`` is called each time PostgreSQL begins to accept connections. StateError (``owned``) if another process
+    owns the cluster. With ``takes_over``, an owner in the background is ended instead.
     """
     make_private(state_dir)
     lock, foreground = locks.open_owner_lock(state_dir), locks.open_foreground_lock(state_dir)
@@ -173,7 +174,8 @@ def serve(
 
 
 def _lock_foreground(foreground: int, lock: int, state_dir: Path) -> None:
-    """Lock ``foreground.lock``. A client that looks at it holds it for an instant."""
+    """Lock ``foreground.lock``. This may need several attempts, because a client that checks the lock holds it for a
+    moment."""
     deadline = monotonic() + _LOOK_SECONDS
     while not locks.acquire(foreground, locks.EXCLUSIVE):
         if monotonic() > deadline:

@@ -1,5 +1,5 @@
 """Process control for the private cluster: the account that PostgreSQL runs as, children that end with their parent,
-and finding and ending processes that an earlier owner left behind. Linux only (/proc, pidfd, prctl)."""
+and functions to find and end processes of an earlier owner. Linux only (/proc, pidfd, prctl)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Account:
 def wait_readable(descriptors: Sequence[int], timeout: float | None) -> list[int]:
     """Wait up to ``timeout`` seconds (None: without limit) and return the descriptors that are readable or closed.
 
-    A pidfd is readable when its process has ended. ``poll`` is used since ``select.select`` refuses descriptors above
+    A pidfd is readable when its process has ended. ``poll`` is used because ``select.select`` refuses descriptors above
     1023.
     """
     poll = select.poll()
@@ -76,7 +76,8 @@ def is_running(pid: int) -> bool:
 
 
 def signal_and_wait(pids: Sequence[int], number: signal.Signals, timeout: float) -> list[int]:
-    """Send the signal to each process and wait up to ``timeout`` seconds for its end; returns those still running."""
+    """Send the signal to each process and wait up to ``timeout`` seconds for its end. Returns the ids of those that
+    still run."""
     running = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -91,8 +92,8 @@ def signal_and_wait(pids: Sequence[int], number: signal.Signals, timeout: float)
 
 
 def continue_stopped(pids: Sequence[int]) -> list[int]:
-    """Continue the processes that a signal has stopped. A stopped process handles no signal but SIGKILL. Returns
-    those that stay stopped, since a debugger holds them."""
+    """Continue stopped processes, because a stopped process handles no signal but SIGKILL. Returns those that stay
+    stopped because a debugger holds them."""
     stopped = [pid for pid in pids if _state(pid) in ("T", "t")]
     for pid in stopped:
         with contextlib.suppress(ProcessLookupError):
@@ -109,7 +110,7 @@ def _state(pid: int) -> str:
 
 
 def end_with_parent() -> Callable[[], None]:
-    """A ``preexec_fn``: the child gets SIGINT when this process dies, and starts with no signal blocked or ignored.
+    """A ``preexec_fn`` by which the child gets SIGINT when this process dies, and no signal is blocked or ignored.
 
     A shell makes background processes ignore SIGINT. A child that inherited this, and has not installed its own
     handlers yet, would miss the one signal that ends it.
@@ -128,9 +129,9 @@ def end_with_parent() -> Callable[[], None]:
 
 
 def ending_with_this_process(command: Sequence[str | Path]) -> list[str | Path]:
-    """The command that runs ``command`` until it ends. When this process ends before, ``command`` gets SIGINT.
+    """Wrap ``command`` so that it gets SIGINT when this process ends.
 
-    It needs no ``preexec_fn``, which is not safe in a process with several threads.
+    Unlike a ``preexec_fn``, this is safe in a process with several threads.
     """
     return [sys.executable, "-P", "-m", "marketdata.postgres.processes", str(os.getpid()), *command]
 
@@ -138,7 +139,7 @@ def ending_with_this_process(command: Sequence[str | Path]) -> list[str | Path]:
 def _become(parent: str, *command: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-    if os.getppid() == int(parent):  # else it died before prctl took effect
+    if os.getppid() == int(parent):  # otherwise the parent died before prctl took effect
         os.execv(command[0], command)
 
 
