@@ -44,10 +44,10 @@ def test_a_symbol_without_ticks_is_noted(conn: Connection, command: Command) -> 
 
 
 WRONG = {
-    ("add", "A", "B"): "ALIAS A is the name of a symbol in md_symbols_v1, which it would hide",
-    ("add", "ONLY2", "A"): "ALIAS ONLY2 is the name of a symbol in md_symbols_v2",
+    ("add", "A", "B"): "ALIAS A is already a symbol in md_symbols_v1; the alias would hide its data",
+    ("add", "ONLY2", "A"): "ALIAS ONLY2 is already a symbol in md_symbols_v2",
     ("add", "OTHER", "A"): "ALIAS OTHER stands for B: remove it first with bin/marketdata-alias remove OTHER",
-    ("add", "B", "A"): "ALIAS B is a symbol that has an alias itself",
+    ("add", "B", "A"): "ALIAS B is a symbol with aliases",
     ("add", "MORE", "OTHER"): "SYMBOL OTHER is itself an alias: name its symbol, B",
     ("add", "A", "A"): "ALIAS and SYMBOL are both A",
     ("add", "a b", "A"): "ALIAS 'a b': a name has 1 to 64 of the characters",

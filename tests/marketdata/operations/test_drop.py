@@ -78,7 +78,7 @@ def test_a_version_that_lost_its_tables_is_dropped(conn: Connection, command: Co
 def test_the_current_version_is_refused(conn: Connection, command: Command) -> None:
     done = command("drop", "1", "--yes")
     assert done.returncode == 1
-    assert "version 1 is the current one, and is not dropped: first make another one current" in done.stderr
+    assert "version 1 is the current one and is not dropped: first make another version current" in done.stderr
     assert numbers(conn) == [1, 2]
 
 
