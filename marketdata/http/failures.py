@@ -1,7 +1,8 @@
 """Makes the reply to an error: one table from exception class to status, and one body (RFC 9457) for every error.
 
 All errors become replies through :func:`problem`. A client never gets a traceback or a message of the database. The
-only exception are messages about a function's arguments (``store/postgres_errors.py``). For a status 500 the log gets both.
+only exception are messages about a function's arguments (``store/postgres_errors.py``). For a status 500 the log gets
+both.
 """
 
 from __future__ import annotations
