@@ -252,7 +252,7 @@ def test_bounds_are_inclusive_and_a_candle_covers_its_whole_bucket(conn: Connect
     assert closes(start=opened, end=opened + 1) == ["7"], "an end inside the bucket cuts nothing off the candle"
 
 
-def test_every_format_tells_the_same(conn: Connection, version: Version) -> None:
+def test_all_formats_have_the_same_candles(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     held = [
         tick(symbol, str(n), START + n * 70 * SECOND, f"{n + 1}.50", "0" if n == 2 else "2", side=side)
@@ -314,7 +314,9 @@ def test_another_candles_function_is_asked_for_every_interval(conn: Connection, 
 
 
 @pytest.mark.parametrize("format", candles.Format.__args__)
-def test_no_candle_is_an_answer_too(conn: Connection, version: Version, format: candles.Format) -> None:
+def test_a_range_without_candles_gives_an_empty_list(
+    conn: Connection, version: Version, format: candles.Format
+) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
     found = candles.read(conn, version, symbol, "1m", end=START - DAY, format=format)
@@ -324,7 +326,7 @@ def test_no_candle_is_an_answer_too(conn: Connection, version: Version, format: 
 
 @pytest.mark.parametrize("fill", ["none", "previous"])
 @pytest.mark.parametrize("start", [None, START - DAY, START + DAY])
-def test_a_symbol_whose_ticks_all_went_has_no_candles(
+def test_a_symbol_whose_ticks_were_all_retracted_has_no_candles(
     conn: Connection, version: Version, fill: Literal["none", "previous"], start: int | None
 ) -> None:
     symbol = new_symbol()
@@ -333,7 +335,7 @@ def test_a_symbol_whose_ticks_all_went_has_no_candles(
         assert candles.read(conn, version, symbol, interval, start=start, fill=fill).count == 0
 
 
-def test_vwap_settles_exact_ties_to_the_even_digit(conn: Connection, version: Version, loops) -> None:
+def test_vwap_rounds_exact_ties_to_the_even_digit(conn: Connection, version: Version, loops) -> None:
     def database_says(quote: Decimal, volume: Decimal) -> str | None:
         row = conn.execute(
             version.query("SELECT {vwap}(%s::numeric, %s::numeric)::text"), (str(quote), str(volume))
@@ -416,7 +418,7 @@ def test_the_function_alone_is_enough_for_another_client(conn: Connection, versi
 
 
 @pytest.mark.parametrize("bound", [-(10**18), -1, 10**18])
-def test_bounds_far_outside_choose_all_or_nothing(conn: Connection, version: Version, bound: int) -> None:
+def test_bounds_outside_of_all_times_select_all_or_nothing(conn: Connection, version: Version, bound: int) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
     for interval in WIDTHS:

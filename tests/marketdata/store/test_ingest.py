@@ -84,7 +84,7 @@ def test_outcomes_and_rollups_of_any_sequence(conn: Connection, version: Version
     holds()
 
 
-def test_the_split_and_the_order_leave_no_trace(conn: Connection, version: Version, loops) -> None:
+def test_the_result_is_independent_of_batches_and_order(conn: Connection, version: Version, loops) -> None:
     """The same ticks in other batches and another order make byte-identical rollups; so do plain INSERTs."""
 
     @settings(max_examples=loops(quick=30, full=500), **RELAXED)
@@ -176,7 +176,7 @@ def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version)
     assert listed() == [Symbol(symbol, [], (START + DAY) // 1000, (START + 3 * DAY) // 1000, None)]
 
 
-def test_nothing_sent_is_nothing_done(conn: Connection, version: Version) -> None:
+def test_an_empty_batch_has_no_outcomes(conn: Connection, version: Version) -> None:
     assert ticks.ingest(conn, version, []) == []
 
 

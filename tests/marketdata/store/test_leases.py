@@ -27,7 +27,7 @@ def test_a_renewal_keeps_the_number(conn: Connection, name: str) -> None:
     assert second.expires_at > first.expires_at
 
 
-def test_a_lease_that_ran_out_is_taken_anew_with_a_greater_number(conn: Connection, name: str) -> None:
+def test_an_expired_lease_is_taken_with_a_greater_fencing_number(conn: Connection, name: str) -> None:
     """By whomever: its holder may have slept meanwhile, and another may have had it."""
     numbers = [leases.take(conn, name, "one", 60).fencing]
     for holder in ("one", "two", "two", "one"):

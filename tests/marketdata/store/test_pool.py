@@ -60,12 +60,12 @@ def set_for(conninfo: str) -> list[dict[str, str]]:
         pool.close()
 
 
-def test_a_server_that_vanishes_is_given_up(database: str) -> None:
+def test_connections_have_the_timeouts_for_a_vanished_server(database: str) -> None:
     for found in set_for(database):
         assert VANISHING.items() <= found.items()
 
 
-def test_the_url_has_the_last_word(database: str) -> None:
+def test_parameters_of_the_url_override_the_defaults(database: str) -> None:
     own = {name: str(int(value) + 1) for name, value in VANISHING.items()} | {"application_name": "mine"}
     for found in set_for(make_conninfo(database, **own)):
         assert own.items() <= found.items()
@@ -98,7 +98,7 @@ def test_statements_are_prepared_once_and_planned_once_for_all_values(database: 
         assert [(generic, custom) for text, generic, custom in rows if f'FROM "{part}"' in text] == [(8, 0)]
 
 
-def test_the_words_of_a_refused_value_are_not_passed_on(pool: Pool) -> None:
+def test_the_driver_s_message_of_a_refused_value_is_not_passed_on(pool: Pool) -> None:
     for statement in ("SELECT 'my secret'::integer", "CREATE TEMP TABLE t (secret int CHECK (secret > 0)); "
                       "INSERT INTO t VALUES (-1)"):  # fmt: skip
         with pytest.raises(e.InvalidValue) as refused, pool.connection() as connection:
@@ -201,7 +201,7 @@ def test_a_connection_that_was_cut_meanwhile_is_not_handed_out(
     assert ask(pool) not in cut
 
 
-def test_one_that_was_cut_a_moment_after_its_last_answer_fails_once(
+def test_a_connection_that_was_cut_right_after_its_return_fails_once(
     pool: Pool, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "FRESH_SECONDS", 60.0)

@@ -37,7 +37,7 @@ def test_a_statement_is_prepared_once_for_each_connection(database: str) -> None
         pool.close()
 
 
-def test_statements_that_the_driver_let_go_are_prepared_anew(database: str) -> None:
+def test_statements_that_the_driver_deallocated_are_prepared_again(database: str) -> None:
     def rows(connection: Connection) -> list[prepared.Row]:
         return prepared.rows(connection, b"SELECT 'again'::text", {})
 
@@ -75,7 +75,7 @@ def test_a_name_that_the_server_knows_already_is_used(conn: Connection) -> None:
         (b"SELECT pg_terminate_backend(pg_backend_pid()), %(n)s::int", psycopg.OperationalError),
     ],
 )
-def test_a_failure_is_the_drivers(database: str, statement: bytes, error: type[psycopg.Error]) -> None:
+def test_a_failure_raises_the_driver_s_error(database: str, statement: bytes, error: type[psycopg.Error]) -> None:
     with psycopg.connect(database, autocommit=True) as connection, pytest.raises(error):
         prepared.rows(connection, statement, {"n": 0})
 

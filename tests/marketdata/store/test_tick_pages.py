@@ -129,7 +129,7 @@ def test_a_stream_holds_them_all(
     "cursor",
     ["", "x", "====", "e30", "W10", "WzEsMiwzLDRd", "W3RydWUsMSwyLCIiXQ", "é", "W3RydWUsMSwxZTk5LCJhIl0"],
 )
-def test_a_cursor_that_is_none_is_refused(conn: Connection, version: Version, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(conn: Connection, version: Version, cursor: str) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
     with pytest.raises(InvalidValue) as refused:

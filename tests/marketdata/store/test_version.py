@@ -102,7 +102,7 @@ def test_another_function_of_the_same_table_may_be_named(conn: Connection, versi
         assert candles.read(conn, named, symbol, "1m").count == 1
 
 
-def test_versions_know_nothing_of_one_another(conn: Connection, version: Version) -> None:
+def test_versions_are_independent(conn: Connection, version: Version) -> None:
     other = Version.of("t", 2)
     with conn.transaction(force_rollback=True):
         other.create(conn)
