@@ -182,7 +182,7 @@ def test_no_mount_and_no_process_outlives_it(place: Path, mirror: str, number: s
             eventually(lambda: (place / "log").exists() or process.poll() is not None, seconds=30)
             if process.poll() == 3 and process.stderr is not None:
                 pytest.skip(f"not run: {process.stderr.read().decode().strip()}")
-            assert any("sleep 600" in command for command in running(place))
+            eventually(lambda: any("sleep 600" in command for command in running(place)), seconds=30)
             process.send_signal(number)
             assert process.wait(30) == {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}.get(number, 143)
         eventually(lambda: running(place) == [], seconds=10)

@@ -129,6 +129,8 @@ def test_the_ingestor_continues_in_the_version_that_a_cutover_made_current(
         demo.end(kill=True)
         for current, new in ((2, 1), (1, 2)) * loops(quick=0, full=3):
             cut_over(api, current, new)
+            before = newest()
             demo.start()
+            until(lambda before=before: newest() > before, SECONDS)  # the outbox is of an earlier turn
             until(lambda new=new: delivered_to(f"md_ticks_v{new}"), SECONDS)
             assert demo.end()[0] == 0
