@@ -48,6 +48,7 @@ def test_typing_in_the_panel_lands_in_the_buffer(tab: Tab, stage: Stage) -> None
     until(lambda: "a < b, ü 語é" in opened.grid())
     opened.page.keyboard.type(":buffer 1")
     opened.page.keyboard.press("Enter")
+    until(lambda: stage.tcp.get("/api/editor/state")["buffer"]["number"] == 1)  # the next test looks at it
     opened.page.keyboard.press("F8")
     until(lambda: not stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
 

@@ -67,7 +67,9 @@ def test_drift_is_shown_as_expected_and_seen(opened: OpenPage, stage: Stage) -> 
     row.wait_for()
     assert row.inner_text().split() == ["n", "7", "1", "≠"]
     opened.page.get_by_role("button", name="Open line").click()
-    until(lambda: stage.tcp.get("/api/editor/state")["cursor"]["row"] == 22)
+    code = (stage.card / "src" / "main.c").read_text().splitlines()
+    stop = next(number for number, line in enumerate(code, 1) if "/* quick */" in line)
+    until(lambda: stage.tcp.get("/api/editor/state")["cursor"]["row"] == stop)
 
 
 def test_a_crash_before_the_stop_is_explained(opened: OpenPage) -> None:

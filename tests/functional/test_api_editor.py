@@ -52,13 +52,13 @@ def lua(stage: Stage, code: str) -> Any:
 
 
 def test_the_cursor_walks_the_code_and_stays_in_it(calm: Stage) -> None:
-    moved = calm.tcp.put("/api/editor/cursor", {"row": 7, "column": 3})
+    moved = calm.tcp.put("/api/editor/cursor", {"row": 6, "column": 3})
     assert moved.status == 200
-    assert moved.json["cursor"] == {"row": 7, "column": 3}
-    assert state(calm)["cursor"] == {"row": 7, "column": 3}
+    assert moved.json["cursor"] == {"row": 6, "column": 3}
+    assert state(calm)["cursor"] == {"row": 6, "column": 3}
     outside = calm.unix.put("/api/editor/cursor", {"row": 9999, "column": 0})
     assert (outside.status, [error["pointer"] for error in outside.json["errors"]]) == (422, ["/row"])
-    assert state(calm)["cursor"] == {"row": 7, "column": 3}
+    assert state(calm)["cursor"] == {"row": 6, "column": 3}
 
 
 def test_input_types_and_its_limit_is_256(calm: Stage) -> None:

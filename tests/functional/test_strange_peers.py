@@ -233,4 +233,4 @@ def test_the_editor_of_another_session_is_not_used(stage: Stage, place: Place) -
     with taken(stage, place, peers.saying(BINDING | {"editor": {"socket": theirs}})):
         answer = stage.tcp.post("/api/editor/input", {"text": "<Esc>"})
         assert (answer.status, answer.json["code"]) == (503, "editor_unavailable")
-        assert "is not beside" in answer.json["detail"]
+        assert "which is not in the folder of" in answer.json["detail"]
