@@ -338,7 +338,12 @@ def test_another_neovim_at_the_path_gets_the_calls_though_the_old_one_lives(
         other.kill()
 
 
-def test_two_hundred_rapid_operations_from_eight_threads_all_succeed(editor: Editor) -> None:
+def test_two_hundred_rapid_operations_from_eight_threads_all_succeed(
+    editor: Editor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine a call may wait longer for the processor than an idle Neovim takes.
+    monkeypatch.setattr("cardapp.session_client.editor._CALL_SECONDS", 10.0)
+
     def operate(n: int) -> bool:
         if n % 2:
             return bool(editor.set_cursor(n % 3 + 1, 0)["cursor"]["row"] == n % 3 + 1)
