@@ -189,8 +189,16 @@ class SyncMonitor:
             return checkpoint_results.load_publication(conn, self._card_loader.current().identity.uuid)
 
     def _difference(self, published: Publication) -> str | None:
-        if self._card_loader.source_digest() != published.source_sha256:
+        if self._has_other_source(published):
             return "source_changed"
+        reason = self._session_difference(published)
+        # The session answers after its replay. If the source was edited meanwhile, the edit is the reason.
+        return "source_changed" if reason and self._has_other_source(published) else reason
+
+    def _has_other_source(self, published: Publication) -> bool:
+        return self._card_loader.source_digest() != published.source_sha256
+
+    def _session_difference(self, published: Publication) -> str | None:
         try:
             if self._link.choice().socket != published.socket:
                 return "session_changed"

@@ -286,8 +286,7 @@ def test_an_edit_of_the_source_during_the_replay_rejects_it(own: Stage) -> None:
     own.release()
     assert_rejected(own, running, before, "source_changed")
     until(lambda: own.tcp.get("/api/control/state")["sync"] == "off")
-    # Both are true: the edit comes while the program is on its way to another stop.
-    assert own.tcp.get("/api/control/state")["reason"] in ("source_changed", "target_ran_on")
+    assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
 
 
 def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> None:
