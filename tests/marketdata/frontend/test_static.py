@@ -1,32 +1,14 @@
-"""Facts that the page's scripts and styles repeat are equal to the original."""
+"""The colours and preloads of the page stand in one place; tests/marketdata/test_repeated_facts.py has its numbers."""
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
-from marketdata.api import schemas
 from marketdata.frontend.pages import FOLDER
-from marketdata.interval import WIDTHS
 
 
 def read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
-
-
-def test_the_scripts_have_the_apis_intervals() -> None:
-    table = re.search(r"WIDTHS = new Map\(Object\.entries\(\{(.*?)\}\)\)", read("intervals.js"), re.DOTALL)
-    assert table is not None
-    found = {name: width.replace("_", "") for name, width in re.findall(r"'(\w+)': (\w+)", table[1])}
-    assert list(found.items()) == [(name, "null" if width is None else str(width)) for name, width in WIDTHS.items()]
-
-
-def test_the_scripts_read_as_many_candles_as_the_api_allows() -> None:
-    found = re.search(r"MAX_READ = ([0-9_]+);", read("first_view.js"))
-    assert found is not None
-    chart = json.loads(Path(schemas.__file__).with_name("chart.json").read_text(encoding="utf-8"))
-    assert int(found[1]) == chart["$defs"]["ChartQuery"]["properties"]["limit"]["maximum"]
 
 
 def test_only_the_style_sheet_defines_colours() -> None:
