@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeAlias
 from marketdata import __version__
 from marketdata.backup import cli as backup
 from marketdata.commands import database_commands, token_commands, version_commands
-from marketdata.commands.connection import initialised, say, warn
+from marketdata.commands.database_connection import initialised, say, warn
 from marketdata.demo import cli as demo
 from marketdata.errors import (
     DATABASE_ERRORS,
@@ -86,14 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # The interpreter flushes the rest of the output at its exit, which must not fail again.
+        # At its exit the interpreter flushes the rest of the output. It goes to the null device, so this cannot fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return SUCCESS
 
 
 def _described(error: MarketError) -> str:
-    """The message, and the driver's report if a database caused the error."""
+    """Return the message. If a database caused the error, the driver's report is appended."""
     why = reason(error) if isinstance(error, DATABASE_ERRORS) else error.detail
     return error.detail if why == error.detail else f"{error.detail} ({why})"
 
@@ -106,8 +106,8 @@ def _exit_code(error: MarketError) -> int:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Adds two things to argparse's errors: a mistyped option is named even if a required argument is missing, too, and
-    for a mistyped command the nearest one is suggested."""
+    """Improves two of argparse's error messages. If an option is mistyped and a required argument is missing, the
+    message names the mistyped option. For a mistyped command, the message suggests the nearest one."""
 
     _given: Sequence[str] = ()
 
@@ -126,7 +126,8 @@ class ArgumentParser(argparse.ArgumentParser):
         super().error(message)
 
     def _is_unknown(self, argument: str) -> bool:
-        """Whether no option of this parser begins with ``argument``; argparse accepts abbreviations."""
+        """Whether ``argument`` looks like an option, but is neither an option of this parser nor an abbreviation of
+        one, which argparse would accept."""
         name = argument.partition("=")[0]
         return name.startswith("--") and not any(each.startswith(name) for each in self._option_string_actions)
 
@@ -231,7 +232,9 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to run")
     psql = f'psql "{conninfo(settings.state_dir)}"'
-    # A service manager must own PostgreSQL by this process, even if a client was faster to start it after a crash.
+    # A service manager supervises PostgreSQL through this process. After a crash, another command may have started
+    # PostgreSQL before the service manager started this process. Then this process ends that PostgreSQL and runs its
+    # own.
     takes_over = "NOTIFY_SOCKET" in os.environ
     try:
         serve(settings.state_dir, settings.socket_dir, on_ready=lambda: _ready(psql), takes_over=takes_over)

@@ -1,9 +1,9 @@
 """The exceptions of the market-data service.
 
-Exceptions of drivers are translated to these where the driver is called, like in ``store/postgres_errors.py``. An
-exception has a stable ``code`` in snake_case, which an instance may replace by a narrower one. Its message gives the
-cause and a remedy. It may have the JSON pointers of invalid fields. ``http/failures.py`` maps the classes to HTTP
-statuses, ``cli.py`` maps them to exit codes.
+A package that calls a driver translates the driver's exceptions to these classes, for example in
+``store/postgres_errors.py``. Each class has a stable ``code`` in snake_case. An instance may replace the code by a
+narrower one. The message gives the cause and a remedy. An exception about invalid fields also has their JSON pointers.
+``http/failures.py`` maps the classes to HTTP statuses, and ``cli.py`` maps them to exit codes.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class VersionMissing(MarketError):
 
 
 class DatabaseDefect(MarketError):
-    """The database rejected a statement, because of a defect of this program or a foreign change of the schema."""
+    """The database rejected a statement. Either this program has a defect, or somebody else changed the schema."""
 
     code = "database_defect"
 
@@ -173,14 +173,15 @@ DATABASE_ERRORS = (DatabaseUnavailable, TooSlow, VersionMissing, DatabaseDefect)
 """The classes whose ``__cause__`` may be an error of the driver."""
 
 _ATTEMPT = "- host: "
-"""The start of each line about a host in the driver's error, if it tried several hosts."""
+"""If the driver tried several hosts, its error has a line for each host. Such a line starts with this text."""
 
 
 def reason(error: MarketError) -> str:
     """The driver's message if the driver caused the error, else the detail.
 
-    It is for operators and not for clients, because it names the database's host. It contains neither PostgreSQL's
-    DETAIL and CONTEXT, which may hold stored values, nor passwords, which libpq keeps out of its errors.
+    The result is for operators and not for clients, because it names the database's host. It does not contain
+    PostgreSQL's DETAIL and CONTEXT, which may quote stored values. It contains no password either, because libpq writes
+    none into its errors.
     """
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
@@ -202,8 +203,8 @@ class ProviderError(MarketError):
 
 
 class RangeRefused(ProviderError):
-    """The provider refuses a range of blocks as too large. ``suggested`` is the number of blocks that it accepts, or
-    None if it does not say so."""
+    """The provider refuses a range of blocks as too large. ``suggested`` is the number of blocks that the provider
+    says it accepts, or None if it names no number."""
 
     code = "range_refused"
 

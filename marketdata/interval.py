@@ -59,8 +59,8 @@ def bucket_end(opened: int, interval: str, shift: int = 0) -> int:
 
 
 def time_zone_shift(text: str) -> int:
-    """Parse an offset from UTC like ``+05:30``, ``-8`` or ``0`` to minutes; ValueError for other text. A space counts
-    as ``+``, because ``+`` in a URL decodes to a space."""
+    """Parse an offset from UTC like ``+05:30``, ``-8`` or ``0`` to minutes. Raises ValueError for other text. A space
+    counts as ``+``, because ``+`` in a URL decodes to a space."""
     found = _ZONE.fullmatch(text)
     if found:
         minutes = int(found[2]) * 60 + int(found[3] or 0)

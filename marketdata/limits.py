@@ -1,4 +1,5 @@
-"""Limits of a request or a response of the API. JSON schemas, SQL and the page repeat some; a test compares these."""
+"""Limits of a request or a response of the API. The JSON schemas, the SQL and the page repeat some of them. A test
+checks that the repeated numbers are equal."""
 
 DEFAULT_ROWS = 500
 """Maximum candles or ticks of a response if the request gives no limit."""

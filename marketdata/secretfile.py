@@ -1,8 +1,8 @@
 """Secret files: JSON objects in ``MARKET_SECRETS_DIR`` that only their owner may write.
 
 A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Files are created with mode 0600. A file that
-group or others may write is refused, because its content could come from anybody. If they may only read it, a warning
-suffices, because mounted secrets often have mode 0444.
+group or others may write is refused, because its content could come from anybody. A file that group or others may only
+read causes a warning and no error, because mounted secrets often have mode 0444.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from marketdata import token
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
@@ -31,6 +32,8 @@ ADMIN_SECRET = "admin.json"
 
 MALFORMED = "secret_malformed"
 
+Content = TypeVar("Content")
+
 _MAX_SIZE = 1 << 20
 _ADMIN_SECRET_MIN = 20
 _TOKEN = re.compile(r"[!-~]+")
@@ -39,7 +42,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 @dataclass(frozen=True, repr=False)
 class TokenFile:
-    """The content of a token file. It has no representation, so that no log can show the token."""
+    """The content of a token file. Its ``repr`` does not show the fields, so that no log contains the token."""
 
     token: str
     scope: str
@@ -49,8 +52,8 @@ class TokenFile:
 def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> dict[str, Any]:
     """Read the JSON object in the file, without the lines that begin with ``comments``.
 
-    MissingRequirement when the file does not exist. StateError when it cannot be read or trusted; its code is MALFORMED
-    when the content is not a JSON object.
+    Raises MissingRequirement when the file does not exist. Raises StateError when it cannot be read or trusted; its
+    code is MALFORMED when the content is not a JSON object.
     """
     try:
         with path.open("rb") as file:
@@ -88,13 +91,13 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
 
 
 def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> TokenFile:
-    """The content of a token file; StateError when it is malformed or its token has another scope."""
+    """The content of a token file. Raises StateError when it is malformed or its token has another scope."""
     found = read(path, warn=warn)
     values = [found.get(key) for key in ("token", "scope", "name")]
     if not all(isinstance(value, str) and value for value in values):
         raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}')
     held = TokenFile(*map(str, values))
-    # A token with other characters cannot be sent in a header, and the error of the HTTP client would show it.
+    # A token with other characters cannot be sent in a header, and the error of the HTTP client would show the token.
     if _TOKEN.fullmatch(held.token) is None:
         raise StateError(f"{path}: the token has characters that no token has; create it again")
     if held.scope != scope:
@@ -103,7 +106,8 @@ def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> To
 
 
 def admin_digest(folder: Path, *, warn: Warn = lambda _text: None) -> bytes | None:
-    """The SHA-256 of the secret in ``admin.json``; None when the file does not exist. UsageError for a short secret."""
+    """The SHA-256 of the secret in ``admin.json``; None when the file does not exist. Raises UsageError for a short
+    secret."""
     path = folder / ADMIN_SECRET
     try:
         secret = read(path, warn=warn).get("token")
@@ -115,7 +119,8 @@ def admin_digest(folder: Path, *, warn: Warn = lambda _text: None) -> bytes | No
 
 
 def holding(paths: Iterable[Path], digest: bytes) -> list[Path]:
-    """The files that contain the token with this SHA-256, without files that cannot be trusted."""
+    """Return those of ``paths`` that contain the token with this SHA-256. Files that :func:`read` refuses are left
+    out."""
     return [path for path in paths if _token_digest(path) == digest]
 
 
@@ -127,7 +132,7 @@ def _token_digest(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace the file by ``content``, atomically and with mode 0600. StateError when it cannot be written."""
+    """Replace the file by ``content``, atomically and with mode 0600. Raises StateError when it cannot be written."""
     with replaced(path, encoded(content)):
         pass
 
@@ -174,7 +179,7 @@ def _translated(path: Path) -> Iterator[None]:
 def reserved(path: Path) -> Iterator[None]:
     """Create an empty file for the block to write, and remove it if it is still empty afterwards.
 
-    UsageError when it cannot be created.
+    Raises UsageError when it cannot be created.
     """
     try:
         os.close(os.open(path, _NEW, 0o600))
@@ -193,8 +198,36 @@ def reserved(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path, setting: str) -> None:
-    """Create a folder and its parents with mode 0700; StateError names the setting that chooses another folder."""
+    """Create a folder and its parents with mode 0700. Raises StateError if this fails; the message names the setting
+    that chooses another folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StateError(f"{folder} cannot be created: {error.strerror}; set {setting} to another folder") from error
+
+
+class ReloadingFile(Generic[Content]):
+    """Keeps the parsed content of a secret file, and reads the file again after it has changed.
+
+    Calling the object returns the current content, parsed by ``load``, or raises the error of ``load``. Thread-safe.
+    """
+
+    def __init__(self, path: Path, load: Callable[[Path], Content]) -> None:
+        self._path = path
+        self._load = load
+        self._lock = threading.Lock()
+        self._held: tuple[tuple[int, ...], Content] | None = None
+
+    def __call__(self) -> Content:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError as error:
+            raise MissingRequirement(f"{self._path} does not exist") from error
+        except OSError as error:
+            raise StateError(f"{self._path} cannot be read: {error.strerror}") from error
+        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        with self._lock:
+            if self._held is None or self._held[0] != seen:
+                self._held = None
+                self._held = seen, self._load(self._path)
+            return self._held[1]

@@ -2,8 +2,8 @@
 
 Values come from the environment, or from a file of ``NAME=value`` lines that ``--env-file`` or ``MARKET_ENV_FILE``
 names (each version has its ``vN.env``). The environment takes precedence; a different value in the file causes a
-warning. An unknown name in the file is an error. An unknown ``MARKET_…`` in the environment only causes a warning, with
-the nearest known name, because other programs may set variables, too.
+warning. An unknown name in the file is an error. An unknown ``MARKET_…`` in the environment only causes a warning,
+because another program may have set it. The warning suggests the nearest known name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from marketdata.errors import UsageError
 ROOT = Path(__file__).resolve().parent.parent
 ENV_FILE = "MARKET_ENV_FILE"
 MAX_PREFIX = 40
-"""Maximum length of a prefix. The longest name with a prefix must have at most 63 bytes, PostgreSQL's limit."""
+"""Maximum length of a prefix. With it, the longest name that starts with a prefix still has at most 63 bytes, which is
+PostgreSQL's limit."""
 
 Warn = Callable[[str], None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -65,7 +66,7 @@ def _optional(text: str) -> str | None:
 
 
 def identifier(text: str) -> str:
-    """``text`` if it is a valid name of a table or function, which needs no quotes in SQL; ValueError otherwise."""
+    """Return ``text`` if it can name a table or a function in SQL without quotes. Raises ValueError otherwise."""
     if not _IDENTIFIER.fullmatch(text):
         raise ValueError("must be a name of 1 to 63 characters a-z, 0-9 and _ that does not start with a digit")
     return text
@@ -219,7 +220,8 @@ def declared() -> dict[str, Setting]:
 
 
 def load(environ: Mapping[str, str], env_file: Path | None = None, *, warn: Warn = lambda _text: None) -> Settings:
-    """Load the settings from ``environ`` and the file. UsageError names the source, the variable and the value."""
+    """Load the settings from ``environ`` and the file. Raises UsageError for an invalid value; the message names the
+    source, the variable and the value."""
     _warn_of_unknown(environ, warn)
     if env_file is None and environ.get(ENV_FILE):
         env_file = _path(environ[ENV_FILE])

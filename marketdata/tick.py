@@ -27,7 +27,8 @@ EARLIEST = 0
 LATEST = 32_503_680_000_000_000
 """3000-01-01 in microseconds since 1970, exclusive."""
 _SECONDS_BELOW = 100_000_000_000_000
-"""Times below this (microseconds) were probably sent in seconds: their milliseconds, read as seconds, are plausible."""
+"""A number for a time before this limit (in microseconds) was probably sent in seconds instead of milliseconds. Until
+the year 5138, the number of seconds since 1970 is smaller than the limit in milliseconds."""
 
 _MAX_EXPONENT = 40
 """Numbers beyond 10 to this power, or below its inverse, keep their exponent, because they are out of range anyway."""
@@ -102,7 +103,7 @@ Item = Tick | Retract | Restore | Finalize
 def parse_item(value: Any, pointer: str = "") -> Item:
     """Parse a tick, ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block, ts?}}``.
 
-    InvalidValue names every invalid field by its JSON pointer below ``pointer``.
+    Raises InvalidValue, which names every invalid field by its JSON pointer below ``pointer``.
     """
     if isinstance(value, Mapping) and len(value) == 1:
         [(word, body)] = value.items()
@@ -121,7 +122,7 @@ def parse_item(value: Any, pointer: str = "") -> Item:
 def parse_tick(value: Any, pointer: str = "") -> Tick:
     """Parse a tick: ``{symbol, id, ts, seq?, price, size, side?, block?: {number, hash}, tx?}``.
 
-    InvalidValue names every invalid field by its JSON pointer below ``pointer``.
+    Raises InvalidValue, which names every invalid field by its JSON pointer below ``pointer``.
     """
     try:
         if not value.keys() <= _KNOWN:
@@ -148,7 +149,7 @@ def parse_tick(value: Any, pointer: str = "") -> Tick:
 def decimal(value: Any) -> str:
     """Convert an amount, given as text or as a JSON number, to decimal text without leading or trailing zeros.
 
-    A JSON number may have an exponent (``1e3`` is 1000), text must not. ValueError for anything else.
+    A JSON number may have an exponent (``1e3`` is 1000), text must not. Raises ValueError for anything else.
     """
     if type(value) is JsonNumber:
         value = plain(value)
@@ -166,7 +167,7 @@ def decimal(value: Any) -> str:
 def microseconds(value: Any) -> int:
     """Convert a time to microseconds since 1970. Digits beyond microseconds are cut off.
 
-    The time is RFC 3339 text or epoch milliseconds (a number or its text). ValueError for anything else.
+    The time is RFC 3339 text or epoch milliseconds (a number or its text). Raises ValueError for anything else.
     """
     if type(value) is int:
         return value * 1000
@@ -194,7 +195,8 @@ def _existing(text: str) -> datetime:
 
 
 def tick_time(value: Any) -> int:
-    """:func:`microseconds`, but ValueError for a time outside the years 1970 to 2999, which ticks may have."""
+    """Convert like :func:`microseconds`. Raises ValueError for a time outside the years 1970 to 2999, because no tick
+    may have such a time."""
     us = microseconds(value)
     if not EARLIEST <= us < LATEST:
         raise ValueError("must be a time between the years 1970 and 2999 (epoch times are in milliseconds)")
@@ -202,8 +204,8 @@ def tick_time(value: Any) -> int:
 
 
 def sent_time(value: Any) -> int:
-    """:func:`tick_time` for ingested ticks. A number that looks like epoch seconds is refused, because a stored tick
-    cannot be corrected."""
+    """Convert the time of an ingested tick like :func:`tick_time`. A number that looks like epoch seconds is refused,
+    because a stored tick cannot be corrected."""
     us = tick_time(value)
     if us < _SECONDS_BELOW and not (isinstance(value, str) and RFC3339.fullmatch(value)):
         raise ValueError(

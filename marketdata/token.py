@@ -1,8 +1,8 @@
 """Generates and checks API tokens: ``md_``, 30 random base62 characters, and a checksum of 6 characters.
 
-By the prefix, secret scanners find leaked tokens. By the checksum, mistyped or invented tokens are refused without a
-query. ``store/tokens.py`` stores only the SHA-256. A salt or a slow hash is not needed, because 30 base62 characters
-have 178 bits of entropy.
+Because of the prefix, secret scanners find leaked tokens. Because of the checksum, the API refuses mistyped or invented
+tokens without a query. ``store/tokens.py`` stores only the SHA-256 of a token. A salt or a slow hash is not needed,
+because 30 base62 characters have 178 bits of entropy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Scope = Literal["read", "write"]
 PREFIX: Final = "md_"
 _ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_LENGTH: Final = 30
-_CHECKSUM_LENGTH: Final = 6  # 62**6 > 2**32
+_CHECKSUM_LENGTH: Final = 6  # enough for the 32 bits of a CRC, because 62**6 > 2**32
 _HINT_LENGTH: Final = 4
 _FORM: Final = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_RANDOM_LENGTH + _CHECKSUM_LENGTH}}}", re.ASCII)
 
@@ -31,7 +31,7 @@ def generate() -> str:
 
 
 def is_sound(text: str) -> bool:
-    """Whether ``text`` has the form of a token and a correct checksum. It may still be unknown."""
+    """Whether ``text`` has the form of a token and a correct checksum. The database may still not know the token."""
     if _FORM.fullmatch(text) is None:
         return False
     return _checksum(text[len(PREFIX) : -_CHECKSUM_LENGTH]) == text[-_CHECKSUM_LENGTH:]

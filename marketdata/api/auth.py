@@ -70,8 +70,8 @@ class Authenticator:
         return caller and _in_scope(caller, required)
 
     def forget(self, identity: str | None = None) -> None:
-        """Remove the token with this id, or all tokens, from the cache. The results of running look-ups are not cached
-        either."""
+        """Remove the token with this id, or all tokens, from the cache. If a look-up is running, its result is not
+        cached either."""
         self._generation += 1
         for key, (caller, _) in list(self._cached.items()):
             if identity is None or caller.id == identity:
@@ -103,7 +103,7 @@ class Authenticator:
             raise _unusable(required)
         caller = Caller(holder.id, holder.name, holder.scope)
         self._used.add(caller.id)
-        # A revocation received during the query may be newer than its result.
+        # If a revocation was received during the query, the query's result may be older than the revocation.
         if generation == self._generation:
             self._cache(digest, caller, began + min(CACHE_SECONDS, holder.seconds_left))
         return caller
@@ -115,8 +115,8 @@ class Authenticator:
 
 
 def token_of(authorization: str | None, required: Scope) -> str:
-    """Returns the token of an ``Authorization`` header. A repeated header is refused: its values are joined by a comma,
-    which no token contains."""
+    """Returns the token of an ``Authorization`` header. A repeated header is refused: waitress joins its values by a
+    comma, and no token contains a comma."""
     if authorization is None:
         what, example = (_ADMIN_CREDENTIAL, "…") if required == ADMIN else ("a token", "md_…")
         raise Unauthorized(f"send {what}: Authorization: Bearer {example}")

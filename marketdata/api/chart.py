@@ -19,8 +19,9 @@ _MEDIA_TYPES = {"csv": CSV}
 
 
 def chart(request: Request) -> Reply:
-    """Candles with startTime <= t <= endTime; each covers its whole bucket. With `startTime` the response starts with
-    the first candles, otherwise it has the newest. The next page starts after the last `t`."""
+    """Candles with startTime <= t <= endTime. Each candle covers its whole bucket. If there are more candles than
+    `limit`, the response has the first ones if `startTime` is given, otherwise the newest ones. The next page after
+    `startTime` starts after the last `t`."""
     services = request.services
     version = services.served.version()
     arguments = _store_arguments(request.query)
@@ -44,8 +45,8 @@ def chart(request: Request) -> Reply:
 
 
 def _tag(version: Version, state: candles.State) -> str:
-    """Returns the entity tag. It contains the symbol itself, because the query may have an alias, which can be changed
-    to another symbol."""
+    """Returns the entity tag. It contains the symbol itself, because the query may name an alias, and an alias can
+    later stand for another symbol."""
     return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock)
 
 

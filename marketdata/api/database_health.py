@@ -1,12 +1,13 @@
 """Checks the health of the databases, and how far the replica is behind the primary.
 
 For each database a thread connects anew every few seconds and calls the served candles function. A pooled connection
-would be no proof: its backend has loaded everything, and works on when no new one can start, for example after
-PostgreSQL's libraries were replaced. The connection is kept until the next check, which begins at once when the server
-closes it.
+would be no proof: its backend has loaded all libraries, and continues to work when no new backend can start, for
+example after PostgreSQL's libraries were replaced. The connection stays open until the next check. If the server closes
+the connection, the next check begins at once.
 
-The lag is the time since the first recorded position of the primary that the replica has not replayed. The time of the
-last replayed transaction is no measure, because it also grows while nothing is written.
+Each check of the primary records the position in its log. The lag is the age of the oldest recorded position that the
+replica has not replayed. The age of the last replayed transaction is no measure, because it also grows while nothing is
+written.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from marketdata.store.version import Version, find_served
 PERIOD_SECONDS = 2.0
 RETRY_SECONDS = 0.5
 STALL_SECONDS = 5.0
-"""A check that takes longer counts as failed, although it continues: the database may be stopped."""
+"""A check that takes longer than this counts as failed. It still continues, because the database may react again."""
 FIRST_SECONDS = 1.5
-"""Until this time after the start, requests wait for the first check. They must not wait longer, because the worker for
-urgent requests must be free."""
+"""How long after the start a request waits for the first check, at most. Requests must not wait longer, because the
+worker for urgent requests must be free."""
 _MAX_SAMPLES = 1800
 """Number of the primary's positions that are kept, one per check. If the replica is behind all of them, the true lag is
 larger than the reported one."""
@@ -50,7 +51,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LogPosition:
-    """How far a database has written its write-ahead log or, as a standby, replayed the primary's.
+    """A database's position in the write-ahead log: the end of what a primary has written, or of what a standby has
+    replayed.
 
     ``written`` is the position in bytes from the beginning of the log.
     """
@@ -69,8 +71,8 @@ class Checked:
 
 class HealthCheck:
     """Checks one database in a thread. Call ``start`` once; ``stop`` may be called repeatedly. ``name`` is the
-    database's name in messages. If ``measure`` is given, each check calls it with the position in the write-ahead
-    log."""
+    database's name in messages. If ``measure`` is given, each check calls it with the database's position in the
+    write-ahead log."""
 
     def __init__(
         self, name: str, conninfo: str, settings: Settings, measure: Callable[[LogPosition], None] | None = None
@@ -128,7 +130,7 @@ class HealthCheck:
 
     @property
     def age(self) -> float:
-        """Seconds since the end of the last check."""
+        """Seconds since the end of the last check; 0 before the first result."""
         return monotonic() - self._last.at if self._last is not None else 0.0
 
     def _stalled_for(self) -> float:

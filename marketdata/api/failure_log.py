@@ -1,4 +1,4 @@
-"""Logs and counts the failures that the database causes. The log has their reasons, which clients do not get."""
+"""Logs and counts the failures that the database causes. The log has the driver's reasons; clients do not get them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from time import monotonic
 from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing, reason
 
 PERIOD_SECONDS = 5.0
-"""One line per kind of failure is logged in this time, because during an outage every request fails. While the request
-log is on, every failure is logged."""
+"""In this time, at most one line is logged for each kind of failure, because during an outage every request fails.
+While the request log is on, every failure is logged."""
 NO_SQLSTATE = "none"
-"""Used for a failure that PostgreSQL did not report, like a lost connection."""
+"""Stands for the SQLSTATE of a failure that PostgreSQL did not report, like a lost connection."""
 
 _KINDS = (DatabaseUnavailable, TooSlow, VersionMissing)
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("marketdata.api")
 
 
 class FailureLog:
-    """``count`` is called with the code and the SQLSTATE of each failure. Thread-safe."""
+    """Logs and counts failures. ``count`` is called with the code and the SQLSTATE of each failure. Thread-safe."""
 
     def __init__(self, count: Callable[[str, str], None]) -> None:
         self._count = count
@@ -62,7 +62,7 @@ class FailureLog:
 
 
 def described(error: MarketError) -> tuple[str, str, str]:
-    """Returns the code, the SQLSTATE and the driver's reason."""
+    """Returns the code, the SQLSTATE and the driver's reason of an error."""
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
         cause = cause.__cause__

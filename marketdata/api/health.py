@@ -33,8 +33,8 @@ def healthz(request: Request) -> Reply:
 def ready(request: Request) -> Reply:
     """200 if the last check could call the candles function of the served version on a new connection to the database,
     and to the replica if there is one; otherwise 503. `checked_s_ago` is the age of that result. `lag_s` and
-    `lag_bytes`: how far the replica is behind. `graphql`: whether the GraphQL engine tracks the version; the status
-    does not depend on it."""
+    `lag_bytes` say how far the replica is behind. `graphql` says whether the GraphQL engine tracks the version; the
+    status does not depend on it."""
     health = request.services.health
     health.wait_for_first()
     error = _error(request.services)

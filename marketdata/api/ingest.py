@@ -49,7 +49,7 @@ def _single(request: Request, value: Any) -> Reply:
 
 
 def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[[Any], Item]) -> Reply:
-    """Store the valid items. ``values`` are pairs of an item and its index in the response."""
+    """Store the valid items. ``values`` are pairs of an index and an item; the response names an item by its index."""
     items: list[Item] = []
     accepted_indexes: list[int] = []
     rejected: list[Rejected] = []
@@ -91,8 +91,8 @@ def _items(value: dict[str, Any]) -> Iterable[tuple[int, Any]]:
 
 
 def _lines(raw: bytes) -> Iterable[tuple[int, bytes]]:
-    """Returns the lines that are not blank, with their numbers from 0. Blank lines, with only JSON's white space, are
-    counted too."""
+    """Returns the lines that are not blank, with their numbers from 0. The numbers count blank lines, too. A line is
+    blank if it has only JSON's white space."""
     lines = [(number, line) for number, line in enumerate(raw.split(b"\n")) if line.strip(b" \t\r")]
     _check_count(len(lines))
     return lines

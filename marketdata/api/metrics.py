@@ -29,8 +29,8 @@ class Metrics:
         self._database_failures: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count one answered request. ``path`` is the route's path with the names of its parameters, because each value
-        would create another series."""
+        """Count one answered request. ``path`` is the route's path with the names of its parameters. With their values,
+        every value would create another series."""
         with self._lock:
             self._requests[method, path, status] += 1
             latency = self._latency[method, path]

@@ -23,8 +23,8 @@ _CHARSET = re.compile(r';\s*charset\s*=\s*"?utf-8"?\s*', re.IGNORECASE | re.ASCI
 
 @lru_cache(maxsize=2048)
 def query_of(text: str, schema: str) -> Mapping[str, Any]:
-    """Returns the parameters of the query string ``text``, with the types and the defaults of ``schema``. Raises
-    :class:`InvalidValue` if a name occurs twice or a value is invalid.
+    """Returns the parameters of the query string ``text``, with the types and the defaults of ``schema``.
+    Raises :class:`InvalidValue` if a name occurs twice or a value is invalid.
 
     Results are cached, because clients repeat their queries.
     """
@@ -91,8 +91,8 @@ def decoded(raw: bytes, *, for_ingest: bool = False) -> Any:
     """Decodes a JSON value. Numbers with a point or an exponent become :class:`Decimal`. So do integers of thousands of
     digits, which Python does not convert to an ``int``.
 
-    With ``for_ingest``, which is faster, they become :class:`marketdata.tick.JsonNumber`, and an object may contain a
-    name twice.
+    ``for_ingest`` is faster: all these numbers become :class:`marketdata.tick.JsonNumber` instead, and an object may
+    contain a name twice.
     """
     try:
         text = raw.decode("utf-8")
@@ -110,7 +110,8 @@ def decoded(raw: bytes, *, for_ingest: bool = False) -> Any:
 
 
 def _ingest_decoded(text: str) -> Any:
-    """Decode with C's conversion of integers, which is faster but fails for thousands of digits."""
+    """Decode with the integer conversion that is built into the decoder. It is faster than a function in Python, but
+    raises ValueError for thousands of digits."""
     try:
         return _INGEST.decode(text)
     except (json.JSONDecodeError, _NotJson):
@@ -129,8 +130,8 @@ def instant(value: Any) -> int:
 
 
 def _typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """Returns an integer if the schema allows one and the text is one, otherwise the text. The schema is checked
-    later."""
+    """Returns ``value`` as an integer if the schema allows integers and ``value`` has the form of one, otherwise as
+    text. The other rules of the schema are checked later."""
     wanted = schemas.resolved(dict(schema)).get("type", ())
     return int(value) if "integer" in wanted and _INTEGER.fullmatch(value) else value
 
@@ -166,8 +167,8 @@ def _integer_or_decimal(text: str) -> int | Decimal:
 
 
 def _decimal(text: str) -> Decimal:
-    """Converts a number. If :class:`Decimal` cannot hold the exponent, the result is infinity or 0, which the schemas
-    judge like the true value."""
+    """Converts a number. If :class:`Decimal` cannot hold the exponent, the result is infinity or 0. The schemas accept
+    or refuse this result as they would the number itself."""
     try:
         return Decimal(text)
     except ArithmeticError:

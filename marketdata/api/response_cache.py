@@ -19,8 +19,9 @@ _OVERHEAD = 1000
 
 @dataclass(frozen=True, slots=True)
 class CachedBody:
-    """A body and the tag for which it is valid. ``head`` ends where the response's ``as_of`` follows, if
-    ``has_as_of``."""
+    """A body and the tag for which it is valid. Some bodies end with the number ``as_of``, which differs in each
+    response. For these, ``has_as_of`` is true and ``head`` is the body up to this number. For all others, ``head`` is
+    the whole body."""
 
     tag: str
     head: bytes

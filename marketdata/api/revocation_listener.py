@@ -28,8 +28,8 @@ _RETRY_SECONDS = 1.0
 
 
 class RevocationListener:
-    """Call ``start`` once; ``stop`` may be called repeatedly. The thread calls ``refresh`` with its connection every
-    ``REFRESH_SECONDS``."""
+    """Receives the notifications in a thread. Call ``start`` once; ``stop`` may be called repeatedly. The thread also
+    calls ``refresh`` with its connection every ``REFRESH_SECONDS``."""
 
     def __init__(
         self, conninfo: str, authenticator: Authenticator, live: Live, refresh: Callable[[Connection], None]

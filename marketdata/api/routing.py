@@ -184,7 +184,7 @@ class Application:
         return problem_of(error, what)
 
     def _count(self, method: str, route: Route | None, reply: Reply, seconds: float) -> None:
-        # Unknown paths and methods are no labels, because clients could create any number of series with them.
+        # Unknown paths and methods do not become labels, because clients could create any number of series with them.
         labels = (method, route.path) if route is not None else ("", "(none)")
         self._services.metrics.observe(*labels, reply.status, seconds)
 

@@ -46,7 +46,8 @@ class Service:
     """The data API in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises UsageError if ``settings.database_url`` is not set. The caller starts the private cluster."""
+        """Raises UsageError if ``settings.database_url`` is not set. If the service uses the private cluster, the
+        caller has started it and set its URL."""
         url = settings.database_url
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
@@ -60,8 +61,8 @@ class Service:
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
         authenticator = Authenticator(finder(self._pool), admin_digest)
         self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog)
-        # Reads the primary, because a replica may lag behind the notification of a change.
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
+        # Live connections read the primary, because a replica may lag behind the notification of a change.
         self._live = Live(self._pool, self._served, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(
@@ -129,7 +130,7 @@ class Service:
     def stop(self, timeout: float = 5.0) -> None:
         """Stop accepting, finish the running requests, store the queued ticks, and close all connections.
 
-        This takes little longer than ``timeout`` seconds. Then operations that wait for a database that does not react
+        This takes hardly longer than ``timeout`` seconds. Operations that still wait for the database after this time
         are abandoned."""
         deadline = monotonic() + timeout
         first = (self._listener, self._tick_writer, self._revocation_listener, self._live)

@@ -24,7 +24,7 @@ def list_symbols(request: Request) -> Reply:
 
 def show_coverage(request: Request) -> Reply:
     """Ranges in order (milliseconds, `to` exclusive). Times outside of all ranges are not indexed yet. `no_trades`
-    marks a UTC day without a tick; at the ends of an indexed range it may be a part of the day."""
+    marks a UTC day without a tick. At the start or the end of an indexed range, it may mark only a part of a day."""
     services = request.services
     name = request.query["symbol"]
     with services.reads.connection() as connection:

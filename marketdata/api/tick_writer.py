@@ -2,7 +2,7 @@
 
 Each commit costs a disk flush, and current ticks all update the same few candles, so concurrent writers of single ticks
 would wait for each other. One thread takes all queued items, stores them in one transaction, and wakes the requests
-after the commit. The queue and the number of concurrent requests are limited: above it requests get
+after the commit. The queue and the number of concurrent requests are limited. Requests beyond a limit get
 :class:`Saturated`.
 """
 
@@ -42,10 +42,11 @@ _PROGRESS_SECONDS = 0.25
 takes less."""
 
 MAX_QUEUED_ITEMS = 4096
-"""Less than a second of work at the slowest rate measured."""
+"""Maximum number of queued items. At the slowest rate measured, they are less than a second of work."""
 
 MAX_TRANSACTION_ITEMS = 1024
-"""More items would delay the first of them."""
+"""Maximum number of items in a shared transaction. In a larger one, the first requests would wait longer for the
+commit."""
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
@@ -68,7 +69,8 @@ class _Submission(Generic[ItemT, OutcomeT]):
 
 
 class GroupCommit(Generic[ItemT, OutcomeT]):
-    """``apply`` stores items in one transaction and returns their outcomes in the same order."""
+    """Stores the items of several requests in one transaction. ``apply`` stores items in one transaction and returns
+    their outcomes in the same order."""
 
     def __init__(
         self,

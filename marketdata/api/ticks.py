@@ -27,9 +27,9 @@ _streams = threading.BoundedSemaphore(MAX_STREAMS)
 
 
 def read(request: Request) -> Reply:
-    """Ticks with startTime <= ts <= endTime. With `startTime` the response starts with the first ticks, otherwise it
-    has the newest. `cursor` requests the next page, and stays valid while ticks arrive. `csv` and `ndjson` stream the
-    whole range; with a `limit` they return pages, with the cursor in the header X-Next-Cursor."""
+    """Ticks with startTime <= ts <= endTime. The first page has the first ticks if `startTime` is given, otherwise the
+    newest ticks. `cursor` requests the next page, and stays valid while ticks arrive. Without a `limit`, `csv` and
+    `ndjson` stream the whole range. With a `limit`, they return pages, and the header X-Next-Cursor has the cursor."""
     query = request.query
     arguments: dict[str, Any] = {**bounds(query), "sort": query["sort"], "format": query["format"]}
     if query["format"] != "object" and "limit" not in query:
@@ -68,7 +68,7 @@ class _Stream:
     def __iter__(self) -> Iterator[bytes]:
         for block in self._blocks:
             yield block
-            self._loan.renew()  # because the client may have read slowly
+            self._loan.renew()  # the client may have read slowly, so the watchdog must not count this time
 
     def close(self) -> None:
         """Return the connection to its pool; may be called repeatedly."""

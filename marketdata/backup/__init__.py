@@ -1,5 +1,5 @@
 """Backs up and restores the database and the files that belong to it. Also converts the private cluster to another
-major version of PostgreSQL, which uses the same programs. A backup is a folder:
+major version of PostgreSQL, because this needs the same client programs. A backup is a folder:
 
 FOLDER/manifest.json     the format, the release, the time, and the SHA-256 of every other file
 FOLDER/database.dump     pg_dump's custom format

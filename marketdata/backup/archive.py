@@ -30,8 +30,8 @@ _STATE_FILES = ("v*.env", "demo/chain.json")
 _OUTBOXES = ("ingestor/*.sqlite", "demo/*.sqlite")
 
 LOCK_S, TRIES = 3, 10
-"""Seconds of an attempt to lock the writers out, and number of attempts. They are short, because all other writers wait
-behind an attempt that waits for a long write."""
+"""Seconds of an attempt to lock the writers out, and number of attempts. An attempt is short: while it waits for the
+end of one long write, all other writers wait behind it."""
 
 _NAME = "marketdata-backup"
 _VERSIONS = "SELECT ticks_table, candles_function FROM market_versions WHERE to_regclass(ticks_table) IS NOT NULL"
@@ -42,8 +42,9 @@ def moment(url: str, copy: Callable[[], None]) -> Iterator[str]:
     """Call ``copy`` while nothing is written, then yield the name of a snapshot of the database at this moment.
 
     An ingestor removes an item from its outbox when the API has stored it. If the outbox were copied after the
-    database, such an item could be in neither. If it were copied before, the database could hold blocks that the
-    ingestor does not know, and would not retract after a reorganisation. So writers wait for some milliseconds.
+    database, such an item could be in neither copy. If the outbox were copied before the database, the copied database
+    could hold blocks that the copied outbox does not know. The ingestor would not retract these blocks after a
+    reorganisation. So both are copied at the same moment, and writers wait for some milliseconds.
     """
     with connect(url, application_name=_NAME) as reader:
         reader.execute("SET idle_in_transaction_session_timeout = 0")  # pg_dump may take hours
@@ -58,7 +59,8 @@ def moment(url: str, copy: Callable[[], None]) -> Iterator[str]:
 
 
 def _hold_writers(connection: Connection) -> None:
-    """Make writers wait until the caller's transaction ends. Every write of ticks begins with the symbols table."""
+    """Make writers wait until the caller's transaction ends. Every write of ticks first writes a row of the symbols
+    table, so a lock on this table stops it."""
     versions = [Version.from_names(*row) for row in connection.execute(_VERSIONS).fetchall()]
     tables = [each.name(part) for part in ("symbols", "coverage") for each in versions]
     if not tables:
@@ -128,8 +130,8 @@ def identity(folder: Path) -> str:
 
 
 def checked(folder: Path) -> list[str]:
-    """Check every file of a backup against the manifest, and return their names. UsageError when the folder is no
-    backup, StateError when a file is missing or was changed."""
+    """Check every file of a backup against the manifest, and return their names. Raises UsageError if the folder is no
+    backup, and StateError if a file is missing or was changed."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         made, files = manifest["format"], dict(manifest["files"])
@@ -155,7 +157,7 @@ def places(settings: Settings, names: list[str]) -> dict[str, Path]:
 
 
 def refuse_different(folder: Path, targets: Mapping[str, Path]) -> None:
-    """StateError when one of the files exists already with another content."""
+    """Raises StateError when one of the files exists already with another content."""
     for name, target in targets.items():
         if target.exists() and _digest(target) != _digest(folder / name):
             raise StateError(
@@ -165,10 +167,11 @@ def refuse_different(folder: Path, targets: Mapping[str, Path]) -> None:
 
 
 def put_back(folder: Path, targets: Mapping[str, Path]) -> None:
-    """Restore the files that do not exist yet. Each is restored completely or not at all, so this can be repeated."""
+    """Restore the files that do not exist yet. Each file is restored completely or not at all, so the call can be
+    repeated."""
     for name, target in targets.items():
         make_folder(target.parent, "MARKET_SECRETS_DIR" if name.startswith(SECRETS) else "MARKET_STATE_DIR")
-        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):  # of a restore that was killed
+        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):  # left by a killed restore
             leftover.unlink()
         if target.exists():
             continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import __version__
-from marketdata.commands.connection import say
+from marketdata.commands.database_connection import say
 from marketdata.errors import StateError, UsageError
 from marketdata.postgres.client import database
 from marketdata.settings import Settings
@@ -58,7 +58,7 @@ def revert(_options: argparse.Namespace, settings: Settings) -> None:
 def _alone(settings: Settings, action: Callable[[Path, Callable[[str], None]], None]) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to upgrade")
-    signal.signal(signal.SIGTERM, _exit)  # an unfinished cluster is removed, as after Ctrl-C
+    signal.signal(signal.SIGTERM, _exit)  # so that SIGTERM removes an unfinished cluster, like Ctrl-C
     action(settings.state_dir, say)
 
 
@@ -154,7 +154,8 @@ def _complete(connection: Connection, settings: Settings) -> None:
 
 
 def _first_table(connection: Connection) -> str | None:
-    """The name of any table in the database other than the mark of a restore; None if there is none."""
+    """The name of any table in the database other than the one that marks an unfinished restore. None if there is no
+    other table."""
     from marketdata.store import migrations
 
     row = connection.execute(_TABLE, [migrations.RESTORE_TABLE]).fetchone()

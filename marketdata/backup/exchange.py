@@ -14,8 +14,8 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange the names of two folders of one file system, and sync. StateError when the kernel or the file system
-    cannot do so."""
+    """Exchange the names of two folders of one file system, and sync. Raises StateError when the kernel or the file
+    system cannot do so."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         renameat2 = libc.renameat2
@@ -29,7 +29,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def check_exchange(folder: Path) -> None:
-    """Exchange two new folders within ``folder`` as a probe; StateError when this is not possible."""
+    """Exchange two new folders within ``folder`` as a probe. Raises StateError when this is not possible."""
     probes = folder / "exchange-1", folder / "exchange-2"
     try:
         for probe in probes:

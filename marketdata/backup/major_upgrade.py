@@ -74,7 +74,8 @@ _PROGRAMS = ("pg_dump", "pg_dumpall", "pg_restore", "psql")
 _READ_ONLY = "default_transaction_read_only=on"
 """Setting of the old cluster while it is dumped. Otherwise the new one could lack what a client writes meanwhile."""
 _SETTINGS = "postgresql.auto.conf"
-"""The file that ALTER SYSTEM writes. The new cluster gets a copy. Its other configuration is written at each start."""
+"""The file that ALTER SYSTEM writes. The new cluster gets a copy of it. The other configuration files are written at
+each start."""
 _SIZES, _SPARE_BYTES = 3, 256 << 20
 """The dump, the new cluster and its log are each at most as large as the old cluster. The spare bytes are for the files
 of an empty cluster."""
@@ -135,7 +136,8 @@ def _alone(state_dir: Path, command: str, say: Say) -> Iterator[tuple[Cluster, i
 
 
 def _settle(state_dir: Path, say: Say) -> None:
-    """Clean up after an upgrade: rename the former cluster to ``PREVIOUS`` if it was exchanged, and remove ``WORK``."""
+    """Clean up after an upgrade: if the clusters were exchanged, rename the former one to ``PREVIOUS``. Remove
+    ``WORK``."""
     work, previous = state_dir / WORK, state_dir / PREVIOUS
     if not work.exists():
         return
@@ -176,7 +178,7 @@ def _check(state_dir: Path, target: Binaries) -> None:
 
 
 def _fill(old: Cluster, new: Cluster, target: Binaries, say: Say) -> None:
-    """Create the new cluster, fill it from the old one and compare both; StateError when they differ."""
+    """Create the new cluster, fill it from the old one and compare both. Raises StateError when they differ."""
     dump = new.folder.parent / "dump"
     dump.mkdir(mode=0o700)
     with running(old, _READ_ONLY) as source:
@@ -219,7 +221,8 @@ def _dump(source: str, target: Binaries, dump: Path) -> None:
 def _restore(copy: str, target: Binaries, dump: Path) -> None:
     programs.run(target.folder / "psql", copy, "-X", "--quiet", "--set=ON_ERROR_STOP=1", "--file", dump / "roles.sql")
     for folder in sorted(each for each in dump.iterdir() if each.is_dir()):
-        # --create and --clean replace a database that initdb created by one with all properties of the old database.
+        # With --create and --clean, pg_restore drops a database that initdb created. Then it creates the database with
+        # all properties of the old one.
         programs.run(
             target.folder / "pg_restore", make_conninfo(copy, dbname="template1"), "--create", "--clean",
             "--if-exists", "--exit-on-error", f"--jobs={_jobs()}", folder,
@@ -230,11 +233,11 @@ def _restore(copy: str, target: Binaries, dump: Path) -> None:
 
 
 def _take_settings(old: Cluster, new: Cluster) -> None:
-    """Copy the old cluster's settings to the new one, and check that it starts with them. Both must not run meanwhile,
-    because the settings may contain a TCP port."""
+    """Copy the old cluster's settings to the new one, and check that the new one starts with them. Neither may run
+    when this is called, because the settings may contain a TCP port."""
     with (
         open(old.data / _SETTINGS, "rb", opener=_no_link) as source,
-        open(new.data / _SETTINGS, "wb", opener=_no_link) as target,  # it belongs to the account already
+        open(new.data / _SETTINGS, "wb", opener=_no_link) as target,  # the file exists and belongs to the account
     ):
         shutil.copyfileobj(source, target)
         target.flush()
@@ -244,7 +247,8 @@ def _take_settings(old: Cluster, new: Cluster) -> None:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """Open without following links. Both folders belong to PostgreSQL's account, which could place a link for root."""
+    """Open without following links. Both folders belong to PostgreSQL's account. If root opens the file, a link placed
+    by this account could lead to any other file."""
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
@@ -272,7 +276,8 @@ def _name(uid: int) -> str:
 
 
 def _user_of(uid: int) -> str:
-    """Whom to tell to run the command, in words. A PostgreSQL that root starts runs as the account postgres."""
+    """The account that must run the command, in words for a message. If PostgreSQL runs as the account postgres, root
+    has started it."""
     return "root" if _name(uid) == "postgres" else f"this account: runuser -u {_name(uid)} -- COMMAND"
 
 
@@ -319,7 +324,7 @@ def differences(source: Mapping[str, str], target: Mapping[str, str]) -> list[st
 
 
 def compare_clusters(source: str, target: str) -> int:
-    """Compare two clusters. Returns the number of parts; StateError names the parts that differ."""
+    """Compare two clusters. Returns the number of parts. Raises StateError, which names the parts that differ."""
     now = datetime.now(UTC)
     found = contents(source, now)
     different = differences(found, contents(target, now))

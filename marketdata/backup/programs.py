@@ -16,8 +16,9 @@ _LINES = 5
 
 
 def find(name: str, server_major: int) -> Path:
-    """The path of the program ``name``: of the server's major version if that is installed, else of the newest system
-    version. A newer pg_dump can dump an older server, but its archive may need a newer pg_restore and server."""
+    """Find the path of the program ``name`` of the server's major version. If that version is not installed, the
+    program of the newest installed version is returned. A newer pg_dump can dump an older server, but its archive may
+    need a newer pg_restore and a newer server."""
     try:
         found = binaries.find(data_major=server_major, data=Path(name))
     except StateError:
@@ -29,8 +30,9 @@ def find(name: str, server_major: int) -> Path:
 
 
 def run(program: Path, url: str, *arguments: str | Path) -> None:
-    """Run the program on the database of ``url``. StateError with the end of its output when it fails. The program ends
-    with this process, so that a repeated restore does not collide with a previous one."""
+    """Run the program on the database of ``url``. Raises StateError with the end of its output when it fails. If this
+    process ends, the program is ended, too. So a repeated restore does not collide with the program of a previous
+    one."""
     parameters = conninfo_to_dict(url)
     password = parameters.pop("password", None)
     # Every account can read the arguments of a process, but not its environment.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from marketdata.commands.connection import initialised, say, warn
+from marketdata.commands.database_connection import initialised, say, warn
 from marketdata.postgres.cluster import reader_conninfo
 from marketdata.settings import Settings
 
@@ -82,7 +82,7 @@ def graphql(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.graphql.tracking import is_readable, track
     from marketdata.store.version import find_served
 
-    credential = engine.load(settings.secrets_dir, warn=warn)  # before a PostgreSQL is started in vain
+    credential = engine.load(settings.secrets_dir, warn=warn)  # an unusable file is reported before PostgreSQL starts
     with initialised(settings) as connection:
         version = find_served(connection, settings)
         track(connection, version, credential, say)

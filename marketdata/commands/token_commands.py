@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.commands.connection import initialised, say, warn
+from marketdata.commands.database_connection import initialised, say, warn
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import Settings
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 _OVERLAP_SECONDS = 2.0
-"""Long enough, because the frontend and the ingestor check their token file at each request."""
+"""How long both tokens are valid by default. This is enough, because the frontend and the ingestor check their token
+file at each request."""
 
 ABOUT = "Create, list, revoke and rotate the tokens of the API."
 
@@ -132,7 +133,7 @@ def _revoke(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _files_with_token(connection: Connection, options: argparse.Namespace, settings: Settings) -> list[Path]:
-    """The secret files, and the output file, that contain the token with the given id."""
+    """Return those of the secret files and the output file that contain the token with the given id."""
     from marketdata.store import tokens
 
     paths = {each.resolve() for each in settings.secrets_dir.glob("*.json")}

@@ -9,7 +9,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 
-from marketdata.commands.connection import initialised, say
+from marketdata.commands.database_connection import initialised, say
 from marketdata.errors import StateError, UsageError
 from marketdata.settings import Settings
 from marketdata.tick import sent_time
@@ -131,13 +131,13 @@ def cutover(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def drop(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.operations.drop import drop, droppable, held
+    from marketdata.operations.drop import contents, drop, droppable
     from marketdata.operations.setup import settings_file
 
     n = options.n
     with initialised(settings) as connection:
         version = droppable(connection, settings.prefix, n)
-        stored = held(connection, version)
+        stored = contents(connection, version)
         what = f"version {n} ({version.ticks_table}: {stored.ticks} ticks of {stored.symbols} symbols)"
         if not options.yes:
             _confirm(f"drop {what}")
@@ -152,7 +152,7 @@ def drop(options: argparse.Namespace, settings: Settings) -> None:
 
 def _confirm(what: str) -> None:
     if not sys.stdin.isatty():
-        raise UsageError(f"standard input is no terminal on which to ask whether to {what}: give --yes")
+        raise UsageError(f"standard input is no terminal, so nobody can be asked whether to {what}: give --yes")
     print(f"{what[0].upper()}{what[1:]}? It cannot be undone. [y/N] ", end="", flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise StateError("nothing was dropped")

@@ -55,9 +55,9 @@ seller gets at least this much below it."""
 
 
 class DemoPool(NamedTuple):
-    """``price`` is the mean price, in the smallest unit of the quote. Prices have ``price_places`` decimal places.
-    Sizes have the remaining decimals of the quote, so that price times size is exact. ``size`` is the size of a small
-    trade, in units of the last decimal place of sizes."""
+    """A pool of the demo. ``price`` is the mean price, in the smallest unit of the quote. Prices have ``price_places``
+    decimal places. Sizes have the remaining decimals of the quote, so that price times size is exact. ``size`` is the
+    size of a small trade, in units of the last decimal place of sizes."""
 
     pool: Pool
     price: int
@@ -76,7 +76,8 @@ POOLS = (
 
 
 class _Trade(NamedTuple):
-    """``base`` and ``quote`` are in the smallest units. ``root`` is the price after the trade as ``sqrtPriceX96``."""
+    """A trade of a pool. ``base`` and ``quote`` are amounts in the smallest units. ``root`` is the price after the
+    trade as ``sqrtPriceX96``."""
 
     is_buy: bool
     base: int
@@ -179,7 +180,7 @@ class Blocks:
         if self._trading_of_slot(number) != number:
             return []
         chance = self._digest("trading again" if is_abandoned else "trading", number)
-        basic = 180 if self._era(number).spacing > 1 else 80  # the chance without activity, of 256
+        basic = 180 if self._era(number).spacing > 1 else 80  # the chance without activity, in parts of 256
         return [
             at for at, market in enumerate(self._markets) if chance[at] < basic + market.activity(number) // 2
         ]  # fmt: skip
@@ -199,7 +200,8 @@ class Blocks:
 
 
 def _trade(pool: DemoPool, deviation: int, factor: int, chance: bytes) -> _Trade:
-    """``factor`` scales the size, in percent. Most trades are small; a few are a hundred times as large."""
+    """Make a trade. ``factor`` scales its size, in percent. Most trades are small; a few are a hundred times as
+    large."""
     spread = sum(chance[1:5])
     units = max(1, pool.size * ((128 + spread % 128) << (spread // 128)) * factor // (128 * 16 * 100)) + chance[5] % 8
     sign = 1 if chance[6] % 2 else -1
@@ -232,7 +234,8 @@ def _v3_data(trade: _Trade) -> bytes:
 # -- the provider -----------------------------------------------------------------------------------------------------
 
 _MAX_CLOCK_STEP = 60 // BLOCK_S
-"""The newest block may fall by the blocks of a minute: clocks are sometimes set back by some seconds."""
+"""The newest block may fall back by at most this many blocks, those of a minute. Clocks are sometimes set back by some
+seconds."""
 
 
 class DemoProvider:
@@ -250,13 +253,13 @@ class DemoProvider:
         self._highest = highest
 
     def interrupt(self) -> None:
-        """No call waits."""
+        """Do nothing, because no call waits."""
 
     def close(self) -> None:
-        """There is no connection."""
+        """Do nothing, because there is no connection."""
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
-        """StateError when the clock was set back by more than a minute."""
+        """Raises StateError when the clock was set back by more than a minute."""
         head = self._head()
         if head < self._highest - _MAX_CLOCK_STEP:
             raise StateError(
@@ -267,7 +270,7 @@ class DemoProvider:
         return self._header(head, head), max(0, head - MAX_DEPTH) if with_finalized else 0
 
     def check_chain(self) -> None:
-        """The demo has only one chain."""
+        """Do nothing, because the demo has only one chain."""
 
     def headers(self, numbers: Sequence[int]) -> list[Header]:
         head = self._head()

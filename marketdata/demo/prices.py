@@ -17,10 +17,10 @@ ONE = 1_000_000_000
 _FINEST = 160_000
 """The largest deviation of the finest function, in parts of ``ONE``."""
 _FINE = tuple((scale, _FINEST << scale // 2) for scale in range(0, 11, 2))
-"""The functions that grow with the activity, as (scale, size). Random values are 2^scale steps apart: with steps of two
-seconds, two seconds to half an hour."""
+"""The functions that grow with the activity, as (scale, size). The random values of a function are 2^scale steps apart.
+A step has two seconds, so these are two seconds to half an hour."""
 _COARSE = tuple((scale, _FINEST << scale // 2) for scale in range(12, 19, 2))
-"""The functions that do not depend on the activity: two hours to six days."""
+"""The functions that do not depend on the activity. Their random values are two hours to six days apart."""
 BOUND = 2 * sum(size for _, size in _FINE) + sum(size for _, size in _COARSE)
 """The largest possible deviation."""
 
@@ -31,7 +31,7 @@ _HOURLY = (35, 30, 28, 27, 28, 32, 40, 52, 66, 78, 84, 82, 76, 80, 92, 100, 98, 
 _ACTIVITY_STEPS = 5
 """The activity is computed once for 2^5 steps, because it changes slowly."""
 _SLOW = 100
-"""Added to the numbers of the activity's random functions, so that they differ from the functions of the price."""
+"""This is added to the numbers of the activity's random functions, so that the price uses other random functions."""
 
 
 class Market:

@@ -37,7 +37,7 @@ _SEED_BYTES = 32
 
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
-    """Hold the lock. AlreadyRunning when another process runs or resets the demo of this state directory."""
+    """Hold the lock. Raises AlreadyRunning when another process runs or resets the demo of this state directory."""
     folder = _folder(settings)
     secretfile.make_folder(folder, "MARKET_STATE_DIR")
     with locked(folder / "demo.lock", "demo source (bin/start runs one)"):

@@ -34,8 +34,8 @@ SECURITY_HEADERS = (
 _NO_STORE = ("Cache-Control", "no-store")
 _LOGGED_OUT = message(
     "You are logged out",
-    "This browser was asked to forget the password. Not every browser does: where others use it too, close all its "
-    "windows.",
+    "This browser was asked to forget the password, but not every browser does. If other people use this browser, "
+    "close all its windows.",
     "Log in again",
 )
 
@@ -72,8 +72,8 @@ class Frontend:
         return send(found, start, bare=environ["REQUEST_METHOD"] == "HEAD")
 
     def admit(self, head: Mapping[str, str], may_block: bool) -> int | Reply | None:
-        """Decide about a request's body: return the maximum of its bytes, or the reply that refuses the request. Return
-        None if ``may_block`` is False and the password must be checked, which would block."""
+        """Decide about a request's body: return its maximum size in bytes, or the reply that refuses the request.
+        Return None if ``may_block`` is False and the password must be checked, because the check would block."""
         try:
             self._check_origin(head)
             if self._access.login is not None:
@@ -136,7 +136,8 @@ def _shows_pages(environ: Mapping[str, Any]) -> bool:
 
 
 def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
-    """``reply``, for a path that the frontend serves itself. MethodNotAllowed unless the method is GET or HEAD."""
+    """Return ``reply`` to a request for a path that the frontend serves itself. Raises MethodNotAllowed unless the
+    method is GET or HEAD."""
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         raise MethodNotAllowed("this path takes GET", "GET, HEAD")
     return reply

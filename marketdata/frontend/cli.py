@@ -44,7 +44,7 @@ def add_user_commands(parser: argparse.ArgumentParser) -> None:
     )
     actions.add_parser("add", parents=[named, secret], help="add a user").set_defaults(run=_add)
     actions.add_parser("passwd", parents=[named, secret], help="change a user's password").set_defaults(run=_passwd)
-    actions.add_parser("remove", parents=[named], help="remove a user, which ends their sessions at once").set_defaults(
+    actions.add_parser("remove", parents=[named], help="remove a user and end their sessions at once").set_defaults(
         run=_remove
     )
     actions.add_parser("list", help="list the users").set_defaults(run=list_users)

@@ -19,7 +19,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Enter the queue for the block. :class:`Busy` if the queue is full."""
+        """Hold a place in the queue while the block runs. Raises :class:`Busy` if the queue is full."""
         if not self._entered.acquire(blocking=False):
             raise _busy()
         try:
@@ -29,8 +29,8 @@ class ConcurrencyLimit:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Wait for a free place, and hold it for the block. Call this within ``entered``. :class:`Busy` if no place
-        becomes free in time."""
+        """Wait until the request may work, and count it as working while the block runs. Call this within ``entered``.
+        Raises :class:`Busy` after ``seconds``."""
         if not self._running.acquire(timeout=self._seconds):
             raise _busy()
         try:

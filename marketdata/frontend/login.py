@@ -151,12 +151,13 @@ class Login:
 
 
 def _network(address: str) -> str:
-    """The key of an address in the throttle. For IPv6 it is the /64, because a client can use any of its addresses."""
+    """The key of an address in the throttle. For IPv6 it is the network /64, because a client can use any address of
+    its network."""
     return address if ":" not in address else str(ipaddress.ip_network(f"{address.partition('%')[0]}/64", strict=False))
 
 
 def _credentials(authorization: str) -> tuple[str, bytes]:
-    """The name and the password in a header ``Basic …``. LoginRequired for any other header."""
+    """The name and the password in a header ``Basic …``. Raises LoginRequired for any other header."""
     scheme, _, encoded = authorization.partition(" ")
     try:
         if scheme.lower() != "basic":

@@ -53,7 +53,7 @@ class Pages:
         self._held: dict[Path, tuple[tuple[int, int], Reply]] = {}
 
     def reply(self, path: str) -> Reply:
-        """The file at a URL path, with its entity tag. :class:`NotFound` if there is no such file."""
+        """The file at a URL path, with its entity tag. Raises :class:`NotFound` if there is no such file."""
         name = "index.html" if path == INDEX else path.removeprefix(PREFIX)
         file = self._folder / name
         is_name = len(name) <= _MAX_NAME_CHARACTERS and all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))

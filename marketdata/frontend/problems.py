@@ -1,4 +1,4 @@
-"""The errors of the frontend and their responses: one table of statuses, and one body (RFC 9457) for all."""
+"""The errors of the frontend and their responses: one table of statuses, and one body (RFC 9457) for all errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import math
 
 from marketdata import errors as e
 from marketdata.frontend.pages import HTML, message
-from marketdata.http.failures import BadRequest, HeadersTooLarge, MethodNotAllowed, UnknownCoding, title_of
+from marketdata.http import failures
+from marketdata.http.failures import MethodNotAllowed, title_of
 from marketdata.http.reply import PROBLEM, Headers, Reply, encode
 
 log = logging.getLogger("marketdata.frontend")
@@ -72,25 +73,18 @@ class LoginUnavailable(e.MarketError):
     retry_after = 5
 
 
-STATUS: dict[type[e.MarketError], int] = {
-    e.MarketError: 500,
-    BadRequest: 400,
+STATUS: dict[type[e.MarketError], int] = failures.STATUS | {
     LoginRequired: 401,
     ForeignOrigin: 403,
-    e.NotFound: 404,
-    MethodNotAllowed: 405,
-    e.TooLarge: 413,
     WrongHost: 421,
     TooManyTries: 429,
-    e.Saturated: 429,
-    HeadersTooLarge: 431,
-    UnknownCoding: 501,
     UpstreamFailed: 502,
     Busy: 503,
     LoginUnavailable: 503,
     UpstreamSlow: 504,
 }
-"""An error has the status of its nearest base class in the table."""
+"""The statuses of the data API, and those of the frontend's own errors. An error has the status of its nearest base
+class in the table."""
 
 
 def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLENGE, *, as_page: bool = False) -> Reply:

@@ -35,7 +35,7 @@ _HOP_BY_HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-authentication-info",
     "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings",
 })  # fmt: skip
-"""RFC 9110, section 7.6.1, and fields of older programs."""
+"""Fields that are about one connection (RFC 9110, section 7.6.1), and similar fields of older programs."""
 
 _DROPPED_TO_API = _HOP_BY_HOP | {
     "host",
@@ -48,8 +48,8 @@ _DROPPED_TO_API = _HOP_BY_HOP | {
 }
 _DROPPED_PREFIX_TO_API = "x-forwarded-"
 _DROPPED_TO_CLIENT = _HOP_BY_HOP | {"www-authenticate", "set-cookie", "server", "date", "content-security-policy"}
-"""www-authenticate is dropped because the API's token concerns only the frontend; date, because the listener adds the
-Date."""
+"""www-authenticate is dropped, because it is about the API's token, which only the frontend uses. date is dropped,
+because the listener adds a Date of its own."""
 
 
 class Response(NamedTuple):
@@ -177,7 +177,7 @@ class _Stream:
 
 
 def _usable(head: Head, method: str) -> Body:
-    """The decoder of the response's body. UpstreamFailed if the response cannot be passed on."""
+    """The decoder of the response's body. Raises UpstreamFailed if the response cannot be passed on."""
     if head.status == 401:
         log.error("the data API refuses the read token")
         raise UpstreamFailed("the data API refuses the read token of the frontend", code="upstream_refused")

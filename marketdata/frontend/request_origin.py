@@ -1,8 +1,8 @@
 """Checks where a request comes from: the Origin and the Host, the client's address, and the user behind a proxy; pure.
 
-A browser sends the credentials of this frontend also with requests from pages of other sites. So such a page may
-neither change anything nor open a WebSocket, whose messages it could read. Without a login, the Host is checked too,
-because after DNS rebinding a browser sends the attacker's host name.
+A browser sends the credentials of this frontend also with requests from pages of other sites. So such a page may not
+change anything. It may not open a WebSocket either, because it could read the messages. Without a login, the Host is
+checked too, because after DNS rebinding a browser sends the attacker's host name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: bool) -> None:
-    """Raise :class:`WrongHost` or :class:`ForeignOrigin`. ``origins`` are further addresses of the frontend."""
+    """Raise :class:`WrongHost` or :class:`ForeignOrigin` if the request is not allowed. ``origins`` are further
+    addresses of the frontend. The host is checked only with ``checks_host``."""
     host = head.get("HTTP_HOST", "").lower()
     if checks_host and not (_is_loopback(host) or host in {origin.partition("://")[2] for origin in origins}):
         raise WrongHost("the frontend has no such host; MARKET_FRONTEND_ORIGINS lists its hosts besides loopback")

@@ -25,14 +25,15 @@ _LITERAL = "/:@!$&'()*+,;=~"
 
 
 class Target(NamedTuple):
-    """``path`` is decoded. ``query`` is not."""
+    """The target of a request. ``path`` is decoded, ``query`` is not."""
 
     path: str
     query: str
 
 
 def parsed(raw: str) -> Target:
-    """Parse the target of a request line. :class:`BadRequest` if another program could read the target differently."""
+    """Parse the target of a request line. Raises :class:`BadRequest` if another program could read the target
+    differently."""
     if not _TARGET.fullmatch(raw) or _NEVER.search(raw):
         raise BadRequest("the request target must be a path of printable ASCII characters, without \\ and #")
     path, _, query = raw.partition("?")
@@ -58,7 +59,7 @@ def is_for_api(target: Target) -> bool:
 
 
 def for_api(target: Target) -> str:
-    """The target of the request to the API, without ``/api``. :class:`NotFound` for a hidden path."""
+    """The target of the request to the API, without ``/api``. Raises :class:`NotFound` for a hidden path."""
     path = target.path.removeprefix(API) or "/"
     if any(segment.partition(";")[0].strip().lower() in HIDDEN for segment in path.split("/")):
         raise NotFound("there is nothing at this path")

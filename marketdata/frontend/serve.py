@@ -16,18 +16,18 @@ from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import SECURITY_HEADERS, Access, Frontend
 from marketdata.frontend.pages import Pages
 from marketdata.frontend.problems import refusal
-from marketdata.frontend.reloading_file import ReloadingFile
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
 from marketdata.http import request_log
 from marketdata.http.listener import CONNECTIONS, Listener
 from marketdata.limits import MAX_BODY_BYTES
+from marketdata.secretfile import ReloadingFile
 from marketdata.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WORKERS = proxy.MAX_RUNNING + proxy.MAX_WAITING + login.MAX_RUNNING + login.MAX_WAITING + 8
-"""Even when all requests to the API and all logins wait, eight workers are still free for other requests. Most workers
-only wait, so the large number is cheap."""
+"""Number of workers. Even when all requests to the API and all logins wait, eight workers are still free for other
+requests. Most workers only wait, so the large number is cheap."""
 
 MAX_TUNNELS = 4000
 WANTED_DESCRIPTORS = 16384
@@ -40,7 +40,7 @@ class Service:
     """The frontend in one process. Call ``start`` once; ``stop`` is idempotent."""
 
     def __init__(self, settings: Settings) -> None:
-        """MissingRequirement or StateError if the users' file or the read token's file cannot be used."""
+        """Raises MissingRequirement or StateError if the users' file or the read token's file cannot be used."""
         token = ReloadingFile(settings.secrets_dir / secretfile.READ_TOKEN, _read_token)
         token()
         user_login = None
@@ -109,7 +109,7 @@ def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. ``announce`` gets the address when the frontend answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     request_log.configure(settings.log)
-    # Blocked before the first thread starts, because threads inherit the mask; see api/serve.py.
+    # The signals are blocked before the first thread starts, because threads inherit the mask; see api/serve.py.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     service = Service(settings)
     try:

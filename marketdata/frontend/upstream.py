@@ -117,8 +117,8 @@ class Upstream:
         self.authority = parts.netloc.rpartition("@")[2]
 
     def connection(self, *, fresh: bool = False) -> Connection:
-        """A connection for one request: an idle one if there is any, unless ``fresh``. The caller returns the
-        connection with ``keep``, or closes it."""
+        """A connection for one request. An idle connection is used again if there is one, unless ``fresh`` is True. The
+        caller returns the connection with ``keep``, or closes it."""
         while not fresh:
             with self._lock:
                 if not self._kept:

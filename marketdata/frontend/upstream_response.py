@@ -57,7 +57,7 @@ class Body:
         return part, rest
 
     def end(self) -> None:
-        """Note that the connection has ended. :class:`MalformedResponse` if the body is incomplete."""
+        """Note that the connection has ended. Raises :class:`MalformedResponse` if the body is incomplete."""
         if not self.is_complete and (self._left is not None or self._decoder is not None):
             raise MalformedResponse("the connection was closed before the end of the body")
         self.is_complete = True
@@ -74,7 +74,8 @@ class Body:
 
 
 def parse_head(block: bytes) -> Head:
-    """Parse a head. ``block`` lacks the empty line at the end. :class:`MalformedResponse` if the head is malformed."""
+    """Parse a head. ``block`` lacks the empty line at the end. Raises :class:`MalformedResponse` if the head is
+    malformed."""
     first, *lines = block.split(b"\r\n")
     status = _STATUS.fullmatch(first)
     if status is None:
@@ -91,7 +92,8 @@ def parse_head(block: bytes) -> Head:
 
 
 def body_of(head: Head, method: str) -> Body:
-    """The decoder of the response's body. :class:`MalformedResponse` if programs could differ about the body's end."""
+    """The decoder of the response's body. Raises :class:`MalformedResponse` if programs could differ about the body's
+    end."""
     lengths, codings = head.all("content-length"), head.all("transfer-encoding")
     if len(lengths) + len(codings) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
         raise MalformedResponse("its length is ambiguous")

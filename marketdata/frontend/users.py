@@ -21,7 +21,7 @@ COST = 10
 """The bcrypt cost: a check takes 2**10 rounds, about 60 ms. A user's password is checked about once a minute."""
 
 MAX_PASSWORD_BYTES = 72
-"""bcrypt ignores further bytes."""
+"""Maximum length of a password, because bcrypt ignores further bytes."""
 MIN_PASSWORD_CHARACTERS = 10
 _MIN_DISTINCT = 5
 FIRST_USER = "trader"
@@ -31,7 +31,8 @@ _HASH = re.compile(r"\$2[abxy]\$(?:0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}")
 
 
 def load(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, bytes]:
-    """Returns the hash of each user. MissingRequirement if there is no file, StateError if it cannot be used."""
+    """Returns the hash of each user. Raises MissingRequirement if there is no file, and StateError if the file
+    cannot be used."""
     users = secretfile.read(path, warn=warn).get("users")
     if not isinstance(users, dict):
         raise StateError(f'{path} must be {{"users": {{name: bcrypt hash}}}}')

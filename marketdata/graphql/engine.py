@@ -34,7 +34,7 @@ _OPTIONAL = {"source": "default", "role": READER}
 _REQUIRED = ("url", "admin_secret")
 _FORM = '{"url": "http://127.0.0.1:8080", "admin_secret": "…"}, optionally with "source" and "role"'
 _SECRET = re.compile(r"[!-~]([ -~]*[!-~])?")
-"""What a header can carry unchanged."""
+"""The texts that a header can carry unchanged."""
 _URL = re.compile(r"[!-~]+")
 _STEP = re.compile(r"\$\.args\[([0-9]+)\]")
 """The path of an error in a bulk begins with the index of the call that failed."""
@@ -62,8 +62,8 @@ class Credential:
 
 
 def load(folder: Path, *, warn: Warn) -> Credential:
-    """Read the credential. MissingRequirement when the file does not exist, StateError when it cannot be trusted,
-    UsageError when a member is wrong."""
+    """Read the credential. Raises MissingRequirement when the file does not exist, StateError when it cannot be
+    trusted. Raises UsageError when a member is wrong."""
     path = folder / secretfile.GRAPHQL_ADMIN
     try:
         found = secretfile.read(path, warn=warn)
@@ -126,13 +126,13 @@ class Engine:
         self._socket: socket.socket | None = None
 
     def bulk(self, calls: Sequence[Mapping[str, Any]]) -> None:
-        """Run the calls in their order, all or none. Refused has the index of the first that failed."""
+        """Run the calls in their order, all or none. Raises Refused with the index of the first call that failed."""
         status, answer = self._post({"type": "bulk", "args": list(calls)})
         if status != http.client.OK or not isinstance(answer, list) or len(answer) != len(calls):
             raise self._not_hasura(status, answer)
 
     def tracked(self) -> Tracked:
-        """The tables and functions that Hasura tracks. StateError, too, when Hasura has no such source."""
+        """The tables and functions that Hasura tracks. Raises StateError also when Hasura has no such source."""
         try:
             status, answer = self._post({"type": "export_metadata", "version": 2, "args": {}})
         except Refused as error:
@@ -154,13 +154,13 @@ class Engine:
     def interrupt(self) -> None:
         """End the call of another thread."""
         if (used := self._socket) is not None:
-            with suppress(OSError):  # closed meanwhile
-                # The method of a TLS socket would discard state that the other thread still uses.
+            with suppress(OSError):  # the socket was closed meanwhile
+                # SSLSocket.shutdown would discard the TLS state that the other thread still uses.
                 socket.socket.shutdown(used, socket.SHUT_RDWR)
 
     def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """Returns the status and the decoded body, which is None when it is not JSON. Refused when Hasura refuses the
-        call."""
+        """Returns the status and the decoded body. The body is None when it is not JSON. Raises Refused when Hasura
+        refuses the call."""
         status, content = self._exchange(json.dumps(body))
         try:
             answer = json.loads(content)
@@ -193,7 +193,7 @@ class Engine:
             connection.request("POST", parts.path + ENDPOINT, body, headers)
             response = connection.getresponse()
             content = response.read(_MAX_ANSWER)
-            if response.length:  # bytes that are missing; read with a size does not fail when the connection ends
+            if response.length:  # the number of missing bytes: read(size) does not fail if the connection ends early
                 raise http.client.IncompleteRead(content, response.length)
             return response.status, content
         except (OSError, http.client.HTTPException) as error:

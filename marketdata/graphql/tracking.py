@@ -1,4 +1,4 @@
-"""Has Hasura serve the tables and the candles function of a version to a role (``bin/marketdata-graphql``), and finds
+"""Makes Hasura serve the tables and the candles function of a version to a role (``bin/marketdata-graphql``), and finds
 those that Hasura does not track."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def schemas(connection: Connection, version: Version) -> Schemas:
 
 
 class Step(NamedTuple):
-    """A call, and the lines to print if it was made or had been made before."""
+    """A call, the line to print if it was made now, and the line to print if its result existed already."""
 
     call: dict[str, Any]
     done: str
@@ -84,7 +84,7 @@ def _permission(kind: str, args: dict[str, Any], what: str) -> Step:
 
 
 def track(connection: Connection, version: Version, credential: Credential, say: Callable[[str], None]) -> None:
-    """Take the missing steps, all in one call or none. StateError names the step that Hasura refuses."""
+    """Take all missing steps, or none of them. Raises StateError, which names the step that Hasura refuses."""
     planned = steps(version, schemas(connection, version), credential.source, credential.role)
     missing = _take(credential, planned)
     for step in planned:
@@ -127,7 +127,8 @@ def is_readable(connection: Connection, version: Version) -> bool:
 
 
 def untracked(version: Version, where: Schemas, tracked: Tracked) -> list[str]:
-    """The ticks table and the candles function, as far as Hasura does not track them, like ``table public.a``."""
+    """Return the ticks table and the candles function if Hasura does not track them, as texts like ``table
+    public.a``."""
     table = Name(where.tables, version.ticks_table)
     function = Name(where.function, version.candles_function)
     missing = [] if table in tracked.tables else [f"table {'.'.join(table)}"]

@@ -26,8 +26,8 @@ class MalformedChunk(Exception):
 
 
 class ChunkedDecoder:
-    """Call ``feed`` with the arriving bytes until ``is_complete``. ``keep`` is called with each part of the decoded
-    body."""
+    """Decodes one body. Call ``feed`` with the arriving bytes until ``is_complete``. ``keep`` is called with each part
+    of the decoded body."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
         self._keep = keep
@@ -38,8 +38,8 @@ class ChunkedDecoder:
         self.is_complete = False
 
     def feed(self, data: bytes) -> int:
-        """Returns the number of bytes of ``data`` that belong to the body. They are fewer than all only if the body is
-        complete."""
+        """Returns the number of bytes of ``data`` that belong to the body. If this is less than the length of ``data``,
+        the body is complete."""
         place = 0
         while place < len(data) and not self.is_complete:
             place = self._chunk(data, place) if self._chunk_left else self._until_line_feed(data, place)

@@ -13,16 +13,15 @@ from time import monotonic
 from typing import Any
 
 from marketdata.http.failures import Problem, internal_error
-from marketdata.http.request_parser import Admit, BodyBudget, RequestParser
-from marketdata.http.waitress_tasks import ApplicationTask, RefusalTask
+from marketdata.http.waitress_adapter import Admit, ApplicationTask, BodyBudget, RefusalTask, RequestParser
 from marketdata.http.workers import Workers
 from marketdata.http.wsgi import HandOver, WsgiApp
 
 RECEIVE_BYTES = 64 * 1024
 _SPOOL_READ_BYTES = 128 * 1024
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
-"""With more unsent bytes, the worker waits for the client. The first ``MAX_UNSENT_IN_MEMORY`` bytes are kept in memory,
-the others in a temporary file."""
+"""If more bytes than this are unsent, the worker waits until the client has read all of them. Up to
+``MAX_UNSENT_IN_MEMORY`` unsent bytes are kept in memory. If there are more, all are kept in a temporary file."""
 MAX_UNSENT_IN_MEMORY = 1024 * 1024
 MIN_RATE = 256 * 1024
 """Bytes per second that a client must read while a worker waits, because meanwhile the worker, a database connection
@@ -30,8 +29,8 @@ and a transaction are occupied."""
 
 NEXT_REQUEST_MS = 2
 """How long a worker waits for the next request on a connection that it has just served, if no request is queued and
-another worker is idle. Most clients send the next request at once, so no thread has to wake another one for it. The
-kernel rounds the time up to its tick of 4 to 10 milliseconds."""
+another worker is idle. Most clients send the next request at once. The waiting worker then answers it, and no thread
+has to wake another one. The kernel rounds the time up to its tick of 4 to 10 milliseconds."""
 
 IDLE_SECONDS = 60.0
 """A connection without traffic is closed after this time."""
@@ -68,8 +67,9 @@ class Server:
 
 
 class Connection:
-    """To wait for the client, the owner arms the listener's epoll object for one event, and thereby gives up the
-    connection. The loop then reads until a request is complete. While a worker owns the connection, it is not armed."""
+    """A connection to one client. To wait for the client, the owner arms the listener's epoll object for one event on
+    the connection. From then on the loop owns the connection, and reads until a request is complete. While a worker
+    owns the connection, epoll is not armed for it."""
 
     def __init__(self, server: Server, accepted: socket.socket, address: Any) -> None:
         self.socket = accepted
@@ -233,14 +233,15 @@ class Connection:
     # -- responses -----------------------------------------------------------------------------------------------------
 
     def check_client_disconnected(self) -> bool:
-        """For waitress' tasks."""
+        """Called by waitress' tasks."""
         return not self.is_open
 
     def write_soon(self, data: bytes) -> int:
-        """For waitress' tasks. Raises OSError if the client has gone or reads too slowly."""
+        """Called by waitress' tasks. Raises OSError if the client has gone or reads too slowly."""
         if data:
             self._parts.append(data)
-            if self._response is None or self._response.wrote_header:  # a head waits for the first part of the body
+            # The head of a response is not sent alone, but together with the first part of the body.
+            if self._response is None or self._response.wrote_header:
                 self._flush()
             if self.unsent > MAX_UNSENT_BYTES:
                 self._wait_for_client()

@@ -1,8 +1,8 @@
 """Makes the reply to an error: one table from exception class to status, and one body (RFC 9457) for every error.
 
-All errors become replies through :func:`problem`. A client never gets a traceback or a message of the database. The
-only exception are messages about a function's arguments (``store/postgres_errors.py``). For a status 500 the log gets
-both.
+All errors become replies through :func:`problem`. A client never gets a traceback. It gets no message of the database
+either, except messages about a function's arguments (``store/postgres_errors.py``). For a status 500 the log gets the
+message and the traceback.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ STATUS: dict[type[e.MarketError], int] = {
     e.TooLarge: 413,
     e.UnsupportedMediaType: 415,
     e.InvalidValue: 422,
-    e.Saturated: 429,
     UpgradeRequired: 426,
+    e.Saturated: 429,
     HeadersTooLarge: 431,
     UnknownCoding: 501,
     e.DatabaseUnavailable: 503,

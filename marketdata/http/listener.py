@@ -21,7 +21,7 @@ from time import monotonic
 from marketdata.errors import StateError
 from marketdata.http.connection import NEXT_REQUEST_MS, Connection, Server
 from marketdata.http.failures import Problem, problem
-from marketdata.http.request_parser import BODIES_BYTES, Admit, BodyBudget, parser_options
+from marketdata.http.waitress_adapter import BODIES_BYTES, Admit, BodyBudget, parser_options
 from marketdata.http.workers import Workers
 from marketdata.http.wsgi import WsgiApp
 

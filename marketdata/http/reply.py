@@ -37,8 +37,8 @@ class Reply:
 
 
 def encode(value: Any) -> bytes:
-    """Encode as compact UTF-8 JSON. A lone surrogate, which a client may have sent in a name, becomes an escape
-    again."""
+    """Encode as compact UTF-8 JSON. UTF-8 cannot encode a lone surrogate, which a client may have sent in a name, so it
+    is written as an escape."""
     return _COMPACT.encode(value).encode("utf-8", "backslashreplace")
 
 

@@ -56,8 +56,8 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def identify(request: Any) -> str:
-    """Returns the id of a request, or "" while the log is off. The id is an attribute of the parser, because a request
-    may fail before its task begins."""
+    """Returns the id of a request, or "" while the log is off. The id is stored in waitress' parser of the request,
+    because a request may fail before waitress makes a task for it."""
     if not is_on():
         return ""
     if not hasattr(request, _ATTRIBUTE):

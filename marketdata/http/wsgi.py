@@ -15,7 +15,7 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 class HandOver(BaseException):
     """The application raises this instead of answering. The listener then calls ``take`` with the connection's blocking
-    socket. It is not an Exception, so that no handler of errors answers it."""
+    socket. The class is not an Exception, so that no ``except Exception`` turns it into an error response."""
 
     def __init__(self, take: Callable[[socket.socket], None]) -> None:
         super().__init__()

@@ -30,7 +30,8 @@ class ApiUnavailable(MarketError):
 
 
 class Response(NamedTuple):
-    """``body`` is decoded JSON; None when the body is not JSON."""
+    """A response of the API. ``body`` is decoded JSON, or None when the body is not JSON. ``retry_after`` is in
+    seconds."""
 
     status: int
     body: Any
@@ -44,7 +45,8 @@ class Response(NamedTuple):
 
 
 class ApiClient:
-    """Used by one thread. ``token`` is called for each request, so a rotated token is used at once."""
+    """A client of the API, used by one thread. ``token`` is called for each request, so a rotated token is used at
+    once."""
 
     def __init__(self, url: str, token: Callable[[], str], timeout: float = TIMEOUT) -> None:
         parts = urlsplit(url)
@@ -58,7 +60,8 @@ class ApiClient:
         self.url = f"{parts.scheme}://{parts.hostname}:{self._connection.port}{self._base}"
 
     def request(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> Response:
-        """Send a request and return the response, whatever its status. ApiUnavailable if there is no response."""
+        """Send a request and return the response, whatever its status. Raises ApiUnavailable if there is no
+        response."""
         headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": kind}
         left = min(self._timeout, self.deadline - monotonic())
         if left <= 0:
@@ -96,7 +99,8 @@ class AnotherTable(UsageError):
 def served_table(api: ApiClient, expected: str | None = None) -> str:
     """The table that the API writes to. It belongs to the current version, which a cutover may change.
 
-    AnotherTable if it is not ``expected``. ApiUnavailable if the API does not respond or is not ready.
+    Raises AnotherTable if the table is not ``expected``. Raises ApiUnavailable if the API does not respond or is not
+    ready.
     """
     response = api.request("GET", "/ready")
     table = response.body.get("ticks_table") if isinstance(response.body, dict) else None

@@ -34,14 +34,16 @@ class Resumption(NamedTuple):
 
 
 class ChainCursor:
-    """Used by one thread. A method with the parameter ``transaction`` works within the caller's transaction."""
+    """How far the chain has been read. Used by one thread. A method with the parameter ``transaction`` works within the
+    caller's transaction."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.transaction = outbox.transaction
 
     def enter(self, pools: Iterable[Pool]) -> None:
-        """Start each pool that is new or has a new address at its start block. Ticks of the old address stay stored."""
+        """Record the pools. A pool that is new, or has a new address, begins at its start block. Ticks of the old
+        address stay stored."""
         with self.transaction() as transaction:
             for pool in pools:
                 transaction.execute(
@@ -100,7 +102,8 @@ class ChainCursor:
         """Forget the blocks below the number ``below``.
 
         Nothing is forgotten while items wait. The API may have stored a waiting tick, although its response was lost,
-        and the tick may be retracted since. The API then refuses the tick as retracted, and its block must be known.
+        and the tick may have been retracted since. The API then refuses the waiting tick as retracted. To decide what
+        to do with it, the ingestor must still know the tick's block.
         """
         if transaction.execute("SELECT NOT EXISTS (SELECT 1 FROM items)").fetchone()[0]:
             transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
@@ -154,7 +157,8 @@ class ChainCursor:
     def finalize(self, transaction: Transaction, symbols: Iterable[str], block: int) -> None:
         """Report that symbols are final up to a block, unless this block or a later one was already reported."""
         row = transaction.execute(
-            # In a range, not every block is known. The time of the nearest known block below is a safe lower bound.
+            # Of a range that was read at once, not every block is known. The time of the nearest known block below is a
+            # safe lower bound.
             "SELECT time FROM blocks WHERE number <= ? ORDER BY number DESC LIMIT 1",
             (block,),
         ).fetchone()

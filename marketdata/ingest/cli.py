@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
 _CHECK_TRIES = 3
-"""Tries of a request during ``check``. Few, because a person waits for the result and can run the command again."""
+"""Tries of a request during ``check``. The number is small, because a person waits for the result and can run the
+command again."""
 _TABLE_TIMEOUT_S = 5.0
 """Timeout of the request that asks the API for its table. A stop signal during the request takes effect when the
 request has ended."""

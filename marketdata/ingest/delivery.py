@@ -15,11 +15,11 @@ from typing import NamedTuple
 from marketdata.errors import StateError
 from marketdata.ingest.api_client import NDJSON, ApiClient, ApiUnavailable, Response
 from marketdata.ingest.lease import Lease
-from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
+from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem, Rejection
 from marketdata.limits import MAX_BODY_BYTES, MAX_ITEMS
 
 MAX_BATCH_ITEMS = MAX_ITEMS // 2
-"""Items of one request."""
+"""Maximum number of items of one request."""
 _MAX_BATCH_BYTES = MAX_BODY_BYTES * 3 // 4
 COVERAGE_S = 5.0
 """Seconds between two deliveries of coverage. Adjacent ranges of a symbol become one request."""
@@ -40,7 +40,8 @@ class Sent(NamedTuple):
 
 
 def send(api: ApiClient, items: Sequence[str]) -> Sent:
-    """Send items, which are JSON. ApiUnavailable if the API settled nothing; try again later."""
+    """Send items, which are JSON. Raises ApiUnavailable if the API has neither stored nor refused them; try again
+    later."""
     response = api.request("POST", "/v1/ingest/tick", "\n".join(items).encode(), NDJSON)
     body = response.body if isinstance(response.body, dict) else {}
     if response.status == 200 and "rejected" in body:
@@ -50,7 +51,7 @@ def send(api: ApiClient, items: Sequence[str]) -> Sent:
         raise ApiUnavailable(f"{api.url} stored nothing: {response.detail}", response.retry_after)
     if len(items) == 1:
         return Sent(0, 0, [(0, str(body.get("code") or response.status), response.detail)])
-    # The API refused the whole request. Halves find the item that it refuses.
+    # The API refused the whole request because of some item. Sending halves finds the item.
     middle = len(items) // 2
     first, second = send(api, items[:middle]), send(api, items[middle:])
     later = [(middle + index, code, detail) for index, code, detail in second.rejected]
@@ -60,7 +61,7 @@ def send(api: ApiClient, items: Sequence[str]) -> Sent:
 class _SettledBatch(NamedTuple):
     """A batch whose items the API has stored or refused. ``items`` are the first and the last item, without bodies."""
 
-    items: tuple[Held, Held]
+    items: tuple[OutboxItem, OutboxItem]
     rejections: Sequence[Rejection]
 
 
@@ -78,7 +79,7 @@ class Delivery:
 
     def step(self) -> bool:
         """Deliver one batch, and also coverage if ``COVERAGE_S`` seconds have passed. Returns False if no item waited.
-        ApiUnavailable if the API settled nothing; try again later."""
+        Raises ApiUnavailable if the API has neither stored nor refused the items; try again later."""
         try:
             return self._step()
         except ApiUnavailable:
@@ -115,7 +116,7 @@ class Delivery:
         if collected:
             self._outbox.recorded(collected)
 
-    def _finish(self, items: Sequence[Held], sent: Sent) -> None:
+    def _finish(self, items: Sequence[OutboxItem], sent: Sent) -> None:
         rejections = [Rejection(items[index], code, detail) for index, code, detail in sent.rejected]
         self._settled.append(_SettledBatch((items[0]._replace(body=""), items[-1]._replace(body="")), rejections))
         self.delivered += len(items)
@@ -154,7 +155,7 @@ def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
     return found
 
 
-def _within(items: list[Held], size: int) -> list[Held]:
+def _within(items: list[OutboxItem], size: int) -> list[OutboxItem]:
     """The first items that have at most ``size`` bytes of JSON together, but at least one item."""
     for at, item in enumerate(items):
         size -= len(item.body) + 1
@@ -163,7 +164,7 @@ def _within(items: list[Held], size: int) -> list[Held]:
     return items
 
 
-def _lag(items: Sequence[Held]) -> str:
+def _lag(items: Sequence[OutboxItem]) -> str:
     """The block and the age of the newest tick of a batch, for the log."""
     for item in reversed(items):
         tick = json.loads(item.body)

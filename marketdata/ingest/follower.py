@@ -23,8 +23,8 @@ from marketdata.source.provider import Provider, may_have, newest_and_final
 from marketdata.source.rpc_file import Pool, RpcFile
 
 MIN_FOLLOWED = 128
-"""At least this many of the newest blocks are read one by one, because a reorganisation may replace them. With more
-``confirmations`` in ``rpc.json``, more blocks are."""
+"""At least this many of the newest blocks are read one by one, because a reorganisation may replace them. If
+``confirmations`` in ``rpc.json`` is larger, it is used instead."""
 _MIN_KEPT = 1024
 """At least this many of the newest blocks are remembered, to find where a reorganisation began."""
 _STEP_BLOCKS = 32
@@ -46,7 +46,7 @@ class Counts:
 
 
 class Follower:
-    """Reads the pools of ``rpc.json``. Used by one thread."""
+    """Reads the swaps of the pools of ``rpc.json``. Used by one thread."""
 
     def __init__(self, provider: Provider, file: RpcFile, cursor: ChainCursor) -> None:
         self._provider = provider
@@ -96,7 +96,7 @@ class Follower:
             return
         self._range.answered(asked)
         if not self._follows(headers[first]):
-            self._reorganise(first)  # which may have happened while this program did not run
+            self._reorganise(first)  # the reorganisation may have happened while this program did not run
             return
         for header in headers.values():
             if self._differs(header):
@@ -208,7 +208,8 @@ class Follower:
         return gone, None
 
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
-        """Raise StateError if older blocks than the known ones were read and forgotten. They cannot be retracted."""
+        """Raise StateError if older blocks than the known ones were read and forgotten. Such blocks cannot be
+        retracted."""
         if known[0].number - _MIN_KEPT > min(pool.start_block for pool in self._file.pools):
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "

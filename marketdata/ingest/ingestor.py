@@ -28,8 +28,8 @@ from marketdata.source.rpc_file import RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FAILED = signal.SIGUSR1
-"""The signal that a failed worker sends to the main thread. It is not one of the stop signals, so the main thread can
-tell them apart."""
+"""The signal that a failed worker sends to the main thread. It is not one of the stop signals, so that the main thread
+can tell a failure from a request to stop."""
 
 MAX_OUTBOX_ITEMS = 200_000
 """While the outbox holds more items, nothing is read from the chain."""
@@ -126,7 +126,7 @@ class Ingestor:
         self._stopped = False
 
     def start(self) -> None:
-        """AlreadyRunning when another ingestor writes to this table."""
+        """Take the lease and start both threads. Raises AlreadyRunning when another ingestor writes to this table."""
         with suppress(ApiUnavailable):  # the reader works without the API; the delivery thread takes the lease later
             self._lease.keep()
         self._deliverer.start()

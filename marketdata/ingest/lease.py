@@ -27,8 +27,8 @@ _HOLDER_TRIES, _HOLDER_PAUSE_S = 50, 0.01
 
 @contextmanager
 def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
-    """Hold the lock file during the block. AlreadyRunning, with the holder's process id, if another process holds the
-    lock."""
+    """Hold the lock file during the block. Raises AlreadyRunning, with the holder's process id, if another process
+    holds the lock."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -90,8 +90,8 @@ class Lease:
         self._renew_at = 0.0
 
     def keep(self) -> None:
-        """Take the lease, or renew it if the last renewal is ``_RENEWAL`` seconds ago. AlreadyRunning if another
-        ingestor has the lease, ApiUnavailable if the API does not respond."""
+        """Take the lease, or renew it if the last renewal was ``_RENEWAL`` seconds ago or earlier. Raises
+        AlreadyRunning if another ingestor has the lease, ApiUnavailable if the API does not respond."""
         if monotonic() < self._renew_at:
             return
         table = served_table(self._api, self._expected)

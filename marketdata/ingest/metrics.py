@@ -70,7 +70,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Requests are not logged."""
+                """Do nothing, so that requests are not logged."""
 
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -63,7 +63,7 @@ _MIGRATIONS = (
 after a release; a change of the tables is a further step."""
 
 
-class Held(NamedTuple):
+class OutboxItem(NamedTuple):
     """An item of the outbox. ``body`` is its JSON."""
 
     id: int
@@ -71,7 +71,7 @@ class Held(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """An item that the API refused; ``at`` in seconds since 1970."""
+    """An item that the API refused. ``at`` is the time of the refusal, in seconds since 1970."""
 
     id: int
     body: str
@@ -94,7 +94,7 @@ class Coverage(NamedTuple):
 class Rejection(NamedTuple):
     """An item that the API refused, with the API's reason."""
 
-    item: Held
+    item: OutboxItem
     code: str
     detail: str
 
@@ -103,7 +103,7 @@ class Outbox:
     """A connection to the file. A missing file is created. With ``only_reads``, a missing file is an error, and no
     method that writes may be called.
 
-    StateError if the file cannot be used, for example because the disk is full. The file is then unchanged.
+    Raises StateError if the file cannot be used, for example because the disk is full. The file is then unchanged.
     """
 
     def __init__(self, path: Path, *, only_reads: bool = False) -> None:
@@ -137,7 +137,7 @@ class Outbox:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with self._translated(), closing(sqlite3.connect(target)) as copy:
             self._connection.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # a single file
+            copy.execute("PRAGMA journal_mode = DELETE")  # so that the snapshot is a single file
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -157,7 +157,7 @@ class Outbox:
             return self._connection.execute(statement, values).fetchall()
 
     def bind(self, ticks_table: str) -> None:
-        """Bind the outbox to a table permanently. UsageError if the outbox is bound to another table."""
+        """Bind the outbox to a table permanently. Raises UsageError if the outbox is bound to another table."""
         known = self.rows("SELECT ticks_table FROM identity")[0][0]
         if known is None:
             # A full disk must not prevent delivery. The next call tries again.
@@ -174,12 +174,12 @@ class Outbox:
     def count(self) -> int:
         return int(self.rows("SELECT count(*) FROM items")[0][0])
 
-    def first(self, limit: int, after: int = 0) -> list[Held]:
+    def first(self, limit: int, after: int = 0) -> list[OutboxItem]:
         """The oldest items with an id above ``after``, in their order."""
         rows = self.rows("SELECT id, body FROM items WHERE id > ? ORDER BY id LIMIT ?", after, limit)
-        return [Held(*row) for row in rows]
+        return [OutboxItem(*row) for row in rows]
 
-    def acknowledged(self, items: Sequence[Held], rejections: Iterable[Rejection]) -> tuple[int, int]:
+    def acknowledged(self, items: Sequence[OutboxItem], rejections: Iterable[Rejection]) -> tuple[int, int]:
         """Remove items that the API stored or refused. Returns how many became dead letters, and how many are sent
         again.
 
@@ -291,7 +291,7 @@ def encoded(item: Item) -> str:
     return _JSON.encode(item)
 
 
-def _fate(connection: Transaction, item: Held, code: str) -> str:
+def _fate(connection: Transaction, item: OutboxItem, code: str) -> str:
     """Decides what to do with a refused item. ``dead``: make it a dead letter. ``done``: drop it. ``again``: send it
     again."""
     tick = json.loads(item.body)

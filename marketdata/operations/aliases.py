@@ -44,7 +44,7 @@ def add(connection: Connection, alias: str, symbol: str) -> bool:
 
 
 def remove(connection: Connection, alias: str) -> str:
-    """Remove the alias and return its symbol; UsageError if there is no such alias."""
+    """Remove the alias and return its symbol. Raises UsageError if there is no such alias."""
     row = connection.execute("DELETE FROM market_aliases WHERE alias = %s RETURNING symbol", (alias,)).fetchone()
     if row is None:
         raise UsageError(f"ALIAS {alias[:80]!r}: there is no such alias; bin/marketdata-alias list shows all")
@@ -79,7 +79,7 @@ def _check_free(aliases: dict[str, str], alias: str, symbol: str) -> None:
 
 @contextmanager
 def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
-    """Run the body in a transaction that locks the symbols table of every version, so that no new symbol is stored
+    """Run the block in a transaction that locks the symbols table of every version, so that no new symbol is stored
     meanwhile. Yields the names of these tables."""
     with connection.transaction():
         migrations.lock(connection)

@@ -1,8 +1,8 @@
 """Compares the stored candles of two versions, one by one.
 
-The source's newest tick of each symbol bounds the comparison, because the target may have received further ticks. Its
-candles with newer ticks are left out. Only for the minute of the source's newest tick, the target's candle is computed
-from the ticks up to that tick.
+The source's newest tick of each symbol bounds the comparison, because the target may have received further ticks.
+Candles of the target that contain newer ticks are left out. The minute of the source's newest tick is an exception: its
+candle in the target is computed from the ticks up to that tick.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from marketdata.operations.version_pair import Day, Pair, day_chunks
 from marketdata.store.pool import Connection
 
 MAX_DIFFERENCES = 10_000
-"""A comparison ends after this number of differences, because more would not help."""
+"""A comparison ends after this number of differences, because nobody needs more of them to find the cause."""
 
 _INTERVALS = {level: interval for interval, level in LEVELS.items()}
 _FIELDS = ("open", "high", "low", "close", "volume", "quote", "n", "vwap", "buy_volume", "buy_quote")
@@ -50,7 +50,8 @@ class Difference(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """A block that the source retracted while the target has ticks of it, even ticks newer than the source's newest."""
+    """A block that the source retracted, although the target has ticks of it. These ticks may be newer than the
+    source's newest tick."""
 
     symbol: str
     block_hash: str

@@ -1,8 +1,8 @@
 """``bin/marketdata-copy FROM TO``: copies ticks, retractions, finality and coverage from one version to another.
 
 Both versions may receive data meanwhile. A pass reads the changes of the source in one snapshot, and applies them to
-the target in a transaction per symbol and batch. Other data of the target stay. A copy may be killed at any moment. The
-next copy sees from the target's ticks, and from the tables ``market_copied_…``, what was already copied.
+the target in a transaction per symbol and batch. Other data of the target stay as they are. A copy may be killed at any
+moment. The target's ticks and the tables ``market_copied_…`` tell the next copy what was already copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _PROGRESS_S = 5.0
 _IDLE_S = 0.5
 _COPY_LOCK = "hashtextextended('marketdata copy ' || %(prefix)s, 0)"
 _LOCK_WAIT_S = 5
-"""A killed copy keeps its lock until the server has finished the copy's current statement."""
+"""How long a copy waits for the lock. A killed copy keeps its lock until the server has finished the copy's current
+statement."""
 
 
 class Carried(NamedTuple):
@@ -80,7 +81,7 @@ class Copy:
         """Make one pass. Afterwards the target has everything that the source had at the beginning of the pass."""
         changes = self._read()
         # The order matters. Blocks are restored before their ticks are copied, because the target refuses ticks of
-        # retracted blocks. Finality and coverage follow the ticks that they speak of.
+        # retracted blocks. Finality and coverage come last, because they are about ticks that must be copied already.
         for symbol, hashes in changes.retracted.items():
             self._apply(_RETRACT, symbol, hashes)
         for symbol, hashes in changes.restored.items():
@@ -162,7 +163,7 @@ class CopyLoop:
         self.total = Carried()
 
     def run(self, *, follows: bool) -> None:
-        """Raises Stopped if ``stopping`` is set before the target has caught up."""
+        """Make the passes. Raises Stopped if ``stopping`` is set before the target has caught up."""
         while True:
             is_last = self._stopping.is_set() or not follows
             at = datetime.now(UTC)
@@ -198,7 +199,7 @@ class CopyLoop:
 
 @contextmanager
 def copying(connection: Connection, prefix: str) -> Iterator[None]:
-    """Hold the lock of copies of this prefix while the block runs; AlreadyRunning if another copy has it."""
+    """Hold the lock of copies of this prefix while the block runs. Raises AlreadyRunning if another copy has it."""
     values = {"prefix": prefix}
     try:
         with connection.transaction():
@@ -271,8 +272,9 @@ def _changed_ranges(before: Sequence[Range], now: Sequence[Range]) -> Iterator[R
 
 _SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('marketdata.pause', 'passed', true)"
 
-# A retraction or restoration is copied once, so later changes of the block by other writers of the target stay. A block
-# was restored in the source if its retraction was copied, in either direction, and the source no longer refuses it.
+# A retraction or restoration is copied once, so a later change of the block by another writer of the target stays. A
+# block counts as restored in the source if two conditions hold: its retraction was copied, in either direction, and the
+# source no longer refuses the block.
 _RETRACTED: LiteralString = """
     SELECT symbol, block_hash FROM {source_retracted} r WHERE NOT EXISTS (
         SELECT FROM market_copied_retracted c WHERE c.source = %(source)s AND c.target = %(target)s
@@ -302,7 +304,7 @@ _LOCK: LiteralString = """
     INSERT INTO {target_symbols} AS s (symbol, version) VALUES (%(symbol)s, 1)
     ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1"""
 
-# Minutes with equal candles may have different ticks. The ids of the first and the last tick are compared, too.
+# Minutes with equal candles may have different ticks. So the ids of the first and the last tick are compared, too.
 _MINUTES: LiteralString = """
     SELECT s.bucket, s.n
     FROM unnest(%(days)s::timestamptz[]) AS d (day)

@@ -1,13 +1,14 @@
 """Creates and changes the files with credentials: the API's tokens, and the password of the reader role.
 
-``read.json`` and ``alg.json`` are created at the first start. A rotation of a token never leaves its users without a
-valid one. It creates the new token and writes temporary files with it, then replaces the present files, waits until the
-users have read the files again, and at last revokes the previous token. Each new file contains the id of the previous
-token under ``replaces``. From this, :func:`finish_rotation` can complete a rotation after the process was killed.
+``read.json`` and ``alg.json`` are created at the first start. During a rotation, the users of a token have a valid
+token at any time. A rotation creates the new token and writes temporary files with it. It then replaces the present
+files, waits until the users have read the files again, and at last revokes the previous token. Each new file contains
+the id of the previous token under ``replaces``. With this id, :func:`finish_rotation` can complete a rotation whose
+process was killed.
 
 Clients of libpq, like psql, read the reader's password from a file (``passfile``). A new password is first written to a
-second file, then given to the role. Then the second file replaces the passfile. If the process is killed in between,
-:func:`finish_reader_password` completes the change from the second file.
+second file, and the role gets the password after that. Then the second file replaces the passfile. If the process is
+killed in between, :func:`finish_reader_password` completes the change from the second file.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
             f"{folder} cannot be opened: {error.strerror}; set MARKET_SECRETS_DIR to another folder"
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # if two processes start at once, the second finds the first one's files
+        # If two processes start at once, the second one waits here and then finds the files of the first one.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         finish_rotation(connection, folder, say)
         finish_reader_password(connection, folder, say)
         for name, scope in _TOKEN_FILES:
@@ -95,8 +97,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def rotate_token(connection: Connection, identity: str, files: Sequence[Path], overlap: float) -> tuple[Token, str]:
-    """Create a token that replaces ``identity`` and write it to ``files``. Revoke the previous one ``overlap`` seconds
-    later. If ``files`` is empty, both happen in one transaction and without waiting."""
+    """Create a token that replaces the token with the id ``identity``, and write it to ``files``. Revoke the previous
+    token ``overlap`` seconds later. If ``files`` is empty, both happen in one transaction and without waiting."""
     if not files:
         with connection.transaction():
             return tokens.rotate(connection, identity)
@@ -172,7 +174,7 @@ def _is_valid(connection: Connection, held: dict[str, Any]) -> bool:
 def change_reader_password(connection: Connection, folder: Path) -> Path:
     """Give the reader role a new password and let it log in; returns the file with the password.
 
-    StateError when this login may not change the role, or when the role does not exist.
+    Raises StateError when this login may not change the role, or when the role does not exist.
     """
     secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
     with locked_folder(folder):
@@ -203,7 +205,7 @@ def finish_reader_password(connection: Connection, folder: Path, say: Say) -> No
 def _apply_password(connection: Connection, pending: Path) -> Path:
     """Give the role the password in the file ``pending``, then rename the file to ``PASSFILE``."""
     password = pending.read_text(encoding="utf-8").strip().rpartition(":")[2]
-    # PostgreSQL may log the statement, so it contains a hash from which the password cannot be computed.
+    # PostgreSQL may log the statement. So the statement contains a hash, from which the password cannot be computed.
     verifier = connection.pgconn.encrypt_password(password.encode(), READER.encode(), b"scram-sha-256").decode()
     statement = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(READER), verifier)
     connection.execute(statement)

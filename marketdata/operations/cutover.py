@@ -38,9 +38,9 @@ PAUSE_SECONDS = 10
 """The former version refuses writes for this time after a switch: twice the time in which an API notices the switch.
 
 An API that names no version notices the switch within seconds. Without the pause it would meanwhile store data in the
-former version. A copy would carry these to the new version behind later data of the same client, and so could apply a
-retraction after the restoration that followed it. In the pause the client gets 503 and sends the data again, until the
-API stores them in the new version. After the pause the former version accepts writes of APIs that name it.
+former version. A copy would bring these data to the new version after later data of the same client. So it could apply
+a retraction after the restoration that followed it. During the pause the client gets 503 and sends the data again,
+until the API stores them in the new version. After the pause the former version accepts writes of APIs that name it.
 """
 
 _PAUSE_FUNCTION = """
@@ -103,7 +103,7 @@ class Cutover:
     def switch(self, *, despite: bool = False) -> Differences:
         """Make the new version the current one, unless something differs. Returns the differences.
 
-        With ``despite`` it switches in any case.
+        With ``despite`` the new version becomes the current one in any case.
         """
         found = self.compare()
         if despite:
@@ -192,7 +192,8 @@ def _counted(found: Differences) -> str:
 
 
 def _begin_pause(connection: Connection, pair: Pair) -> None:
-    """Pause the writers of the source. Until the caller's transaction ends, its lock keeps them waiting."""
+    """Pause the writers of the source from the end of the caller's transaction on. Until then, the lock of the
+    transaction keeps them waiting."""
     row = connection.execute(
         "SELECT (clock_timestamp() + make_interval(secs => %s))::text", (PAUSE_SECONDS,)
     ).fetchone()

@@ -1,6 +1,7 @@
 """``bin/marketdata-drop N``: removes a version's tables and functions, and its ingestors' outboxes on this machine.
 
-An ingestor with an old outbox would skip the ticks that it had stored in the dropped tables.
+The outboxes must be removed, too: with an old outbox, an ingestor would not store the ticks again that it had stored in
+the dropped tables.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from marketdata.store.version import PARTS, Version, registered
 
 _LOCK_S = 10
 _OUTBOXES = ("ingestor", "demo")
-"""Folders in the state directory."""
+"""The folders in the state directory that contain outboxes."""
 _TABLES = ("ticks", "rollups", "symbols", "retracted", "coverage")
 
 
-class Held(NamedTuple):
+class Contents(NamedTuple):
     """Numbers of the stored ticks and symbols of a version."""
 
     ticks: int
@@ -37,7 +38,7 @@ class Held(NamedTuple):
 
 
 def droppable(connection: Connection, prefix: str, n: int) -> Version:
-    """The version; UsageError when it does not exist, StateError when it is the current one."""
+    """Return the version to drop. Raises UsageError if it does not exist, and StateError if it is the current one."""
     entry = find(registered(connection, prefix), prefix, n)
     if entry.is_current:
         raise StateError(
@@ -47,21 +48,21 @@ def droppable(connection: Connection, prefix: str, n: int) -> Version:
     return entry.version
 
 
-def held(connection: Connection, version: Version) -> Held:
+def contents(connection: Connection, version: Version) -> Contents:
     """Count the stored ticks and symbols; both are 0 if the tables are missing."""
     try:
         row = connection.execute(
             version.query("SELECT coalesce(sum(n), 0)::bigint, count(DISTINCT symbol) FROM {rollups} WHERE res = 86400")
         ).fetchone()
     except psycopg.errors.UndefinedTable:
-        return Held(0, 0)
+        return Contents(0, 0)
     assert row is not None
-    return Held(*row)
+    return Contents(*row)
 
 
 def drop(connection: Connection, settings: Settings, n: int) -> list[Path]:
-    """Drop the version in one transaction, and remove its outboxes; returns the removed files. AlreadyRunning while a
-    copy or an ingestor uses the version."""
+    """Drop the version in one transaction, and remove its outboxes. Returns the removed files. Raises AlreadyRunning
+    while a copy or an ingestor uses the version."""
     prefix = settings.prefix
     version = droppable(connection, prefix, n)
     with _outboxes(settings, version) as files, connection.transaction():
@@ -96,7 +97,8 @@ def _outboxes(settings: Settings, version: Version) -> Iterator[list[Path]]:
             if path.exists() and _belongs(path, version):
                 locks.enter_context(locked(path.with_suffix(".lock")))
                 locks.enter_context(locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"))
-                # The database's file is removed before its -shm and -wal. SQLite ignores these if they are left behind.
+                # The database's file is removed before its -shm and -wal files. If only these are left, SQLite ignores
+                # them.
                 found += sorted(path.parent.glob(f"{path.name}*"))
         yield found
 
@@ -107,7 +109,8 @@ def _belongs(path: Path, version: Version) -> bool:
 
 
 def _drop(connection: Connection, version: Version) -> None:
-    """Drop the functions after the tables whose triggers use them, and before ``candle``, their row type."""
+    """Drop the functions after the tables whose triggers use them, and before the table ``candle``, which is the row
+    type of some functions."""
     connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
     try:
         connection.execute(_tables(version, *_TABLES))

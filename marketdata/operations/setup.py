@@ -48,7 +48,7 @@ def _create_reader(connection: Connection) -> str:
     if _has_reader(connection):
         return f"role {READER}: already exists"
     try:
-        with connection.transaction():  # within a transaction of the caller, an error undoes only this statement
+        with connection.transaction():  # if the caller has a transaction, an error undoes only this statement
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
     except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
         return f"role {READER}: already exists"
@@ -66,7 +66,7 @@ def _has_reader(connection: Connection) -> bool:
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
     """Create version ``n`` of the prefix, unless it exists, and write ``vN.env`` into the state directory. If the file
-    cannot be written, nothing is committed."""
+    cannot be written, no change of the database is committed."""
     version = Version.of(settings.prefix, n)
     path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
@@ -81,8 +81,8 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
 
 
 def make_tables(connection: Connection, version: Version) -> str:
-    """Create the version, unless it exists, and grant the privileges; returns what was done. The settings file stays as
-    it is."""
+    """Create the version, unless it exists, and grant the privileges. Returns what was done. The settings file is not
+    written."""
     with connection.transaction():
         migrations.lock(connection)
         done = _create_or_check(connection, version)
@@ -102,8 +102,8 @@ def _grant(connection: Connection, tables: list[str]) -> None:
 def _reserve(connection: Connection, trigger_functions: list[str]) -> None:
     """Allow only their owner to attach these functions to a table; existing triggers work for everybody.
 
-    Every role may create a temporary table. If it could attach these functions, they would run as their owner and
-    process the rows of that table as ticks.
+    Every role may create a temporary table. If a role could attach these functions to it, they would run as their owner
+    and process the rows of the temporary table as ticks.
     """
     names = sql.SQL(", ").join(sql.SQL("{}()").format(sql.Identifier(name)) for name in trigger_functions)
     connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(names))
@@ -159,7 +159,8 @@ def _own_port(n: int) -> list[str]:
 
 
 def _settings_file(path: Path, version: Version) -> tuple[str | None, str]:
-    """The present text of the file (None if it does not exist) and the new text, which keeps lines that were added."""
+    """Return the present text of the file (None if it does not exist) and the new text. The new text keeps the lines
+    that somebody has added."""
     ours = {
         "MARKET_PREFIX": version.prefix,
         "TICKS_TABLE": version.ticks_table,

@@ -1,8 +1,8 @@
 """Two versions of a prefix: builds statements over the tables of both, and finds the days on which one has changed.
 
-Every transaction that stores or removes a tick writes the symbol's daily row in the level 1d, which changes the row's
-``xmin``. If the ``xmin`` of both versions are the same as before, nothing has changed on that day. So a row per day
-suffices.
+Every transaction that stores or removes a tick writes the symbol's row of that day in the level 1d. This changes the
+row's ``xmin``. If the ``xmin`` of both versions are the same as before, nothing has changed on that day. So one row per
+day is enough to find changes.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PARTS = (
 
 @dataclass(frozen=True)
 class Pair:
-    """``source`` is copied or compared with ``target``."""
+    """Two versions. ``source`` is copied to ``target``, or compared with it."""
 
     source: Version
     target: Version
 
     @classmethod
     def of(cls, connection: Connection, prefix: str, source: int, target: int) -> Self:
-        """Check and pair two registered versions; UsageError if a number is not registered."""
+        """Check and pair two registered versions. Raises UsageError if a number is not registered."""
         known = registered(connection, prefix)
         pair = cls(find(known, prefix, source).version, find(known, prefix, target).version)
         for each in (pair.source, pair.target):
@@ -55,12 +55,12 @@ class Pair:
 
     @property
     def tables(self) -> dict[str, str]:
-        """The names of the ticks tables. The tables ``market_copied_…`` identify versions by these."""
+        """The names of the ticks tables. The tables ``market_copied_…`` identify versions by these names."""
         return {"source": self.source.ticks_table, "target": self.target.ticks_table}
 
 
 def find(known: Sequence[Registered], prefix: str, n: int) -> Registered:
-    """The version with this number; UsageError, with the numbers that exist, when there is none."""
+    """Return the version with this number. If there is none, raises UsageError with the numbers that exist."""
     for each in known:
         if each.n == n:
             return each

@@ -27,7 +27,7 @@ MAX_SOCKET_PATH = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the 
 
 
 def write_rules(data: Path, account: Account) -> None:
-    """Write ``pg_ident.conf`` and ``pg_hba.conf``, each atomically. StateError when the account has no name."""
+    """Write ``pg_ident.conf`` and ``pg_hba.conf``, each atomically. Raises StateError when the account has no name."""
     accounts = sorted({account_name(account.uid), "root", "postgres"})
     lines = [f'{_MAP} "{name}" {SUPERUSER}\n' for name in accounts]
     # The map comes first, because the rules refer to it.
@@ -49,7 +49,7 @@ def _replace(path: Path, text: str, account: Account) -> None:
     if path.exists() and path.read_text(encoding="utf-8", errors="replace") == text:
         return
     fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)  # of a start that was killed
+    fresh.unlink(missing_ok=True)  # a start that was killed may have left it
     # The folder belongs to PostgreSQL's account, which could place a link there. Root must not follow it.
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -59,7 +59,8 @@ def _replace(path: Path, text: str, account: Account) -> None:
 
 
 def check_socket_path(path: Path, setting: str) -> None:
-    """UsageError if a UNIX socket path is too long for the kernel, or has a comma, at which libpq would split it."""
+    """Raises UsageError if a UNIX socket path is too long for the kernel, or contains a comma. libpq would split the
+    path at the comma."""
     if "," in str(path):
         raise UsageError(
             f"the socket path {path} contains a comma, which separates hosts for PostgreSQL's clients: "
@@ -74,7 +75,8 @@ def check_socket_path(path: Path, setting: str) -> None:
 
 
 def check_traversable(folder: Path, account: Account, setting: str) -> None:
-    """Check that ``account`` can traverse the path to ``folder``; else StateError names the outermost closed folder."""
+    """Check that ``account`` can traverse the path to ``folder``. Otherwise raises StateError, which names the
+    outermost folder that the account cannot traverse."""
     if os.geteuid() != 0:
         return  # this process runs as the account
     folders = [str(each) for each in (*reversed(folder.parents), folder)]
@@ -93,7 +95,7 @@ def check_traversable(folder: Path, account: Account, setting: str) -> None:
 def prepare_socket_dir(folder: Path, account: Account) -> None:
     """Create the folder of the second socket, with mode 0755, if it does not exist.
 
-    StateError when this fails. UsageError if another account could replace the socket in the folder.
+    Raises StateError when this fails. Raises UsageError if another account could replace the socket in the folder.
     """
     check_socket_path(socket_in(folder), "MARKET_SOCKET_DIR")
     try:

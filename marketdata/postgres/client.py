@@ -41,9 +41,9 @@ _log = logging.getLogger(__name__)
 def database(settings: Settings, *, linger: bool = True) -> Iterator[str]:
     """Yield the libpq connection string of a running database, and keep the private cluster running meanwhile.
 
-    Afterwards the private cluster runs for another moment, for the next command. With ``linger=False`` it has shut down
-    when the block is left, unless another client uses it. If the private cluster does not start, this raises the error
-    of the owner: StateError, MissingRequirement or UsageError.
+    Afterwards the private cluster keeps running for a moment, so that a next command finds it. With ``linger=False`` it
+    has shut down when the block is left, unless another client uses it. If the private cluster does not start, this
+    raises the error of the owner: StateError, MissingRequirement or UsageError.
     """
     if settings.database_url:
         yield settings.database_url
@@ -102,7 +102,7 @@ class Client:
         self._release()
 
     def _release(self) -> None:
-        # While this lock is exclusive, no other client can start, so nobody needs the owner that is ended.
+        # While this client has the lock exclusively, no other client can start. So nobody needs the owner.
         if not self._linger and locks.acquire(self._lock, locks.EXCLUSIVE):
             _end_owner(self._state_dir)
         os.close(self._lock)
@@ -123,7 +123,8 @@ class Client:
             try:
                 owner = wait_for_owner(self._state_dir, self._socket_dir, self._stop_reader)
             except (errors.MarketError, OSError):
-                # For example a full disk. database.log says why, and requests fail with DatabaseUnavailable meanwhile.
+                # A cause is for example a full disk. database.log names the cause, and requests fail with
+                # DatabaseUnavailable meanwhile.
                 owner = 0
 
     def _wait_for_end_of(self, owner: int) -> bool:
@@ -157,8 +158,8 @@ def wait_for_owner(state_dir: Path, socket_dir: Path | None, stop: int | None = 
                 locks.write_status(lock)
                 _start_owner(state_dir, socket_dir, lock)
                 started = True
-            # A killed owner leaves its status in the file, which may still be there when the next owner has the lock.
-            # So the process id is checked.
+            # A killed owner leaves its status in the file. The status may still be there when the next owner has the
+            # lock. So the process id is checked.
             elif (status := locks.read_status(lock)).get("postgres") and is_running(status["pid"]):
                 return int(status["pid"])
         finally:
@@ -191,7 +192,8 @@ def _start_owner(state_dir: Path, socket_dir: Path | None, lock: int) -> None:
             sys.executable, "-P", "-m", "marketdata.postgres.owner", str(lock), str(state_dir.resolve()),
             *([] if socket_dir is None else [str(socket_dir)]),
         ]  # fmt: skip
-        # The started process forks and exits. So the owner is no child of this process and never becomes its zombie.
+        # The started process forks and exits. So the owner is no child of this process, and this process need not wait
+        # for its end.
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock],
             start_new_session=True, cwd="/",
@@ -235,7 +237,7 @@ def _lock_shared(clients_lock: int, state_dir: Path) -> None:
 
 
 def refuse_while_converted(state_dir: Path) -> None:
-    """StateError while a command has the database to itself (``exclusive.py``)."""
+    """Raise StateError while a command has the database to itself (``exclusive.py``)."""
     lock = locks.open_owner_lock(state_dir)
     try:
         status = locks.read_status(lock)
@@ -250,7 +252,7 @@ def refuse_while_converted(state_dir: Path) -> None:
 
 
 def make_private(state_dir: Path) -> None:
-    """Create the state directory with mode 0700. StateError when it cannot be created or is not writable."""
+    """Create the state directory with mode 0700. Raises StateError when it cannot be created or is not writable."""
     make_folder(state_dir, "MARKET_STATE_DIR")
     if not os.access(state_dir, os.W_OK | os.X_OK):
         raise errors.StateError(f"{state_dir} is not writable by this user; set MARKET_STATE_DIR to another folder")

@@ -1,13 +1,13 @@
 """Creates, starts, checks and stops the private PostgreSQL cluster of a state directory. Only the owner process
-(``owner.py``) and a command with exclusive use (``exclusive.py``) do so, from their main threads.
+(``owner.py``) and a command with exclusive use (``exclusive.py``) call these functions, from their main threads.
 
     <state>/cluster/            0700, owned by the account that PostgreSQL runs as; holds the UNIX socket
     <state>/cluster/data/       the data directory; access.py writes who may log in
     <state>/postgresql.conf     written at each start from etc/postgresql.conf
     <state>/database.log        the log of PostgreSQL and its owner
 
-PostgreSQL listens on UNIX sockets only. When the thread that started it dies, the kernel sends it SIGINT (prctl
-PR_SET_PDEATHSIG), which causes a fast and clean shutdown. PostgreSQL refuses to run as root, so root runs it as
+PostgreSQL listens on UNIX sockets only. When the thread that started it dies, the kernel sends SIGINT to PostgreSQL
+(prctl PR_SET_PDEATHSIG). This causes a fast and clean shutdown. PostgreSQL refuses to run as root, so root runs it as
 ``postgres``.
 """
 
@@ -48,7 +48,7 @@ from marketdata.settings import ROOT, Settings
 DATABASE = "marketdata"
 
 FAST_SHUTDOWN_TIMEOUT = 60.0
-"""Seconds until a fast shutdown, which writes a checkpoint, is followed by an immediate one."""
+"""If a fast shutdown, which writes a checkpoint, takes longer than this many seconds, an immediate shutdown follows."""
 IMMEDIATE_SHUTDOWN_TIMEOUT = 10.0
 HELD_SECONDS = 2.0
 """How long a shutdown waits for a stopped process that does not continue because a debugger holds it."""
@@ -160,7 +160,7 @@ class Cluster:
         )
         fresh = self._configuration.with_suffix(".new")
         fresh.write_text(text, encoding="utf-8")
-        os.chmod(fresh, 0o644)  # postgres reads it
+        os.chmod(fresh, 0o644)  # so that the account postgres can read it
         fresh.replace(self._configuration)
 
     # -- run -------------------------------------------------------------------------------------------------------
@@ -170,10 +170,11 @@ class Cluster:
         return [pid for pid in find_by_name("postgres") if has_working_directory(pid, self.data)]
 
     def start(self, *settings: str) -> None:
-        """Start the postmaster, with these ``name=value`` settings. ``processes`` must be empty.
+        """Start the postmaster, with these ``name=value`` settings. Before the call, no PostgreSQL process may use the
+        data directory (``processes``).
 
-        So a ``postmaster.pid`` is stale, and is removed. With it, PostgreSQL would refuse to start if another process
-        of the account has its process id now, as happens after a reboot.
+        So an existing ``postmaster.pid`` is stale. It is removed, because PostgreSQL would refuse to start if another
+        process of the account had the process id in this file, as happens after a reboot.
         """
         self._watch().started()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
@@ -206,7 +207,8 @@ class Cluster:
         return self._watch().is_replaced()
 
     def is_ready(self) -> bool:
-        """Whether the postmaster accepts connections. It then writes ``ready`` to the last line of its pid file."""
+        """Whether the postmaster accepts connections. As soon as it does, it writes ``ready`` to the last line of its
+        pid file."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -262,7 +264,8 @@ class Cluster:
 
     def _child_options(self) -> dict[str, Any]:
         assert self._account is not None, "call prepare first"
-        # Variables of this process, like PGDATA or PGOPTIONS, would change PostgreSQL's settings. So none is passed on.
+        # Variables of this process, like PGDATA or PGOPTIONS, would change PostgreSQL's settings. So PostgreSQL gets
+        # none of them.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
         return {"cwd": "/", "env": environment, "preexec_fn": end_with_parent(), **self._account.options}
 
@@ -291,5 +294,6 @@ def rotate_log(log: Path) -> None:
 
 
 def _quoted_item(folder: Path) -> str:
-    """The path as a quoted item of a PostgreSQL list setting, which is split at commas and stripped of spaces."""
+    """The path as a quoted item of a PostgreSQL list setting. PostgreSQL splits such a setting at commas and strips
+    spaces around unquoted items."""
     return '"' + str(folder).replace('"', '""') + '"'

@@ -17,8 +17,8 @@ from marketdata.postgres.owner import end_old_processes
 from marketdata.postgres.processes import signal_and_wait, wait_readable
 
 GRACE_SECONDS = 1.0
-"""Seconds to wait until other commands have released the database. The error names each process that still uses it
-then."""
+"""How long to wait until other commands have released the database. If some process still uses it after this time, the
+error names the process."""
 
 _POLL_SECONDS = 0.02
 
@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.02
 def exclusive(state_dir: Path, command: str) -> Iterator[None]:
     """Keep clients and owners away while the block runs. Their errors name ``command`` as the reason.
 
-    StateError when a service or another command uses the database.
+    Raises StateError when a service or another command uses the database.
     """
     clients = locks.open_clients_lock(state_dir)
     owner = locks.open_owner_lock(state_dir)
@@ -47,7 +47,7 @@ def exclusive(state_dir: Path, command: str) -> Iterator[None]:
 @contextlib.contextmanager
 def running(cluster: Cluster, *settings: str) -> Iterator[str]:
     """Run PostgreSQL, with these ``name=value`` settings, while the block runs; yields the connection string. If the
-    cluster does not exist, it is created. StateError when PostgreSQL does not start."""
+    cluster does not exist, it is created. Raises StateError when PostgreSQL does not start."""
     cluster.prepare()
     end_old_processes(cluster)
     try:
@@ -87,7 +87,7 @@ def _lock_owner(state_dir: Path, owner: int) -> None:
             raise StateError(
                 f"bin/marketdata-db (process {status['pid']}) runs the database of {state_dir}. Stop it, then try again"
             )
-        if "pid" in status:  # an owner that was started just now writes its status within moments
+        if "pid" in status:  # it is missing only for a moment after an owner was started
             signal_and_wait([status["pid"]], signal.SIGTERM, START_TIMEOUT)
         if monotonic() > deadline:
             raise StateError(f"the owner of the database of {state_dir} did not end; database.log may say why")

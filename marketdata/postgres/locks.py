@@ -3,12 +3,13 @@
 All are locked with flock, so the kernel releases a lock when its process ends, however it ends.
 
 ``clients.lock``  Every client holds it shared while it uses the database. The owner shuts down when it can lock the
-                  file exclusively, and keeps it locked meanwhile. A client that starts then waits, finds no owner and
-                  starts the next one.
-``owner.lock``    The owner holds it exclusively. A client that can lock it knows that no owner runs. It starts an owner
-                  and passes the locked descriptor to it, so there is never a second owner. The content is the owner's
-                  status as JSON: ``pid``, ``stays`` (true in the foreground) and ``postgres`` (the postmaster's process
-                  id, once PostgreSQL accepts connections). After a failure it is ``error``, ``code`` and ``detail``.
+                  file exclusively, and keeps the file locked until PostgreSQL has ended. A client that starts meanwhile
+                  waits for the lock. Then it finds no owner and starts the next one.
+``owner.lock``    The owner holds it exclusively. A client that can lock it knows that no owner runs. The client starts
+                  an owner and passes the locked descriptor to it, so there is never a second owner. The content is the
+                  owner's status as JSON: ``pid``, ``stays`` (true in the foreground) and ``postgres`` (the postmaster's
+                  process id, once PostgreSQL accepts connections). After a failure, the content is ``error``, ``code``
+                  and ``detail``.
 ``foreground.lock``  ``bin/marketdata-db`` holds it exclusively while it is the owner or waits to become the owner. No
                   client starts an owner meanwhile.
 
@@ -82,5 +83,6 @@ def write_status(file: int, **status: Any) -> None:
     if not status:
         os.ftruncate(file, 0)
         return
-    # The text is padded with spaces over the previous content. A truncated file would be empty for a moment.
+    # The text is padded with spaces to the length of the previous content. If the file were truncated instead, it would
+    # be empty for a moment.
     os.pwrite(file, json.dumps(status).encode().ljust(os.fstat(file).st_size), 0)

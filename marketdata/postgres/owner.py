@@ -1,7 +1,7 @@
 """The owner: the single process that runs the private cluster of a state directory.
 
-A client that finds no owner starts one (``client.py``), which ends shortly after the last client.
-``bin/marketdata-db`` runs an owner in the foreground, which ends only on a signal. The main thread starts PostgreSQL,
+A client that finds no owner starts one (``client.py``). Such an owner ends shortly after its last client has gone.
+``bin/marketdata-db`` runs an owner in the foreground. It ends only on a signal. The main thread starts PostgreSQL,
 because the kernel ends PostgreSQL when the thread that started it dies. The owner waits for signals instead of handling
 them, so that no handler can interrupt it between two steps.
 """
@@ -26,7 +26,8 @@ LINGER_SECONDS = 2.0
 MAX_RESTARTS, RESTARTS_PERIOD = 5, 60.0
 """The owner gives up when PostgreSQL dies more often than this within the period (seconds)."""
 OLD_CLUSTER_TIMEOUT = 60.0
-"""Seconds until the fast shutdown of a killed owner's PostgreSQL is followed by an immediate one."""
+"""If an owner was killed, its PostgreSQL may still run. It then gets a fast shutdown, and after this many seconds an
+immediate one."""
 
 _CHECK_SECONDS = 0.5
 _START_CHECK_SECONDS = 0.02
@@ -111,7 +112,7 @@ class Owner:
         return False
 
     def _restart(self, status: int, *, was_ready: bool) -> None:
-        """Start PostgreSQL again. StateError when it failed during its start, or died too often."""
+        """Start PostgreSQL again. Raises StateError when it failed during its start, or died too often."""
         now = monotonic()
         self._deaths = [at for at in self._deaths if now - at < RESTARTS_PERIOD] + [now]
         if (status > 0 and not was_ready) or len(self._deaths) > MAX_RESTARTS:
@@ -151,8 +152,8 @@ def serve(
 ) -> None:
     """Own the cluster in this process until SIGTERM, SIGINT or SIGHUP.
 
-    ``on_ready`` is called each time PostgreSQL begins to accept connections. StateError (``owned``) if another process
-    owns the cluster. With ``takes_over``, an owner in the background is ended instead.
+    ``on_ready`` is called each time PostgreSQL begins to accept connections. Raises StateError (``owned``) if another
+    process owns the cluster. With ``takes_over``, an owner in the background is ended instead.
     """
     make_private(state_dir)
     lock, foreground = locks.open_owner_lock(state_dir), locks.open_foreground_lock(state_dir)

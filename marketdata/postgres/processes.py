@@ -30,7 +30,7 @@ class Account:
 
     @classmethod
     def of_this_process(cls) -> Account:
-        """This user; for root the account ``postgres``."""
+        """The account of this process. If this process runs as root, it is the account ``postgres``."""
         if os.geteuid() != 0:
             return cls(os.geteuid(), os.getegid(), os.getgroups())
         try:
@@ -64,7 +64,7 @@ def wait_readable(descriptors: Sequence[int], timeout: float | None) -> list[int
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Whether the process runs. A zombie does not count as running."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -92,7 +92,7 @@ def signal_and_wait(pids: Sequence[int], number: signal.Signals, timeout: float)
 
 
 def continue_stopped(pids: Sequence[int]) -> list[int]:
-    """Continue stopped processes, because a stopped process handles no signal but SIGKILL. Returns those that stay
+    """Continue stopped processes, because a stopped process handles only SIGKILL. Returns the ids of those that stay
     stopped because a debugger holds them."""
     stopped = [pid for pid in pids if _state(pid) in ("T", "t")]
     for pid in stopped:
@@ -110,10 +110,11 @@ def _state(pid: int) -> str:
 
 
 def end_with_parent() -> Callable[[], None]:
-    """A ``preexec_fn`` by which the child gets SIGINT when this process dies, and no signal is blocked or ignored.
+    """Return a ``preexec_fn``. With it, the child gets SIGINT when this process dies. The child starts without a
+    blocked or ignored signal.
 
-    A shell makes background processes ignore SIGINT. A child that inherited this, and has not installed its own
-    handlers yet, would miss the one signal that ends it.
+    A shell makes background processes ignore SIGINT. A child inherits this. Until it has installed its own handlers, it
+    would ignore the signal that must end it.
     """
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 

@@ -10,7 +10,7 @@ _FORGET = 50
 
 
 class AdaptiveRange:
-    """``size`` is the number of blocks of the next request."""
+    """Adapts ``size``, the number of blocks of the next request, to what the provider answers and refuses."""
 
     def __init__(self, size: int = 2_000) -> None:
         self.size = size
@@ -24,7 +24,7 @@ class AdaptiveRange:
         if asked <= MIN_BLOCKS:
             return False
         if self._answered_size >= asked:
-            self._answered_size = 0  # there are more events now
+            self._answered_size = 0  # the blocks have more events now than when this size was answered
         smaller = suggested if suggested is not None and suggested < asked else max(asked // 2, self._answered_size)
         self.size = max(MIN_BLOCKS, smaller)
         self._refused_size, self._answers = asked, 0

@@ -51,7 +51,7 @@ def quantity(value: Any) -> int:
 
 def data(value: Any) -> bytes:
     """The bytes of ``0x00ff``."""
-    # fromhex skips white space.
+    # bytes.fromhex skips white space, so the characters are checked before.
     if isinstance(value, str) and value[:2] == "0x" and (value[2:].isalnum() or len(value) == 2):
         with suppress(ValueError):
             return bytes.fromhex(value[2:])
@@ -128,7 +128,7 @@ def words(encoded: bytes, count: int) -> tuple[int, ...]:
 
 
 def signed(word: int) -> int:
-    """The two's complement of a word."""
+    """The signed number that a word represents in two's complement."""
     return word - (1 << 256) if word >> 255 else word
 
 

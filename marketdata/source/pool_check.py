@@ -12,7 +12,8 @@ from marketdata.source.rpc_file import Pool
 
 
 class Finding(NamedTuple):
-    """``text`` describes the pool on the chain. ``faults`` are its differences from ``rpc.json``."""
+    """The result of a check. ``text`` describes the pool on the chain. ``faults`` are its differences from
+    ``rpc.json``."""
 
     text: str
     faults: tuple[str, ...]
@@ -29,7 +30,7 @@ def report(provider: Provider, pool: Pool) -> Finding:
 
 
 def compare(provider: Provider, pool: Pool) -> Finding:
-    """Compare the pool's contracts with ``rpc.json``. ProviderError when the provider does not answer."""
+    """Compare the pool's contracts with ``rpc.json``. Raises ProviderError when the provider does not answer."""
     if not _is_of_kind(provider, pool, KINDS[pool.kind]):
         others = [name for name, other in KINDS.items() if _is_of_kind(provider, pool, other)]
         found = f"it is a {others[0]} pool" if others else "there is no pool of a known kind at this address"

@@ -31,9 +31,11 @@ class PoolKind:
 
 
 _MIN_COMPARED_AMOUNT = 1_000_000
-"""In smallest units. The price check leaves out smaller amounts, because rounding changes them too much."""
+"""The smallest amount whose price is checked, in the token's smallest unit. Rounding changes smaller amounts too
+much."""
 _MAX_FEE = 10
-"""Percent. The factory of Uniswap V3 enables fees of up to 1 %; some forks have higher fees."""
+"""The highest fee that the price check expects, in percent. The factory of Uniswap V3 enables fees of up to 1 %; some
+forks have higher fees."""
 
 
 def _decode_v2(data: bytes) -> Deltas:
@@ -74,7 +76,7 @@ KINDS = {
         topic("Swap(address,address,int256,int256,uint160,uint128,int24)"), "slot0()", 7, _decode_v3
     ),
 }
-"""By the ``kind`` of a pool in ``rpc.json``. Forks that emit the same event are of the same kind."""
+"""The kinds of pools, by their name in ``rpc.json``. Forks that emit the same event are of the same kind."""
 
 
 def swap_topics(pools: Iterable[Pool]) -> dict[str, str]:

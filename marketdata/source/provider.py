@@ -40,10 +40,10 @@ class Provider(Protocol):
         """The newest block, and the number of the newest final block. Without ``with_finalized``, that number is 0."""
 
     def check_chain(self) -> None:
-        """ProviderError (``wrong_chain``) when the provider is on another chain than ``rpc.json`` names."""
+        """Raise ProviderError (``wrong_chain``) when the provider is on another chain than ``rpc.json`` names."""
 
     def headers(self, numbers: Sequence[int]) -> list[Header]:
-        """The blocks with these numbers. ProviderError if a block is missing."""
+        """The blocks with these numbers. Raises ProviderError if a block is missing."""
 
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
         """The blocks with these numbers; None for each that the chain does not have."""
@@ -55,7 +55,7 @@ class Provider(Protocol):
         """The wanted logs of the final blocks ``first`` to ``last``, both inclusive, and headers by number. The headers
         are those of the first block, of the last block, and of every block with a log.
 
-        RangeRefused when the provider refuses a range of this size.
+        Raises RangeRefused when the provider refuses a range of this size.
         """
 
     def read_contract(self, address: str, function: str) -> bytes:
@@ -66,7 +66,7 @@ def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Hea
     """The newest block, and the number of the newest final block.
 
     The final number is the newest number minus ``confirmations``, so it may be negative. If ``confirmations`` is None,
-    it is the number that the provider names.
+    the final number is the one that the provider names.
     """
     newest, final = provider.head(with_finalized=confirmations is None)
     return newest, final if confirmations is None else newest.number - confirmations
@@ -205,8 +205,8 @@ class RpcProvider:
 
 
 def may_have(header: Header, wanted: Wanted) -> bool:
-    """False if the block certainly has no wanted log. Its bloom filter shows this. Some chains leave the filter empty;
-    there, only a block without transactions certainly has no log."""
+    """False if the block's bloom filter shows that the block has no wanted log. Some chains leave the filter empty. On
+    these, False only if the block has no transactions."""
     if not header.bloom:
         return header.has_transactions
     return any(evm.may_contain(header.bloom, address, topic) for address, topic in wanted.items())

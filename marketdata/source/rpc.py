@@ -27,13 +27,13 @@ TIMEOUT = 20.0
 """Seconds of silence after which a request fails."""
 MAX_RESPONSE_BYTES = 256 << 20
 _MAX_BATCH = 100
-"""Calls in one request. If ``rpc.json`` allows fewer calls per second, the batches are smaller."""
+"""Maximum number of calls in one request. If ``rpc.json`` allows fewer calls per second, the batches are smaller."""
 _FORGET = 500
 """After 500 answered batches a larger batch is tried again, because a proxy's limit may have been temporary."""
 TRIES = 6
 """How often a request is sent before its failure is reported."""
 _RATE_REFUSALS = 2
-"""After two rate errors for one batch, its halves are sent one after the other."""
+"""After this many rate errors for one batch, the batch is halved and the halves are sent one after the other."""
 _MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
 _CREDENTIAL_ERRORS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
 _MIN_SECRET_LENGTH = 8
@@ -128,7 +128,7 @@ class Rpc:
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """The results, in the order of the calls.
 
-        RangeRefused when a call asks for too many blocks. ProviderError when every try failed.
+        Raises RangeRefused when a call asks for too many blocks. Raises ProviderError when every try failed.
         """
         results: list[Any] = []
         size = self._batch

@@ -54,8 +54,8 @@ class RpcFile:
 def load(path: Path, *, warn: Warn) -> RpcFile:
     """The file's content.
 
-    MissingRequirement if there is no file, StateError if other users may write to the file, UsageError with all faults
-    of the content.
+    Raises MissingRequirement if there is no file, StateError if other users may write to the file, and UsageError with
+    all faults of the content.
     """
     try:
         found = secretfile.read(path, warn=warn, comments="//")
@@ -112,7 +112,7 @@ def _contradictions(found: dict[str, Any]) -> list[str]:
     symbols = [pool["symbol"] for pool in found["pools"]]
     for at, pool in enumerate(found["pools"]):
         if pool["symbol"] in symbols[:at]:
-            faults.append(f"/pools/{at}/symbol: {pool['symbol']} is there twice")
+            faults.append(f"/pools/{at}/symbol: {pool['symbol']} is listed twice")
         try:
             evm.address(pool["address"])
         except ValueError as error:

@@ -15,22 +15,22 @@ PRICE_DIGITS = 36
 """Significant digits of a price."""
 
 _SEQ_SHIFT = 20
-"""A block has fewer than 2^20 logs: at 375 gas each, these would cost 400 million gas."""
+"""A block has fewer than 2^20 logs. So many logs would cost 400 million gas, because one costs at least 375 gas."""
 _TICK_JSON = (
     '{"symbol":"%s","id":"%s:%d","ts":%d,"seq":%d,"price":"%s","size":"%s","side":"%s",'
     '"block":{"number":%d,"hash":"%s"},"tx":"%s"}'
 )
 
 
-class Tick(NamedTuple):
-    """``body`` is the JSON of one item of ``POST /v1/ingest/tick``."""
+class SwapTick(NamedTuple):
+    """A tick of a swap. ``body`` is the JSON of one item of ``POST /v1/ingest/tick``."""
 
     symbol: str
     body: str
 
 
 class NotATrade(ValueError):
-    """The swap has no price, or its price or size does not fit into a tick. The message says which."""
+    """The swap has no price, or its price or size does not fit into a tick. The message names the cause."""
 
 
 Skip = Callable[[Pool, Log, str, ValueError], None]
@@ -38,7 +38,7 @@ Skip = Callable[[Pool, Log, str, ValueError], None]
 ``not_a_swap``) and the error."""
 
 
-def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skip: Skip) -> list[Tick]:
+def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skip: Skip) -> list[SwapTick]:
     """The ticks of ``pools``, in the order of ``logs``. ``headers`` contains the block of each log, by number."""
     by_address: dict[str, list[Pool]] = {}
     for pool in pools:
@@ -47,19 +47,20 @@ def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Head
     for log in logs:
         for pool in by_address.get(log.address, ()):
             try:
-                found.append(Tick(pool.symbol, tick_json(pool, log, headers[log.block_number])))
+                found.append(SwapTick(pool.symbol, tick_json(pool, log, headers[log.block_number])))
             except ValueError as error:
                 skip(pool, log, "no_price" if isinstance(error, NotATrade) else "not_a_swap", error)
     return found
 
 
 def tick_json(pool: Pool, log: Log, header: Header) -> str:
-    """The JSON of a swap's tick. NotATrade if the swap has no price, ValueError if the log is no swap of this kind of
-    pool."""
+    """The JSON of a swap's tick. Raises NotATrade if the swap has no price, and ValueError if the log is no swap of
+    this kind of pool."""
     made = trade(KINDS[pool.kind].decode(log.data), pool.decimals, invert=pool.invert)
     number, hash, position = log.block_number, log.block_hash, log.position
     seq = (number << _SEQ_SHIFT) + position
-    # No value needs an escape. A JSON encoder would double the time of a log, because it is as slow as the decoding.
+    # No value needs an escape. A JSON encoder would double the time that a log takes, because encoding takes as long as
+    # decoding the log.
     return _TICK_JSON % (
         pool.symbol, hash, position, header.time * 1000, seq, *made, number, hash, log.transaction,
     )  # fmt: skip
@@ -69,7 +70,8 @@ def tick_json(pool: Pool, log: Log, header: Header) -> str:
 
 
 class Trade(NamedTuple):
-    """``price`` in quote per base and ``size`` in base are decimal text in whole units; ``side`` is buy or sell."""
+    """A trade. ``price`` (quote per base) and ``size`` (base) are decimal text in whole tokens. ``side`` is buy or
+    sell."""
 
     price: str
     size: str
@@ -77,8 +79,8 @@ class Trade(NamedTuple):
 
 
 def trade(deltas: Deltas, decimals: tuple[int, int], *, invert: bool) -> Trade:
-    """The trade of a swap. The base is token0, or token1 with ``invert``. A buy takes base out of the pool. NotATrade
-    if the swap has no price."""
+    """The trade of a swap. The base is token0, or token1 with ``invert``. A buy takes base out of the pool. Raises
+    NotATrade if the swap has no price."""
     if (deltas.token0 > 0) == (deltas.token1 > 0) or not deltas.token0 or not deltas.token1:
         raise NotATrade("no token was exchanged for the other one")
     (base, base_decimals), (quote, quote_decimals) = zip(deltas, decimals, strict=True)
@@ -94,7 +96,7 @@ def trade(deltas: Deltas, decimals: tuple[int, int], *, invert: bool) -> Trade:
 def rounded(numerator: int, denominator: int, significant: int = 2 * MAX_PLACES) -> str:
     """The fraction as decimal text, rounded half-even to ``significant`` digits and at most ``MAX_PLACES`` places.
 
-    NotATrade when it rounds to 0, or has more than ``MAX_PLACES`` digits before the point.
+    Raises NotATrade when the fraction rounds to 0, or has more than ``MAX_PLACES`` digits before the point.
     """
     places = min(MAX_PLACES, significant - _digits_before_point(numerator, denominator))
     up, down = (10**places, 1) if places >= 0 else (1, 10**-places)

@@ -36,8 +36,9 @@ def _quoted(column: str) -> str:
     return f"""'"' || c.{column} || '"'"""
 
 
-# For each format an SQL expression that aggregates the rows c of the candles function into the response's text. Names
-# of the version's tables and functions are in braces. Binance does not use the last member of its rows either.
+# Each format has an SQL expression that aggregates the rows c of the candles function into the response's text. Names
+# of the version's tables and functions are in braces. The last member of a row in Binance's format is always 0, because
+# Binance gives it no meaning.
 _BODIES: dict[Format, str] = {
     # One concatenation per row. If json_prefix is stored, the concatenation is the smaller part of the query's time.
     "object": f"""string_agg(
@@ -100,7 +101,7 @@ _COUNTERS: LiteralString = f"""
 @dataclass(frozen=True, slots=True)
 class Counter:
     """The version counter of ``symbol`` (not an alias) at the time ``now`` of the database (microseconds). ``origin``
-    tells it apart from an equal number of another table or database."""
+    tells the counter apart from an equal number of another table or database."""
 
     symbol: str
     origin: str
@@ -131,7 +132,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``head`` is the response's text. If ``has_as_of`` is true, :attr:`body` appends ``as_of`` and ``}`` to it.
+    """A response. ``head`` is its text. If ``has_as_of`` is true, :attr:`body` appends ``as_of`` and ``}`` to ``head``.
 
     ``count`` is the number of candles. ``more`` says that further candles exist, beyond the limit.
     """
@@ -165,7 +166,8 @@ def check(conn: Connection, version: Version) -> None:
 
 
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
-    """The counters of these symbols or aliases, by symbol. Symbols of which nothing was ever stored are left out."""
+    """The counters of these symbols or aliases, by the given name. Symbols of which nothing was ever stored are left
+    out."""
     with translated():
         found = prepared.rows(conn, version.query(_COUNTERS), {"names": json.dumps(list(names))})
     return {str(name, "utf-8"): _counter(counter) for name, *counter in found}
@@ -225,8 +227,8 @@ def _statement(version: Version, parameters: Mapping[str, Any], format: Format, 
 
 @lru_cache
 def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
-    """The statement that calls the candles function. It requests one row more than the limit, which shows whether there
-    are more. The function returns its rows in order."""
+    """The statement that calls the candles function. It requests one row more than the limit. This row shows whether
+    further candles exist. The function returns its rows in order."""
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("LIMITED", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""

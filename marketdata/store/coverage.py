@@ -23,9 +23,11 @@ _BOUNDS = ", ".join(_MICROSECONDS.format(f'c."{name}"') for name in ("from", "to
 
 
 def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
-    """Store ``new``; it replaces the states stored for its times. Adjacent ranges with equal state are merged."""
+    """Store ``new``. It replaces the parts of stored ranges that it overlaps. Adjacent ranges with equal state are
+    merged."""
     with conn.transaction():
-        # Without the lock, two writers that split the same range at once would both read the whole range.
+        # Without the lock, two writers that change the same range at once would both read it unchanged, and would store
+        # ranges that overlap.
         row = conn.execute(
             version.query(
                 "SELECT name, pg_advisory_xact_lock(hashtextextended('coverage ' || name, 0)) "
@@ -54,7 +56,8 @@ def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
 
 
 def overlay(old: Iterable[Range], new: Range) -> list[Range]:
-    """The ranges of ``old`` with ``new`` in place of the times that it overlaps; in order, and merged."""
+    """The ranges of ``old``, with ``new`` in place of the parts that it overlaps. The result is in order, and adjacent
+    ranges with equal state are merged."""
     kept = [new]
     for each in old:
         if each.start < new.start:
@@ -78,8 +81,8 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 def ranges(conn: Connection, version: Version, symbol: str) -> tuple[str, list[Range]]:
     """The symbol (not an alias) and its ranges in order.
 
-    Within an indexed range, each UTC day without ticks has the state ``no_trades``. At the ends of the range this
-    applies to the covered part of the day.
+    Within an indexed range, each UTC day without ticks has the state ``no_trades``. If the range covers only a part of
+    its first or last day, only the ticks in this part count.
     """
     row = conn.execute(version.query("SELECT {canonical}(%s)"), (symbol,)).fetchone()
     assert row is not None

@@ -35,7 +35,8 @@ _CURRENT = """
 
 @dataclass(frozen=True)
 class Lease:
-    """``fencing`` is a fencing token: it increases with every new holder, so a lower one belongs to a former holder."""
+    """A lease that is held. ``fencing`` is a fencing token: it increases with every new holder, so a lower number
+    belongs to a former holder."""
 
     name: str
     holder: str
@@ -44,8 +45,8 @@ class Lease:
 
 
 def take(conn: Connection, name: str, holder: str, seconds: float) -> Lease:
-    """Take a free lease for ``seconds``, or extend it if ``holder`` has it. Conflict (``lease_held``) if another holder
-    has it."""
+    """Take a free lease for ``seconds``, or extend it if ``holder`` has it. Raises Conflict (``lease_held``) if another
+    holder has it."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         lease = cursor.execute(_TAKE, {"name": name, "holder": holder, "seconds": seconds}).fetchone()
         if lease is None:

@@ -94,7 +94,7 @@ def migrate(connection: Connection, steps: Sequence[str] = STEPS) -> int:
     """Apply the steps that the database lacks; returns how many this call applied.
 
     One transaction, under the advisory lock, applies a step and stores its number. So each step runs once, even with
-    several callers at once. StateError if a newer release has applied further steps, or a restore is unfinished.
+    several callers at once. Raises StateError if a newer release has applied further steps, or a restore is unfinished.
     """
     refuse_unfinished_restore(connection)
     ran = 0
@@ -163,7 +163,7 @@ def unfinished_restore(connection: Connection) -> UnfinishedRestore | None:
 
 
 def refuse_unfinished_restore(connection: Connection) -> None:
-    """StateError while a restore has not ended."""
+    """Raise StateError while a restore has not ended."""
     if (found := unfinished_restore(connection)) is not None:
         raise StateError(
             f"the restore of {found.folder} into this database has not ended: wait for it, or, if it was interrupted, "

@@ -1,5 +1,5 @@
 """Notifications from the database: revoked tokens, and changes of stored candles. Each transaction that writes ticks
-sends the latter (``sql/rollups.sql``)."""
+sends a notification of its changes (``sql/rollups.sql``)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Notifications:
             self._wake_writer.send(b".")
 
     def close(self) -> None:
-        """May be called repeatedly."""
+        """Close the connection; may be called repeatedly."""
         with suppress(psycopg.Error):
             self._conn.close()
         self._wake_writer.close()

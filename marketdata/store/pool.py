@@ -110,7 +110,8 @@ class Pool:
             min_size=min(4, size),
             max_size=size,
             timeout=WAIT_SECONDS,
-            # Short, because the next request tries again anyway, and a long backoff could outlast the outage.
+            # This is short, because the next request tries again anyway. A long pause could last longer than the
+            # outage.
             reconnect_timeout=1.0,
             configure=_configure_pooled,
             name=application_name,
@@ -189,7 +190,8 @@ class Pool:
 
 
 class _Loan:
-    """The context manager of ``Pool.connection``. A generator would be as slow as the pool itself."""
+    """The context manager of ``Pool.connection``. It is a class, because a generator would take as long as the work of
+    the pool itself."""
 
     __slots__ = ("_begin", "_connection", "_lend", "_take_back")
 
@@ -257,13 +259,13 @@ class ConnectionWatchdog:
         return is_intact
 
     def has_stalled(self) -> bool:
-        """Whether, for ``STALL_SECONDS``, a statement has been waiting and the database has answered none, and it does
-        not accept a new connection now."""
+        """Whether the database has stalled: a statement has been waiting for ``STALL_SECONDS``, the database has
+        answered no other statement in this time, and it accepts no new connection now."""
         since = monotonic() - STALL_SECONDS
         return self._answered_at < since and bool(self._waiting_since(since)) and not self._answers()
 
     def close(self, timeout: float = 5.0) -> None:
-        """May be called repeatedly."""
+        """End the thread; may be called repeatedly."""
         self._closing.set()
         self._thread.join(timeout)
 
@@ -305,7 +307,7 @@ def _is_active(connection: Connection) -> bool:
 
 def _shut_down(connection: Connection) -> None:
     with (
-        contextlib.suppress(OSError, psycopg.Error),  # closed meanwhile
+        contextlib.suppress(OSError, psycopg.Error),  # the connection was closed meanwhile
         socket.socket(fileno=os.dup(connection.fileno())) as duplicate,
     ):
         duplicate.shutdown(socket.SHUT_RDWR)
@@ -324,8 +326,8 @@ def _configure_pooled(connection: Connection) -> None:
 
 
 def _completed(conninfo: str, application_name: str) -> str:
-    """``conninfo`` with :data:`CONNECTING` as defaults. UsageError if it is malformed. The error does not contain it,
-    because it may contain a password."""
+    """``conninfo`` with :data:`CONNECTING` as defaults. Raises UsageError if ``conninfo`` is malformed. The error does
+    not quote ``conninfo``, because it may contain a password."""
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
@@ -344,8 +346,8 @@ def server(conninfo: str) -> str:
 
 
 def _is_cut(connection: Connection) -> bool:
-    """Whether the server closed the connection. This takes no round trip, because an idle connection is readable only
-    then."""
+    """Whether the server closed the connection. The test takes no round trip: an idle connection is readable only if
+    the server closed it."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -51,8 +51,8 @@ DETAILS: dict[type[e.MarketError], str] = {
 def translate(error: psycopg.Error) -> e.MarketError:
     """The error of this service for an error of the driver.
 
-    It has its own text, because the driver's may contain table names, stored values or the connection string. Only the
-    message of an SQL function about its arguments is passed on.
+    The new error has a text of its own, because the driver's text may contain table names, stored values or the
+    connection string. Only the message of an SQL function about its arguments is passed on.
     """
     kind = _kind(error)
     if error.sqlstate == _INVALID_PARAMETER_VALUE and error.diag.message_primary:

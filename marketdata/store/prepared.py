@@ -20,14 +20,14 @@ from psycopg.pq.abc import PGresult
 from marketdata.store.pool import Connection
 
 Row = tuple[Any, ...]
-"""Bytes, or None for SQL's NULL."""
+"""A row of a result. Each value is bytes, or None for SQL's NULL."""
 
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)s|%%")
 
 _DUPLICATE_STATEMENT = b"42P05"
 _UNKNOWN_STATEMENT = b"26000"
-"""The state after the driver deallocated all prepared statements of the connection. It does so after a ROLLBACK or a
-DROP, and this includes the statements of this module."""
+"""The SQLSTATE of an error after the driver has deallocated all prepared statements of the connection. The driver does
+so after a ROLLBACK or a DROP, and the statements of this module are deallocated, too."""
 
 _names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
 """For each connection the names of its prepared statements, by statement; at most about 130 for each version."""

@@ -19,10 +19,11 @@ IS_SYMBOL: LiteralString = (
 
 COUNTER_COLUMNS: LiteralString = """
     s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid, s.xmin) AS origin, s.version"""
-"""Columns of the row ``s``: the symbol, the origin of its counter, and the counter.
+"""Columns of the row ``s``: the symbol, the origin of its counter, and the counter. The counter increases with every
+transaction that writes to the symbol.
 
-Counters start at 1 in every table, and again after the table was emptied. So the origin (cluster, table, and the
-transaction that wrote the row) distinguishes equal numbers.
+Counters start at 1 in every table, and start again after the table was emptied. So two equal counters may belong to
+different data. The origin (cluster, table, and the transaction that wrote the row) tells them apart.
 """
 
 
@@ -77,11 +78,11 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
 
 
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:
-    """Whether anything was ever stored of this symbol or alias."""
+    """Whether anything was ever stored for this symbol or alias."""
     row = conn.execute(version.query("SELECT FROM {symbols} WHERE symbol = {canonical}(%s)"), (symbol,)).fetchone()
     return row is not None
 
 
 def unknown_symbol(symbol: str) -> NotFound:
-    """The error for a symbol of which nothing was ever stored."""
+    """The error for a symbol for which nothing was ever stored."""
     return NotFound(f"there is no symbol {symbol}; /v1/symbols lists all symbols", code="unknown_symbol")

@@ -134,7 +134,8 @@ _ROWS: dict[Format, tuple[str, str]] = {
 
 
 class Page(NamedTuple):
-    """``body`` is the JSON response, or the lines of another format. ``next_cursor`` is None on the last page.
+    """A page of ticks. ``body`` is the JSON response, or the lines of another format. ``next_cursor`` is None on the
+    last page.
 
     :class:`marketdata.store.candles.Counter` describes ``symbol``, ``origin`` and ``counter``.
     """
@@ -195,8 +196,8 @@ def read(
 
     With ``start`` the first page has the first ``limit`` ticks, without it the newest. ``cursor`` continues in the
     direction of the first page. ``sort`` is the order within a page. A tick that is stored the whole time appears in
-    exactly one page, whatever is inserted or deleted between the requests. Raises NotFound (``unknown_symbol``), and
-    InvalidValue for an invalid cursor.
+    exactly one page, whatever is inserted or deleted between the requests. Raises NotFound (``unknown_symbol``) when
+    nothing was ever stored of the symbol, and InvalidValue for an invalid cursor.
     """
     key = None if cursor is None else _Key.decoded(cursor)
     is_forward = start is not None if key is None else key.is_forward

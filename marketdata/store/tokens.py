@@ -75,7 +75,8 @@ def list_all(conn: Connection[Any]) -> list[Token]:
 
 
 def revoke(conn: Connection[Any], identity: str) -> Token:
-    """Revoke a token; a revoked token stays as it is. :class:`NotFound` (``unknown_token``) for an unknown id."""
+    """Revoke a token. A token that is already revoked stays as it is. Raises :class:`NotFound` (``unknown_token``) for
+    an unknown id."""
     with conn.cursor(row_factory=class_row(Token)) as cursor:
         cursor.execute(
             "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, now()) WHERE api_tokens.id::text = %s "
@@ -118,7 +119,7 @@ def find(conn: Connection[Any], digest: bytes) -> ValidToken | None:
 
 
 def finder(pool: Pool) -> Callable[[bytes], ValidToken | None]:
-    """:func:`find` on a connection of ``pool``."""
+    """Return a function that calls :func:`find` on a connection of ``pool``."""
 
     def find_on_pool(digest: bytes) -> ValidToken | None:
         with pool.connection() as connection:

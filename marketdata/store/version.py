@@ -65,7 +65,7 @@ class Version:
 
     @classmethod
     def from_names(cls, ticks_table: str, candles_function: str) -> Self:
-        """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name; UsageError for invalid names."""
+        """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name. Raises UsageError for invalid names."""
         for setting, name in (("TICKS_TABLE", ticks_table), ("CANDLES_FUNCTION", candles_function)):
             try:
                 identifier(name)
@@ -116,8 +116,8 @@ class Version:
             conn.execute(self.script(), prepare=False)  # several statements at once cannot be prepared
 
     def check(self, conn: Connection) -> None:
-        """Check that the table and the function exist (else VersionMissing) and belong together (else UsageError): the
-        function must return ``SETOF <prefix>_candle_vN``."""
+        """Raise VersionMissing if the table or the function does not exist, and UsageError if they do not belong
+        together: the function must return ``SETOF <prefix>_candle_vN``."""
         row = conn.execute(
             """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
@@ -188,8 +188,8 @@ def register(connection: Connection, version: Version) -> Registered:
 def find_served(connection: Connection, settings: Settings) -> Version:
     """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, or the current one if both are unset.
 
-    If a registered version has one of the names, the other may be unset. Raises VersionMissing when they do not exist,
-    UsageError when they do not belong together.
+    If a registered version has one of the names, the other may be unset. Raises VersionMissing when the table or the
+    function does not exist, and UsageError when they do not belong together.
     """
     table, function = settings.ticks_table, settings.candles_function
     if table is None or function is None:

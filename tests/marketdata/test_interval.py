@@ -73,7 +73,7 @@ def test_the_words_of_tradingview_cover_every_interval() -> None:
     assert all(WIDTHS[RESOLUTIONS[minutes]] == int(minutes) * 60 for minutes in RESOLUTIONS if minutes.isdigit())
 
 
-def test_months_of_every_length() -> None:
+def test_months_have_their_lengths() -> None:
     opened = bucket_open(1_704_067_200 * SECOND, "1M")
     lengths = []
     for _ in range(14):

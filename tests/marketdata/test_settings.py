@@ -16,7 +16,7 @@ from marketdata.settings import ENV_FILE, ROOT, declared, load, read_env_file
 from marketdata.store.version import Version
 
 
-def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_have_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     settings = load({})
     assert settings.state_dir == Path("/var/lib/marketdata")
@@ -39,7 +39,9 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"XDG_STATE_HOME": "/home/me/state", "MARKET_STATE_DIR": "/data"}, Path("/data")),
     ],
 )
-def test_the_state_directory_of_a_user(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], folder: Path) -> None:
+def test_the_state_directory_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], folder: Path
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert load(environ).state_dir == folder
 
@@ -130,7 +132,7 @@ def test_a_password_is_not_in_the_representation() -> None:
     assert "secret@" not in repr(settings)
 
 
-def test_a_file_of_settings(tmp_path: Path) -> None:
+def test_settings_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "v2.env"
     file.write_text(
         "# a comment\n\nMARKET_API_PORT = 9000\nMARKET_PREFIX='ab'\nDATABASE_URL=\"postgresql://h/d?a=b\"\n"

@@ -57,7 +57,7 @@ def test_an_invalid_decimal_is_refused(value: Any) -> None:
 @given(
     st.datetimes(datetime(1970, 1, 2), datetime(2999, 12, 30)), st.integers(-14 * 60, 14 * 60), st.sampled_from("Tt ")
 )
-def test_rfc_3339_to_the_microsecond(naive: datetime, offset: int, between: str) -> None:
+def test_rfc_3339_is_read_to_the_microsecond(naive: datetime, offset: int, between: str) -> None:
     moment = naive.replace(tzinfo=timezone(timedelta(minutes=offset)))
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     assert microseconds(moment.isoformat(between)) == since // timedelta(microseconds=1)
@@ -69,7 +69,7 @@ def test_rfc_3339_to_the_microsecond(naive: datetime, offset: int, between: str)
      ("1970-01-01T00:00:00Z", 0), ("1970-01-01t00:00:00z", 0), ("1970-01-01 01:00:00.5+01:00", 500_000),
      ("1970-01-01T00:00:00.1234567891Z", 123_456), ("1969-12-31T23:59:59.9Z", -100_000)],
 )  # fmt: skip
-def test_times(value: Any, us: int) -> None:
+def test_a_time_is_read_in_microseconds(value: Any, us: int) -> None:
     assert microseconds(value) == us
 
 

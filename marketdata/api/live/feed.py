@@ -1,4 +1,5 @@
-"""A feed: the stream of one symbol, interval and time zone, which its subscribers share; pure."""
+"""A feed: the stream of one symbol, interval and time zone, which its subscribers share. This module does no input or
+output."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ MAX_SPANS = 16
 """When more changed ranges than this wait, they are merged into one."""
 
 MAX_KNOWN_TICKS = 4096
-"""A feed remembers this many of its newest sent ticks, because a range that is read again may contain them."""
+"""A feed remembers this many of its newest sent ticks, so that they are not sent again when their range is read
+again."""
 
 
 class Key(NamedTuple):
@@ -59,8 +61,8 @@ class Feed:
     due: float = 0.0
     """The time (monotonic) from which the feed may be read again."""
     known: dict[str, int] = field(default_factory=dict)
-    """The times of sent ticks, by id. It contains all sent ticks since ``known_from``, but some up to
-    ``forgotten_until`` are missing."""
+    """The times of sent ticks, by id: all sent ticks from the time ``known_from`` on, except those that were forgotten.
+    No forgotten tick is later than ``forgotten_until``."""
     pushed: set[str] = field(default_factory=set)
     """The ids of the ticks in ``known`` that all subscribers got. A tick in a page of ``since`` goes to one subscriber
     only, so it is not in ``pushed``."""

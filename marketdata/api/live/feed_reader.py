@@ -33,8 +33,8 @@ PACE_SECONDS = 0.05
 """The shortest time between two readings of a feed."""
 _RETRY_SECONDS = 1.0
 PAGE_ROWS = 500
-"""Of a changed range, at most this many candles or ticks are pushed: the newest. A page of ``since`` has the same
-size."""
+"""At most this many candles or ticks of a changed range are pushed, namely the newest ones. A page of ``since`` has the
+same size."""
 
 _log = logging.getLogger(__name__)
 
@@ -225,7 +225,8 @@ class FeedReader:
             self._marked[feed] = None
 
     def _mark_closed(self) -> None:
-        """Mark the candles whose buckets have ended. Their ``closed`` changes without a notification."""
+        """Mark the candles whose buckets have ended. Their member ``closed`` becomes true, but no notification says
+        so."""
         while self._closings and self._closings[0][0] <= time.time():
             at, key = heapq.heappop(self._closings)
             self._scheduled.discard(key)
@@ -291,8 +292,9 @@ def _changed_candles(connection: Connection, version: Version, feed: Feed, span:
 def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
     """Adds messages for the ticks of the range that were not sent yet, and for sent ticks that were removed.
 
-    Of a range with more than ``PAGE_ROWS`` ticks, only the newest are read. Other ticks with the time of the oldest of
-    these may be missing from the page, so only later ticks that are missing count as removed.
+    Of a range with more than ``PAGE_ROWS`` ticks, only the newest are read. Of the ticks that have the oldest time in
+    this page, some may not be in the page. So a tick that is not in the page counts as removed only if it is later than
+    that time.
     """
     symbol = feed.key.symbol
     page = ticks.read(connection, version, symbol, start=span.first, end=span.last, limit=PAGE_ROWS, format="ndjson")
@@ -327,8 +329,8 @@ class Page:
 
 
 def read_page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
-    """Reads the first page of candles or ticks from ``start`` (microseconds) on. ``cursor`` is the ``following`` of the
-    previous page; with it, the next page is read."""
+    """Reads one page of the candles or ticks from ``start`` (microseconds) on. If ``cursor`` is None, this is the first
+    page. For each further page, ``cursor`` is the ``following`` of the previous page."""
     symbol, interval, shift = feed.key
     if feed.is_of_ticks:
         given = cursor if isinstance(cursor, str) else None

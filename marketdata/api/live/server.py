@@ -91,7 +91,7 @@ class Live:
         """Accept the handshake of a request. The caller must raise the returned HandOver, which gives the connection to
         this server.
 
-        UpgradeRequired, BadRequest or Saturated if the handshake is refused.
+        Raises UpgradeRequired, BadRequest or Saturated if the handshake is refused.
         """
         response = accepted(environ)
         self._check_room()

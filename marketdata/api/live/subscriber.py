@@ -1,6 +1,7 @@
 """One connection: its subscriptions, and the messages that wait to be sent. Used in the server's thread only.
 
-At most one message waits for each candle. A newer state replaces an older one, so a slow subscriber skips states.
+For each candle at most one message waits. A message with a newer state of the candle replaces it, so a slow subscriber
+does not receive every state.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ BATCH_BYTES = 64 * 1024
 """The size of a batch of messages. The next batch is made after the kernel has accepted the whole previous batch."""
 
 _MAX_PARTS = 512
-"""Parts of one ``sendmsg``."""
+"""Maximum number of parts of one ``sendmsg``."""
 RECEIVE_BYTES = 4096
 MAX_REPLIES = 64
-"""While this many replies wait, nothing is received."""
+"""While this many replies wait, nothing is received from the subscriber."""
 
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """``name`` is the symbol or alias that the subscriber sent. ``due`` is the time (monotonic) from which messages may
-    be sent again.
+    """A subscriber's use of a feed. ``name`` is the symbol or alias that the subscriber sent. ``due`` is the time
+    (monotonic) from which messages may be sent again.
 
     ``is_paged`` is True while pages of ``since`` remain to be read: from ``start``, or from the cursor ``following``.
     """
@@ -60,7 +61,7 @@ class Subscriber:
         self.replies: deque[bytes] = deque([response])
         self.pending: dict[tuple[Subscription, int | str], bytes] = {}
         self.lacking: set[Subscription] = set()
-        """Subscriptions with missed changes, before the subscriber is told."""
+        """Subscriptions that missed changes. The subscriber has not been told yet."""
         self._unsent: list[bytes | memoryview] = []
         self.alive_at = monotonic()
         """The time when the peer last sent something or accepted waiting data."""
@@ -104,8 +105,8 @@ class Subscriber:
         self.replies.append(PING)
 
     def close(self, code: int, reason: str) -> None:
-        """Send a close frame and nothing after it. If the kernel has accepted a part of a batch, its rest is sent
-        first."""
+        """Send a close frame and nothing after it. If the kernel has accepted only a part of a batch, the rest of the
+        batch is sent first."""
         if self.closing_since is None:
             self.closing_since = monotonic()
             self.inbox.clear()
@@ -116,7 +117,7 @@ class Subscriber:
 
     def flush(self) -> float | None:
         """Send as much as the kernel accepts. Returns the time (monotonic) when the next delayed message is due, or
-        None if no message is delayed. OSError when the connection is lost."""
+        None if no message is delayed. Raises OSError when the connection is lost."""
         is_late = self.has_unsent
         while True:
             if not self._unsent:

@@ -42,7 +42,7 @@ class Subscriptions:
         return list(self._subscribers.get(feed, {}).items())
 
     def handle(self, subscriber: Subscriber) -> None:
-        """Handle the received messages one after the other, until one waits for the reader."""
+        """Handle the received messages one after the other, until one of them has to wait for the reader."""
         while subscriber.inbox and not subscriber.is_waiting:
             request: dict[str, Any] = {}
             try:

@@ -1,4 +1,4 @@
-"""Implements the WebSocket protocol (RFC 6455) for one server-side connection; pure.
+"""Implements the WebSocket protocol (RFC 6455) for one server-side connection, without input or output.
 
 ``wsproto`` parses the input. This module encodes messages, so that all subscribers can share an encoded message.
 """
@@ -31,10 +31,10 @@ _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def accepted(environ: Mapping[str, Any]) -> bytes:
-    """The response that accepts a handshake. UpgradeRequired or BadRequest for an invalid one (RFC 6455, section
-    4.2.1).
+    """The response that accepts a handshake. Raises UpgradeRequired or BadRequest for an invalid handshake (RFC 6455,
+    section 4.2.1).
 
-    No extension is accepted: without compression, all subscribers share the encoded messages.
+    No extension is accepted, not even compression, so that all subscribers can share the encoded messages.
     """
     if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
         raise UpgradeRequired("this is a WebSocket endpoint: send Upgrade: websocket")

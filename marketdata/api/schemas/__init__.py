@@ -113,7 +113,8 @@ _formats = jsonschema.FormatChecker(formats=())
 
 @_formats.checks("decimal")
 def _is_decimal(value: object) -> bool:
-    """Whether a number has at most 30 digits on either side of the point. The pattern checks strings."""
+    """Whether a number has at most 30 digits on either side of the point. Always true for a string, because the
+    schema's pattern checks strings."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return True
     return DECIMAL.fullmatch(plain(Decimal(value))) is not None

@@ -1,5 +1,5 @@
 // The page's address holds the view: ?symbol=…&interval=1h&zone=+00:00, and either bars=160 (the newest 160 bars) or from
-// and to. If it has neither, the page shows the newest bars, as many as fit well.
+// and to. If the address has neither, the page shows the newest bars, as many as fit well.
 
 import { WIDTHS } from './intervals.js';
 import * as zones from './time_zones.js';

@@ -64,7 +64,7 @@ export class Candles {
 
   append(rows) { this.rows = this.rows.concat(rows); }
 
-  // Drops the 'newest' or the 'oldest' rows, so that at most `limit` are left. `end` says which.
+  // Drops rows, so that at most `limit` are left. `end` is 'newest' or 'oldest' and says which rows are dropped.
   trim(limit, end) {
     if (this.rows.length <= limit) return;
     if (end === 'newest') {
@@ -98,8 +98,8 @@ export class Candles {
   }
 }
 
-// The result of a read of from <= t <= to: `rows`, but replaced by the candles of `live`, a Map by t, which arrived during
-// the read and are newer.
+// Returns `rows`, the result of a read of from <= t <= to, with newer candles in their place. `live` is a Map by t of the
+// candles that arrived during the read; these are newer than the result.
 export function overlaid(rows, live, from, to) {
   const newer = [...live.values()].filter(({ t }) => t >= from && t <= to);
   if (!newer.length) return rows;

@@ -16,7 +16,7 @@ const VOLUME_TOP = 0.84; // of the height
 let chart = null;
 let series = null;
 let volume = null;
-let axis = null; // a series with one point, at the last slot, because the library's axis ends at the last point of any series
+let axis = null; // a series with one point, at the last slot: the library's time axis ends at the last point of any series
 let colours = null;
 let candles = null;
 let slots = [];
@@ -213,8 +213,9 @@ const positionOf = (time) => timeAxis.positionOf(slots, width(candles.interval),
 
 // -- the view -----------------------------------------------------------------------------------------------------
 
-// The view: its times `from` and `to` in ms; the number of its `bars`; how many slots are loaded to the `left` and to the
-// `right` of it; whether it contains the newest candle; whether showNewest() would show the same. Null without candles.
+// Returns the view, or null without candles. `from` and `to` are its times in ms, and `bars` is the number of its bars. `left`
+// and `right` say how many slots are loaded beside it. `hasNewest` says whether it contains the newest candle, `isNewest`
+// whether showNewest() would show the same view.
 export function view() {
   const range = visibleRange();
   if (!range || !slots.length) return null;

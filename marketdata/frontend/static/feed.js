@@ -81,8 +81,8 @@ export function fail(failure) {
 const subscriptions = () => {
   const { interval, zone, hasNewer, last } = shown.candles;
   const ticks = { symbol: shown.symbol, interval: 'ticks' };
-  // Without candles there is no `since`. While newer candles are not loaded, live candles cannot be appended, so they are not
-  // subscribed to.
+  // Without candles there is no `since`. While newer candles are not loaded, live candles cannot be appended. So the page then
+  // does not subscribe to candles.
   const following = { symbol: shown.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
   return hasNewer ? [ticks] : [following, ticks];
 };
@@ -101,8 +101,8 @@ export function redraw() {
 
 // -- older and newer candles -------------------------------------------------------------------------------------------
 
-// How many candles can be loaded outside the view. One read loads at most half of them, and a quarter is kept on each side.
-// So reading on one side does not drop candles that the other side must then read again.
+// How many candles can be loaded outside the view. One read loads at most half of this number, and a quarter of it is kept on
+// each side. So reading on one side does not drop candles that the other side must then read again.
 const spare = (view) => Math.max(MAX_CANDLES - view.bars, 0);
 
 // Called when the visible times change. Reads candles before they become visible.
@@ -128,7 +128,7 @@ async function more(side, view) {
     const edge = () => (side === 'older' ? known.first?.t : known.last?.t);
     const before = edge();
     const { content, during } = await read(mine, side === 'older' ? { endTime: before - 1, limit } : { startTime: before + 1, limit });
-    // If the edge has moved, the response does not adjoin it.
+    // If the edge has moved during the request, the response does not adjoin the loaded candles.
     if (mine !== shown || edge() !== before) return;
     if (side === 'older') takeOlder(known, content, during);
     else takeNewer(known, content, during);
@@ -162,7 +162,7 @@ function takeNewer(known, { candles: rows, more: isMore }, during) {
 
 let waiting = new Map(); // the newest state of each changed candle, by t
 
-// Handles a WebSocket message about candles. The candles of a frame are drawn together.
+// Handles a WebSocket message about candles. All candles that arrive before the next frame are drawn together.
 export function take(message) {
   if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
   if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
@@ -196,7 +196,7 @@ function apply(changes) {
   tell();
 }
 
-// Adds empty buckets as time passes. After many of them, redraws everything, which shortens a long gap.
+// Adds empty buckets as time passes. After many new buckets, draws everything again, so that a long gap is shortened.
 export function passTime() {
   const last = chart.lastSlot();
   if (!shown || state.loading || shown.candles.hasNewer || last === undefined) return;

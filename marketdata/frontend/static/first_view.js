@@ -7,7 +7,7 @@ import { now } from './state.js';
 const NEWEST = 600; // a view of the newest candles reads at least this many
 const MIN_BARS = 40;
 const MARGIN = 10; // empty bars beside a few candles
-const BESIDE = 300; // candles that are read on a side where the first read has no candle outside the range
+const BESIDE = 300; // candles to read before or after the range, if the first read found none there
 export const MAX_READ = 10_000; // the API's limit of candles in one response
 
 // Returns {range, symbol, tag, rows, hasOlder, hasNewer} for a range {bars, from, to}. `bars` may be null. `read(query)`

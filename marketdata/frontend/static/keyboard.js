@@ -25,7 +25,7 @@ function onKey(event) {
   run();
 }
 
-// The command of a key, as a function; null if the key has none here.
+// The command of a key, as a function; null if the key has no command in this place.
 function chosen(event, target) {
   const { key } = event;
   if (key === 'Escape') return escape;

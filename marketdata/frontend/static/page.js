@@ -144,7 +144,7 @@ function setSymbol(symbol) {
   open(false);
 }
 
-// Keeps the right edge and the number of bars.
+// Changes the interval. The view keeps its right edge and its number of bars.
 function chooseInterval(interval) {
   toolbar.openSheet(false);
   if (interval === state.interval) return;

@@ -1,4 +1,4 @@
-// The state of the page: the view, which the address also holds, and the state of the service.
+// The state of the page: the view, which is also in the page's URL, and the state of the service.
 
 export const state = {
   symbol: null,
@@ -32,7 +32,7 @@ export function update(changes) {
 
 export const now = () => Date.now() + state.clockOffset;
 
-// The user's choices, which outlive the page. A browser may refuse to keep them.
+// The user's choices are stored in the browser, so that they survive a reload. A browser may refuse to store them.
 export function remembered(name) {
   try { return localStorage.getItem(`chart-${name}`); } catch { return null; }
 }

@@ -13,7 +13,7 @@ export function text(minutes) {
 // The label of a zone, like `UTC+05:30` or `UTC`.
 export const label = (minutes) => (minutes ? `UTC${text(minutes).replace('-', '−')}` : 'UTC');
 
-// The minutes of `+05:30`; null for anything else.
+// The minutes of a text like `+05:30`; null if the text is not an offset from -12:00 to +14:00.
 export function parsed(given) {
   const found = /^([+-])(\d\d):([0-5]\d)$/.exec(given);
   if (!found) return null;

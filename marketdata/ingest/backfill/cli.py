@@ -52,7 +52,8 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from-block {first} is after --to-block {last}")
     file = rpc_file(settings)
-    # Decoding makes many objects but no cycles. With the default threshold, collecting takes a tenth of the time.
+    # Decoding makes many objects but no cycles. With the default threshold, the garbage collection takes a tenth of the
+    # run time.
     gc.set_threshold(_GC_THRESHOLD)
     table = _table(settings)
     path = outbox_path(settings, table)

@@ -15,8 +15,8 @@ from marketdata.errors import MarketError, RangeRefused, Stopped
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Plan, Span
+from marketdata.ingest.backfill.span_workers import THREADS, SpanOutcome, SpanWorkers
 from marketdata.ingest.backfill.storing import ApiWriter, RetryLimit, StoredRanges
-from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import pool_check
@@ -67,12 +67,12 @@ class Backfill:
         self._first, self._last = first, last
         self._limit = RetryLimit(retry_s)
         self._writer = ApiWriter(self._api, self._limit)
-        self._workers = Workers(file, connect, self._limit)
+        self._workers = SpanWorkers(file, connect, self._limit)
         self._provider = RpcProvider(self._workers.rpc, file.chain_id)
         self._range = AdaptiveRange()
         self._max_blocks = 1
         self._handed_out: set[Span] = set()
-        self._stored: list[Outcome] = []
+        self._stored: list[SpanOutcome] = []
         self._record_at = 0.0
         self._plan: Plan | None = None
         self._thread = threading.Thread(target=self._run, name="backfill", daemon=True)
@@ -193,7 +193,7 @@ class Backfill:
 
     # -- storing -----------------------------------------------------------------------------------------------------
 
-    def _store(self, outcome: Outcome) -> None:
+    def _store(self, outcome: SpanOutcome) -> None:
         self._handed_out.discard(outcome.span)
         self._stored.append(outcome)
         self.counts.blocks += outcome.span.blocks
@@ -222,7 +222,7 @@ class Backfill:
         self._writer.finalize({symbol: blocks[end] for symbol, end in ends.items()})
 
 
-def _times(outcomes: Iterable[Outcome]) -> list[tuple[int, int, tuple[str, ...]]]:
+def _times(outcomes: Iterable[SpanOutcome]) -> list[tuple[int, int, tuple[str, ...]]]:
     """The times [start, end) of the outcomes, with their symbols. Adjacent spans of the same symbols are merged."""
     found: list[tuple[int, int, tuple[str, ...]]] = []
     last = None

@@ -75,7 +75,7 @@ class Stored(NamedTuple):
 
 
 class ApiWriter:
-    """Used by one thread. The caller closes ``api``."""
+    """Stores ticks, coverage and finality through the API. Used by one thread; the caller closes ``api``."""
 
     def __init__(self, api: ApiClient, limit: RetryLimit) -> None:
         self._api = api

@@ -88,7 +88,7 @@ BEGIN
             ORDER BY wider, res, symbol, bucket
         ) ordered
         GROUP BY wider, res, symbol
-    ), first_block AS (  -- from now on the symbol's candles wait for {finalize}
+    ), first_block AS (  -- from now on the symbol's candles become final only by {finalize}
         UPDATE {symbols} SET final_until = '-infinity'
         WHERE final_until = 'infinity' AND symbol IN (SELECT symbol FROM quarter WHERE max_block IS NOT NULL)
     ), notified AS MATERIALIZED (

@@ -14,7 +14,7 @@ from marketdata import token
 from marketdata.api.serve import Service
 from marketdata.errors import DatabaseUnavailable
 from marketdata.http.connection import RECEIVE_BYTES, Connection
-from marketdata.http.request_parser import BODIES_BYTES, UNCOUNTED_BYTES
+from marketdata.http.waitress_adapter import BODIES_BYTES, UNCOUNTED_BYTES
 from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import Api, eventually, new_token
 from tests.marketdata.http.wire import HEALTH, answer, ask, connected

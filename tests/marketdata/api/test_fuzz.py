@@ -49,7 +49,7 @@ _JSON = st.recursive(
 
 
 def _object(names: list[str], odd: st.SearchStrategy[Any], required: list[str]) -> st.SearchStrategy[dict[str, Any]]:
-    """Mostly the usual value, now and then another one; what is required is mostly there."""
+    """An object whose members have mostly the usual values. Required members are mostly there."""
     values = {name: st.one_of(st.just(_USUAL.get(name, "x")), st.just(_USUAL.get(name, "x")), odd) for name in names}
     full = st.fixed_dictionaries(
         {name: values[name] for name in required},
@@ -83,7 +83,7 @@ def _bodies(route: Route) -> st.SearchStrategy[bytes]:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_whatever_is_sent(api: Api, route: Route, data: st.DataObject) -> None:
+def test_no_request_makes_the_service_fail(api: Api, route: Route, data: st.DataObject) -> None:
     path = route.path
     for name in route.parameters:
         value = data.draw(
@@ -179,7 +179,7 @@ def _census(connection: psycopg.Connection[Any], passed_over: str) -> Any:
     [pytest.param(route, way, id=f"{route.method} {route.path} {'.'.join(map(str, way))}")
      for route in ROUTES for way in ways(route)],
 )  # fmt: skip
-def test_sql_in_every_parameter(api: Api, admin: psycopg.Connection[Any], route: Route, way: Way) -> None:
+def test_sql_in_a_parameter_changes_nothing(api: Api, admin: psycopg.Connection[Any], route: Route, way: Way) -> None:
     api.ingest(TICK, {**TICK, "symbol": "FUZZ:A"})
     which = int(way[1]) if way[0] == "body" else 0
     sound = sound_request(route, way)

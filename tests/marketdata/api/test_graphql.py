@@ -198,7 +198,7 @@ def test_an_engine_that_stops_answering_is_reported(
 
 
 def test_a_result_belongs_to_its_version(hasura: StandIn, credential: Credential, api: Callable[[], Api]) -> None:
-    """After a cutover the last result is that of the former version, until the next check."""
+    """After a cutover, the result of the former version stays until the next check."""
     credential(url=hasura.url, admin_secret=SECRET)
     served = api()
     eventually_because(served, "does not track")

@@ -37,7 +37,7 @@ def minutes(service: Any, read_token: str, write_token: str) -> str:
     return "READ:A"
 
 
-def test_a_chart(api: Api, minutes: str) -> None:
+def test_a_chart_has_candles_and_says_whether_there_are_more(api: Api, minutes: str) -> None:
     found = api.get(f"/v1/chart?symbol={minutes}&interval=1m&limit=2&startTime={START}")
     assert (found["symbol"], found["interval"], found["more"]) == (minutes, "1m", True)
     assert found["candles"][0] == {
@@ -71,7 +71,7 @@ def test_resolution_is_another_word_for_interval(api: Api, minutes: str) -> None
     assert hour["candles"] == sixty["candles"]
 
 
-def test_forms_of_a_chart(api: Api, minutes: str) -> None:
+def test_all_formats_of_a_chart_have_the_same_candles(api: Api, minutes: str) -> None:
     path = f"/v1/chart?symbol={minutes}&interval=1m"
     candles = api.get(path)["candles"]
     columns = api.get(path + "&format=columns")["candles"]
@@ -86,7 +86,7 @@ def test_forms_of_a_chart(api: Api, minutes: str) -> None:
     assert [row["q"] for row in rows] == [c["q"] for c in candles]
 
 
-def test_time_zone_and_fill(api: Api, minutes: str) -> None:
+def test_a_chart_follows_the_time_zone_and_fills_gaps(api: Api, minutes: str) -> None:
     path = f"/v1/chart?symbol={minutes}&interval=1d&timeZone="
     shifted = api.get(path + "+05:30")["candles"][0]["t"]
     assert shifted == api.get(path + "%2B05:30")["candles"][0]["t"]
@@ -118,14 +118,14 @@ def test_time_zone_and_fill(api: Api, minutes: str) -> None:
         "symbol=a%27%3B--&interval=1m",
     ],
 )
-def test_refused_queries(api: Api, minutes: str, query: str) -> None:
+def test_an_invalid_query_is_refused(api: Api, minutes: str, query: str) -> None:
     api.problem("GET", f"/v1/chart?{query}", status=422, code="invalid_value")
 
 
 @pytest.mark.parametrize("path", ["/v1/chart?interval=1m&symbol=", "/v1/ticks?symbol=", "/v1/coverage?symbol=",
                                   "/v1/ticks?format=csv&symbol=", "/v1/udf/symbols?symbol=",
                                   "/v1/udf/history?resolution=1&from=1&to=2&symbol="])  # fmt: skip
-def test_an_unknown_symbol(api: Api, path: str) -> None:
+def test_an_unknown_symbol_is_not_found(api: Api, path: str) -> None:
     api.problem("GET", path + "NO:SUCH", status=404, code="unknown_symbol")
 
 
@@ -181,7 +181,7 @@ def test_other_writers_are_seen_at_once(api: Api, minutes: str, database: str) -
         assert api.get(path)["candles"][0]["c"] == "5"
 
 
-def test_gzip_where_it_pays(api: Api, minutes: str) -> None:
+def test_large_bodies_are_compressed_where_the_client_accepts_it(api: Api, minutes: str) -> None:
     path = f"/v1/chart?symbol={minutes}&interval=1m&fill=previous&startTime={START}&limit=100"
     wide = api("GET", f"/v1/chart?symbol={minutes}&interval=1s&fill=previous&startTime={START}", status=200)
     assert "Content-Encoding" not in wide.headers
@@ -223,7 +223,7 @@ def test_a_cursor_that_is_none(api: Api, minutes: str) -> None:
         api.problem("GET", f"/v1/ticks?symbol={minutes}&cursor={cursor}", status=422, code="invalid_value")
 
 
-def test_lines_of_ticks(api: Api, minutes: str) -> None:
+def test_all_formats_of_ticks_have_the_same_ticks(api: Api, minutes: str) -> None:
     objects = api.get(f"/v1/ticks?symbol={minutes}&startTime={START}")["ticks"]
     lines = api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson", status=200).text.splitlines()
     assert [json.loads(line) for line in lines] == objects
@@ -243,12 +243,12 @@ def test_a_stream_gives_its_connection_back(api: Api, minutes: str) -> None:
         api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson", status=200)
 
 
-def test_symbols(api: Api, minutes: str) -> None:
+def test_a_symbol_has_its_first_and_last_time(api: Api, minutes: str) -> None:
     found = {each["symbol"]: each for each in api.get("/v1/symbols")["symbols"]}
     assert (found[minutes]["first"], found[minutes]["last"]) == (START, START + 19 * 30_000)
 
 
-def test_aliases(api: Api, minutes: str, database: str) -> None:
+def test_an_alias_stands_for_its_symbol(api: Api, minutes: str, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('SHORT', %s)", (minutes,))
     assert api.get("/v1/chart?symbol=SHORT&interval=1h")["symbol"] == minutes
@@ -262,7 +262,7 @@ def test_aliases(api: Api, minutes: str, database: str) -> None:
 DAY = 86_400_000
 
 
-def test_coverage(api: Api, tick: Make) -> None:
+def test_coverage_tells_indexed_times_from_times_without_trades(api: Api, tick: Make) -> None:
     symbol = "READ:COVER"
     api.ingest(tick(symbol=symbol, ts="1970-01-11T00:00:00.005Z"))
 
@@ -286,7 +286,7 @@ def test_coverage(api: Api, tick: Make) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"symbol": "A", "from": 2, "to": 1, "state": "indexed"},
                                   {"symbol": "A", "from": 1, "to": 2, "state": "no_trades"}])  # fmt: skip
-def test_refused_coverage(api: Api, body: Any) -> None:
+def test_an_invalid_coverage_is_refused(api: Api, body: Any) -> None:
     api.problem("PUT", "/v1/coverage", body, status=422, code="invalid_value")
 
 

@@ -37,7 +37,7 @@ def cut(admin: psycopg.Connection[Any]) -> None:
     )
 
 
-def test_cut_connections(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+def test_the_service_recovers_from_cut_connections(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
     for number in range(3):
         cut(admin)
         assert api("GET", CHART).status_int in (200, 503)
@@ -46,7 +46,9 @@ def test_cut_connections(api: Api, tick: Make, admin: psycopg.Connection[Any]) -
     eventually(lambda: api.get("/healthz")["database"]["reachable"])
 
 
-def test_a_pool_without_a_free_connection(api: Api, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_without_a_free_connection_answers_503(
+    api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ExitStack() as held:
         for _ in range(pool.SIZE):
             held.enter_context(service.services.pool.connection())
@@ -59,7 +61,7 @@ def test_a_pool_without_a_free_connection(api: Api, service: Service, monkeypatc
     api.get(CHART)
 
 
-def test_a_full_disk(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+def test_a_full_disk_answers_503_to_writes_only(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
     admin.execute(
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"

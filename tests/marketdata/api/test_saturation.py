@@ -65,7 +65,7 @@ class Crowd:
 
 @pytest.fixture
 def crowd(service: Service, write_token: str, tick: Make) -> Callable[[str, int], Crowd]:
-    """``crowd(name, n)``: so many clients that post a tick each."""
+    """``crowd(name, n)``: ``n`` clients that post one tick each."""
 
     def send(name: str) -> tuple[int, str | None]:
         return ask(service.port, write_token, "POST", INGEST, tick(symbol="CROWD:A", id=name))

@@ -32,7 +32,7 @@ def bars(service: Any, read_token: str, write_token: str) -> str:
     return "UDF:A"
 
 
-def test_health_and_readiness(api: Api) -> None:
+def test_a_ready_service_says_so(api: Api) -> None:
     assert api.get("/healthz")["status"] == "alive"
     ready = api.get("/ready")
     assert ready.pop("checked_s_ago") < 60
@@ -84,7 +84,7 @@ def test_the_backfill_lag_counts_from_the_end_of_the_last_indexed_range(api: Api
     assert 3599 < float(found[1]) < 3700
 
 
-def test_unknown_paths_and_methods(api: Api) -> None:
+def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
     api.problem("GET", "/v1/nothing", status=404, code="not_found")
     api.problem("GET", "/v1/admin/tokens/", status=404, code="not_found")
     api.problem("GET", "/%ff", status=404, code="not_found")
@@ -130,7 +130,7 @@ def test_problem_types_are_described(api: Api) -> None:
 # -- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_from_creation_to_revocation(api: Api) -> None:
+def test_a_token_works_from_its_creation_to_its_revocation(api: Api) -> None:
     asked = {"name": "ingestor", "scope": "write", "expires_at": "2999-01-01T00:00:00Z"}
     made = api("POST", "/v1/admin/tokens", asked, status=201).json
     bearer = f"Bearer {made['token']}"
@@ -158,7 +158,7 @@ def test_a_token_from_creation_to_revocation(api: Api) -> None:
         {"name": "a", "scope": "read", "more": 1},
     ],
 )
-def test_refused_tokens(api: Api, body: Any) -> None:
+def test_an_invalid_token_request_is_refused(api: Api, body: Any) -> None:
     api.problem("POST", "/v1/admin/tokens", body, status=422, code="invalid_value")
 
 
@@ -174,19 +174,19 @@ def test_an_expiry_that_is_no_time_is_refused_with_the_expected_form(api: Api) -
 
 
 @pytest.mark.parametrize("identity", ["0", "x", "9" * 30, "1%27OR%271"])
-def test_an_unknown_token(api: Api, identity: str) -> None:
+def test_an_unknown_token_is_not_found(api: Api, identity: str) -> None:
     api.problem("DELETE", f"/v1/admin/tokens/{identity}", status=404, code="unknown_token")
 
 
 # -- TradingView's feed ----------------------------------------------------------------------------------------------
 
 
-def test_udf_config_and_time(api: Api) -> None:
+def test_udf_tells_its_resolutions_and_the_time(api: Api) -> None:
     assert "60" in api.get("/v1/udf/config")["supported_resolutions"]
     assert api("GET", "/v1/udf/time", status=200).text.isdigit()
 
 
-def test_udf_symbol(api: Api, bars: str) -> None:
+def test_udf_describes_a_symbol(api: Api, bars: str) -> None:
     found = api.get(f"/v1/udf/symbols?symbol={bars}")
     assert (found["ticker"], found["exchange"], found["pricescale"], found["minmov"]) == (bars, "UDF", 100, 1)
     problem = api.problem("GET", "/v1/udf/symbols?symbol=NO:SUCH", status=404, code="unknown_symbol")
@@ -194,12 +194,12 @@ def test_udf_symbol(api: Api, bars: str) -> None:
     assert problem["errmsg"] == problem["detail"]
 
 
-def test_udf_search(api: Api, bars: str) -> None:
+def test_udf_finds_symbols_by_name_and_exchange(api: Api, bars: str) -> None:
     assert [each["ticker"] for each in api.get("/v1/udf/search?query=udf:&type=&exchange=&limit=10")] == [bars]
     assert api.get("/v1/udf/search?query=udf:&exchange=OTHER") == []
 
 
-def test_udf_history(api: Api, bars: str) -> None:
+def test_udf_history_has_the_candles_of_its_range(api: Api, bars: str) -> None:
     path = f"/v1/udf/history?symbol={bars}&resolution=1"
     every = api("GET", f"{path}&from={START}&to={START + 241}", status=200)
     assert every.json == {

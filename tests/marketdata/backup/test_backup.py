@@ -75,7 +75,7 @@ def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param(("marketdata.store.migrations", "begin", 1, "after"), marks=pytest.mark.full),
+        pytest.param(("marketdata.store.migrations", "begin_restore", 1, "after"), marks=pytest.mark.full),
         pytest.param((FILES, "os.link", 1, "before"), marks=pytest.mark.full),
         pytest.param((FILES, "os.link", 1, "after"), marks=pytest.mark.full),
         pytest.param((FILES, "put_back", 1, "after"), marks=pytest.mark.full),

@@ -41,7 +41,7 @@ HASH = quick_hash(PASSWORD)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -62,15 +62,15 @@ class Frontend:
     def port(self) -> int:
         return self.service.port
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Response:
         """Send one request on a new connection. Underscores in the names of ``headers`` become hyphens."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
             connection.request(method, path, body, sent)
             response = connection.getresponse()
-            return Answer(response.status, response.headers, response.read())
+            return Response(response.status, response.headers, response.read())
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: str) -> Response:
         """Send a GET request with the login, unless ``Authorization`` is given."""
         return self.ask("GET", path, **{**LOGIN, **headers})
 

@@ -24,7 +24,7 @@ from tests.functional.conftest import browser  # noqa: F401
 from tests.marketdata.api import live_client
 from tests.marketdata.api.conftest import new_token, prepare
 from tests.marketdata.api.live_client import LiveClient
-from tests.marketdata.frontend.conftest import ORIGIN, PASSWORD, USER, Answer, Frontend, basic, running
+from tests.marketdata.frontend.conftest import ORIGIN, PASSWORD, USER, Frontend, Response, basic, running
 from tests.marketdata.frontend.nginx import PROGRAM, Nginx, nginx
 from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
 
@@ -58,13 +58,13 @@ class Market:
 
 def asked(
     port: int, method: str, path: str, body: bytes | None = None, *, source: str = "127.0.0.1", **headers: str
-) -> Answer:
+) -> Response:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(source, 0))
     with closing(connection):
         connection.request(method, path, body, sent)
         response = connection.getresponse()
-        return Answer(response.status, response.headers, response.read())
+        return Response(response.status, response.headers, response.read())
 
 
 @pytest.fixture(scope="module")

@@ -169,9 +169,7 @@ def test_tunnels_above_the_maximum_are_refused(
     until(lambda: len(frontend.service.tunnels) == 0)
 
 
-def test_a_pipelined_upgrade_loses_nothing_of_the_previous_response(
-    frontend: Frontend, upstream: ScriptedApi
-) -> None:
+def test_a_pipelined_upgrade_loses_nothing_of_the_previous_response(frontend: Frontend, upstream: ScriptedApi) -> None:
     """The client asks for the tunnel before it reads a large response. It gets the response, and then the tunnel."""
     body = bytes(range(256)) * 40_000
     asked = threading.Event()

@@ -1,6 +1,6 @@
 """The client of the GraphQL engine: what it reads of the metadata, and that no answer takes longer than allowed.
 
-What Hasura answers is here that of a stand-in, or written out as Hasura's documentation shows it.
+The answers come from a stand-in, or are written as in Hasura's documentation.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from marketdata.errors import ProviderError, RangeRefused, StateError
 from marketdata.ingest import follower as module
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.follower import Follower
-from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
+from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem, Rejection
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
 from marketdata.source.pool_kinds import KINDS
@@ -143,7 +143,7 @@ class Api:
             else:
                 self.covered[each.symbol].difference_update(seconds)
 
-    def take(self, items: Sequence[Held]) -> list[Rejection]:
+    def take(self, items: Sequence[OutboxItem]) -> list[Rejection]:
         refused = []
         for item in items:
             body = json.loads(item.body)

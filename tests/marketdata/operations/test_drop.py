@@ -119,7 +119,7 @@ def test_it_asks_only_on_a_terminal(conn: Connection, fresh: Settings, command: 
         dropping(), env=environment(fresh), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "standard input is no terminal on which to ask whether to drop version 2" in done.stderr
+    assert "standard input is no terminal, so nobody can be asked whether to drop version 2" in done.stderr
     assert "give --yes" in done.stderr
 
 

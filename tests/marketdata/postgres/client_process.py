@@ -92,7 +92,7 @@ class Watched:
         self.cluster = Cluster(state_dir)
 
     def status(self) -> dict[str, int]:
-        """The owner's status: its ``pid`` and that of ``postgres``."""
+        """The owner's status: ``pid`` is its own process, ``postgres`` the server's."""
         with suppress(OSError, ValueError):
             found = json.loads((self.state_dir / "owner.lock").read_text())
             return {key: found[key] for key in ("pid", "postgres") if key in found}

@@ -120,7 +120,7 @@ def client(state_dir: Path, installation: Installation) -> Iterator[ClientProces
 
 @pytest.mark.full  # the quick run has the same with the API, tests/functional/test_market_minor_upgrade.py
 @pytest.mark.functional
-def test_a_minor_upgrade_under_a_running_cluster(
+def test_a_minor_upgrade_restarts_a_running_cluster(
     state_dir: Path, installation: Installation, client: ClientProcess
 ) -> None:
     watched = Watched(state_dir)

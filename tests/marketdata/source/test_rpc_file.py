@@ -66,7 +66,7 @@ def test_a_missing_file_is_a_missing_requirement(tmp_path: Path) -> None:
         ({"confirmations": "safe"}, "/confirmations: "),
         ({"colour": 1}, "the file: 'colour' is unknown; known: chain, chain_id,"),
         ({"pools": []}, "/pools: "),
-        ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is there twice"),
+        ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is listed twice"),
         ({"pools": [POOL | {"kind": "balancer"}]}, "/pools/0/kind: "),
         ({"pools": [POOL | {"decimals": [18]}]}, "/pools/0/decimals: [18] must be two numbers: "),
         ({"pools": [POOL | {"symbol": "a b"}]}, "/pools/0/symbol: 'a b' must be 1 to 47 of A-Z a-z 0-9 . _ / -"),

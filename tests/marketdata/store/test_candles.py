@@ -60,7 +60,7 @@ def check(conn: Connection, version: Version, symbol: str, made: list[Candle], a
     assert rows.body.decode() == brute_force.klines(made, asked, rows.state.as_of)
 
 
-def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> None:
+def test_candles_of_every_interval_and_bound_are_exact(conn: Connection, version: Version, loops) -> None:
     @settings(max_examples=loops(quick=15, full=600), **RELAXED)
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
@@ -83,7 +83,7 @@ def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> 
     holds()
 
 
-def test_around_the_present(conn: Connection, version: Version, loops) -> None:
+def test_candles_around_the_present_are_exact(conn: Connection, version: Version, loops) -> None:
     """Closed or not, current in or out, filled up to now, and ticks of the future."""
 
     @settings(max_examples=loops(quick=12, full=200), **RELAXED)
@@ -176,7 +176,7 @@ def test_a_finalized_time_in_the_future_makes_no_open_candle_final(conn: Connect
         assert finalized(conn, version, symbol, interval) == [False]
 
 
-def test_the_newest_time_up_to_a_block_far_below_the_newest(conn: Connection, version: Version) -> None:
+def test_candles_are_final_up_to_a_block_far_below_the_newest(conn: Connection, version: Version) -> None:
     """Also where blocks and times are not in the same order, over days of which some are skipped unread."""
     symbol = new_symbol()
     held = [in_block(symbol, n * 7 % 40, START + n * DAY // 3) for n in range(60)]

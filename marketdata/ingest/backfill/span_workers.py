@@ -1,6 +1,7 @@
 """The worker threads of the backfill. Each reads spans from the provider and stores their ticks.
 
-Each thread has its own connections; all share one budget of calls. While one waits for the network, another decodes.
+Each thread has its own connections; all threads share one budget of calls. While one thread waits for the network,
+another one decodes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ THREADS = 4
 
 
 @dataclass
-class Outcome:
+class SpanOutcome:
     """The result of a span: the numbers of its ticks, or an error. ``start`` is the time of the span's first block,
     ``end`` the time of the block after the span, both in seconds since 1970."""
 
@@ -44,7 +45,7 @@ class Outcome:
     error: MarketError | None = None
 
 
-class Workers:
+class SpanWorkers:
     """After ``start``, ``submit`` hands a span to the threads. ``take`` returns one outcome for each span. ``stop`` is
     idempotent."""
 
@@ -53,12 +54,12 @@ class Workers:
         self._chain_id = file.chain_id
         self._limit = limit
         self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=limit.stopping)
-        """The connection of the submitting thread, which closes it."""
+        """A connection for the thread that submits the spans. That thread closes it."""
         self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
         apis = [connect() for _ in range(THREADS)]
         self._pools = {pool.symbol: pool for pool in file.pools}
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[SpanOutcome] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, args=connections, name=f"backfill-{number}", daemon=True)
             for number, connections in enumerate(zip(self._rpcs, apis, strict=True), start=1)
@@ -82,7 +83,7 @@ class Workers:
     def submit(self, span: Span) -> None:
         self._spans.put(span)
 
-    def take(self, timeout: float) -> Outcome | None:
+    def take(self, timeout: float) -> SpanOutcome | None:
         """The next outcome, or None after ``timeout`` seconds."""
         try:
             return self._outcomes.get(timeout=timeout)
@@ -96,16 +97,16 @@ class Workers:
                 try:
                     self._outcomes.put(self._read_and_store(provider, writer, span))
                 except MarketError as error:
-                    self._outcomes.put(Outcome(span, error=error))
+                    self._outcomes.put(SpanOutcome(span, error=error))
                 except Exception as error:
-                    self._outcomes.put(Outcome(span, error=MarketError(f"a defect of this program: {error!r}")))
+                    self._outcomes.put(SpanOutcome(span, error=MarketError(f"a defect of this program: {error!r}")))
 
-    def _read_and_store(self, provider: RpcProvider, writer: ApiWriter, span: Span) -> Outcome:
+    def _read_and_store(self, provider: RpcProvider, writer: ApiWriter, span: Span) -> SpanOutcome:
         pools = [self._pools[symbol] for symbol in span.symbols]
         wanted = swap_topics(pools)
         logs, headers = provider.logs_between(span.first, span.last, wanted)
         [end] = provider.headers([span.last + 1])
-        outcome = Outcome(span, headers[span.first].time, end.time)
+        outcome = SpanOutcome(span, headers[span.first].time, end.time)
 
         def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
             outcome.skipped[reason] += 1
