@@ -1,3 +1,3 @@
-"""The card application: worksheets that bring a real debugger to every state they describe."""
+"""The card application: worksheets about a program. A debugger reproduces each program state that they describe."""
 
 __version__ = "0.1.0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,13 +40,17 @@ class CardLoader:
 
     While the source file is invalid, for example because an author saved unfinished work, the last valid card stays in
     use and ``fault`` says what is wrong. Checkpoints are rejected meanwhile, because they compare the file's SHA-256.
+
+    ``chosen`` returns the source file of the card to serve, if there is a series of cards (CARD_SERIES). If it returns
+    None, the same card is served as before.
     """
 
-    def __init__(self, source: Path) -> None:
-        loaded = load_card(source)
+    def __init__(self, source: Path, chosen: Callable[[], Path | None] = lambda: None) -> None:
+        loaded = load_card(chosen() or source)
         self._path = loaded.path
+        self._chosen = chosen
         self._lock = threading.Lock()
-        self._status = _file_status(self._path)
+        self._seen = self._path, file_status(self._path)
         self._current = _served(loaded)
         self._digests: dict[Path, tuple[_FileStatus | None, str]] = {}
         self.fault: str | None = None
@@ -55,32 +60,34 @@ class CardLoader:
         return self._path
 
     def current(self) -> ServedCard:
-        """The last valid version of the card, reloaded if its source file changed."""
-        status = _file_status(self._path)
+        """The last valid version of the card, reloaded if its source file changed or another card was chosen."""
+        path = self._chosen() or self._path
+        seen = path, file_status(path)
         with self._lock:
-            if status != self._status:
-                self._status = status
+            if seen != self._seen:
+                self._seen = seen
                 try:
-                    self._current = _served(load_card(self._path))
+                    self._current = _served(load_card(path))
+                    self._path = path
                     self.fault = None
                 except InvalidCard as error:
                     self.fault = error.detail
             return self._current
 
     def source_sha256(self) -> str:
-        """The SHA-256 of the source file in hex; "" if the file is missing. Each call reads the file: a guard cannot
-        rely on file times, because two quick writes may leave the same time."""
+        """The SHA-256 of the source file in hex; "" if the file is missing. Each call reads the file. The checks of a
+        checkpoint cannot rely on the file's time, because two quick writes may leave the same time."""
         return _sha256(self._path)
 
     def source_digest(self) -> str:
-        """The same as ``source_sha256``, but the file is read only if its status has changed. For frequent polling."""
+        """The same as ``source_sha256``, but the file is read only if its status has changed. Used for polling."""
         return self._digest(self._path)[1]
 
     def revision(self) -> dict[str, str]:
         """``{revision, changed_at}`` of the card source, its layout file and the target's code files.
 
-        The revision is a hash of the files' contents, so a new time of a file does not change it. ``changed_at`` is the
-        newest of the files' times.
+        The revision is a hash of the files' contents. It does not change if only the time of a file changes.
+        ``changed_at`` is the newest of the files' times.
         """
         digests = [(path, *self._digest(path)) for path in self.current().files]
         combined = hashlib.sha256("\n".join(f"{path.name} {digest}" for path, _, digest in digests).encode())
@@ -89,7 +96,7 @@ class CardLoader:
         return {"revision": combined.hexdigest()[:16], "changed_at": changed_at.replace("+00:00", "Z")}
 
     def _digest(self, path: Path) -> tuple[_FileStatus | None, str]:
-        status = _file_status(path)
+        status = file_status(path)
         with self._lock:
             cached = self._digests.get(path)
         if cached is not None and cached[0] == status:
@@ -102,7 +109,7 @@ class CardLoader:
 
 def _served(loaded: LoadedCard) -> ServedCard:
     card = loaded.card
-    layout = TEMPLATES / f"{card.layout}.json"  # included even if it is missing: its creation changes the revision
+    layout = TEMPLATES / f"{card.layout}.json"  # even if it is missing: when it is made, the revision changes
     files = (loaded.path, layout, *(loaded.target_directory / name for name in card.target.sources))
     return ServedCard(card, Catalog(card), loaded.identity, loaded.path, files)
 
@@ -112,7 +119,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(raw).hexdigest() if raw is not None else ""
 
 
-def _file_status(path: Path) -> _FileStatus | None:
+def file_status(path: Path) -> _FileStatus | None:
     """The status of the file; None if there is none."""
     try:
         found = os.stat(path)

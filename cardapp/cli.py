@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cardapp import __version__
-from cardapp.card.catalog import Catalog
+from cardapp.authoring import cli as authoring
+from cardapp.authoring import proof_records
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.console import ArgumentParser, ProgressBar, run_printing
-from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
-from cardapp.layout.layout_model import Layout
-from cardapp.publish import card_check, layouts
-from cardapp.publish.card_check import Finding
+from cardapp.console import ArgumentParser, end_as_after_ctrl_c, run_printing
+from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
+from cardapp.publish import layouts
 from cardapp.settings import declared, load, unknown_names
+from cardapp.state.proofs import CardProof
 
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
 FORMATS = ("html", "latex", "pdf")
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_error(error: CardAppError) -> None:
-    """Print the error and its faults, without the first one, which ``detail`` contains."""
+    """Print the error and its faults. The first fault is left out, because ``detail`` contains it."""
     print(f"cardapp: {error.detail}", file=sys.stderr)
     for fault in error.errors[1:]:
         print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
@@ -72,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(run=_serve)
     _add_card_commands(commands)
 
+    opening = commands.add_parser(
+        "open", help="start the API and a session for each card; Ctrl-C ends what was started"
+    )
+    opening.add_argument("cards", metavar="CARD", nargs="+", help="a card's folder or its card_source.json")
+    opening.add_argument("--browser", action="store_true", help="also open the page in your browser")
+    opening.set_defaults(run=_open)
+
     selftest = commands.add_parser("selftest", help="start a test server and check that it refuses forbidden requests")
     selftest.set_defaults(run=_selftest)
 
@@ -93,16 +100,7 @@ def _add_backup_commands(commands: argparse._SubParsersAction[ArgumentParser]) -
 
 def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     """Add the commands that read cards and layouts and need no server."""
-    check = commands.add_parser("check", help="check a card: schema, ids, layout, and its references into the C files")
-    check.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
-    check.add_argument(
-        "--replay", action="store_true", help="also replay every snapshot in a temporary debugger session"
-    )
-    check.add_argument(
-        "--profile",
-        help="with --replay: a section of etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
-    )
-    check.set_defaults(run=_check)
+    authoring.add_commands(commands)
 
     emit = commands.add_parser("emit", help="write a card's sheets as HTML, LaTeX or PDF")
     emit.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
@@ -116,7 +114,12 @@ def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> 
         "-o",
         "--output",
         metavar="FILE",
-        help="the output file; without it, or with -: standard output, which must not be a terminal for a PDF",
+        help="the output file; - stands for standard output, which is the default; a PDF needs a file or a pipe",
+    )
+    emit.add_argument(
+        "--proved",
+        action="store_true",
+        help="replay every snapshot first, and write nothing if the card has a fault or an excerpt without an anchor",
     )
     emit.set_defaults(run=_emit)
 
@@ -140,68 +143,17 @@ def _serve(_options: argparse.Namespace) -> int:
     return DONE
 
 
+def _open(options: argparse.Namespace) -> int:
+    from cardapp import open_cli
+
+    return open_cli.run(options.cards, browser=options.browser)
+
+
 def _selftest(_options: argparse.Namespace) -> int:
     from cardapp import serve
     from cardapp.web import selftest
 
     return DONE if selftest.run(serve.Service) else FAILED
-
-
-# -- check ---------------------------------------------------------------------------------------------------------
-
-
-def _check(options: argparse.Namespace) -> int:
-    if options.profile and not options.replay:
-        raise UsageError("check --profile needs --replay: without it no session is started")
-    try:
-        loaded = load_card(options.card)
-    except NoCard:
-        raise
-    except InvalidCard as error:
-        _print_error(error)
-        return FAILED
-    catalog = Catalog(loaded.card)
-    below = {level: count for level, count in catalog.counts.items() if level != "card"}
-    counts = ", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in below.items())
-    print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
-    findings = [*card_check.layout_faults(loaded), *card_check.source_drift(catalog, loaded.sources())]
-    for finding in findings:
-        _print_finding(finding)
-    if findings:
-        print("1 fault" if len(findings) == 1 else f"{len(findings)} faults")
-        return FAILED
-    _describe(layouts.find(loaded.card.layout))
-    if options.replay:
-        return _replay(loaded, catalog, options.profile or os.environ.get("CARD_SESSION_PROFILE"))
-    return _print_success("every stop and code range matches the C files")
-
-
-def _replay(loaded: LoadedCard, catalog: Catalog, profile: str | None) -> int:
-    bar = ProgressBar(len(catalog.snapshots))
-
-    def report(key: str, finding: Finding | None) -> None:
-        bar.advance(key)
-        if finding is not None:
-            bar.wipe()
-            _print_finding(finding)
-
-    try:
-        findings = card_check.replay_all(loaded, catalog, profile, report)
-    finally:
-        bar.wipe()
-    if findings:
-        print(f"{len(findings)} of {len(catalog.snapshots)} snapshots failed")
-        return FAILED
-    return _print_success(f"all {len(catalog.snapshots)} snapshots were replayed and match the card")
-
-
-def _print_success(text: str) -> int:
-    print(text)
-    return DONE
-
-
-def _print_finding(finding: Finding) -> None:
-    print(f"  {finding.key or 'card'}: {finding.code}: {finding.message}")
 
 
 # -- emit ----------------------------------------------------------------------------------------------------------
@@ -211,16 +163,27 @@ def _emit(options: argparse.Namespace) -> int:
     from cardapp.publish import export
 
     _check_output(options.format, options.output)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does: end lualatex, remove temporary files
+    end_as_after_ctrl_c()  # also ends lualatex
     loaded = load_card(options.card)
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
-    emitted = export.emit(loaded, layout, options.format, os.environ)
+    proof = authoring.prove(options.card) if options.proved else _last_proof(loaded)
+    emitted = export.emit(loaded, layout, options.format, os.environ, proof_records.phrase(proof))
     for remark in emitted.remarks:
         print(f"cardapp: {remark}", file=sys.stderr)
     export.write(emitted.content, options.output)
     return DONE
+
+
+def _last_proof(loaded: LoadedCard) -> CardProof | None:
+    """The last proof of the card in its present state. None if the records cannot be read; the sheets then say that the
+    card was not proved."""
+    try:
+        return proof_records.last(loaded, load(os.environ).state_database)
+    except CardAppError as error:  # also of a setting that emit does not use
+        print(f"cardapp: it is not known whether the card was proved: {error.detail}", file=sys.stderr)
+        return None
 
 
 def _check_output(form: str, output: str | None) -> None:
@@ -236,27 +199,24 @@ def _check_output(form: str, output: str | None) -> None:
 
 
 def _layouts(options: argparse.Namespace) -> int:
-    """Check the named layouts; without names, all shipped ones. The check passes despite warnings and limitations."""
+    """Check the named layouts, or all shipped layouts if none is named. Warnings and limitations are only printed; they
+    do not change the exit code."""
     codes = [_check_layout(name) for name in options.files or layouts.known_ids()]
     return max(codes)
 
 
 def _check_layout(name: str) -> int:
     try:
-        _describe(layouts.find(name))
+        print(*layouts.description(layouts.find(name)), sep="\n")
     except InvalidLayout as error:
         _print_error(error)
         return _exit_code(error)
     return DONE
 
 
-def _describe(layout: Layout) -> None:
-    page = layout.page
-    print(f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, {layout.emitters}")
-    for warning in layout.warnings:
-        print(f"  warning: {warning.pointer} {warning.message}")
-    for limitation in layout.limitation_sentences():
-        print(f"  {limitation}")
+def _print_success(text: str) -> int:
+    print(text)
+    return DONE
 
 
 # -- verify-events -------------------------------------------------------------------------------------------------

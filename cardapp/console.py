@@ -1,10 +1,11 @@
-"""For both command lines: a parser, a progress bar, and output to a pipe that its reader may close early."""
+"""Used by both command lines: a parser, a progress bar, and output to a pipe whose reader may close it early."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import select
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -17,17 +18,25 @@ READER_CLOSED = 128 + signal.SIGPIPE
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser that names a mistyped option also when arguments are missing. argparse then names only the latter."""
+    """A parser that reports a mistyped option even if required arguments are missing. argparse itself reports only the
+    missing arguments in this case."""
 
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse ``args``. The parser of a subcommand refuses an unknown option itself, so that the usage of this
+        subcommand is shown."""
         self._given = list(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        unknown = " ".join(each for each in takewhile(lambda each: each != "--", self._given) if self._is_unknown(each))
-        super().error(f"unrecognized arguments: {unknown}" if unknown and message.startswith(_MISSING) else message)
+        unknown = [each for each in takewhile(lambda each: each != "--", self._given) if self._is_unknown(each)]
+        if unknown and message.startswith(_MISSING):
+            message = f"unrecognized arguments: {' '.join(unknown)}"
+        super().error(message)
 
     def _is_unknown(self, argument: str) -> bool:
         """Whether ``argument`` is an unknown option. argparse also accepts the beginning of an option."""
@@ -48,7 +57,7 @@ def run_printing(command: Callable[[], int]) -> int:
         streams = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None]
         if not any(map(_is_closed, streams)):
             raise
-        # At its end the interpreter flushes the buffers again. /dev/null accepts that without another error.
+        # When the interpreter ends, it flushes the buffers again. With /dev/null this causes no further error.
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in streams:
             os.dup2(null, stream)
@@ -63,25 +72,35 @@ def _is_closed(pipe: int) -> bool:
     return any(event & select.POLLERR for _pipe, event in poll.poll(0))
 
 
+def end_as_after_ctrl_c() -> None:
+    """Let SIGTERM and SIGHUP end this command as Ctrl-C does, so that it stops and removes what it started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
+
+
 class ProgressBar:
-    """A progress bar. It prints nothing if standard output is not a terminal."""
+    """A progress bar. It prints nothing if ``shown`` is false or standard output is not a terminal."""
 
     _WIDTH = 30
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, *, shown: bool = True) -> None:
         self._done = 0
-        self._shown = sys.stdout.isatty()
+        self._shown = shown and sys.stdout.isatty()
 
-    def advance(self, label: str) -> None:
-        """Count one more item as done. ``label`` names the item."""
-        self._done += 1
+    def note(self, text: str) -> None:
+        """Show ``text`` in place of the bar."""
         if self._shown:
-            full = self._WIDTH * self._done // self._total
-            text = f"[{'#' * full:<{self._WIDTH}}] {self._done}/{self._total} {label}"[:100]
-            print(f"\r\033[K{text}", end="", flush=True)
+            width = shutil.get_terminal_size().columns - 1  # a longer line could not be removed again
+            print(f"\r\033[K{text[:width]}", end="", flush=True)
+
+    def advance(self, label: str, total: int) -> None:
+        """Count one more of ``total`` items as done. ``label`` names the item. After the last item the count begins
+        again."""
+        self._done = self._done % total + 1
+        full = self._WIDTH * self._done // total
+        self.note(f"[{'#' * full:<{self._WIDTH}}] {self._done}/{total} {label}")
 
     def wipe(self) -> None:
         """Remove the bar, so that a line can be printed in its place."""
-        if self._shown:
-            print("\r\033[K", end="", flush=True)
+        self.note("")

@@ -1,9 +1,8 @@
 """The exception classes of the card application.
 
-Domain code raises these. Exceptions of a driver are translated where the driver is called. Each class has a stable
-snake_case ``code``; an instance may have a more specific one. The message gives the cause and the remedy. ``errors``
-names the invalid fields by JSON pointer. ``web/failures.py`` maps the classes to HTTP statuses, ``cli.py`` to exit
-codes.
+Where a driver is called, the driver's exceptions are translated into these. Each class has a stable snake_case
+``code``; an instance may have a more specific one. The message gives the cause and the remedy. ``errors`` names the
+invalid fields by JSON pointer. ``web/failures.py`` maps the classes to HTTP statuses, ``cli.py`` to exit codes.
 """
 
 from __future__ import annotations
@@ -142,19 +141,19 @@ class RevisionConflict(Conflict):
 
 
 class LevelNotSyncable(Conflict):
-    """The position's focus level is card or task, which selects no checkpoint."""
+    """The focus level of the position is card or task. These levels have no checkpoint."""
 
     code = "level_not_syncable"
 
 
 class EditorSyncOff(Conflict):
-    """Keyboard control of the editor requires the editor's sync."""
+    """Keyboard control of the editor requires that the editor's sync is on."""
 
     code = "editor_sync_off"
 
 
 class EditorBlocked(Conflict):
-    """Neovim waits for a key, so it would not answer the call."""
+    """Neovim waits for a key and would not answer the call before it gets one."""
 
     code = "editor_blocked"
 
@@ -270,7 +269,7 @@ class UsageError(CardAppError):
 
 
 class MissingRequirement(CardAppError):
-    """A required program or file is missing (exit code 3); the message names it and how to get it."""
+    """A required program or file is missing (exit code 3). The message names it and says how to get it."""
 
     code = "missing"
 

@@ -1,8 +1,8 @@
-"""A connection to one Neovim, which any thread may use; every call has a timeout.
+"""A connection to one Neovim. Any thread may use it, and every call has a timeout.
 
 pynvim is not thread-safe: the thread that attaches must also run the event loop and make all requests. So each
-connection has a thread of its own; callers pass their requests to this thread and wait on a future. The main thread
-cannot be used, because pynvim would replace the process's signal handlers.
+connection starts a thread. Callers pass their requests to this thread and wait on a future. The main thread cannot be
+used, because pynvim would replace the process's signal handlers.
 
 The kind of a request decides when Neovim handles it (measured on 0.7.2, see ``:help api-fast``):
 
@@ -87,7 +87,7 @@ class NeovimConnection:
 
     @property
     def reason(self) -> str:
-        """Why the connection ended; "" as long as it has not."""
+        """Why the connection ended; "" if it has not ended."""
         with self._lock:
             return self._reason
 
@@ -115,8 +115,8 @@ class NeovimConnection:
         return Mode(str(answer["mode"]), bool(answer["blocking"]))
 
     def close(self, timeout: float = 2.0) -> None:
-        """Close the connection, also one that is not established yet, and join its thread. Any thread may call this
-        any number of times."""
+        """Close the connection, even if it is not established yet, and join its thread. Any thread may call this any
+        number of times."""
         with self._lock:
             self._closing = True
             if self._session is not None:
@@ -208,11 +208,12 @@ class NeovimConnection:
 
 
 def _ignore(_name: str, _arguments: list[Any]) -> None:
-    """The default for notifications. Neovim sends only those that a call subscribed to."""
+    """Called for notifications by default. Neovim sends only notifications to which a call has subscribed."""
 
 
 def _release(session: Any) -> None:
-    """Close the socket now. pynvim closes its event loop before the transport has closed the socket."""
+    """Close the socket and the event loop. pynvim alone would close the event loop too early, before the transport has
+    closed the socket."""
     transport, loop = session.loop._transport, session.loop._loop
     if transport is not None:
         transport.abort()

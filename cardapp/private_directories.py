@@ -22,7 +22,8 @@ def make_directory(path: Path, setting: str) -> bool:
     """Make ``path`` and its missing parents with mode 0700. Returns True if ``path`` did not exist.
 
     :param setting: the setting that the error messages tell the user to change.
-    :raises StateError: ``path`` is a symbolic link, no directory, another user's, or not empty and open to others.
+    :raises StateError: ``path`` is a symbolic link or no directory, belongs to another user, or other users can enter
+        it and it is not empty.
     """
     try:
         if _create(path):
@@ -36,7 +37,7 @@ def make_directory(path: Path, setting: str) -> bool:
 
 
 def make_directory_of_file(path: Path, setting: str) -> None:
-    """Make the directory ``path`` for a file whose own mode keeps it private.
+    """Make the directory ``path`` for a file that is private by its own mode.
 
     Others may read an existing directory, but must not be able to remove or replace the file. So the directory must
     belong to this user or root, and either nobody else can write to it or it has the sticky bit, as ``/tmp`` has.
@@ -72,13 +73,15 @@ def refuse_foreign(path: Path, setting: str) -> None:
 
 
 def take_lock(path: Path) -> int:
-    """Lock the file ``path``, so that a state directory has one instance of the program. Returns a descriptor; closing
-    it releases the lock."""
+    """Lock the file ``path``, so that only one instance of the program uses a state directory. Returns a descriptor.
+    When the descriptor is closed, the lock is released."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         refuse_foreign(path, "CARD_STATE_DIR")
-        raise StateError(f"the lock {path} cannot be opened: {error.strerror}; set CARD_STATE_DIR") from error
+        raise StateError(
+            f"the lock {path} cannot be opened: {error.strerror}; set CARD_STATE_DIR to another folder"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -26,7 +26,8 @@ def state(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third one, the state; empty if the process does not exist."""
+    """The fields of ``/proc/PID/stat`` without the first two, so the state is the first one. Empty if the process does
+    not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
@@ -68,7 +69,7 @@ def tracer(pid: int) -> int:
 
 
 def pid_space(pid: int) -> str | None:
-    """The pid namespace of a process of this account; None if it has ended. Each container has a namespace."""
+    """The pid namespace of a process of this account; None if it has ended. Each container has its own namespace."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
@@ -83,7 +84,7 @@ def is_frozen(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs
             if controllers == "freezer":
                 return (groups / f"freezer{path}" / "freezer.state").read_text("ascii").strip() != "THAWED"
             if controllers == "":
-                # Version 2. If version 1 is mounted too, its freezer is on an earlier line.
+                # This is the line of cgroups version 2. If version 1 is mounted too, its freezer is on an earlier line.
                 return "frozen 1" in (groups / path.lstrip("/") / "cgroup.events").read_text("ascii").splitlines()
     except (OSError, ValueError):
         pass

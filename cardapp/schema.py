@@ -1,8 +1,8 @@
 """JSON decoding and JSON Schema (draft 2020-12) validation.
 
 Three things differ from jsonschema's defaults. ``1.0`` is not an integer. A ``$`` at the end of a pattern does not
-match before a final line feed (as in ECMA-262, unlike Python). All errors are reported, each with the JSON pointer (RFC
-6901) of its field and a message in JSON's terms, not in Python's.
+match before a final line feed (as in ECMA-262, unlike Python). All errors are reported. Each error has the JSON pointer
+(RFC 6901) of its field, and a message in the terms of JSON instead of Python.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ _types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
 ).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
 
 MAX_DEPTH = 500
-"""Levels of nested arrays and objects: half of ``sys.getrecursionlimit``, so that recursive code can process them."""
+"""Maximum depth of nested arrays and objects. It is half of ``sys.getrecursionlimit``, so that recursive code can
+process the value."""
 
 _MAX_DIGITS = 300
-"""Digits of an integer. An integer with some more digits does not fit a double."""
+"""Maximum number of digits of an integer. An integer of more than 309 digits does not fit a double."""
 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _MAX_SHOWN = 60
-"""Characters of a value that a message shows."""
+"""Maximum number of characters of a value that a message shows."""
 
 
 def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
@@ -58,7 +59,8 @@ _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped
 
 
 def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
-    """A reusable validator of ``schema``. ``registry`` resolves its references; none is fetched from a network."""
+    """A reusable validator of ``schema``. ``registry`` resolves the references in it. No reference is fetched from a
+    network."""
     found: Validator = _StrictValidator(schema) if registry is None else _StrictValidator(schema, registry=registry)
     return found
 
@@ -66,12 +68,14 @@ def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
 def decode(raw: bytes, *, integral_as_int: bool = False) -> Any:
     """Decode the JSON value in ``raw``.
 
-    The decoder is stricter than JSON, so that each accepted value can be shown, stored and sent on: names in an object
-    are unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is limited.
+    The decoder is stricter than JSON, because each accepted value must be fit to be shown, stored and sent on. Names in
+    an object are unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is
+    limited.
 
-    :param integral_as_int: return ``44.0`` as the integer 44. JSON Schema, but not :func:`validator`, accepts ``44.0``
-        as an integer.
-    :raises ValueError: the message is a predicate for the caller's subject: "the body" + " is not JSON: …".
+    :param integral_as_int: return ``44.0`` as the integer 44. The standard of JSON Schema accepts ``44.0`` as an
+        integer, but :func:`validator` does not.
+    :raises ValueError: the message has no subject, for example "is not JSON: …". The caller puts the subject before it,
+        for example "the body".
     """
     try:
         value = json.loads(
@@ -192,8 +196,9 @@ def _field_errors(error: jsonschema.ValidationError) -> Iterator[FieldError]:
 def _closest(context: list[jsonschema.ValidationError]) -> jsonschema.ValidationError:
     """Choose the branch of a ``oneOf`` or ``anyOf`` that the author most likely meant, and return its error.
 
-    jsonschema's message "is not valid under any of the given schemas" would not help. The chosen branch has the error
-    that lies deepest in the value. Among equals, it accepts the value's type, then it has the fewest errors.
+    jsonschema's message "is not valid under any of the given schemas" would not help. The branch with the error that
+    lies deepest in the value is chosen. If there are several, a branch that accepts the value's type is chosen, and of
+    these the one with the fewest errors.
     """
     faults = Counter(each.schema_path[0] for each in context)
 
@@ -249,7 +254,8 @@ def _sentence(error: jsonschema.ValidationError) -> str:
         bound, unit = _SIZES[kind]
         return f"must have {bound} {rule} {unit}{'' if rule == 1 else 's'}, not {len(value)}"
     if kind == "pattern":
-        return _mismatch(rule, value)
+        described = error.schema.get("description") if isinstance(error.schema, dict) else None
+        return _mismatch(rule, value) + (f" ({described.rstrip('.')})" if described else "")
     if kind == "type":
         names = [rule] if isinstance(rule, str) else rule
         return f"must be {' or '.join(_TYPES[name] for name in names)}, not {shown(value)}"
@@ -265,7 +271,8 @@ def _sentence(error: jsonschema.ValidationError) -> str:
 
 
 def _mismatch(pattern: str, value: str) -> str:
-    """If a control character is the only fault, the message names it, because it is not visible in the value."""
+    """The message for a value that does not match ``pattern``. If a control character is the only fault, the message
+    names it, because a control character is not visible in the value."""
     refused = [char for char in value if (char < " " or char == "\x7f") and not _matches(pattern, char)]
     if refused and _matches(pattern, "".join("x" if char in refused else char for char in value)):
         return f"must not contain the control character U+{ord(refused[0]):04X}"

@@ -8,10 +8,12 @@ import resource
 import signal
 import threading
 import time
-from datetime import UTC, datetime
+from pathlib import Path
 
 from cardapp import private_directories
+from cardapp.card.source import source_path
 from cardapp.card_loader import CardLoader
+from cardapp.errors import NoCard, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
@@ -20,7 +22,7 @@ from cardapp.session_client.operation import CheckpointStorage
 from cardapp.session_client.sync import Control, SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
-from cardapp.state.database import Database
+from cardapp.state.database import Database, now
 from cardapp.web import request_log
 from cardapp.web.app import make_app
 from cardapp.web.http import WsgiApp
@@ -37,20 +39,15 @@ ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _log = logging.getLogger(__name__)
 
 
-def now() -> str:
-    """The present as RFC 3339, UTC, milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Service:
     """The card application in one process. Call ``start`` once; ``stop`` may be called any number of times."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         private_directories.make_directory(settings.state_dir, "CARD_STATE_DIR")
-        card_loader = CardLoader(settings.card_source)
-        self._database = Database.open(settings.state_database)
         self._link = SessionLink(settings.mcp_choice)
+        card_loader = CardLoader(settings.card_source, self._card_of_chosen_session)
+        self._database = Database.open(settings.state_database)
         self._checkpoints = Checkpoints(
             card_loader=card_loader,
             link=self._link,
@@ -86,6 +83,18 @@ class Service:
         self.websockets = WebSockets(endpoints(self.services))
         self.listener = Listener(settings, self._app())
 
+    def _card_of_chosen_session(self) -> Path | None:
+        """The source file of the card in the series whose session is chosen; None if there is no such card."""
+        series = self.settings.card_series
+        if series is None:
+            return None
+        try:
+            name = self._link.choice().name
+            # The link is resolved, because a target's directory may begin with "..".
+            return source_path((series / name).resolve()) if name in os.listdir(series) else None
+        except (SessionUnavailable, NoCard, OSError):
+            return None
+
     def _app(self) -> WsgiApp:
         app = self.websockets.in_front_of(make_app(self.services))
         return only_chosen_container(app, self._link.pid_space)
@@ -106,7 +115,7 @@ class Service:
         self._composer.start()
 
     def stop(self) -> None:
-        """Stop: refuse new requests, end the running ones, then close the connections that they used."""
+        """Refuse new requests, end the running requests, then close the connections that they used."""
         self._live.stop()
         self.websockets.stop()
         self._checkpoints.stop()
@@ -160,7 +169,8 @@ def warnings(settings: Settings, uid: int) -> list[str]:
 
 
 def _announce(service: Service) -> None:
-    """Print the addresses, which answer already: the configured one, the Unix socket, and ``[::1]`` if it is bound."""
+    """Print the addresses at which the service answers: the configured one, the Unix socket, and ``[::1]`` if it is
+    bound."""
     first, *others = service.listener.addresses
     for address in (first, f"unix:{service.settings.api_socket}", *others):
         print(address, flush=True)  # noqa: T201

@@ -26,7 +26,7 @@ _Number = TypeVar("_Number", int, float)
 def _between(parse: Callable[[str], _Number], text: str, least: _Number, most: _Number, meaning: str) -> _Number:
     """Parse the number in ``text``, which must be from ``least`` to ``most``.
 
-    :raises ValueError: it is not. The message is "must be" and ``meaning``.
+    :raises ValueError: it is not. The message is "must be", followed by ``meaning``.
     """
     try:
         number = parse(text)
@@ -69,12 +69,20 @@ def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def _path_if_given(text: str) -> Path | None:
+    return _path(text) if text else None
+
+
 def _seconds(text: str) -> float:
     return _between(float, text, 0.1, 3600.0, "seconds, 0.1 to 3600")
 
 
 def _bytes(text: str) -> int:
     return _between(int, text, 1024, 1 << 30, "bytes, 1024 to 1073741824")
+
+
+def _size(text: str) -> int:
+    return _between(int, text, 1024, 1 << 40, "bytes, 1024 to 1099511627776")
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class Settings:
             "CARD_API_PEERS",
             _peers,
             "owner",
-            "Accounts that may use the TCP port: owner (the service's own and root) or any.",
+            "Accounts that may use the TCP port: owner (the service's own account and root) or any.",
         ),
     ]
     state_dir: Annotated[
@@ -116,6 +124,15 @@ class Settings:
             "CARD_SOURCE", _path, str(ROOT / "etc" / "cards" / "arena"), "The card: its folder or its card_source.json."
         ),
     ]
+    card_series: Annotated[
+        Path | None,
+        Setting(
+            "CARD_SERIES",
+            _path_if_given,
+            "",
+            "Folder of cards, each named like its session; the chosen session's card is served.",
+        ),
+    ]
     mcp_choice: Annotated[
         Path,
         Setting(
@@ -129,10 +146,15 @@ class Settings:
     evidence_max_bytes: Annotated[
         int, Setting("CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest evidence image, in bytes.")
     ]
+    sources_max_bytes: Annotated[
+        int,
+        Setting("CARD_SOURCES_MAX_BYTES", _size, str(1 << 30), "Largest size of a card's sources in bytes, all files."),
+    ]
+    """Read by the commands that start sessions."""
     session_profile: Annotated[
         str,
         Setting(
-            "CARD_SESSION_PROFILE", str, "local", "Profile of a session that is started: a section of card-session.ini."
+            "CARD_SESSION_PROFILE", str, "local", "Profile of a new session: the name of a section in card-session.ini."
         ),
     ]
     """Read by ``card-session start`` and ``cardapp check``; the service itself starts no session."""
@@ -158,7 +180,7 @@ def declared() -> dict[str, Setting]:
 def load(environ: Mapping[str, str]) -> Settings:
     """Parse the settings in ``environ``.
 
-    :raises UsageError: names the variable, its value and what it must be.
+    :raises UsageError: a value is not valid. The message names the variable and its value, and says which are allowed.
     """
     values: dict[str, Any] = {}
     for field, setting in declared().items():

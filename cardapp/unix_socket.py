@@ -1,4 +1,5 @@
-"""Unix sockets in the file system: binds one for this user alone, identifies a socket file, names a connection's peer.
+"""Binds a Unix socket that only this user can use, identifies socket files, and finds the process at the other end of a
+connection.
 
 Any process that can connect to a socket of this program can run commands as this user. So a socket gets mode 0600, in
 a directory that only this user may enter.
@@ -19,7 +20,7 @@ from cardapp import private_directories
 from cardapp.errors import StateError, UsageError
 
 MAX_PATH = 107
-"""Bytes in the path of a socket: ``sun_path`` has 108 bytes with the final NUL (unix(7))."""
+"""Maximum number of bytes in the path of a socket: ``sun_path`` has 108 bytes with the final NUL (unix(7))."""
 
 _PROBE_SECONDS = 1.0
 _UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
@@ -67,7 +68,7 @@ def bind(path: Path, setting: str) -> socket.socket:
         bound.bind(os.fspath(path))
     except OSError as error:
         bound.close()
-        raise StateError(f"cannot create the socket {path}: {error.strerror}; set {setting}") from error
+        raise StateError(f"cannot create the socket {path}: {error.strerror}; set {setting} to another path") from error
     return bound
 
 
@@ -90,9 +91,10 @@ def remove(path: Path, bound: SocketIdentity | None) -> None:
 @contextlib.contextmanager
 def pinned(path: str | os.PathLike[str]) -> Iterator[str]:
     """Yield a path to which a client can connect in place of ``path``. It always leads to the file that is at ``path``
-    now, and no connection is possible if that file is a symbolic link.
+    now. If that file is a symbolic link, no connection is possible.
 
-    A program in a container could put a link to any socket outside at the path of its session's socket.
+    Without this, a program in a container could replace the socket of its session by a link, and so make the client
+    connect to a socket outside the container.
 
     :raises OSError: there is no file.
     """
@@ -116,7 +118,7 @@ def _remove_stale(path: Path, setting: str) -> None:
         return
     private_directories.refuse_foreign(path, setting)
     if not stat.S_ISSOCK(found.st_mode):
-        raise StateError(f"{path} exists and is not a socket: move it away, or set {setting}")
+        raise StateError(f"{path} exists and is not a socket: move it away, or set {setting} to another path")
     if _has_listener(path):
         raise StateError(
             f"another process listens on {path}: stop it, or set {setting} to another path", code="socket_in_use"

@@ -11,8 +11,12 @@ def describe(reading: Reading) -> dict[str, Any]:
     """Add derived values to a reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}`` (bytes).
 
     The values are the allocation pointer (the address of the next free byte), the free bytes, the occupancy (0 to 1),
-    and the padding of each block: the bytes between the end of the previous block and the start of this block.
+    and the padding of each block: the bytes between the end of the previous block and the start of this block. Linked
+    nodes have no arena, so all of these are None or 0; the offset of a block is the node's address.
     """
+    if reading["base"] is None:
+        nothing = dict.fromkeys(["base", "size", "used", "free", "high_water", "allocation_pointer", "occupancy"])
+        return {**nothing, "blocks": [{**block, "padding": 0} for block in reading["blocks"]]}
     size, used = reading["size"], reading["used"]
     return {
         "base": reading["base"],
@@ -38,14 +42,16 @@ def _with_padding(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def difference(previous: Reading | None, current: Reading) -> dict[str, Any] | None:
     """Return the changes from ``previous`` to ``current``, or None if there is no previous reading.
 
+    The changes of an arena's figures are None for linked nodes.
+
     Two blocks are the same if offset, size and label are equal. A changed block counts as one removed and one added.
     """
     if previous is None:
         return None
     before, after = _identities(previous), _identities(current)
     return {
-        "used": current["used"] - previous["used"],
-        "size": current["size"] - previous["size"],
+        "used": _change(previous["used"], current["used"]),
+        "size": _change(previous["size"], current["size"]),
         "high_water": _change(previous["high_water"], current["high_water"]),
         "added": [dict(block) for block in current["blocks"] if _identity(block) not in before],
         "removed": [dict(block) for block in previous["blocks"] if _identity(block) not in after],

@@ -1,4 +1,5 @@
-"""The table of keyboard shortcuts (contract: ``GET /api/keyboard``). The page and the editor bind their keys by it.
+"""The table of keyboard shortcuts (contract: ``GET /api/keyboard``). The page and the editor make their key bindings
+from this table.
 
 A shortcut is written as modifiers (``Ctrl``, ``Alt``, ``Shift``) and a key, joined by ``+``. The key is a KeyboardEvent
 ``key`` value (``F1``, ``Enter``, ``ArrowLeft``). A printable key is named by its position on a US keyboard (``6``,

@@ -23,15 +23,41 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Run:
+    """How the program is started. ``stdin`` is a file, relative to the target's directory; None: the terminal.
+
+    ``env`` is added to a fixed environment. ``timeout`` bounds a replay, in seconds; None: the caller's limit alone.
+    """
+
+    args: tuple[str, ...] = ()
+    stdin: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
 class Target:
-    """The C program of a card. ``directory`` is relative to the card source file, all other paths to ``directory``."""
+    """The program of a card.
+
+    ``directory`` and ``root``, the folder that a session copies, are relative to the folder of the card's source file.
+    Without ``root`` only ``directory`` is copied. All other paths are relative to ``directory``. ``build_timeout`` is
+    in seconds; None: the limit of the session's profile.
+    """
 
     name: str
     directory: str
     build: tuple[str, ...]
     program: str
-    args: tuple[str, ...]
     sources: tuple[str, ...]
+    root: str | None = None
+    build_timeout: float | None = None
+    run: Run = Run()
+    """The run of a snapshot that names none."""
+    runs: tuple[tuple[str, Run], ...] = ()
+
+    def run_named(self, name: str | None) -> Run:
+        """The run ``name``; for None the target's own. A ``KeyError`` if there is no such run."""
+        return self.run if name is None else dict(self.runs)[name]
 
 
 @dataclass(frozen=True)
@@ -42,6 +68,9 @@ class BlockRecipe:
     offset: str
     size: str
     label: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        return _without_none({"count": self.count, "offset": self.offset, "size": self.size, "label": self.label})
 
 
 @dataclass(frozen=True)
@@ -55,61 +84,125 @@ class AllocatorRecipe:
     blocks: BlockRecipe | None
 
     def as_json(self) -> dict[str, Any]:
-        recipe: dict[str, Any] = {"base": self.base, "size": self.size, "used": self.used}
-        if self.high_water is not None:
-            recipe["high_water"] = self.high_water
-        if self.blocks is not None:
-            recipe["blocks"] = {"count": self.blocks.count, "offset": self.blocks.offset, "size": self.blocks.size}
-            if self.blocks.label is not None:
-                recipe["blocks"]["label"] = self.blocks.label
-        return recipe
+        blocks = self.blocks.as_json() if self.blocks is not None else None
+        arena = {"base": self.base, "size": self.size, "used": self.used, "high_water": self.high_water}
+        return _without_none({**arena, "blocks": blocks})
+
+
+@dataclass(frozen=True)
+class NodesRecipe:
+    """gdb expressions for a structure of linked nodes, valid at every stop of the card.
+
+    A list begins at ``first`` and goes on at ``next``; a tree begins at ``root`` and goes on at each of ``children``.
+    ``$node`` stands for the pointer to the node. At most ``max`` nodes are read. A node is drawn as ``size`` bytes at
+    ``address``.
+    """
+
+    title: str | None
+    first: str
+    following: tuple[str, ...]
+    max: int
+    address: str
+    size: str
+    label: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        each = {"first": self.first, "following": list(self.following), "max": self.max}
+        return {
+            "each": each,
+            "blocks": _without_none({"address": self.address, "size": self.size, "label": self.label}),
+        }
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the program stops: when it reaches a line, or the entry of a function, for the ``hits``-th time. The line
-    must contain ``text``."""
+    """Where the program stops, for the ``hits``-th time: at a line, at the entry of a function, or at a signal.
+
+    The line must contain ``text``. A ``function`` may be limited to the one that ``file`` defines. Only hits for which
+    ``condition``, an expression, is true are counted.
+    """
 
     file: str | None
     line: int | None
     text: str | None
     function: str | None
     hits: int
+    signal: str | None = None
+    condition: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        if self.function is not None:
-            return {"function": self.function, "hits": self.hits}
-        return {"file": self.file, "line": self.line, "text": self.text, "hits": self.hits}
+        place = {"file": self.file, "line": self.line, "text": self.text, "function": self.function}
+        return _without_none({**place, "signal": self.signal, "if": self.condition, "hits": self.hits})
 
 
 @dataclass(frozen=True)
 class CodeRange:
-    """Lines ``first`` to ``last`` (1-based, inclusive) of a source file, shown beside a step."""
+    """Lines ``first`` to ``last`` (1-based, inclusive) of a source file, shown beside a step.
+
+    The anchor tells whether they are still the lines that the author chose: ``text`` is the first of them, ``digest``
+    the digest of all (:func:`cardapp.card.anchors.digest`). ``function`` is the function from which a card's author had
+    the lines resolved.
+    """
 
     file: str
     first: int
     last: int
+    text: str | None = None
+    digest: str | None = None
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class UnresolvedCode:
+    """An excerpt that names a function, whose lines were not yet looked up in the source file."""
+
+    file: str
+    function: str
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The value that an expression must have at a stop.
+
+    ``format`` is a letter of gdb's print formats. A number may differ from ``value`` by ``tolerance``.
+    """
+
+    expression: str
+    value: str
+    format: str | None = None
+    tolerance: float | None = None
+
+
+NOT_RECORDED = "?"
+"""The value of an expectation that was not recorded yet."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A program state: the stop, the expected values that prove it, and further expressions to show."""
+    """A program state: the stop, the expected values that prove it, and further expressions to show.
+
+    ``run`` names a run of the target; None: the target's own.
+    """
 
     id: str
     title: str
     stop: Stop
-    expect: tuple[tuple[str, str], ...]
+    expect: tuple[Expectation, ...]
     watch: tuple[str, ...]
+    run: str | None = None
 
 
 @dataclass(frozen=True)
 class Step:
+    """``code`` is None for a step without an excerpt, and for one whose excerpt is ``unresolved``."""
+
     id: str
     title: str
     text: str
     question: str
     code: CodeRange | None
     snapshots: tuple[Snapshot, ...]
+    unresolved: UnresolvedCode | None = None
 
 
 @dataclass(frozen=True)
@@ -149,5 +242,9 @@ class Card:
     language: str
     layout: str
     target: Target
-    allocator: AllocatorRecipe | None
+    allocator: AllocatorRecipe | NodesRecipe | None
     tasks: tuple[Task, ...]
+
+
+def _without_none(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

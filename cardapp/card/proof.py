@@ -1,21 +1,34 @@
 """Proves a replay: compares what the session observed at the stop with what the card expects.
 
-Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``). Strings are compared without the
-address that gdb prints before them. Everything else is compared as text, with each run of white space as one blank.
+Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``), within a tolerance if one is given.
+Strings are compared without the address that gdb prints before them; an array of characters equals its text up to the
+first NUL. ``*`` in place of a member's value, as in ``{x = 1, next = *}``, stands for any pointer. Everything else is
+compared as text, with each run of white space as one blank.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cardapp.card.model import Snapshot
+from cardapp.card.model import Expectation, Snapshot
 
 _ADDRESS = re.compile(r"^(?:\([^()]*\*+\)\s*)?0x[0-9a-f]+\s+(?=[LuU]?8?\")")
 _CHARACTER = re.compile(r"^(-?\d+) (L?'(?:\\.[^']*|[^'])')$")
 _LEADING_NUMBER = re.compile(r"^(?:\([^()]*\*+\)\s*)?([+-]?(?:0[xX][0-9a-fA-F]+|\d+))(?:\s+<[^>]*>)?$")
 _TRUTH = {"true": 1, "false": 0}
+_TEXT = re.compile(r'^[LuU]?8?"((?:\\.|[^"\\])*)"')
+_AFTER_NUL = re.compile(r"\\000.*$", re.DOTALL)
+_REPEATED_NUL = re.compile(r"^'\\000' <repeats \d+ times>$")
+_MASK = re.compile(r"(?<== )\*(?=[,}])|(?<=[{ ])\*(?=[,}])")
+_POINTER = r"""(?:\([^()]*\*+\)\s?)?0x[0-9a-f]+(?:\ <[^>]*>)?(?:\ "(?:\\.|[^"\\])*"(?:\.\.\.)?)?"""
+
+_FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000)(?:.)|[^"\\])*)(?:\\000.*)?"(?:, '\\000' <repeats \d+ times>.*)?""")
+_MEMBER_POINTER = re.compile(rf"(?:(?<== )|(?<=[{{ ]))(?!0x0[,}}]){_POINTER}(?=[,}}])")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_SOME_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}")
 
 
 @dataclass(frozen=True)
@@ -31,16 +44,56 @@ class Check:
         return {"name": self.name, "expected": self.expected, "actual": self.actual, "match": self.match}
 
 
-def same_value(expected: str, actual: str) -> bool:
-    """Whether ``actual``, which gdb printed, equals ``expected``, which the card gives."""
-    wanted, found = _plain(expected), _plain(actual)
+def same_value(expected: Expectation, actual: str) -> bool:
+    """Whether ``actual``, which gdb printed, equals the value that the card expects."""
+    wanted, found = _plain(expected.value), _plain(actual)
     if wanted == found:
         return True
     character = _CHARACTER.match(found)
     if character is not None and wanted == character[2]:
         return True
     number, other = _number(wanted), _number(found)
-    return number is not None and number == other
+    if number is not None and other is not None:
+        return number == other or abs(number - other) <= (expected.tolerance or 0)
+    return _same_text(wanted, found) or _same_but_pointers(wanted, found)
+
+
+def recordable(actual: str) -> str:
+    """``actual``, which gdb printed, as a card records it: the same on every machine, and equal by :func:`same_value`.
+
+    An array of characters becomes its text, and each pointer of an aggregate ``*``, except null pointers.
+    """
+    found = actual.strip()
+    if _REPEATED_NUL.match(found):
+        return '""'
+    text = _FILLED_TEXT.fullmatch(found)
+    if text is not None:
+        return text[1] + '"'
+    return _MEMBER_POINTER.sub("*", _ADDRESS.sub("", found))
+
+
+def is_address(recorded: str) -> bool:
+    """Whether a recorded value has an address, which another machine may not have."""
+    return _SOME_ADDRESS.search(_QUOTED.sub("", recorded)) is not None
+
+
+def _same_text(wanted: str, found: str) -> bool:
+    """Whether ``found`` is a string, or an array of characters, with the text ``wanted``, which may be quoted."""
+    if _REPEATED_NUL.match(found):
+        return wanted in ("", '""')
+    text = _TEXT.match(found)
+    return text is not None and _AFTER_NUL.sub("", text[1]) == _unquoted(wanted)
+
+
+def _unquoted(text: str) -> str:
+    quoted = _TEXT.fullmatch(text)
+    return quoted[1] if quoted is not None else text
+
+
+def _same_but_pointers(wanted: str, found: str) -> bool:
+    """Whether ``found`` equals ``wanted`` with a pointer in the place of each ``*``."""
+    parts = _MASK.split(wanted)
+    return len(parts) > 1 and re.fullmatch(_POINTER.join(re.escape(part) for part in parts), found) is not None
 
 
 def _plain(text: str) -> str:
@@ -65,39 +118,57 @@ def _number(text: str) -> int | float | None:
 def checks(snapshot: Snapshot, observed: dict[str, Any]) -> list[Check]:
     """Make all comparisons that prove ``snapshot``.
 
-    ``observed`` is the report of the session's replay, with ``file``, ``line``, ``function`` and ``values``
-    (``{expression: {value, error}}``).
+    ``observed`` is the report of the session's replay, with ``file``, ``line``, ``function``, ``values``
+    (``{expression: {value, error}}``) and, where they are known, ``signal`` and ``inside``: the function that the
+    program executes, if it is not ``function``.
     """
     stop = snapshot.stop
-    if stop.function is not None:
-        found = [_place("function", stop.function, observed["function"])]
+    if stop.signal is not None:
+        found = [_place("signal", stop.signal, observed.get("signal"))]
+    elif stop.function is not None:
+        found = [_function_check(stop.function, observed)]
     else:
         found = [_place("file", stop.file, observed["file"]), _place("line", stop.line, observed["line"])]
-    return found + [_value_check(name, expected, observed["values"]) for name, expected in snapshot.expect]
+    return found + [_value_check(expected, observed["values"]) for expected in snapshot.expect]
+
+
+def _function_check(expected: str, observed: dict[str, Any]) -> Check:
+    """The check of a stop at a function. The function itself may have no source; then the place is its caller."""
+    names = [name for name in (observed.get("inside"), observed["function"]) if name is not None]
+    match = any(name == expected or _bare(name).endswith(f"::{_bare(expected)}") for name in names)
+    match = match or any(_bare(name) == _bare(expected) for name in names)
+    return Check("function", expected, names[0] if names else None, match)
+
+
+def _bare(function: str) -> str:
+    """The name without its parameters: gdb names a C++ function with or without them."""
+    return function.split("(", 1)[0].strip()
 
 
 def _place(name: str, expected: object, actual: object) -> Check:
     return Check(name, str(expected), None if actual is None else str(actual), expected == actual)
 
 
-def _value_check(name: str, expected: str, values: dict[str, dict[str, Any]]) -> Check:
+def _value_check(expected: Expectation, values: dict[str, dict[str, Any]]) -> Check:
+    name = expected.expression
     reading = values.get(name, {"value": None, "error": "the session did not report it"})
     value = reading["value"]
     if value is None:
-        return Check(name, expected, f"<{reading['error']}>", False)
-    return Check(name, expected, value, same_value(expected, value))
+        return Check(name, expected.value, f"<{reading['error']}>", False)
+    return Check(name, expected.value, value, same_value(expected, value))
 
 
 def expressions(snapshot: Snapshot) -> list[str]:
     """The expressions to read at the stop: first those with an expected value, then the watched ones. No duplicates."""
-    return list(dict.fromkeys([name for name, _ in snapshot.expect] + list(snapshot.watch)))
+    return list(dict.fromkeys([each.expression for each in snapshot.expect] + list(snapshot.watch)))
 
 
-def drift_reason(found: list[Check]) -> str | None:
-    """A sentence that names the first mismatch; None if all checks match."""
+def drift_reason(found: list[Check], causes: Sequence[str] = ()) -> str | None:
+    """A sentence that names the first mismatch, and the ``causes`` that the session saw; None if all checks match."""
     wrong = [check for check in found if not check.match]
     if not wrong:
         return None
     first = wrong[0]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return f"{first.name} is {first.actual}, but the card expects {first.expected}{more}"
+    reason = f"{first.name} is {first.actual}, but the card expects {first.expected}{more}"
+    return "; ".join([reason, *causes])

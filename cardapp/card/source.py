@@ -1,7 +1,8 @@
 """Reads a card's source file ``card_source.json`` into a :class:`Card` with its identity.
 
 The document must meet ``card-source.v1.schema.json`` and the rules that a schema cannot express: ids are unique among
-siblings, code ranges and stops name files of the target, and a range does not end before it begins.
+siblings, code ranges and stops name files of the target, a range does not end before it begins, snapshots name runs of
+the target, expressions change nothing, and the folder to copy contains the target's directory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,25 +19,32 @@ from typing import Any
 import fastjsonschema
 from jsonschema.protocols import Validator
 
+from cardapp.card.expression import fault as expression_fault
 from cardapp.card.model import (
     AllocatorRecipe,
     Block,
     BlockRecipe,
     Card,
     CodeRange,
+    Expectation,
     Identity,
+    NodesRecipe,
     Phase,
+    Run,
     Snapshot,
     Step,
     Stop,
     Target,
     Task,
+    UnresolvedCode,
 )
 from cardapp.errors import FieldError, InvalidCard, NoCard
 from cardapp.schema import decode, field_errors, validator
 
 SOURCE_NAME = "card_source.json"
 MAX_SOURCE_BYTES = 64 * 1024 * 1024
+MAX_NODES = 200
+"""How many nodes of a list or tree are read, unless the card names another number."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +57,32 @@ class LoadedCard:
 
     @property
     def target_directory(self) -> Path:
-        return self.path.parent / self.card.target.directory
+        return Path(os.path.normpath(self.path.parent / self.card.target.directory))
+
+    @property
+    def root(self) -> Path:
+        """The folder that a session copies: the target's directory, or a folder above it."""
+        return Path(os.path.normpath(self.path.parent / (self.card.target.root or self.card.target.directory)))
 
     def sources(self) -> dict[str, list[str]]:
         """The lines of the target's source files as they are now, without line ends, by file name. A file that cannot
-        be read is left out; a caller that needs the file reports it."""
-        found = {}
-        for name in self.card.target.sources:
-            raw = read_regular(self.target_directory / name)
-            if raw is not None:
-                found[name] = _lines(raw.decode("utf-8", "replace"))
-        return found
+        be read is left out, also one that leads out of the root; a caller that needs the file reports it."""
+        return source_lines(self.target_directory, filter(self.has_inside, self.card.target.sources))
+
+    def has_inside(self, name: str) -> bool:
+        """Whether the file is in the root, also after links were followed. Sheets must not show other files."""
+        root = os.path.realpath(self.root)
+        return os.path.commonpath([root, os.path.realpath(self.target_directory / name)]) == root
+
+
+def source_lines(directory: Path, names: Iterable[str]) -> dict[str, list[str]]:
+    """The lines of each file in ``directory`` that can be read, without line ends, by file name."""
+    found = {}
+    for name in names:
+        raw = read_regular(directory / name)
+        if raw is not None:
+            found[name] = _lines(raw.decode("utf-8", "replace"))
+    return found
 
 
 def read_regular(path: Path) -> bytes | None:
@@ -100,14 +123,18 @@ def load_card(path: str | Path) -> LoadedCard:
     except OSError as error:
         raise InvalidCard(f"{file} cannot be read: {error.strerror}") from error
     card, identity = parse_card(raw, str(file))
-    return LoadedCard(card, identity, file)
+    loaded = LoadedCard(card, identity, file)
+    if not loaded.target_directory.is_relative_to(loaded.root):
+        message = f"{loaded.root} does not contain the target's directory {loaded.target_directory}"
+        raise InvalidCard(f"{file}: /target/root {message}", errors=(FieldError("/target/root", message),))
+    return loaded
 
 
 def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
     """Decode and check the card in ``raw``; return it with its identity. Messages call it ``name``."""
     if len(raw) > MAX_SOURCE_BYTES:
         raise InvalidCard(f"{name} is larger than {MAX_SOURCE_BYTES} bytes")
-    document = _decode(raw, name)
+    document = decode_source(raw, name)
     faults = (() if _is_valid(document) else field_errors(_checker(), document)) or tuple(_faults(document))
     if faults:
         first = faults[0]
@@ -143,7 +170,11 @@ def _compiled() -> Callable[[Any], Any]:
     return fastjsonschema.compile(_schema(), use_default=False)
 
 
-def _decode(raw: bytes, name: str) -> Any:
+def decode_source(raw: bytes, name: str) -> Any:
+    """The JSON value of a source file, which may still have faults. Messages call it ``name``.
+
+    :raises InvalidCard: it is not JSON.
+    """
     try:
         return decode(raw, integral_as_int=True)
     except ValueError as error:
@@ -156,16 +187,57 @@ _CHILDREN = {"tasks": "blocks", "blocks": "phases", "phases": "steps", "steps": 
 
 
 def _faults(document: dict[str, Any]) -> Iterator[FieldError]:
-    sources = set(document["target"]["sources"])
+    target = document["target"]
+    sources, runs = set(target["sources"]), target.get("runs", {})
+    if "root" not in target and ".." in target["directory"].split("/"):
+        message = "contains '..', which needs target.root: the folder that a session copies"
+        yield FieldError("/target/directory", message)
     for pointer, kind, item in _walk(document, "tasks", ""):
         if kind == "steps" and "code" in item:
-            code = item["code"]
-            if code["from"] > code["to"]:
-                yield FieldError(f"{pointer}/code", f"ends before it begins: from {code['from']} to {code['to']}")
-            yield from _unknown_file(code, sources, f"{pointer}/code/file")
+            yield from _code_faults(item["code"], sources, f"{pointer}/code")
         if kind == "snapshots":
             yield from _unknown_file(item["stop"], sources, f"{pointer}/stop/file")
+            if "run" in item and item["run"] not in runs:
+                known = ", ".join(sorted(runs)) or "there are none"
+                yield FieldError(f"{pointer}/run", f"{item['run']!r} is not one of target.runs ({known})")
+    for pointer, expression in _expressions(document):
+        if (reason := expression_fault(expression)) is not None:
+            yield FieldError(pointer, f"{expression!r} {reason}")
     yield from _duplicate_ids(document, "tasks", "")
+
+
+def _code_faults(code: dict[str, Any], sources: set[str], pointer: str) -> Iterator[FieldError]:
+    if code.get("from", 1) > code.get("to", code.get("from", 1)):
+        yield FieldError(pointer, f"ends before it begins: from {code['from']} to {code['to']}")
+    yield from _unknown_file(code, sources, f"{pointer}/file")
+
+
+def _expressions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every expression of the card, with the pointer of its place."""
+    yield from _texts_of(document.get("allocator", {}), "/allocator", skipped=("label", "max"))
+    for pointer, kind, item in _walk(document, "tasks", ""):
+        if kind != "snapshots":
+            continue
+        for expression in item.get("expect", {}):
+            yield f"{pointer}/expect/{pointer_token(expression)}", expression
+        for number, expression in enumerate(item.get("watch", ())):
+            yield f"{pointer}/watch/{number}", expression
+        if "if" in item["stop"]:
+            yield f"{pointer}/stop/if", item["stop"]["if"]
+
+
+def _texts_of(value: Any, pointer: str, skipped: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield pointer, value
+    elif isinstance(value, list | dict):
+        for name, member in value.items() if isinstance(value, dict) else enumerate(value):
+            if name not in skipped:
+                yield from _texts_of(member, f"{pointer}/{name}")
+
+
+def pointer_token(name: str) -> str:
+    """``name`` as a part of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _walk(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -207,26 +279,36 @@ def _card(document: dict[str, Any]) -> Card:
         text=document.get("text", ""),
         language=document["language"],
         layout=document["layout"],
-        target=_target(document["target"]),
+        target=target_of(document["target"]),
         allocator=_allocator(document.get("allocator")),
         tasks=tuple(_task(task) for task in document["tasks"]),
     )
 
 
-def _target(target: dict[str, Any]) -> Target:
+def target_of(target: dict[str, Any]) -> Target:
     return Target(
         name=target["name"],
         directory=target["directory"],
         build=tuple(target["build"]),
         program=target["program"],
-        args=tuple(target.get("args", ())),
         sources=tuple(target["sources"]),
+        root=target.get("root"),
+        build_timeout=target.get("build_timeout_s"),
+        run=_run(target),
+        runs=tuple((name, _run(run)) for name, run in target.get("runs", {}).items()),
     )
 
 
-def _allocator(recipe: dict[str, Any] | None) -> AllocatorRecipe | None:
+def _run(run: dict[str, Any]) -> Run:
+    environment = tuple(run.get("env", {}).items())
+    return Run(tuple(run.get("args", ())), run.get("stdin"), environment, run.get("timeout_s"))
+
+
+def _allocator(recipe: dict[str, Any] | None) -> AllocatorRecipe | NodesRecipe | None:
     if recipe is None:
         return None
+    if "each" in recipe:
+        return _nodes(recipe)
     blocks = recipe.get("blocks")
     return AllocatorRecipe(
         base=recipe["base"],
@@ -237,36 +319,76 @@ def _allocator(recipe: dict[str, Any] | None) -> AllocatorRecipe | None:
     )
 
 
+def _nodes(recipe: dict[str, Any]) -> NodesRecipe:
+    each, blocks = recipe["each"], recipe["blocks"]
+    return NodesRecipe(
+        title=recipe.get("label"),
+        first=each["first"] if "first" in each else each["root"],
+        following=(each["next"],) if "next" in each else tuple(each["children"]),
+        max=each.get("max", MAX_NODES),
+        address=blocks["address"],
+        size=blocks["size"],
+        label=blocks.get("label"),
+    )
+
+
 def _task(task: dict[str, Any]) -> Task:
     return Task(task["id"], task["title"], task.get("text", ""), tuple(_block(block) for block in task["blocks"]))
 
 
 def _block(block: dict[str, Any]) -> Block:
     phases = tuple(
-        Phase(phase["id"], phase["title"], phase.get("text", ""), tuple(_step(step) for step in phase["steps"]))
+        Phase(phase["id"], phase["title"], phase.get("text", ""), tuple(step_of(step) for step in phase["steps"]))
         for phase in block["phases"]
     )
     return Block(block["id"], block["title"], block.get("goal", ""), block.get("text", ""), phases)
 
 
-def _step(step: dict[str, Any]) -> Step:
-    code = step.get("code")
+def step_of(step: dict[str, Any]) -> Step:
+    code = step.get("code", {})
     return Step(
         id=step["id"],
         title=step["title"],
         text=step.get("text", ""),
         question=step.get("question", ""),
-        code=code and CodeRange(code["file"], code["from"], code["to"]),
-        snapshots=tuple(_snapshot(snapshot) for snapshot in step["snapshots"]),
+        code=_code(code) if "from" in code else None,
+        snapshots=tuple(snapshot_of(snapshot) for snapshot in step["snapshots"]),
+        unresolved=UnresolvedCode(code["file"], code["function"]) if code and "from" not in code else None,
     )
 
 
-def _snapshot(snapshot: dict[str, Any]) -> Snapshot:
+def _code(code: dict[str, Any]) -> CodeRange:
+    return CodeRange(
+        code["file"], code["from"], code["to"], code.get("text"), code.get("digest"), code.get("function")
+    )  # fmt: skip
+
+
+def snapshot_of(snapshot: dict[str, Any]) -> Snapshot:
     stop = snapshot["stop"]
     return Snapshot(
         id=snapshot["id"],
         title=snapshot["title"],
-        stop=Stop(stop.get("file"), stop.get("line"), stop.get("text"), stop.get("function"), stop.get("hits", 1)),
-        expect=tuple(snapshot.get("expect", {}).items()),
+        stop=Stop(
+            file=stop.get("file"),
+            line=stop.get("line"),
+            text=stop.get("text"),
+            function=stop.get("function"),
+            hits=stop.get("hits", 1),
+            signal=stop.get("signal"),
+            condition=stop.get("if"),
+        ),
+        expect=tuple(_expectation(*each) for each in snapshot.get("expect", {}).items()),
         watch=tuple(snapshot.get("watch", ())),
+        run=snapshot.get("run"),
     )
+
+
+def _expectation(expression: str, expected: Any) -> Expectation:
+    if isinstance(expected, dict):
+        value, tolerance = expected["value"], expected.get("tolerance")
+        return Expectation(expression, _value_text(value), expected.get("format"), tolerance)
+    return Expectation(expression, _value_text(expected))
+
+
+def _value_text(value: str | float) -> str:
+    return value if isinstance(value, str) else repr(value)

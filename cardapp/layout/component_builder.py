@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cardapp.card.model import Block, Card, Identity, Phase, Snapshot, Step, Stop, Task
+from cardapp.card import anchors
+from cardapp.card.model import AllocatorRecipe, Block, Card, Identity, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout.diagram import activity, arena, memory, states
 from cardapp.layout.diagram.shapes import MIN_HEIGHT, Diagram, Room
 from cardapp.layout.escape import visible
@@ -79,9 +80,9 @@ class ComponentBuilder:
         for place, phase in enumerate(block.phases, 1):
             yield from self._phase(phase, f"{key}/{phase.id}", f"{section}.{place}")
 
-    def colophon(self) -> Iterator[Group]:
-        """Yield the card's revision, the layout, and its limitations."""
-        paragraphs = _colophon_paragraphs(self._card, self._identity, self._layout)
+    def colophon(self, proved: str) -> Iterator[Group]:
+        """Yield the card's revision, whether it was proved, the layout, and its limitations."""
+        paragraphs = _colophon_paragraphs(self._card, self._identity, proved, self._layout)
         blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in paragraphs)
         yield from self._grouped([CardComponent("colophon", "", RichText(blocks))])
 
@@ -110,7 +111,8 @@ class ComponentBuilder:
 
     def _snapshot(self, snapshot: Snapshot, key: str) -> Iterator[CardComponent]:
         recipe, title = self._card.allocator, visible(snapshot.title)
-        found = arena.arena_from_card(recipe, snapshot) if recipe is not None else None
+        # The addresses of a list's or a tree's nodes are no part of a card, so only an arena can be drawn from it.
+        found = arena.arena_from_card(recipe, snapshot) if isinstance(recipe, AllocatorRecipe) else None
         if found is not None:
             yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)
         if snapshot.expect and "machine" in self._layout.components:
@@ -144,14 +146,10 @@ class ComponentBuilder:
             return
         file, source = visible(code.file), self._sources.get(code.file)
         lines = f"line {code.first}" if code.first == code.last else f"lines {code.first}–{code.last}"
-        missing = ""
-        if source is None:
-            missing = "This file cannot be read."
-        elif len(source) < code.last:
-            missing = f"This file has only {len(source)} lines."
         gutter = self._measure.gutter(code.last)
         shown = () if source is None else source[code.first - 1 : code.last]
-        content = Code(file, gutter, self._measure.code_lines(shown, code.first, _stops(step, key), gutter), missing)
+        numbered = self._measure.code_lines(shown, code.first, _stops(step, key), gutter)
+        content = Code(file, gutter, numbered, anchors.difference(code, source))
         yield CardComponent("code", key, content, f"{file}, {lines}")
 
     def _notes(self, snapshot: Snapshot) -> Iterator[Note]:
@@ -173,6 +171,8 @@ def _stops(step: Step, key: str) -> dict[int, list[str]]:
 def _place(stop: Stop) -> tuple[str, str]:
     """Return the stop as a description and as code."""
     time = f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
+    if stop.signal is not None:
+        return f"When the program receives this signal{time}", stop.signal
     if stop.function is not None:
         return f"When this function is entered{time}", f"{stop.function}()"
     return f"Before line {stop.line} of {visible(stop.file or '')}{time}", (stop.text or "").strip(" \t")
@@ -184,11 +184,11 @@ def _ordinal(number: int) -> str:
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
 
 
-def _colophon_paragraphs(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
-    """Yield the text of the colophon: the card and its revision, the layout, and its limitations."""
+def _colophon_paragraphs(card: Card, identity: Identity, proved: str, layout: Layout) -> Iterator[str]:
+    """Yield the text of the colophon: the card, its revision and its proof, the layout, and its limitations."""
     yield (
         f"{card.title}: card {identity.id}, version {identity.version}, {identity.uuid}. "
-        f"SHA-256 of its source: {identity.source_sha256}."
+        f"SHA-256 of its source: {identity.source_sha256}.{f' {proved}.' if proved else ''}"
     )
     approved = f", approved {layout.approved}" if layout.approved else ""
     version = f"{layout.id} {layout.version}{approved}"

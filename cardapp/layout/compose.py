@@ -23,21 +23,22 @@ _SHOWN_DIGITS = 12
 """The footer shows this number of hex digits of the SHA-256."""
 
 
-def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) -> Document:
+def compose(card: Card, identity: Identity, layout: Layout, sources: Sources, proved: str = "") -> Document:
     """Compose the document. ``sources`` maps the names of the target's files to their lines. If a file is missing, the
-    component that shows its code says so.
+    component that shows its code says so. ``proved`` is the phrase that says on the sheets whether the card was proved.
 
     :raises InvalidLayout: a component does not fit any sheet.
     """
     pages = {item.key: item.page_index for item in Catalog(card).items}
-    sheets = tuple(_numbered(identity, _filled(card, identity, layout, sources, pages)))
+    measure = Measure(layout)
+    builder = ComponentBuilder(card, identity, layout, sources, measure)
+    sheets = tuple(_numbered(identity, proved, _filled(card, builder, Paginator(layout, measure), pages, proved)))
     return Document(card, identity, layout, sheets, pages, _sheet_of(pages, sheets))
 
 
-def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pages: Mapping[str, int]) -> list[Sheet]:
-    measure = Measure(layout)
-    builder = ComponentBuilder(card, identity, layout, sources, measure)
-    paginator = Paginator(layout, measure)
+def _filled(
+    card: Card, builder: ComponentBuilder, paginator: Paginator, pages: Mapping[str, int], proved: str
+) -> list[Sheet]:
     for group in builder.front():
         paginator.open("", 0, Header(card.title, "", "", False))
         paginator.place(group)
@@ -47,17 +48,17 @@ def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pa
             paginator.open(key, pages[key], Header(card.title, task.title, block.title, False))
             for group in builder.block(task, task_number, block, number):
                 paginator.place(group)
-    for group in builder.colophon():
+    for group in builder.colophon(proved):
         paginator.place(group)
     return paginator.finished()
 
 
-def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
+def _numbered(identity: Identity, proved: str, sheets: list[Sheet]) -> Iterator[Sheet]:
     """Yield the sheets with numbers and footers. The footers need the total number of sheets."""
     short = identity.source_sha256[:_SHOWN_DIGITS]
     for _, page in groupby(sheets, lambda sheet: sheet.page_index):
         for number, sheet in enumerate(page, 1):
-            footer = Footer(identity.id, identity.version, short, sheet.index + 1, len(sheets))
+            footer = Footer(identity.id, identity.version, short, proved, sheet.index + 1, len(sheets))
             yield replace(sheet, number=number, footer=footer)
 
 

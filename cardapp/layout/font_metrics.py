@@ -166,7 +166,8 @@ def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterato
 
 def _cells_of(char: str) -> int:
     """Return the number of columns of a character: 0 for a combining mark, 1 if code fonts have the character. Any
-    other character comes from another font and gets 2 columns, or one per letter if it has more letters."""
+    other character comes from another font and gets 2 columns. A ligature of more than 2 letters gets one column for
+    each letter."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 1 if _IN_CODE_FONTS.match(char) else max(2, _letter_count(char))

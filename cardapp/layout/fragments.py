@@ -123,7 +123,7 @@ class Cutter:
 
     def _cut_code(self, code: Code, room: float, sheet_room: float) -> _Cut:
         line = self._measure.line(self._measure.component("code").size)
-        note = self._measure.label_height("code", code.missing)
+        note = self._measure.label_height("code", code.notice)
         if not code.lines:
             return _all_or_nothing(code, note, room)
         kept, height, rest = _cut_items(

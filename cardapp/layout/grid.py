@@ -158,7 +158,8 @@ def _shared(room: float, shares: Mapping[str, float]) -> dict[str, float]:
 _COLUMNS = ("left", GUTTER, "right")
 _SIDES = ("left_role", "right_role")
 _GRID, _READING = ("guide", "evidence"), ("notes", "reading")
-"""The roles of the first and the last column: the usual ones, and those of the emitter ``classic``."""
+"""The default roles of the first and the last column. ``_READING`` is for the default columns of the emitter
+``classic``, ``_GRID`` for all other columns."""
 _Names = tuple[str, ...]
 
 
@@ -205,9 +206,9 @@ class Arranger:
         return found
 
     def _roles_of(self, variant: Variant) -> dict[str, str]:
-        """Return the roles of the first and the last column by the column's name: the file's roles, or the default
-        ones. If the emitter ``classic`` uses its default columns, they have the roles notes and reading. The file's
-        roles apply to them only if the file itself lists these columns."""
+        """Return the roles of the first and the last column by the column's name. A role that the file gives replaces
+        the default role. There is one exception: the default columns of the emitter ``classic`` keep their default
+        roles, unless the file lists these columns itself."""
         names = [name for name in self.columns[variant] if name != GUTTER]
         is_reading = variant == "classic" and names == list(layout_options.EMITTER_COLUMNS[variant])
         roles = dict(zip(_SIDES, _READING if is_reading else _GRID, strict=True))

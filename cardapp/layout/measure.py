@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from cardapp.card.model import Expectation
 from cardapp.layout import font_metrics, sheets
 from cardapp.layout.escape import visible
 from cardapp.layout.layout_model import Component, Layout
@@ -102,7 +103,7 @@ class Measure:
             for number, line in enumerate(lines, first)
         )
 
-    def rows(self, expect: Iterable[tuple[str, str]]) -> tuple[Row, ...]:
+    def rows(self, expect: Iterable[Expectation]) -> tuple[Row, ...]:
         """Return the table rows of a ``machine`` component."""
         em = self.em(self.component("machine").size)
         room = self.width("machine") - sheets.TABLE_GAP
@@ -110,7 +111,7 @@ class Measure:
         right = font_metrics.columns(room * (1 - sheets.TABLE_SHARE), em)
         show_values = self.component("machine").values
         return tuple(
-            Row(_folded(expression, left), _folded(value, right) if show_values else ()) for expression, value in expect
+            Row(_folded(each.expression, left), _folded(each.value, right) if show_values else ()) for each in expect
         )
 
     def note_pieces(self, code: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from cardapp.layout.layout_options import ALL
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Footer, Header, Part, Sheet
 
-_NO_FOOTER = Footer("", "", "", 0, 0)
+_NO_FOOTER = Footer("", "", "", "", 0, 0)
 
 _Row = tuple[Measured, ...]
 

@@ -95,12 +95,12 @@ class CodeLine(NamedTuple):
 
 class Code(NamedTuple):
     """Lines of ``file``. ``gutter`` is the number of columns before each line, for the stop mark and, if shown, the
-    line number. ``missing`` says why lines are missing; it is "" if none is missing."""
+    line number. ``notice`` says that lines are missing or changed; it is "" if the lines are those of the card."""
 
     file: str
     gutter: int
     lines: tuple[CodeLine, ...]
-    missing: str
+    notice: str
 
 
 class Row(NamedTuple):
@@ -169,12 +169,13 @@ class Header:
 
 @dataclass(frozen=True)
 class Footer:
-    """The foot of a sheet: the card's revision (``sha256`` is shortened to 12 hex digits) and "sheet ``number`` of
-    ``count``"."""
+    """The foot of a sheet: the card's revision (``sha256`` is shortened to 12 hex digits), whether the card was proved
+    (``proved`` is a phrase, or "" where that is not said), and "sheet ``number`` of ``count``"."""
 
     id: str
     version: str
     sha256: str
+    proved: str
     number: int
     count: int
 

@@ -1,1 +1,1 @@
-"""The Model Context Protocol over newline-delimited JSON: a server for tools and a client for one peer."""
+"""The Model Context Protocol over newline-delimited JSON: a server that offers tools, and a client for one server."""

@@ -16,7 +16,7 @@ from cardapp import procfs, unix_socket
 from cardapp.errors import FieldError, McpClosed, McpProtocolError
 from cardapp.mcp.jsonrpc import Notification
 from cardapp.mcp.negotiation import negotiate
-from cardapp.mcp.revisions import META, Era, request_meta
+from cardapp.mcp.revisions import META, Lifecycle, request_meta
 from cardapp.mcp.rpc_client import OnProgress, RpcClient
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, peer_schema
 from cardapp.mcp.transport import Stream, Transport
@@ -26,14 +26,14 @@ CheckResult = Callable[[str, Any], tuple[FieldError, ...]]
 
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100
-"""Pages of the list of tools. A server whose list has more is refused."""
+"""Maximum number of pages of a server's list of tools. A server with a longer list is refused."""
 MAX_TOOLS = 5000
-"""Tools that a server may list."""
+"""Maximum number of tools that a server may list."""
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The result of a tool call. ``is_error`` says that the tool failed; otherwise ``structured`` is validated."""
+    """The result of a tool call. ``is_error`` is true if the tool failed. If it is false, ``structured`` is valid."""
 
     structured: Any
     is_error: bool
@@ -53,10 +53,12 @@ class McpClient:
         check_result: CheckResult | None = None,
         probe: bool = True,
     ) -> None:
-        """Take over two streams with file descriptors (or one socket, given twice) and negotiate with the server.
+        """Negotiate with the server over two streams that have file descriptors. Both may be the same socket. The
+        client closes them.
 
         If ``check_result`` is given, it validates the structured results, and the server's output schemas are not used.
-        The client then does not ask for the list of tools. If ``probe`` is false, the client starts with the handshake.
+        The client then does not ask for the list of tools. If ``probe`` is false, the client does not send the probe
+        ``server/discover`` first, but starts with the handshake.
 
         :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: the negotiation failed or took longer than
             ``timeout`` seconds. The streams are closed.
@@ -71,7 +73,7 @@ class McpClient:
         self._outputs: dict[str, ToolSchema] = {}
         self._rpc = RpcClient(Transport(reader, writer))
         self.closed = self._rpc.closed
-        """Set when either side has ended the connection."""
+        """This event is set when either side has ended the connection."""
         try:
             agreement = negotiate(self._rpc, self._info, timeout, probe=probe)
         except BaseException:
@@ -80,7 +82,7 @@ class McpClient:
         self._revision = agreement.revision
         self.server_info = agreement.server_info
         """The name and version that the server reports. They are not verified: only show them."""
-        self._rpc.answers_requests = self._revision.era == "handshake"
+        self._rpc.answers_requests = self._revision.lifecycle == "handshake"
         self._rpc.on_notification = self._notified
 
     @classmethod
@@ -94,8 +96,8 @@ class McpClient:
     ) -> McpClient:
         """Connect to the server on the Unix socket ``path``, in at most ``timeout`` seconds.
 
-        The first servers of the reference implementation close the connection when they get the probe. The client then
-        connects again and starts with the handshake.
+        Early versions of the reference implementation's server close the connection when they receive the probe. The
+        client then connects again and starts with the handshake.
 
         :raises McpClosed: no server listens on the socket. For other errors see the constructor.
         """
@@ -113,9 +115,9 @@ class McpClient:
         return connect(probe=False)
 
     @property
-    def era(self) -> Era:
-        """``handshake`` (up to 2025-11-25) or ``modern``."""
-        return self._revision.era
+    def lifecycle(self) -> Lifecycle:
+        """``handshake`` (revisions up to 2025-11-25) or ``stateless`` (later revisions)."""
+        return self._revision.lifecycle
 
     @property
     def revision(self) -> str:
@@ -164,8 +166,8 @@ class McpClient:
             return list(self._tools)
 
     def ping(self, *, timeout: float = 5.0) -> None:
-        """Return when the server has answered ``ping``, or ``server/discover`` in the modern era."""
-        self._request("ping" if self.era == "handshake" else "server/discover", {}, timeout=timeout)
+        """Wait for an answer of the server to ``ping``, or to ``server/discover`` if the revision is stateless."""
+        self._request("ping" if self.lifecycle == "handshake" else "server/discover", {}, timeout=timeout)
 
     def close(self) -> None:
         """Close the connection; pending calls fail with :class:`McpClosed`. Idempotent."""
@@ -201,7 +203,8 @@ class McpClient:
             return self._outputs[name]
 
     def _refresh(self, timeout: float, cancel: threading.Event | None = None) -> None:
-        self._stale.clear()  # before the request: a change during it makes the list stale again
+        # Cleared before the request, because a change during the request must mark the new list as stale.
+        self._stale.clear()
         try:
             self._tools, self._outputs = self._fetch_tools(time.monotonic() + timeout, cancel), {}
         except BaseException:

@@ -1,8 +1,8 @@
-"""Encodes and decodes JSON-RPC 2.0 messages, one JSON text per line (MCP's stdio transport). Pure.
+"""Encodes and decodes JSON-RPC 2.0 messages, one JSON text per line (MCP's stdio transport). Does no input or output.
 
-An invalid message of a peer becomes a value, :class:`Malformed`, not an exception, because a server answers it and a
-client closes the connection. Source: JSON-RPC 2.0, restricted by MCP ("Messages"): an id is a string or an integer;
-params and result are objects.
+An invalid message of a peer raises no exception; it is decoded to a :class:`Malformed`. The caller decides about it: a
+server sends an error, a client closes the connection. Source: JSON-RPC 2.0 with the restrictions of MCP ("Messages"):
+an id is a string or an integer; params and result are objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 MAX_LINE = 4 * 1024 * 1024
-"""Bytes of the longest accepted line. A longer line is skipped up to its newline."""
+"""Maximum length of a line in bytes. A longer line is skipped up to its newline."""
 
 Id: TypeAlias = str | int
 
@@ -88,7 +88,8 @@ def is_id(value: object) -> TypeGuard[Id]:
 
 
 def encode(message: Message | list[Message]) -> bytes:
-    """Encode the message as one line. The line is ASCII, because other Unicode characters may count as line ends.
+    """Encode the message as one line. The line is ASCII, because some programs take certain other Unicode characters,
+    like U+2028, as line ends.
 
     :raises ValueError: a part of the message is not JSON (a NaN, a Python object).
     """
@@ -136,7 +137,7 @@ class LineDecoder:
 
     @property
     def mid_line(self) -> bool:
-        """Whether the last line is incomplete. If the stream ends here, a message was cut off."""
+        """Whether the last line is incomplete. If the stream ends now, a message was cut off."""
         return self._dropping or bool(self._pending.strip())
 
     def _grow(self, piece: bytes) -> list[Malformed]:

@@ -1,7 +1,8 @@
-"""Finds the era and the revision of a server (source: revision 2026-07-28, stdio, "Backward Compatibility").
+"""Agrees with a server on a protocol revision (source: revision 2026-07-28, stdio, "Backward Compatibility").
 
-The client first sends the probe ``server/discover``. A modern server answers with a result or with the error -32022.
-After any other error, or if there is no answer, the client sends the ``initialize`` handshake of the older revisions.
+The client first sends the probe ``server/discover``. A server of a stateless revision answers with a result or with the
+error -32022. After any other error, or without an answer, the client sends the ``initialize`` handshake of the older
+revisions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from cardapp.errors import McpProtocolError, McpRemoteError, McpTimeout
 from cardapp.mcp.revisions import (
     LATEST_HANDSHAKE,
-    LATEST_MODERN,
+    LATEST_STATELESS,
     META,
     NEWEST_FIRST,
     SERVER_INFO_KEY,
@@ -25,7 +26,7 @@ from cardapp.mcp.revisions import (
 from cardapp.mcp.rpc_client import RpcClient
 
 PROBE_SHARE = 0.4
-"""The client waits for an answer to the probe during this part of the timeout, then sends the handshake."""
+"""The part of the timeout for which the client waits for an answer to the probe. Then it sends the handshake."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,15 @@ def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, pr
     """
     deadline = time.monotonic() + timeout
     if probe:
-        agreement = _discover(rpc, client_info, LATEST_MODERN, timeout * PROBE_SHARE)
+        agreement = _discover(rpc, client_info, LATEST_STATELESS, timeout * PROBE_SHARE)
         if agreement is not None:
             return agreement
     try:
         return _handshake(rpc, client_info, deadline - time.monotonic())
     except McpRemoteError as why:
-        # A modern server that answered the probe too late, or got no probe, refuses the handshake with -32022.
-        revision = newest_common(_supported(why), "modern")
+        # A server of a stateless revision refuses the handshake with -32022. The client sent it the handshake because
+        # the answer to the probe came too late, or because no probe was sent.
+        revision = newest_common(_supported(why), "stateless")
         if revision is None:
             raise
         late = _discover(rpc, client_info, revision, deadline - time.monotonic())
@@ -63,11 +65,12 @@ def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, pr
 def _discover(
     rpc: RpcClient, client_info: dict[str, Any], revision: Revision, timeout: float, *, again: bool = True
 ) -> Agreement | None:
-    """Probe the server. Returns the agreement with a modern server; None if the server needs the handshake.
+    """Probe the server. Returns the agreement on a stateless revision, or None if the server needs the handshake.
 
-    If the server refuses ``revision`` but lists another one that is known here, and ``again`` is true, try that one.
+    If the server refuses ``revision`` and lists another one that this client knows, the client probes once more with
+    the other one, unless ``again`` is false.
 
-    :raises McpProtocolError: the server is modern, but there is no common revision.
+    :raises McpProtocolError: the server answered the probe, but there is no common revision.
     """
     try:
         meta = request_meta(revision, client_info)
@@ -90,11 +93,11 @@ def _discover(
 
 
 def _choose(offered: list[str]) -> Revision | None:
-    """The modern revision to use with a server that offers the revisions ``offered``; None for the handshake.
+    """The stateless revision to use with a server that offers the revisions ``offered``; None for the handshake.
 
     :raises McpProtocolError: this client knows none of the offered revisions.
     """
-    common = newest_common(offered, "modern")
+    common = newest_common(offered, "stateless")
     if common is None and offered and newest_common(offered, "handshake") is None:
         raise _no_common(offered)
     return common
@@ -123,7 +126,10 @@ def _listed(value: object) -> list[str]:
 
 
 def _no_common(offered: list[str]) -> McpProtocolError:
-    return McpProtocolError(f"no common revision: the server supports {offered}, this client {list(NEWEST_FIRST)}")
+    return McpProtocolError(
+        f"the server and this client have no common revision of the protocol: the server supports {offered}, this "
+        f"client supports {list(NEWEST_FIRST)}"
+    )
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Builds a server's results and errors in the form that each revision requires. Pure: no stream, no thread."""
+"""Builds a server's results and errors in the form that each revision requires. Uses no stream and no thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 
 METHODS = {
     "handshake": frozenset({"initialize", "ping", "tools/list", "tools/call"}),
-    "modern": frozenset({"server/discover", "tools/list", "tools/call"}),
+    "stateless": frozenset({"server/discover", "tools/list", "tools/call"}),
 }
 BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 
@@ -43,7 +43,7 @@ FAILURE = {
 
 
 class Refusal(Exception):
-    """The request is answered with this JSON-RPC error."""
+    """Raised when a request must be answered with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class Refusal(Exception):
 
 
 class Protocol:
-    """Answers the methods of the protocol for a server with a name, tools and instructions."""
+    """Computes the answers of a server to the methods of the protocol."""
 
     def __init__(self, name: str, version: str, tools: Sequence[Tool], instructions: str = "") -> None:
         """Check the tools.
@@ -74,10 +74,10 @@ class Protocol:
             ToolSchema(tool.output_schema)  # raises if no client could use the schema
 
     def revision_of(self, request: Request, negotiated: Revision | None) -> Revision:
-        """The revision of a request. Also checks that its method may be called now.
+        """Returns the revision of a request, and checks that the request's method may be called now.
 
         :raises Refusal: the revision or the method is unknown, ``_meta`` is incomplete, or the peer has not sent
-            ``initialize``.
+            ``initialize``, which the revision requires.
         """
         meta = request.params.get(META, {})
         if not isinstance(meta, dict):
@@ -91,15 +91,15 @@ class Protocol:
             raise Refusal(INVALID_PARAMS, f"_meta needs {PROTOCOL_VERSION_KEY}")
         else:
             revision = negotiated or LATEST_HANDSHAKE
-        if request.method not in METHODS[revision.era]:
+        if request.method not in METHODS[revision.lifecycle]:
             raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method}")
-        if revision.era == "handshake" and negotiated is None and request.method not in BEFORE_INITIALIZE:
+        if revision.lifecycle == "handshake" and negotiated is None and request.method not in BEFORE_INITIALIZE:
             raise Refusal(INVALID_PARAMS, f"send initialize first, or {PROTOCOL_VERSION_KEY} in _meta")
         return revision
 
     def initialize(self, request: Request, negotiated: Revision | None) -> tuple[Revision, dict[str, Any]]:
-        """The negotiated revision and the ``InitializeResult``. The revision is the client's if it is known here,
-        otherwise the latest with a handshake.
+        """Returns the negotiated revision and the ``InitializeResult``. The negotiated revision is the one that the
+        client asks for, if it is known and has the handshake; otherwise the latest revision that has the handshake.
 
         :raises Refusal: the connection is already initialized, or the parameters are wrong.
         """
@@ -111,7 +111,7 @@ class Protocol:
         if not _is_implementation(request.params.get("clientInfo")):
             raise Refusal(INVALID_PARAMS, "clientInfo needs name and version, both strings")
         revision = REVISIONS.get(asked, LATEST_HANDSHAKE)
-        if revision.era != "handshake":
+        if revision.lifecycle != "handshake":
             revision = LATEST_HANDSHAKE
         return revision, {
             "protocolVersion": revision.name,
@@ -121,7 +121,7 @@ class Protocol:
         }
 
     def discover(self, revision: Revision) -> dict[str, Any]:
-        """The ``DiscoverResult``. It lists the revisions of both eras, because a connection serves both."""
+        """The ``DiscoverResult``. It lists all revisions: a connection also accepts those with the handshake."""
         body = {"supportedVersions": list(NEWEST_FIRST), "capabilities": {"tools": {}}, **self._instructions}
         return self.complete(revision, {**body, **CACHE_HINTS})
 
@@ -133,7 +133,7 @@ class Protocol:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "unknown cursor: all tools are on one page")
         tools = [_describe(tool, revision) for tool in self.tools.values()]
-        hints = CACHE_HINTS if revision.era == "modern" else {}
+        hints = CACHE_HINTS if revision.lifecycle == "stateless" else {}
         return self.complete(revision, {"tools": tools, **hints})
 
     def tool_and_arguments(self, request: Request) -> tuple[Tool, dict[str, Any]]:
@@ -153,7 +153,7 @@ class Protocol:
     def check_arguments(self, tool: Tool, arguments: dict[str, Any], revision: Revision) -> None:
         """Validate the arguments.
 
-        :raises ToolFailure, Refusal: they are not valid. The revision decides which of the two is raised.
+        :raises ToolFailure, Refusal: the arguments are not valid. ``revision`` decides which of the two is raised.
         """
         try:
             faults = self._inputs[tool.name].faults(arguments)
@@ -187,8 +187,9 @@ class Protocol:
         return self.complete(revision, result)
 
     def complete(self, revision: Revision, result: dict[str, Any]) -> dict[str, Any]:
-        """``result`` with the members that every result of the modern era has: its type and the server's name."""
-        if revision.era == "handshake":
+        """Returns ``result`` with the members that a stateless revision requires in every result: the result's type and
+        the server's name. For a revision with the handshake, returns ``result`` unchanged."""
+        if revision.lifecycle == "handshake":
             return result
         return {"resultType": "complete", **result, META: {SERVER_INFO_KEY: self._info}}
 
@@ -214,7 +215,7 @@ def _declared(meta: dict[str, Any]) -> Revision:
     if CLIENT_INFO_KEY in meta and not _is_implementation(meta[CLIENT_INFO_KEY]):
         raise Refusal(INVALID_PARAMS, f"{CLIENT_INFO_KEY} needs name and version, both strings")
     revision = REVISIONS.get(name)
-    if revision is None or revision.era != "modern":
+    if revision is None or revision.lifecycle != "stateless":
         data = {"supported": list(NEWEST_FIRST), "requested": name}
         raise Refusal(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
     return revision
@@ -232,7 +233,7 @@ def _describe(tool: Tool, revision: Revision) -> dict[str, Any]:
 
 
 def _result_or_failure(output_schema: dict[str, Any]) -> dict[str, Any]:
-    """The output schema that clients see. It accepts the result of the tool and its failure.
+    """The output schema that clients see. It accepts a result of the tool and also a failure of the tool.
 
     The protocol applies the output schema to both, and some clients drop a failure that does not match it.
     """

@@ -1,4 +1,5 @@
-"""A JSON-RPC client. Any thread sends requests; one thread reads the replies and passes each to the waiting thread."""
+"""A JSON-RPC client. Any thread may send requests. One thread reads the replies and passes each reply to the thread
+that waits for it."""
 
 from __future__ import annotations
 
@@ -41,23 +42,24 @@ OnProgress = Callable[[float, float | None, str | None], None]
 """Called with done, total and message of each progress notification, in the thread that waits for the reply."""
 
 MAX_PROGRESS_WAITING = 1000
-"""Progress messages that are kept while ``on_progress`` runs. The oldest are dropped first."""
+"""Maximum number of progress messages that wait while ``on_progress`` runs. The oldest are dropped first."""
 MAX_UNASKED = 16 * 1024 * 1024
-"""Bytes that a peer may send while no request is pending. Endless reading would slow down the other threads."""
+"""Maximum number of bytes that a peer may send while no request is pending. Reading without end would slow down the
+other threads."""
 MAX_PROGRESS_TEXT = 1000
-"""Characters of a progress message that are kept."""
+"""Maximum length of a progress message. Further characters are cut off."""
 _CANCEL_POLL = 0.05
 """Seconds between two checks of a caller's cancel event. A reply ends the wait at once."""
 _SEND_TIMEOUT = 10.0
 _CANCEL_SEND_TIMEOUT = 1.0
-"""Shorter, because the caller has already waited for the timeout of its request."""
+"""Seconds. Shorter than ``_SEND_TIMEOUT``, because the caller has already waited for the timeout of its request."""
 
 
 @dataclass
 class _Pending:
     """A request that waits for its reply. Times are monotonic seconds.
 
-    The reader thread sets ``answer`` and all members below it, while it holds the client's condition.
+    The reader thread sets ``answer`` and all members below it, while it holds the lock ``RpcClient._changed``.
     """
 
     request: Request
@@ -76,7 +78,7 @@ class _Pending:
     """When the last progress message came."""
 
     def remaining(self) -> float:
-        """Seconds, more than 0, that the caller may still wait. Infinite if the reply is there.
+        """How many seconds the caller may still wait, more than 0. Infinite if the reply has arrived.
 
         :raises McpCancelled, McpTimeout: the caller may not wait any longer.
         """
@@ -99,15 +101,15 @@ class RpcClient:
     """Sends requests to one peer, for any number of threads. A request's id is also its progress token."""
 
     def __init__(self, transport: Transport, name: str = "mcp-client") -> None:
-        """Take over ``transport`` and start the reader thread."""
+        """Start the reader thread. It closes ``transport`` at its end."""
         self.closed = threading.Event()
         """Set when the connection has ended."""
         self.batches = False
         """Whether the negotiated revision allows batches."""
         self.answers_requests = True
-        """Whether requests of the peer are answered. In the modern era servers send no requests."""
+        """Whether requests of the peer are answered. In a stateless revision servers send no requests."""
         self.on_notification: Callable[[Notification], None] = lambda _notification: None
-        """Called in the reader thread with each notification that is not progress."""
+        """The reader thread calls this with each notification, except for progress."""
         self._transport = transport
         self._ids = itertools.count(1)
         self._changed = threading.Condition()
@@ -130,10 +132,12 @@ class RpcClient:
         """Send a request and wait for the result.
 
         The wait ends ``timeout`` seconds after the last progress message, and after ``maximum`` seconds (default:
-        ``timeout``) in all. If it ends without a reply, a ``cancellable`` request is cancelled at the peer, and a late
-        reply is ignored.
+        ``timeout``) in all. If it ends without a reply, a late reply is ignored, and the peer is told to cancel the
+        request if it is ``cancellable``.
 
-        :raises McpTimeout, McpCancelled, McpClosed, McpProtocolError, McpRemoteError: as their names say.
+        :raises McpTimeout, McpCancelled, McpClosed: the wait ended without a reply.
+        :raises McpProtocolError: the peer violated the protocol.
+        :raises McpRemoteError: the peer answered with an error.
         :raises InvalidValue: ``params`` are not JSON.
         """
         request = Request(next(self._ids), method, dict(params))
@@ -193,7 +197,7 @@ class RpcClient:
 
     def _give_up(self, request: Request, why: BaseException) -> None:
         reason = why.detail if isinstance(why, McpError) else "the caller failed"
-        with contextlib.suppress(McpError):  # the peer may be gone; the caller gets its own error
+        with contextlib.suppress(McpError):  # if the peer is gone, the caller still gets the error ``why``
             notice = Notification("notifications/cancelled", {"requestId": request.id, "reason": reason})
             self._send(encode(notice), _CANCEL_SEND_TIMEOUT)
 
@@ -212,7 +216,7 @@ class RpcClient:
 
     def _raise_if_ended(self) -> None:
         if self._end is not None:
-            # Each thread gets a new exception: a shared one would mix the threads' tracebacks.
+            # Each thread gets a new exception, because one shared exception would mix the threads' tracebacks.
             raise type(self._end)(self._end.detail)
 
     def _finish(self, end: McpError) -> None:
@@ -270,8 +274,8 @@ class RpcClient:
             self.on_notification(message)
 
     def _progress(self, params: dict[str, Any]) -> None:
-        """Store a progress message. Ignore it if its token is unknown, its value is not larger than the last one, or
-        the reply is there."""
+        """Store a progress message. Ignore the message if its token is unknown, its value is not larger than the last
+        one, or the reply has already arrived."""
         done, total, text = params.get("progress"), params.get("total"), params.get("message")
         token = params.get("progressToken")
         if not _is_number(done) or not is_id(token):

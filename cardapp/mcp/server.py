@@ -25,7 +25,7 @@ _ACCEPT_PAUSE = 0.1
 
 
 class McpServer:
-    """Serves tools in every known revision, to many peers at once."""
+    """Serves tools to many peers at once. Each peer may use any known revision of the protocol."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class McpServer:
         max_calls: int = MAX_CALLS,
         grace: float = 5.0,
     ) -> None:
-        """At most ``max_calls`` calls of all peers run at once; further calls fail with ``busy``. When a peer
+        """All peers together may run at most ``max_calls`` calls at once; further calls fail with ``busy``. When a peer
         disconnects, its calls are cancelled, and the server waits at most ``grace`` seconds for their end.
 
         :raises ValueError: two tools have the same name. :raises UnusableSchema: a tool's schema is not valid.
@@ -47,7 +47,7 @@ class McpServer:
         self._grace = grace
 
     def serve(self, reader: Stream, writer: Stream) -> None:
-        """Serve one peer over two streams with file descriptors until the peer ends its side, then close both."""
+        """Serve one peer over two streams with file descriptors. When the peer ends its side, close both streams."""
         self.serve_transport(Transport(reader, writer))
 
     def serve_transport(self, transport: Transport) -> None:
@@ -56,10 +56,10 @@ class McpServer:
 
 
 def serve_stdio(server: McpServer) -> None:
-    """Serve the process that started this one, over standard input and output, until the input ends.
+    """Serve the parent process over standard input and output, until the input ends.
 
-    Descriptors 0 and 1 are replaced first, because tools or their children could otherwise disturb the protocol. Their
-    output goes to standard error, and their input is empty.
+    Tools and their child processes must not read or write the protocol's streams. So descriptors 0 and 1 are replaced
+    first: what a tool prints goes to standard error, and a tool that reads its standard input finds it empty.
     """
     sys.stdout.flush()
     with open(os.dup(0), "rb", buffering=0) as reader, open(os.dup(1), "wb", buffering=0) as writer:
@@ -99,7 +99,7 @@ class UnixListener:
     def stop(self, timeout: float = 5.0) -> None:
         """Stop listening, disconnect all peers and remove the socket file, in at most ``timeout`` seconds. Idempotent.
 
-        A call whose handler ignores ``cancelled`` goes on. Its thread ends with the process.
+        If a handler ignores ``cancelled``, its call continues until the process ends.
         """
         deadline = time.monotonic() + timeout
         thread, self._thread = self._thread, None
@@ -122,7 +122,7 @@ class UnixListener:
             try:
                 accepted, _ = listening.accept()
             except OSError:
-                # The listener was stopped, or no descriptor or memory is left. In the latter case try again later.
+                # Either the listener was stopped, or no descriptor or memory is left. In the second case try again.
                 if self._stopping.wait(_ACCEPT_PAUSE):
                     return
             else:

@@ -30,7 +30,7 @@ from cardapp.mcp.tool import CallContext, Report, Tool, ToolFailure
 from cardapp.mcp.transport import Transport, TransportClosed
 
 SEND_TIMEOUT = 10.0
-"""Seconds that a peer may take to read a reply before the connection is closed."""
+"""If a peer does not read a reply within this many seconds, the connection is closed."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Connection:
             self._end()
 
     def _end(self) -> None:
-        """Cancel the calls. Their replies are still sent, because the peer may have ended only its own side."""
+        """Cancel the calls. Their replies are still sent, because the peer may have closed only its sending side."""
         with self._lock:
             running = dict(self._threads)
         for call in running.values():

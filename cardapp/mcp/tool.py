@@ -14,7 +14,7 @@ Report = Callable[[float, float | None, str | None], None]
 
 
 class ToolFailure(Exception):
-    """The tool failed. The caller gets ``code``, ``reason`` and ``data`` as the result."""
+    """A handler raises this if the tool failed. The caller gets ``code``, ``reason`` and ``data`` as the result."""
 
     def __init__(self, code: str, reason: str, **data: Any) -> None:
         super().__init__(reason)
@@ -29,13 +29,13 @@ class ToolFailure(Exception):
 
 
 class CallContext:
-    """What a handler knows about its running call, and how it reports progress."""
+    """The second argument of a handler. It says whether the call was cancelled, and reports progress."""
 
     def __init__(self, request_id: Id, report: Report | None = None) -> None:
-        """``report`` sends a progress message; None if the caller did not ask for progress."""
+        """``report`` sends a progress message. It is None if the caller did not ask for progress."""
         self.request_id = request_id
         self.cancelled = threading.Event()
-        """Set when the caller cancelled the call or the connection ended. The handler should then stop."""
+        """This event is set when the caller cancels the call or the connection ends. The handler should then stop."""
         self._report = report
         self._lock = threading.Lock()
         self._done: float | None = None
@@ -55,7 +55,7 @@ class CallContext:
             self._report(done, total, message)
 
     def finish(self) -> None:
-        """End the reports: after this no progress is sent."""
+        """From now on, send no progress."""
         with self._lock:
             self._finished = True
 

@@ -1,4 +1,5 @@
-"""JSON Schema 2020-12 for tools. A schema may come from a peer, so its size is limited and no reference is loaded."""
+"""JSON Schema 2020-12 for tools. A schema may come from a peer, so its size is limited, and a reference to another
+document is not loaded."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_REPORTED = 20
 MAX_WORK = 200_000
-"""Work of one validation: the number of applied keywords and visited members. Without this limit, a chain of references
-that doubles at each step would take practically forever. The longest result of a replay needs 130 000."""
+"""Maximum work of one validation: the number of applied keywords and visited members. Without this limit, a chain of
+references that doubles at each step would take practically forever. The longest result of a replay needs 130 000."""
 _REFERENCE_WORK = 20
-"""The work that following a reference counts as."""
+"""To follow a reference counts as this much work."""
 
 
 class UnusableSchema(Exception):
-    """The schema is not valid, of another dialect, too large, or refers to another document."""
+    """The schema is not valid, is in another dialect, is too large, or refers to another document."""
 
 
 _work: ContextVar[int] = ContextVar("work", default=0)
@@ -34,7 +35,7 @@ Rule = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
 
 def _counting_work(keyword: str, rule: Rule) -> Rule:
-    """``rule`` for ``keyword``, but it raises when the validation has taken too much work."""
+    """Returns ``rule`` with a counter: it raises UnusableSchema when the validation has taken too much work."""
     cost = _REFERENCE_WORK if keyword in ("$ref", "$dynamicRef") else 1
 
     def apply(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
@@ -57,10 +58,12 @@ _Validator: Any = validators.extend(  # type: ignore[no-untyped-call]
 
 
 class ToolSchema:
-    """A compiled schema. Peers apply it too, so the rules of the standard apply: 1.0 is an integer."""
+    """A compiled schema. Peers validate by the same schema, so this class follows the standard in every detail. For
+    example, 1.0 is an integer."""
 
     def __init__(self, schema: Any) -> None:
-        """Check and compile ``schema``. Only :meth:`faults` finds a reference that leads nowhere.
+        """Check and compile ``schema``. References are not followed here: only :meth:`faults` notices a reference whose
+        target does not exist.
 
         :raises UnusableSchema: the schema cannot be used.
         """
@@ -77,7 +80,7 @@ class ToolSchema:
         self._validator = _Validator(schema, registry=Registry())
 
     def faults(self, value: Any) -> tuple[FieldError, ...]:
-        """The faults of ``value``, at most 20; empty if it is valid.
+        """The faults of ``value``, at most 20. Empty if ``value`` is valid.
 
         :raises UnusableSchema: a reference leads out of the schema, or the validation recurses too deeply or takes too
             long.
@@ -94,7 +97,8 @@ class ToolSchema:
 def peer_schema(schema: Any) -> ToolSchema:
     """Compile a schema that a peer declares.
 
-    :raises UnusableSchema: as :class:`ToolSchema` does, and if there is a pattern, because a match may take forever.
+    :raises UnusableSchema: :class:`ToolSchema` refuses the schema, or the schema has a pattern. To match a text against
+        a pattern may take forever.
     """
     if isinstance(schema, dict):
         _check_size(schema, patterns=False)
@@ -102,8 +106,8 @@ def peer_schema(schema: Any) -> ToolSchema:
 
 
 def _check_size(schema: dict[str, Any], *, patterns: bool = True) -> None:
-    """Refuse a schema that is too deep or too large, and patterns unless they are allowed. The function does not
-    recurse, so no schema can exhaust the stack."""
+    """Refuse a schema that is too deep or too large. If ``patterns`` is false, also refuse a schema that has a pattern.
+    The function is not recursive, so no schema can exhaust the stack."""
     level: list[Any] = [schema]
     nodes = depth = 0
     while level:

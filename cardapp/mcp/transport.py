@@ -1,4 +1,5 @@
-"""Two byte streams, to a peer and from it: one socket or two pipes. Another thread can end a wait for the peer."""
+"""Sends bytes to a peer and receives bytes from it, over one socket or two pipes. While one thread waits for the peer,
+another thread can end this wait."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Transport:
         self._streams = (reader, writer)
         self._read_fd, self._write_fd = reader.fileno(), writer.fileno()
         self.failure: str | None = None
-        """Why sending failed, which ended the transport; None if it did not fail."""
+        """Why sending failed. A failure ends the transport. None if sending did not fail."""
         self._sending = threading.Lock()
         self._shut = threading.Event()
         self._wake_fd, self._waker_fd = os.pipe()
@@ -102,7 +103,7 @@ class Transport:
         return os.write(self._write_fd, data[: select.PIPE_BUF])
 
     def _failed(self, reason: str) -> TransportClosed:
-        self.failure = reason  # before the receiving thread wakes and reads it
+        self.failure = reason  # set before shut(), which wakes the receiving thread, because that thread reads it
         self.shut()
         return TransportClosed(reason)
 

@@ -1,1 +1,1 @@
-"""Finds layout files, exports a card to HTML, LaTeX and PDF, and checks a whole card."""
+"""Finds layout files, and exports a card to HTML, LaTeX and PDF."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cardapp.card import anchors
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Card
 from cardapp.card.source import LoadedCard
 from cardapp.errors import UsageError
 from cardapp.layout.compose import compose
@@ -23,7 +26,7 @@ from cardapp.settings import load
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """The content of the file, and remarks for the user of one sentence each."""
+    """The content of the file, and remarks for the user. Each remark is one sentence."""
 
     content: bytes
     remarks: tuple[str, ...] = ()
@@ -58,12 +61,25 @@ EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
 """The function that makes each format, by the format's name on the command line."""
 
 
-def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment) -> ExportedFile:
-    """Make the card's file in the format ``form``, a key of ``EMITTERS``. ``environment`` contains the settings."""
-    arranged = layout.arranged("html" if form == "html" else "latex")
+def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment, proved: str) -> ExportedFile:
+    """Make the card's file in the format ``form``, a key of ``EMITTERS``. ``environment`` contains the settings.
+
+    The sheets show the text ``proved``, which says whether the card was proved.
+    """
+    arranged, sources = layout.arranged("html" if form == "html" else "latex"), loaded.sources()
     with _garbage_collection_paused():
         # No local variable keeps the sheets alive, so they are freed before collection resumes.
-        return EMITTERS[form](compose(loaded.card, loaded.identity, arranged, loaded.sources()), environment)
+        made = EMITTERS[form](compose(loaded.card, loaded.identity, arranged, sources, proved), environment)
+    return replace(made, remarks=(*_wrong_excerpts(loaded.card, sources), *made.remarks))
+
+
+def _wrong_excerpts(card: Card, sources: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a remark for each excerpt that does not show the lines that its author chose. The sheets have the same
+    remark."""
+    for key, step in Catalog(card).steps.items():
+        code = step.code
+        if code is not None and (difference := anchors.difference(code, sources.get(code.file))):
+            yield f"{key}: the excerpt of {code.file}, lines {code.first}–{code.last}: {difference}"
 
 
 @contextmanager

@@ -28,8 +28,8 @@ def known_ids() -> list[str]:
 
 
 def path_of(layout_id: str) -> Path:
-    """Return the path of the shipped layout with this id. Raises :class:`NoLayout`, whose message lists the known ids,
-    if there is no such layout."""
+    """Return the path of the shipped layout with this id. Raises :class:`NoLayout` if there is no such layout. Its
+    message lists the known ids."""
     if layout_id not in known_ids():
         message = f"there is no layout {layout_id!r}; known: {', '.join(known_ids())}"
         raise NoLayout(f"{message}; to use a layout file, give its name with the suffix .json")
@@ -38,9 +38,19 @@ def path_of(layout_id: str) -> Path:
 
 def find(argument: str) -> Layout:
     """Load the layout that a command line argument names. An argument that ends with ".json" or contains a slash is a
-    path, any other one an id."""
+    path. Any other argument is the id of a shipped layout."""
     is_path = argument.endswith(".json") or "/" in argument
     return load(Path(argument) if is_path else path_of(argument))
+
+
+def description(layout: Layout) -> list[str]:
+    """Return the lines that describe a layout: its name, its page, its warnings and its limitations."""
+    page = layout.page
+    return [
+        f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, {layout.emitters}",
+        *(f"  warning: {warning.pointer} {warning.message}" for warning in layout.warnings),
+        *(f"  {limitation}" for limitation in layout.limitation_sentences()),
+    ]
 
 
 def load(path: Path) -> Layout:

@@ -1,7 +1,7 @@
-"""Typesets LaTeX to PDF: one run of lualatex in a temporary directory, without shell escape, with a time limit.
+"""Typesets LaTeX to PDF by one run of lualatex in a temporary directory, without shell escape, with a time limit.
 
-lualatex caches font data. The first run fills the cache and takes about ten seconds longer. A run gets a new
-environment and directory, so neither the user's TeX settings nor other files change the result.
+lualatex caches font data. The first run fills the cache and takes about ten seconds longer. Each run has a new
+directory and only fixed environment variables, so neither the user's TeX settings nor other files change the result.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PACKAGES = (
 FONT_PACKAGES = ("fonts-noto-extra", "fonts-noto-cjk", "fonts-noto-color-emoji")
 """Debian packages with fonts for characters that the fonts of ``PACKAGES`` lack."""
 TIME_LIMIT, TIME_PER_SHEET = 120.0, 1.0
-"""The time limit of a run in seconds: a constant, and a further amount per sheet. This is ten times the duration on a
-slow machine."""
+"""A run may take ``TIME_LIMIT`` seconds, and ``TIME_PER_SHEET`` seconds more for each sheet. This is ten times as long
+as a run takes on a slow machine."""
 
 _COMMAND = (
     "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error",
@@ -65,13 +65,14 @@ class TypesetPdf:
 
 
 def typeset(tex: str, cache: Path, *, time_limit: float | None = None) -> TypesetPdf:
-    """Typeset a file by ``layout.latex``. ``cache`` is the directory of the font cache; one run at a time uses it.
+    """Typeset ``tex``, a text that ``layout.latex`` has made. ``cache`` is the directory of the font cache. Only one
+    run at a time uses it.
 
     :raises MissingRequirement: lualatex, a LaTeX package or a required font is not installed.
-    :raises TypesettingFailed: LaTeX reported an error, and the message names the part of the card; or lualatex ended
+    :raises TypesettingFailed: LaTeX reported an error (the message names the part of the card), lualatex ended
         abnormally, or the disk is full.
-    :raises TooSlow: the run took longer than ``time_limit`` seconds. None means a limit by the number of sheets. The
-        time of waiting for another run does not count.
+    :raises TooSlow: the run took longer than ``time_limit`` seconds. If ``time_limit`` is None, the limit depends on
+        the number of sheets. The time in which this run waits for another run does not count.
     """
     if time_limit is None:
         time_limit = TIME_LIMIT + TIME_PER_SHEET * tex.count(r"\begin{CardSheet}")
@@ -108,8 +109,8 @@ def _typeset(tex: str, directory: Path, command: list[str], cache: Path, time_li
 
 
 def _ended(how: str, directory: Path) -> TypesettingFailed:
-    """Make the error for a run that ended without a logged error. Its message quotes the end of lualatex's output on
-    one line of printable characters, because a run that ends before the document begins writes no log."""
+    """Make the error for a run that ended without a logged error. A run that ends before the document begins writes no
+    log. So the message quotes the end of lualatex's output, as one line of printable characters."""
     lines = (directory / _OUTPUT).read_text("utf-8", "replace").splitlines()
     text = " | ".join(filter(None, (" ".join(line.split()) for line in lines)))
     end = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[-_MAX_QUOTED_OUTPUT:])
@@ -140,7 +141,8 @@ def _run(command: list[str], directory: Path, cache: Path, time_limit: float) ->
     """Run the command and return its exit code. An interrupt or the time limit kills the process before its directory
     is removed."""
     process = None
-    # A signal between the start of the process and the assignment below would leave it running, so signals are blocked.
+    # A signal between the start of the process and the assignment to ``process`` would leave the process running. So
+    # signals are blocked meanwhile.
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         with open(directory / _OUTPUT, "wb") as output:
@@ -163,7 +165,7 @@ def _run(command: list[str], directory: Path, cache: Path, time_limit: float) ->
 
 def _environment(directory: Path, cache: Path) -> dict[str, str]:
     """Return the environment of a run. Only PATH comes from the user. TeX's commands may access no file outside the
-    run's directory (``reading.lua`` is about Lua's functions). Lines of the log are not wrapped."""
+    run's directory; ``reading.lua`` limits which files Lua's functions may read. Lines of the log are not wrapped."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C.UTF-8",

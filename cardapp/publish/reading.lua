@@ -1,4 +1,4 @@
--- Decides which files outside its directory a run may read. lualatex executes this file first (option -lua).
+-- Decides which files a run of lualatex may read outside its directory. lualatex executes this file first (option -lua).
 --
 -- With openin_any=p, LuaTeX 1.18 also restricts Lua's own functions, like io.open and lfs.dir. luaotfload is written in Lua,
 -- so without this file it could read neither its Unicode tables nor a font, and the run would end with exit code 255 before
@@ -27,7 +27,7 @@ kpse.in_name_ok_silent_extended = function(name)
     if place:find("/../", 1, true) then return false end
     readable = readable or readable_folders()
     for _, folder in ipairs(readable) do
-        -- The folders above a readable folder are allowed too, because finding the real path of a font looks at each.
+        -- The folders above a readable folder are allowed, too, because the search for a font's real path reads each of them.
         if begins_with(place, folder .. "/") or begins_with(folder .. "/", place) then return true end
     end
     return false

@@ -11,11 +11,9 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from cardapp.card.catalog import Catalog
-from cardapp.card.model import Card, Identity
 from cardapp.card.search import Match, search
+from cardapp.card_loader import ServedCard
 from cardapp.errors import CardAppError, NotFound
 from cardapp.layout.compose import compose
 from cardapp.layout.diagram import activity, svg
@@ -29,21 +27,6 @@ _MAP_ROOM = Room(110.0, 100_000.0)
 """The size of a diagram in mm. It is narrow enough to be read beside a sheet, and high enough that the diagram of a
 card is not split."""
 _MAX_MATCHES = 100
-
-
-class ServedCard(Protocol):
-    """The card in its current revision."""
-
-    @property
-    def card(self) -> Card: ...
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def identity(self) -> Identity: ...
-
-    def sources(self) -> Mapping[str, Sequence[str]]:
-        """Return the lines of each source file of the target."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -67,8 +50,8 @@ class SheetPages:
         self._composed: _Composed | None = None
 
     def prepare(self) -> None:
-        """Compose the current revision before the first request. After an error, the first request composes again and
-        reports it."""
+        """Compose the current revision before the first request. If this fails, the first request tries again and
+        reports the error."""
         with contextlib.suppress(CardAppError):
             self._up_to_date()
 

@@ -20,7 +20,8 @@ from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _ARENA_WIDTH = 120.0
-"""Width in mm. When the diagram fills the width of the page, its text has the size of the caption."""
+"""Width of the diagram in mm. The diagram is scaled to the width of the page, and then its text is as large as the
+caption."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class CardContext:
 
 
 def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -> Iterator[str]:
-    """Yield the entry in pieces. Each image is a piece of its own, so that not all images are in memory at once."""
+    """Yield the entry in pieces. Each image is a separate piece, so that only one image at a time is in memory."""
     yield (
         f'<article class="entry {tone(event)}" id="e{event["seq"]}">\n{clock(event["at"])}\n<div class="what">\n'
         f"<h3>{html(headline(event, context.title(event['key'])))}</h3>\n"
@@ -60,7 +61,7 @@ def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -
 
 
 def moves(events: Sequence[Event], context: CardContext) -> Iterator[str]:
-    """Yield an entry for consecutive moves. They are collapsed under one line with the first and the last position."""
+    """Yield one entry for consecutive moves: a line with the first and the last position, which opens to show all."""
     first, last = context.title(events[0]["key"]), context.title(events[-1]["key"])
     yield (
         f'<article class="entry quiet" id="e{events[0]["seq"]}">\n{clock(events[0]["at"])}\n<div class="what"><details>'

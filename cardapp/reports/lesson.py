@@ -1,8 +1,8 @@
 """Writes the lesson report: a card's events in chronological order, as one self-contained HTML file.
 
-The file has no script, one inline style sheet, and images as ``data:`` URIs. Its Content-Security-Policy allows only
-these; a server may send the same policy (``CONTENT_SECURITY_POLICY``). The file is generated as a stream, because a
-long record may not fit into memory.
+The file has no script. It has one inline style sheet, and its images are ``data:`` URIs. Its Content-Security-Policy
+allows nothing else; a server may send the same policy (``CONTENT_SECURITY_POLICY``). The file is generated in pieces,
+because a long record of events may not fit into memory.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def render(
     at: str,
     base_url: str,
 ) -> Iterator[str]:
-    """Yield the file in pieces. Scrolling and other cards' events are left out and counted in the footer.
+    """Yield the file in pieces. Events of scrolling and events of other cards are left out; the footer gives their
+    numbers.
 
     :param progress: from ``card.progress.overview``.
     :param current: the key of the current position.
@@ -128,7 +129,7 @@ class _Counts:
 
 
 def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Yield consecutive moves of one day as one list, and each other event as a list of its own."""
+    """Yield consecutive moves of one day as one list, and each other event as a list with one item."""
     run: list[Event] = []
     for event in events:
         quiet = event["kind"] in MOVES and not event["evidence"]

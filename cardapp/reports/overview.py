@@ -16,8 +16,8 @@ from cardapp.layout.escape import html, position_url
 from cardapp.reports.entry import CardContext
 
 _ROOM = Room(165.0, 215.0)
-"""The size of a diagram in mm. When the diagram fills the width of the page, its text has the size of a caption, and
-the diagram fits a sheet of paper."""
+"""The largest width and height of a diagram in mm. The style sheet scales the diagram to the width of the page. With
+these limits, the text of the scaled diagram is as large as a caption, and the diagram fits a sheet of paper."""
 
 
 @dataclass(frozen=True)

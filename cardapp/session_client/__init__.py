@@ -1,1 +1,1 @@
-"""The service's side of the chosen session: the connection, the activation of checkpoints, SYNC, the editor."""
+"""The service's access to the chosen session: the connection, the activation of checkpoints, SYNC, and the editor."""

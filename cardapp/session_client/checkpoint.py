@@ -1,8 +1,8 @@
-"""Activates checkpoints: a guarded transaction around the replay of a snapshot in the chosen session.
+"""Activates checkpoints. An activation is a guarded transaction: it replays a snapshot in the chosen session.
 
 The result is published only if the replay ended ``ready`` and the guard found the same session, socket and source
-before and after the replay. An accepted request cancels the running operation; a refused request does not. The running
-operation can also be cancelled by request.
+before and after the replay. An accepted request cancels the operation that is running; a refused request does not. A
+client can also cancel the running operation.
 """
 
 from __future__ import annotations
@@ -47,11 +47,12 @@ from cardapp.state.database import Connection
 _CANCEL_SECONDS = 10.0
 """The longest wait for the end of a cancelled operation."""
 _SESSION_MARGIN = 0.5
-"""The session's time limit is lower than the service's by this many seconds."""
+"""By this many seconds the time limit of the session is lower than the time limit of the service."""
 
 
 class Fallbacks:
-    """Counts the slow ways that replays have taken since the service started. Any thread may use it."""
+    """Counts how often replays took each slow way (``SLOW_FALLBACKS``) since the service started. Any thread may use
+    it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class Checkpoints:
         self._stopping = False
         self._fallbacks = Fallbacks()
         self.on_change: Callable[[], None] = lambda: None
-        """Called when an operation begins, ends or reaches another stage."""
+        """This function is called when an operation begins, ends or reaches another stage."""
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -102,17 +103,18 @@ class Checkpoints:
         return {"generation": generation, "active": unless_stored(active, last), "last": last}
 
     def fallbacks(self) -> dict[str, int]:
-        """How often replays have taken each slow way since the service started, by its name."""
+        """How often replays took each slow way since the service started, by the name of the way."""
         return self._fallbacks.counts()
 
     def activate(self, request: dict[str, Any]) -> OperationRecord:
-        """Activate ``request["snapshot_ref"]`` for the generation, binding and identity that the request expects."""
+        """Activate the snapshot ``request["snapshot_ref"]``. The request is rejected if its generation is not new, or
+        if it expects another binding or another identity."""
         served = self._card_loader.current()
         key = _snapshot_key(served, request["snapshot_ref"])
         return self._admit_and_activate(served, key, request, actor=request.get("actor", "api"), synced=False)
 
     def sync(self, actor: str | None) -> OperationRecord:
-        """Activate the checkpoint of the saved position, for the present binding and identity."""
+        """Activate the checkpoint of the saved position. Any binding and identity are accepted."""
         served = self._card_loader.current()
         position = self._storage.position(served)
         key = navigation.sync_target(served.catalog, position)
@@ -132,7 +134,7 @@ class Checkpoints:
         operation.ended.wait(_CANCEL_SECONDS)
 
     def stop(self) -> None:
-        """Refuse further requests and cancel the running one."""
+        """Refuse further requests and cancel the running operation."""
         with self._lock:
             self._stopping = True
             operation = self._active
@@ -168,7 +170,7 @@ class Checkpoints:
             expect_identity(request["expected_identity"], served.identity)
         if self._card_loader.source_sha256() != served.identity.source_sha256:
             raise CheckpointRejected(
-                "the card's source on the disk differs from the one that is served: "
+                "the card's source on the disk differs from the source that is served: "
                 f"{self._card_loader.fault or 'the source has just changed; look at the page again, then sync'}",
                 code="source_changed",
             )
@@ -242,17 +244,17 @@ class Checkpoints:
         except SnapshotDrift:
             if reading["fresh"]:
                 raise
-            # The replay used a checkpoint. Start the program again, because only a new run can prove the card wrong.
+            # The replay restarted a fork checkpoint. Only a new run of the program can prove that the card is wrong.
             self._fallbacks.add(["second_run"])
             reading = self._replay(operation, guard, served, fresh=True)
             self._verify(operation, guard, served, reading)
         return reading
 
     def _replay(self, operation: Operation, guard: Guard, served: ServedCard, *, fresh: bool = False) -> dict[str, Any]:
-        """Have the session replay the snapshot. Returns the validated result of its tool."""
+        """Make the session replay the snapshot. Returns the validated result of the session's tool."""
         key = operation.snapshot_ref
-        remaining = self._timeout - operation.seconds()
-        # The session must time out before this call does, because its reason says where the program was.
+        remaining = self._timeout - (operation.seconds() - operation.building)
+        # The session must time out before this call does, because the session's error says where the program was.
         seconds = max(remaining - _SESSION_MARGIN, remaining / 2)
         snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
         arguments = session_tools.replay_arguments(
@@ -260,8 +262,8 @@ class Checkpoints:
         )
 
         def progress(_done: float, _total: float | None, message: str | None) -> None:
-            if message in STAGES:
-                operation.stage = message
+            if message in STAGES and message != operation.stage:
+                operation.enter(message)
                 self.on_change()
 
         try:
@@ -269,7 +271,7 @@ class Checkpoints:
                 session_tools.REPLAY,
                 arguments,
                 timeout=remaining,
-                maximum=remaining,
+                maximum=remaining + guard.before.build_timeout,
                 on_progress=progress,
                 cancel=operation.cancelled,
             )
@@ -284,12 +286,12 @@ class Checkpoints:
         return reading
 
     def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:
-        operation.stage = "verifying"
+        operation.enter("verifying")
         self.on_change()
         found = proof.checks(served.catalog.snapshots[operation.snapshot_ref], reading)
         operation.observed = session_tools.observed(reading, found)
         guard.confirm()
-        reason = proof.drift_reason(found)
+        reason = proof.drift_reason(found, reading.get("causes", ()))
         if reason is not None:
             raise drifted(reason, operation.observed)
 
@@ -316,7 +318,8 @@ class Checkpoints:
 
     @staticmethod
     def _failed(guard: Guard, error: CardAppError) -> CardAppError:
-        """The rejection, if a change of the session or the source explains the session's failure; else the failure."""
+        """The error to raise for a failure of the session. If the session or the source has changed, this explains the
+        failure, so it is the rejection. Otherwise it is ``error``."""
         if isinstance(error, CheckpointCancelled | TooSlow):
             return error
         return guard.rejection() or error

@@ -28,7 +28,7 @@ MAX_INPUT = 256  # characters; contract: "Limits"
 
 _CALL_SECONDS = 0.5  # an idle Neovim answers in under a millisecond
 _PROMPTS_SECONDS = 1.0  # to dismiss a series of prompts
-_PROMPT_STEP = 0.1  # seconds after a key; a prompt that is then still shown counts as the next one
+_PROMPT_STEP = 0.1  # seconds; a prompt that is still shown this long after a key counts as the next prompt
 _PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # the modes of the hit-enter prompt and the more prompt; see :help mode()
 _MAX_NUMBER = 2**31 - 1  # Neovim's line and column numbers are C ints
 
@@ -102,7 +102,8 @@ class Editor:
         self._closed = False
 
     def availability(self) -> dict[str, Any]:
-        """``{available, reason}``: whether Neovim accepts keys, and why not. A busy Neovim does. Never raises."""
+        """``{available, reason}``: whether Neovim accepts keys, and if not, why. A busy Neovim accepts keys, too.
+        Raises no exception."""
         try:
             self._probe(self._connect())
         except CardAppError as error:
@@ -110,13 +111,14 @@ class Editor:
         return {"available": True, "reason": None}
 
     def state(self) -> dict[str, Any]:
-        """``{available, reason, blocking, buffer, window, cursor, mode, grid}``; never raises for an absent editor.
+        """``{available, reason, blocking, buffer, window, cursor, mode, grid}``. Does not raise ``EditorUnavailable``.
 
         ``buffer: {number, name, line_count, modified, filetype}``, ``window: {id, width, height}`` in cells,
-        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. All describe the
-        current window at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and these four
-        members are None. ``mode`` is then the mode in which Neovim waits, or None for a script, and ``reason`` says how
-        to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are None.
+        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. These four members
+        describe the current window at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and
+        the four members are None. ``mode`` is then the mode in which Neovim waits, or None for a script, and ``reason``
+        says how to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are
+        None.
         """
         try:
             connection = self._connect()
@@ -202,7 +204,8 @@ class Editor:
         return {"host": sizes["host"], "grid": sizes["grid"]}
 
     def free_prompt(self) -> bool:
-        """Dismiss a hit-enter or more prompt. Returns whether there was one and it is gone. Never raises.
+        """Dismiss a hit-enter or more prompt. Returns True if there was such a prompt and it is gone. Raises no
+        exception.
 
         A prompt that needs a decision is kept: a confirmation, a pending operator, a command line.
         """
@@ -238,7 +241,8 @@ class Editor:
         connection.call("nvim_input", "", timeout=_CALL_SECONDS)
 
     def _connect(self) -> NeovimConnection:
-        """The kept connection to the chosen session's Neovim; a new one if it has ended or another Neovim listens."""
+        """Returns the kept connection to the chosen session's Neovim. If it has ended, or if another Neovim listens,
+        returns a new connection."""
         try:
             path = self._locate()
         except SessionUnavailable as error:

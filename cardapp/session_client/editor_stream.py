@@ -18,19 +18,18 @@ from cardapp.errors import TooSlow
 from cardapp.neovim import REMEDY, NeovimConnection
 
 MAX_GRID = (1000, 500)
-"""Columns and rows that the UI requests."""
+"""The number of columns and of rows that the UI requests."""
 MAX_FRAMES_AHEAD = 64
-"""Frames that may be sent without an acknowledgement."""
+"""Maximum number of sent frames that are not acknowledged."""
 MAX_QUEUED_CHARACTERS = 4 * 1024 * 1024
-"""Characters of frames that may wait to be sent."""
+"""Maximum number of characters in the frames that wait to be sent."""
 MAX_PENDING_REQUESTS = 1000
-"""Requests that may wait for Neovim, for example while it runs a shell command."""
-_ATTACH_SECONDS = 2.0
+"""Maximum number of requests that wait for Neovim, for example while it runs a shell command."""
 _EVENTS = frozenset({
     "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
     "mode_info_set", "mode_change", "busy_start", "busy_stop", "mouse_on", "mouse_off", "set_title", "bell", "flush",
 })  # fmt: skip
-"""The events that are sent. The others draw nothing, and contain handles, which JSON cannot represent."""
+"""The events that are sent. All other events draw nothing, and contain handles, which JSON cannot represent."""
 
 
 class EditorStream:
@@ -78,7 +77,7 @@ class EditorStream:
         """Record that the client has drawn the frames up to ``seq``."""
         with self._changed:
             self._acknowledged = max(self._acknowledged, min(seq, self._seq))
-            # Attach again now: the client has acknowledged everything, so it sends no further acknowledgement.
+            # Attach again now, because the client has acknowledged everything and sends no further acknowledgement.
             caught_up = self._behind and self._acknowledged == self._seq
             if caught_up:
                 self._behind = False
@@ -115,7 +114,7 @@ class EditorStream:
         self._events += [event for event in arguments if event[0] in _EVENTS]
         if any(event[0] == "flush" for event in arguments):
             events, self._events = self._events, []
-            # Neovim also flushes before it handles a key, without drawing anything. Such a frame is not sent.
+            # Neovim also sends a flush before it handles a key, although nothing is drawn. Such a frame is not sent.
             if any(event[0] != "flush" for event in events):
                 self._frame(events)
 

@@ -2,8 +2,8 @@
 
 Source: "An activation is a guarded transaction" in the card contract. The guard opens one connection before the replay
 and closes it after the replay. Before and after the replay it reads the choice, the identity of the socket file, the
-peer process, the session's binding and the SHA-256 of the source. A difference or a lost connection is a typed
-rejection.
+peer process, the session's binding and the SHA-256 of the source. If something differs or the connection is lost, the
+activation is rejected with a code for the cause.
 """
 
 from __future__ import annotations
@@ -38,16 +38,18 @@ class Fingerprint:
     binding: Binding
     card: Identity
     source_sha256: str
+    build_timeout: float
+    """The session's time limit for a build, in seconds. It is not compared."""
 
 
 class Guard:
-    """Takes the first fingerprint in its constructor. ``close`` closes the connection."""
+    """Connects to the chosen session and takes the first fingerprint. ``close`` closes the connection."""
 
     def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
         self._link = link
         self._card_loader = card_loader
         choice = link.choice()
-        # Read before connecting: if the socket is replaced in between, the fingerprints differ.
+        # Read before the connection is opened. If the socket is replaced in between, the fingerprints differ.
         before = identity(choice.socket)
         self.client: McpClient = link.connect(choice)
         try:
@@ -71,6 +73,7 @@ class Guard:
             binding=Binding.of(found),
             card=Identity(card["id"], card["uuid"], card["version"], card["source_sha256"]),
             source_sha256=self._card_loader.source_sha256(),
+            build_timeout=found.get("build_timeout_s", 0.0),
         )
 
     def confirm(self) -> None:
@@ -118,7 +121,7 @@ class Guard:
     def _container_fault(self, seconds: float = 0.0) -> str | None:
         """Why the container no longer runs, and how to restore it; None if it runs.
 
-        Waits at most ``seconds`` for the end of a container that is about to end.
+        A container may be about to end, so this waits at most ``seconds`` for its end.
         """
         if self.before.container is None:
             return None
@@ -142,7 +145,8 @@ class Guard:
         return None if fault is None else CheckpointRejected(fault, code="container_changed")
 
     def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
-        """Take the fingerprint again, over the held connection; over a new one if that fails. None if both fail."""
+        """Take the fingerprint again over the held connection. If that fails, take it over a new connection. Returns
+        None if both fail."""
         try:
             if not self.client.closed.is_set():
                 return self._fingerprint(choice, socket, self.client)
@@ -167,12 +171,12 @@ def _container_of(result: BindingResult) -> tuple[int, int] | None:
 
 
 def expect_binding(expected: dict[str, Any], actual: Binding) -> None:
-    """Reject a request that expects another session, or another run of it, than the chosen one."""
+    """Reject a request if the binding that it expects is not the binding of the chosen session."""
     _expect(expected, actual.as_json(), "binding", "the chosen session", "GET /api/session")
 
 
 def expect_identity(expected: dict[str, Any], served: Identity) -> None:
-    """Reject a request that expects another card, or another revision of the card, than the served one."""
+    """Reject a request if the card that it expects is not the served card, or is another revision of it."""
     _expect(expected, served.as_json(), "identity", "the served card", "GET /api/identity")
 
 
@@ -187,7 +191,7 @@ def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: 
 
 
 def expect_same_card(served: Identity, session: Fingerprint) -> None:
-    """Reject a session of another card, or of another revision of the card, than the served one."""
+    """Reject a session if its card is not the served card, or is another revision of it."""
     if session.card != served:
         raise CheckpointRejected(
             f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "

@@ -32,7 +32,7 @@ CLIENT_INFO = {"name": "cardapp", "version": __version__}
 CONNECT_SECONDS = 3.0
 CALL_SECONDS = 3.0
 REFUSAL_SECONDS = 1.0
-"""After a failed connection, further callers get its error for this time, so that they need not wait too."""
+"""For this time after a failed connection, other callers get the same error at once, so that they need not wait."""
 MAX_AGE_SECONDS = 0.5
 """The maximum age of a cached status of the session."""
 
@@ -48,7 +48,8 @@ class Choice:
 
 
 def read_choice(path: Path) -> Choice:
-    """Read the chosen session. A :class:`SessionUnavailable` says why there is none and how to choose one."""
+    """Read which session is chosen. Raises :class:`SessionUnavailable`, which says why there is none and how to choose
+    one."""
     try:
         document = decode(path.read_bytes())
     except FileNotFoundError as error:
@@ -69,7 +70,8 @@ _Target = tuple[Choice, SocketIdentity | None]
 
 @dataclass(frozen=True)
 class _Connection:
-    """A connection to the socket of ``target``. Its opening began at ``began`` (monotonic seconds) and may go on."""
+    """A connection to the socket of ``target``. A thread began to open it at ``began`` (monotonic seconds). ``client``
+    is done when it is open."""
 
     target: _Target
     client: Future[McpClient]
@@ -98,7 +100,8 @@ class SessionLink:
         return read_choice(self._choice_path)
 
     def connect(self, choice: Choice, *, seconds: float = CONNECT_SECONDS) -> McpClient:
-        """Open a connection, which the caller closes. A :class:`SessionUnavailable` says how to restore the session."""
+        """Open a connection, which the caller must close. Raises :class:`SessionUnavailable`, which says how to restore
+        the session."""
         try:
             return McpClient.connect(
                 choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=result_faults
@@ -112,8 +115,8 @@ class SessionLink:
     def call(self, tool: str, arguments: dict[str, Any], *, seconds: float = CALL_SECONDS) -> dict[str, Any]:
         """Call a tool of the chosen session and return its structured result.
 
-        If the session was restarted, the kept connection is replaced first. Errors: :class:`SessionUnavailable`,
-        :class:`TooSlow`, :class:`DebuggerFailed` with the session's own code.
+        If the session was restarted, the kept connection is replaced first. Raises :class:`SessionUnavailable`,
+        :class:`TooSlow`, or the error for the session's failure (see ``session_tools.failure``).
         """
         return call_tool(self._client(seconds), tool, arguments, seconds=seconds)
 
@@ -122,7 +125,8 @@ class SessionLink:
         return session_binding(self._client(seconds), seconds=seconds)
 
     def editor_socket(self) -> str | None:
-        """The path of the session's Neovim socket. A server never changes this path, so each connection asks once."""
+        """The path of the session's Neovim socket. A server never changes this path, so it is asked once per
+        connection."""
         client = self._client(CALL_SECONDS)
         known = self._editor_socket
         if known is None or known[0] is not client:
@@ -155,7 +159,7 @@ class SessionLink:
     def await_move(self, stop_id: str, seconds: float, cancel: threading.Event) -> None:
         """Wait until the program leaves the stop ``stop_id``, at most ``seconds``.
 
-        Raises the errors of :meth:`call`, also when the session ends and when ``cancel`` is set.
+        Raises the errors of :meth:`call`, for example when the session ends or when ``cancel`` is set.
         """
         arguments = {"unless_stop_id": stop_id, "wait_ms": round(1000 * seconds)}
         limit = seconds + CALL_SECONDS
@@ -175,7 +179,8 @@ class SessionLink:
         _close(kept)
 
     def _client(self, seconds: float) -> McpClient:
-        """The kept connection, or a new one. The first caller opens the new connection while the others wait."""
+        """The kept connection, or a new one. The first caller opens the new connection, and other callers wait for
+        it."""
         choice = self.choice()
         target = (choice, identity(choice.socket))
         with self._lock:
@@ -222,8 +227,8 @@ def _close(connection: _Connection | None) -> None:
 class SessionStatus:
     """The session's status for ``GET /api/session`` and ``GET /api/state``.
 
-    :meth:`brief` caches it, and calls the session again when the choice or the socket has changed, or when the cached
-    status is older than ``max_age`` seconds.
+    :meth:`brief` caches the status. It calls the session again when the choice or the socket has changed, or when the
+    cached status is older than ``max_age`` seconds.
     """
 
     def __init__(self, link: SessionLink, monotonic: Callable[[], float], max_age: float = MAX_AGE_SECONDS) -> None:

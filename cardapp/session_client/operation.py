@@ -1,6 +1,6 @@
-"""One activation of a checkpoint: its record, the state in which each error ends it, and its storage.
+"""One activation of a checkpoint (an operation): its record, its final state after an error, and its storage.
 
-The result of an operation, its event and, if it is ready, its publication are written in one transaction.
+One transaction writes the result of an operation, its event and, if the operation is ready, its publication.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cardapp.state.database import Connection, Database
 
 _log = logging.getLogger(__name__)
 
-STAGES = ("binding", "resetting", "replaying", "verifying")
+STAGES = ("binding", "building", "resetting", "replaying", "verifying")
 
 
 class OperationRecord(TypedDict):
@@ -79,14 +79,24 @@ class Operation:
     cancelled_by: str | None = None
     """The actor of the request that cancelled the operation."""
     ended: threading.Event = field(default_factory=threading.Event)
+    building: float = 0.0
+    """Seconds that builds took. They do not count as time of the replay."""
     _clock_start: float = field(default_factory=time.monotonic)
+    _stage_start: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
         """Seconds since the operation began."""
         return time.monotonic() - self._clock_start
 
+    def enter(self, stage: str) -> None:
+        """Begin another stage."""
+        now = time.monotonic()
+        if self.stage == "building":
+            self.building += now - self._stage_start
+        self.stage, self._stage_start = stage, now
+
     def cancel(self, error: CheckpointCancelled, actor: str | None = None) -> None:
-        """Have the operation end with ``error``. Only the first call has an effect. Callers must hold a common lock."""
+        """Make the operation end with ``error``. Only the first call has an effect. Callers must hold a common lock."""
         if not self.cancelled.is_set():
             self.cancellation, self.cancelled_by = error, actor
             self.cancelled.set()
@@ -137,7 +147,7 @@ def load_last(conn: Connection, uuid: str) -> OperationRecord | None:
 
 
 def end_state(error: CardAppError) -> str:
-    """The state that an operation ends in because of ``error``."""
+    """The final state of an operation that failed with ``error``."""
     if isinstance(error, CheckpointRejected):
         return "rejected"
     if isinstance(error, CheckpointCancelled):
@@ -148,7 +158,7 @@ def end_state(error: CardAppError) -> str:
 
 
 def internal_error(operation: Operation) -> CardAppError:
-    """Log the current exception, a fault of the service. Returns the error that ends the operation."""
+    """Log the current exception, which is a fault of the service. Returns the error that ends the operation."""
     _log.exception("internal error in the activation of %s", operation.snapshot_ref)
     return CardAppError("internal error in the activation of the checkpoint; see the log", code="internal_error")
 
@@ -166,7 +176,7 @@ def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
 
 
 class CheckpointStorage:
-    """The database as :class:`~cardapp.session_client.checkpoint.Checkpoints` uses it.
+    """Reads and writes the database for :class:`~cardapp.session_client.checkpoint.Checkpoints`.
 
     ``clock`` returns the time in RFC 3339, UTC, with milliseconds.
     """
@@ -191,7 +201,7 @@ class CheckpointStorage:
         return navigation.repair(served.catalog, saved.position)
 
     def take_generation(self, wanted: int | None) -> int:
-        """Store the generation ``wanted``, or the next one, and return it."""
+        """Store the generation ``wanted``, or the next generation if it is None. Returns the stored generation."""
         with self._database.write() as tx:
             taken = wanted if wanted is not None else checkpoint_results.load_generation(tx) + 1
             return checkpoint_results.save_generation(tx, taken)
@@ -210,7 +220,8 @@ class CheckpointStorage:
     def ready(
         self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
     ) -> None:
-        """Publish the operation's snapshot with SYNC on. A sync also clears the position's ``sync_requested``."""
+        """Publish the operation's snapshot with SYNC on. If the operation is a sync (``synced``), also clear the
+        position's ``sync_requested``."""
         uuid, key = served.identity.uuid, operation.snapshot_ref
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)

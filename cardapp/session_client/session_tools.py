@@ -1,7 +1,7 @@
 """The tools of a session's MCP server, as the service calls them: arguments, results, errors.
 
-Any program may listen at the chosen socket, so the output schemas that it declares prove nothing. The schemas in this
-module decide whether a result is valid. They contain only the members that the service uses; others are allowed.
+Any program may listen at the chosen socket, so the output schemas of the server prove nothing. The schemas in this
+module decide whether a result is valid. They contain only the members that the service uses; other members are allowed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NotRequired, TypedDict, cast
 
 from cardapp.card import proof
-from cardapp.card.model import AllocatorRecipe, Snapshot
+from cardapp.card.model import AllocatorRecipe, NodesRecipe, Snapshot
 from cardapp.errors import (
     MAX_PEER_TEXT,
     CardAppError,
@@ -48,7 +48,7 @@ class CardResult(TypedDict):
 
 
 class ContainerProcess(TypedDict):
-    """A container's first process, as the host sees it."""
+    """The pid of a container's first process on the host, and its start time."""
 
     pid: int
     started: int
@@ -71,6 +71,7 @@ class BindingResult(TypedDict):
     runtime: str
     card: CardResult
     editor: EditorResult
+    build_timeout_s: NotRequired[float]
 
 
 class DebuggerState(TypedDict):
@@ -108,18 +109,23 @@ def replay_arguments(
     generation: int,
     key: str,
     snapshot: Snapshot,
-    allocator: AllocatorRecipe | None,
+    allocator: AllocatorRecipe | NodesRecipe | None,
     *,
     seconds: float,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of ``checkpoint_replay``. ``seconds`` is its time limit; ``fresh`` starts the program again."""
+    """The arguments of ``checkpoint_replay``. ``seconds`` is the time limit of the replay, without the build.
+
+    If ``fresh`` is true, the session starts the program again, and does not restart a fork checkpoint.
+    """
     return {
         **binding.as_json(),
         "generation": generation,
         "snapshot_ref": key,
         "stop": snapshot.stop.as_json(),
+        "run": snapshot.run,
         "expressions": proof.expressions(snapshot),
+        "formats": {each.expression: each.format for each in snapshot.expect if each.format is not None},
         "allocator": allocator.as_json() if allocator is not None else None,
         "timeout_ms": max(int(1000 * seconds), 1),
         "fresh": fresh,
@@ -127,7 +133,8 @@ def replay_arguments(
 
 
 def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
-    """Make ``observed`` of an operation: the place, each comparison with the card, the values and the allocator."""
+    """Make the member ``observed`` of an operation: the place, each comparison with the card, the values and the
+    allocator."""
     return {
         "file": reading["file"],
         "line": reading["line"],
@@ -149,6 +156,8 @@ _FAILURES: dict[str, type[CardAppError]] = {
     "editor_dead": EditorUnavailable,
     "replay_timeout": TooSlow,
     "source_drift": SnapshotDrift,
+    "ambiguous_function": Conflict,
+    "bad_condition": Conflict,
 }
 
 _CODE = re.compile("[a-z][a-z0-9_]{0,63}")
@@ -218,9 +227,10 @@ def _record(**properties: dict[str, Any]) -> dict[str, Any]:
 
 _SIZE = _record(cols={"type": "integer", "minimum": 1}, rows={"type": "integer", "minimum": 1})
 _BLOCK = _record(offset=_INTEGER, size=_INTEGER, label=_TEXT_OR_NULL)
-_ARENA = _record(
-    base=_INTEGER, size=_INTEGER, used=_INTEGER, high_water=_INTEGER_OR_NULL, blocks={"type": "array", "items": _BLOCK}
-)
+_BLOCKS = {"type": "array", "items": _BLOCK}
+_ARENA = _record(base=_INTEGER, size=_INTEGER, used=_INTEGER, high_water=_INTEGER_OR_NULL, blocks=_BLOCKS)
+_NULL = {"type": "null"}
+_NODES = _record(base=_NULL, size=_NULL, used=_NULL, high_water=_NULL, blocks=_BLOCKS)
 _BY_TOOL = {
     "session_binding": _record(
         # Sessions of the local runtime and of older releases have no container_process.
@@ -237,6 +247,8 @@ _BY_TOOL = {
             source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
         ),
         editor=_record(socket={"type": "string", "pattern": "^[^\\u0000]*$"}),
+        # A session of an earlier release counts its build as a part of the replay.
+        build_timeout_s={"type": "number", "minimum": 0, "maximum": 3600, "default": 0},
     ),
     REPLAY: _record(
         method={"enum": ["rerun", "fork"]},
@@ -246,8 +258,12 @@ _BY_TOOL = {
         file=_TEXT_OR_NULL,
         line=_INTEGER_OR_NULL,
         function=_TEXT_OR_NULL,
+        # A session that an earlier release started does not report the following three members.
+        causes={"type": "array", "items": _TEXT, "maxItems": 10, "default": []},
+        inside=_TEXT_OR_NULL | {"default": None},
+        signal=_TEXT_OR_NULL | {"default": None},
         values={"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)},
-        allocator={"anyOf": [_ARENA, {"type": "null"}]},
+        allocator={"anyOf": [_ARENA, _NODES, _NULL]},
         stop_id=_TEXT,
     ),
     "target_reset": _record(stop_id=_TEXT, debugger_restarted=_BOOLEAN, editor_restarted=_BOOLEAN),

@@ -1,4 +1,4 @@
-"""SYNC: its state, which is read from the database only, and the monitor, which switches SYNC off.
+"""SYNC: reads its state, which is stored in the database, and monitors the session to switch SYNC off.
 
 SYNC is on while the program is at the published snapshot. The monitor is a thread. It switches SYNC off when the
 session is restarted or another one is chosen, when the source changes, and when the target is reset or runs on. The
@@ -48,10 +48,11 @@ class Control:
         self._active = active
         self._clock = clock
         self.reset_lock = threading.Lock()
-        """A request that resets the target holds this lock until it has switched SYNC off, so the monitor does not."""
+        """A request that resets the target holds this lock until it has switched SYNC off. Otherwise the monitor could
+        switch SYNC off first, and the event would not name the actor of the request."""
 
     def state(self) -> dict[str, Any]:
-        """The body of ``GET /api/control/state``. ``revision`` counts the changes of the publication."""
+        """The body of ``GET /api/control/state``. ``revision`` increases with each change of the publication."""
         served = self._card_loader.current()
         uuid = served.identity.uuid
         active = self._active()
@@ -104,8 +105,9 @@ class Control:
 def stands_at(catalog: Catalog, position: Position, published: Publication) -> bool:
     """Whether SYNC is on and the published snapshot belongs to the position.
 
-    All snapshots of a step belong to the step. On a higher level only the snapshot that a sync would activate belongs
-    to the position.
+    If the focus is on a step or a snapshot, only the selected snapshot belongs to the position. If no snapshot is
+    selected, every snapshot of the step belongs to it. If the focus is on a higher level, only the snapshot that a sync
+    would activate belongs to the position.
     """
     if published.sync != "on":
         return False
@@ -180,7 +182,7 @@ class SyncMonitor:
             return None
         reason = self._difference(published)
         if reason is None or self._checkpoints.active() is not None:
-            return None  # the running replay moves the program, and its end decides about SYNC
+            return None  # a running replay moves the program; the monitor checks again when the replay has ended
         with self._control.reset_lock, self._database.write() as tx:
             return reason if self._control.switch_off(tx, published.operation_id, reason) else None
 
@@ -192,7 +194,7 @@ class SyncMonitor:
         if self._has_other_source(published):
             return "source_changed"
         reason = self._session_difference(published)
-        # The session answers after its replay. If the source was edited meanwhile, the edit is the reason.
+        # While a replay runs, the session does not answer. If the source was edited meanwhile, the edit is the reason.
         return "source_changed" if reason and self._has_other_source(published) else reason
 
     def _has_other_source(self, published: Publication) -> bool:

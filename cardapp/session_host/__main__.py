@@ -1,4 +1,4 @@
-"""``python -m cardapp.session_host`` is ``card-session``."""
+"""``python -m cardapp.session_host`` runs ``card-session``."""
 
 from __future__ import annotations
 

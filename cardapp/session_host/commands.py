@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import select
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 
 from cardapp.console import ArgumentParser, run_printing
@@ -21,19 +23,19 @@ from cardapp.session_host.image_build import DEBIAN_BASE
 from cardapp.session_host.lifecycle import ListedSession, Sessions, Started
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.profile import DEFAULT_PROFILE
-from cardapp.session_host.workspace import Fetched
+from cardapp.session_host.sources import Fetched
 
 EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
-Sessions live in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
+Sessions are stored in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 a required program or file is missing (it is named)"""
 
 IMAGE_EPILOG = """\
-The image has Neovim, gdb, gcc, make, tmux and Python; its recipe is etc/card-session.Containerfile. An image of this
-recipe is left as it is. The build uses this machine's settings for apt, pip, proxies and certificates and keeps none.
-DEBIAN_MIRROR names the mirror of Debian (default: the one that apt uses), TMPDIR the folder for the files of the build
-(default: /var/tmp; 500 MB). It works as root and without."""
+The image has Neovim, gdb, gcc, make, tmux and Python; its recipe is etc/card-session.Containerfile. If an image of this
+recipe exists, it is not built again. The build uses this machine's settings for apt, pip, proxies and certificates; the
+image contains none of them. DEBIAN_MIRROR names the mirror of Debian (default: the mirror that apt uses). TMPDIR names
+the folder for the files of the build (default: /var/tmp; 500 MB). root and other users can run this command."""
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOK_SECONDS = 1.0
@@ -41,14 +43,16 @@ LOOK_SECONDS = 1.0
 
 
 class Commands:
-    """One method per command; each returns the exit code."""
+    """Each command is a method, which returns the exit code."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def start(self, options: argparse.Namespace) -> int:
         def start() -> Started:
-            return self._sessions.start(options.card, options.name, options.profile, select=options.select)
+            return self._sessions.start(
+                options.card, options.name, options.profile, select=options.select, work=options.work
+            )
 
         if not options.foreground:
             _show_started(start())
@@ -201,7 +205,7 @@ def run_foreground(
     another command has stopped the session.
     """
     ours = not _answers(sessions, name)
-    # Python writes the number of a signal to this pipe. So a signal that arrives just before the select also ends it.
+    # Python writes the number of each signal to this pipe. So a signal that arrives just before a select ends it, too.
     arrived, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer)
     for number in ENDINGS:
@@ -212,7 +216,7 @@ def run_foreground(
         announce(started)
         while not _is_stopped(sessions, started.record):
             select.select([arrived], [], [], LOOK_SECONDS)
-        ours = False  # from now on a session of this name is another one
+        ours = False  # a session that is started under this name from now on is another session
         report_stop(started.record)
         while True:
             select.select([arrived], [], [])
@@ -238,7 +242,7 @@ def _ignore_endings() -> None:
 
 def _is_stopped(sessions: Sessions, record: Record) -> bool:
     try:
-        # The container_id is no sign, because a reset makes a new container if the old one was removed.
+        # The container_id may differ in the same session: a reset makes a new container if the old one was removed.
         return sessions.find(record.name)[1].created_at != record.created_at
     except UsageError:
         return True
@@ -270,12 +274,19 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--profile",
         default=os.environ.get("CARD_SESSION_PROFILE") or DEFAULT_PROFILE,
-        help="a section of etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
+        help="the name of a section in etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
     )
-    start.add_argument("--select", action="store_true", help="choose it even if another session is chosen")
+    start.add_argument("--select", action="store_true", help="choose this session even if another one is chosen")
     start.add_argument(
         "--foreground", action="store_true", help="stay until Ctrl-C or SIGTERM, then stop the session (needs --name)"
     )
+    start.add_argument(
+        "--json", action="store_true", help='print an error as {"error": {"code", "detail"}} on standard output'
+    )
+    start.add_argument(
+        "--work", type=Path, metavar="FOLDER",
+        help="keep the copy of the sources in FOLDER, and empty it before each build (local sessions only)",
+    )  # fmt: skip
     start.add_argument("card", metavar="CARD")
     select = commands.add_parser("select", help="choose the session that the service acts on")
     select.add_argument("name", metavar="NAME")
@@ -301,7 +312,7 @@ def _add_image(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
         epilog=IMAGE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    base = f"the Debian to build on (default: {DEBIAN_BASE}, made by debootstrap)"
+    base = f"the image of Debian to build on (default: {DEBIAN_BASE}, which debootstrap makes)"
     image.add_argument("--base", metavar="IMAGE", help=base)
 
 
@@ -323,5 +334,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return command(options)
     except CardAppError as error:
-        print(f"card-session: {error.detail}", file=sys.stderr)
+        if getattr(options, "json", False):
+            print(json.dumps({"error": {"code": error.code, "detail": error.detail}}))
+        else:
+            print(f"card-session: {error.detail}", file=sys.stderr)
         return 2 if isinstance(error, NoCard | UsageError) else 3 if isinstance(error, MissingRequirement) else 1

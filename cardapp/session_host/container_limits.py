@@ -1,8 +1,8 @@
-"""Inside a container: detects which limits were reached, and ends a program that has used up the processes.
+"""Inside a container: detects which limits were reached, and ends a program that reaches the limit of processes.
 
-The kernel ends a program that uses up the container's memory. It does not end a program that uses up the processes.
-Then each further fork fails, also in gdb and in the learner's shell, and the MCP server cannot start a thread. So
-:class:`LimitWatch` ends that program.
+The kernel ends a program that uses up the container's memory. It does not end a program that reaches the limit of
+processes. Then each further fork in the container fails, also in gdb and in the learner's shell, and the MCP server
+cannot start a thread. So :class:`LimitWatch` ends that program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Reached:
 
     @classmethod
     def now(cls, groups: Path = GROUPS) -> Reached:
-        """Read the counters of this container. Without limits they are zero: the files may then be the machine's."""
+        """Read the counters of this container. If it has no limits, both are zero, and the files are not read, because
+        they may contain the counters of the whole machine."""
         if LIMITED_VARIABLE not in os.environ:
             return cls(0, 0)
         return cls(_counter(groups, MEMORY), _counter(groups, PROCESSES))
@@ -84,12 +85,13 @@ class LimitWatch:
             self._thread.join(timeout)
 
     def reached(self) -> Reached:
-        """Count the reached limits. Our own kills are added, because only a control group counts refused processes."""
+        """Count the reached limits. The kernel counts refused processes only if a control group sets the limit. So the
+        result also counts how often this watch killed the program."""
         counted = Reached.now(self._groups)
         return Reached(counted.memory, counted.processes + self._kills)
 
     def reason(self, before: Reached, signal_name: str | None = None) -> str | None:
-        """Which limit was reached since ``before``, as the end of a message; None if none was.
+        """The end of a message that says which limit was reached since ``before``; None if no limit was reached.
 
         ``signal_name`` is the signal that ended the program, if one did.
         """
@@ -107,7 +109,7 @@ class LimitWatch:
             exhausted = not _can_start_thread()
             if exhausted:
                 self._kills += 1
-                _log.warning("no process was left: %d processes of the program were killed", kill_program())
+                _log.warning("no process could be started: killed %d processes of the program", kill_program())
             before, self._before = self._before, self.reached()
             if exhausted or self._before.memory > before.memory:
                 self._report(self.reason(before) or "")
@@ -140,17 +142,18 @@ def _cpu_limit(pid: int) -> int | None:
 
 
 def kill_program(find: Callable[[], set[int]] = program_processes, timeout: float = KILL_TIMEOUT) -> int:
-    """Kill the processes that ``find`` finds, even if they start others without end. Returns how many were killed.
+    """Kill the processes that ``find`` finds, even if they keep starting others. Returns how many were killed.
 
     The processes are stopped first, so that none can start another. The program itself is not stopped, because gdb
-    traces it and would report the stop. gdb's checkpoints are not killed, because they do not run, and without them gdb
-    would miss the program's end. Takes at most ``timeout`` seconds.
+    traces it and would report the stop. The processes of gdb's checkpoints are not killed, because gdb would then miss
+    the program's end. They start no process, because gdb keeps them stopped. Takes at most ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     stopped: set[int] = set()
     traced: dict[int, str | None] | None = None
-    # gdb briefly traces each process that the program starts. So two successive searches must find the same.
+    # gdb briefly traces each process that the program starts, and a traced process is not stopped here. So the traced
+    # processes must be the same in two successive searches.
     while time.monotonic() < deadline:
         found = find()
         before, traced = traced, {pid: state(pid) for pid in found if tracer(pid) != 0}

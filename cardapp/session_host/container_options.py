@@ -1,10 +1,10 @@
 """The options of a session's container: isolation, limits, and the mounts from the host.
 
-Some folders have the same path in the container as on the host. The session's directory and the card's folder are
-read-only. The session's ``run`` and its copy of the sources are writable. The repository is at ``/workspace``,
-read-only. The state directory is at ``/workspace/.state/card``; it contains the API's socket, and the other sessions
-are hidden. Other state directories in the repository are hidden too, because a program can use a socket on a read-only
-mount.
+These folders have the same path in the container as on the host: the session's directory and the card's folder, which
+are read-only, and the session's ``run`` and its copy of the sources, which are writable. The repository is at
+``/workspace``, read-only. The state directory with the API's socket is at ``/workspace/.state/card``; other sessions in
+it are hidden. Other state directories in the repository are hidden, too, because a program could use their sockets even
+on a read-only mount.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MAX_FILE = 1 << 30  # bytes of one file that a program in the container may writ
 
 
 class ContainerOptions:
-    """Makes the options for the session of ``directory``. ``limited``: podman can limit memory and processes."""
+    """Makes the options for the session of ``directory``. ``limited`` is true if podman can limit memory and
+    processes."""
 
     def __init__(self, directory: SessionDirectory, environ: Mapping[str, str], *, limited: bool) -> None:
         self._directory = directory
@@ -101,7 +102,8 @@ class ContainerOptions:
         ]
 
     def _api_socket(self, state: Path) -> list[str]:
-        """The option with the API socket's path in the container, and a mount unless the state directory contains it.
+        """The option with the path of the API's socket in the container. If the socket is outside of the state
+        directory, also the option that mounts its folder.
 
         :raises UsageError: the socket's folder has other files, like sockets of other services in ``/run/user/UID``.
         """
@@ -152,7 +154,7 @@ SECCOMP_RULE = {
 def write_seccomp_profile(path: Path, defaults: tuple[Path, ...] = SECCOMP_DEFAULTS) -> Path | None:
     """Write the seccomp profile to ``path`` and return the path; None if podman's default profile is not a file.
 
-    Without this profile podman uses its built-in one, and programs have other addresses in each run.
+    If there is no file, podman uses its built-in profile, and a program has other addresses in each run.
     """
     for default in defaults:
         try:

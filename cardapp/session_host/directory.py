@@ -78,7 +78,8 @@ class State:
 
 @dataclass(frozen=True)
 class Record:
-    """A session's stored properties. A start makes them, a reset keeps them. ``host`` is the MCP server's process."""
+    """A session's stored properties. A start determines them, and a reset keeps them, except for the container and the
+    process of the MCP server (``host``)."""
 
     name: str
     container_id: str
@@ -121,6 +122,16 @@ class SessionDirectory:
         """
         return self.path / ("work" if runtime == "local" else f"work-{runtime}")
 
+    def keep_work_in(self, folder: Path) -> None:
+        """Keep the copy of the sources of a local session in ``folder``, which outlives the session's directory."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.work("local").is_symlink():
+            self.work("local").symlink_to(folder.resolve())
+
+    def build_record(self, runtime: str, card_id: str) -> Path:
+        """The file that says from what the program in the copy, or in the card's own folder, was built."""
+        return self.work(runtime) / f"{card_id}.built.json"
+
     @property
     def mcp_socket(self) -> Path:
         return self.run / "mcp.sock"
@@ -145,6 +156,11 @@ class SessionDirectory:
     def editor_home(self) -> Path:
         """The folder of Neovim's configuration, data and temporary files."""
         return self.run / "nvim"
+
+    @property
+    def program_home(self) -> Path:
+        """The folder that is HOME for the card's program. The program's processes are found by this value of HOME."""
+        return self.run / "home"
 
     @property
     def record(self) -> Path:

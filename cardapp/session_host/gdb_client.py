@@ -38,7 +38,8 @@ class Cancellation(Protocol):
 
 
 class PendingReply:
-    """A request that gdb works on. Its reply may be awaited more than once. Leaving the ``with`` does not stop gdb."""
+    """A request on which gdb works. Its reply may be awaited more than once. At the end of the ``with`` block the
+    connection is closed, but gdb continues its work."""
 
     def __init__(self, path: str, name: str, arguments: dict[str, Any]) -> None:
         self._name = name
@@ -91,7 +92,8 @@ class PendingReply:
 
 
 class GdbChannel:
-    """Sends requests to the gdb that serves ``path``. Each opens a connection, so a restarted gdb is found at once."""
+    """Sends requests to the gdb that serves ``path``. Each request opens a connection, so a restarted gdb is found at
+    once."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)

@@ -116,7 +116,7 @@ class Image:
                 "--tag", self.name(), "--tag", LATEST, context,
             ),
         )  # fmt: skip
-        # Remove the image of this recipe on another base: the new image took its name.
+        # Remove an image of this recipe on another base. It has no name any more, because the new image has taken it.
         work.podman.run("image", "prune", "--force", f"--filter=label={RECIPE_LABEL}")
 
 

@@ -30,7 +30,7 @@ BUILD_BASE = "localhost/card-session-base:latest"
 UNFINISHED = "card-session-base-working-container"
 LAST_LINES = 15
 USER_IDS = 65536
-"""The number of user ids that a Debian needs, for the users 0 to 65534."""
+"""The number of user ids that a Debian system needs, for the users 0 to 65534."""
 VFS = (
     "podman copies the whole image for each container here (storage driver vfs), so a start takes long. To change it, "
     'write driver = "overlay" below [storage] into ~/.config/containers/storage.conf and run podman system reset; it '
@@ -45,7 +45,7 @@ class StepFailed(CardAppError):
 
 
 class ImageWork:
-    """Holds the lock of the build's folder during the ``with``, and removes the folder at its end."""
+    """Holds the lock of the build's folder during the ``with`` block, and removes the folder at the end."""
 
     def __init__(self, podman: Podman, announce: Callable[[str], None]) -> None:
         self.podman = podman
@@ -111,7 +111,8 @@ class ImageWork:
             self._run_in_namespace("rm", "-rf", "--one-file-system", str(path))
 
     def _run_in_namespace(self, *command: str) -> None:
-        """Run ``command`` with all user ids of this user, because the files of a Debian root belong to several."""
+        """Run ``command`` with all user ids of this user, because the files of a Debian system belong to several of
+        them."""
         done = subprocess.run(
             self.in_namespace(*command), env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors="replace", check=False,
@@ -224,7 +225,7 @@ def _make_debian_base(work: ImageWork, mirror: str) -> None:
 
 
 def find_mirror(work: ImageWork) -> str:
-    """``DEBIAN_MIRROR``, else the mirror that apt uses."""
+    """The mirror in ``DEBIAN_MIRROR``; if that is not set, the mirror that apt uses."""
     named = work.environ.get("DEBIAN_MIRROR")
     if named:
         return named

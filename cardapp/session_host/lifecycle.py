@@ -8,9 +8,11 @@ import os
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cardapp import settings
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, SessionUnavailable, StateError, UsageError
 from cardapp.session_host.directory import Record, SessionDirectory, State
@@ -18,7 +20,8 @@ from cardapp.session_host.mcp_client import call
 from cardapp.session_host.podman_runtime import PodmanRuntime
 from cardapp.session_host.profile import Profile, load_profile
 from cardapp.session_host.runtime import LocalRuntime, Runtime
-from cardapp.session_host.workspace import Fetched
+from cardapp.session_host.sources import Fetched, fetch
+from cardapp.session_host.workspace import Workspace
 
 START_TIMEOUT = 40.0
 LOG_LINES = 12
@@ -113,10 +116,13 @@ class Sessions:
 
     # -- start -------------------------------------------------------------------------------------------------------
 
-    def start(self, card: str, name: str | None, profile_name: str, *, select: bool = False) -> Started:
+    def start(
+        self, card: str, name: str | None, profile_name: str, *, select: bool = False, work: Path | None = None
+    ) -> Started:
         """Start a session on ``card``, unless this session already runs on this card.
 
-        The session becomes the chosen one if no other running session is chosen. With ``select`` it always does.
+        The session becomes the chosen one if no other running session is chosen. With ``select`` it always does. If
+        ``work`` is given, a local session keeps its copy of the sources in that folder.
         """
         loaded = load_card(card)
         profile = load_profile(profile_name)
@@ -131,6 +137,8 @@ class Sessions:
             self.runtime(directory, profile.runtime).require()
             self._end(directory, record)  # ends leftover processes of a killed session
             directory.clear()
+            if work is not None:
+                directory.keep_work_in(work)
             return self._start_new(directory, loaded, profile, select)
 
     def _end(self, directory: SessionDirectory, record: Record | None) -> int:
@@ -138,7 +146,7 @@ class Sessions:
         if record is not None:
             return self.runtime(directory, record.runtime).stop(record)
         ended = self.runtime(directory, "local").stop(None)
-        if directory.record.exists() and PodmanRuntime.installed():  # a damaged record does not say where it ran
+        if directory.record.exists() and PodmanRuntime.installed():  # a damaged record does not name the runtime
             ended += self.runtime(directory, "podman").stop(None)
         return ended
 
@@ -151,7 +159,9 @@ class Sessions:
             )
 
     def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile, select: bool) -> Started:
-        work = loaded.target_directory if profile.in_place else directory.work(profile.runtime) / loaded.card.id
+        work = str(loaded.target_directory.resolve())
+        if not profile.in_place:
+            work = _source_directory(directory, profile.runtime, loaded)
         record = Record(
             name=directory.name,
             container_id="",
@@ -159,14 +169,14 @@ class Sessions:
             card_id=loaded.card.id,
             profile=profile.name,
             target=loaded.card.target.name,
-            source_directory=str(work.resolve()),
+            source_directory=work,
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             runtime=profile.runtime,
         )
         runtime = self.runtime(directory, profile.runtime)
         try:
             record = replace(record, container_id=runtime.create(record))
-            fetched = runtime.prepare(record, refresh=False)
+            fetched = self._prepare(directory, record, refresh=False)
             record = self._launch(directory, record)
             selected = self._select(directory, select)
         except BaseException:
@@ -176,6 +186,39 @@ class Sessions:
             directory.clear()
             raise
         return Started(record, str(directory.mcp_socket), False, selected, fetched, runtime.shortcoming())
+
+    def _prepare(self, directory: SessionDirectory, record: Record, *, refresh: bool) -> Fetched | None:
+        """Fetch the card's sources, and build them if something changed. Returns None if they are used in place.
+
+        With ``refresh`` edited files are backed up and replaced. In a folder that the caller gave (``--work``) nothing
+        is edited: what was there is removed before a build.
+        """
+        loaded, work = load_card(record.card_source), directory.work(record.runtime)
+        runtime = self.runtime(directory, record.runtime)
+        if load_profile(record.profile).in_place:
+            runtime.build(record, always=refresh)
+            return None
+        built = directory.build_record(record.runtime, record.card_id)
+        workspace = Workspace.of(loaded, Path(record.source_directory), built)
+        if record.source_directory != _source_directory(directory, record.runtime, loaded):
+            raise UsageError(
+                f"target.root or target.directory was changed: stop session {record.name}, then start it again"
+            )
+        limit = settings.load(os.environ).sources_max_bytes
+        without = (self._state.directory.resolve(), work.resolve().parent)
+        take = partial(fetch, loaded, workspace, max_bytes=limit, without=without)
+        if not work.is_symlink():
+            fetched = take(replace_edits=refresh)
+            runtime.build(record, always=False)
+            return fetched
+        as_built = workspace.is_as_built()
+        fetched = take(replace_edits=True)
+        if not as_built or workspace.is_stale():
+            workspace.clear()
+            fetched = take(replace_edits=True)
+            runtime.build(record, always=False)
+        workspace.note_tree()
+        return fetched
 
     def _launch(self, directory: SessionDirectory, record: Record) -> Record:
         """Start the MCP server and wait until it answers."""
@@ -248,7 +291,7 @@ class Sessions:
             record.host.end(5.0)
         directory.mcp_socket.unlink(missing_ok=True)
         record = replace(record, container_id=revived or record.container_id)
-        runtime.prepare(record, refresh=False)
+        self._prepare(directory, record, refresh=False)
         return self._launch(directory, record), [*container, "MCP server"]
 
     def refresh(self, name: str | None) -> tuple[Record, Fetched | None]:
@@ -261,7 +304,7 @@ class Sessions:
             if revived is not None:
                 record = replace(record, container_id=revived)
                 directory.write(record)
-            fetched = runtime.prepare(record, refresh=True)
+            fetched = self._prepare(directory, record, refresh=True)
         self.reset(record.name)
         return record, fetched
 
@@ -293,6 +336,12 @@ class Sessions:
         words = {True: "up", False: "down"}
         editor, debugger = words[binding["editor"]["available"]], words[binding["debugger"]["available"]]
         return ListedSession(name, chosen, record.card_id, record.profile, "running", editor, debugger, place)
+
+
+def _source_directory(directory: SessionDirectory, runtime: str, loaded: LoadedCard) -> str:
+    """The target's directory in the session's copy of the card's root."""
+    place = loaded.target_directory.relative_to(loaded.root)
+    return str(directory.work(runtime).resolve() / loaded.card.id / place)
 
 
 def _tail(log: Path, start: int) -> str:

@@ -1,4 +1,4 @@
-"""How the commands of ``card-session`` reach a session's MCP server: a call of a tool, and a relay for any client."""
+"""Connects to a session's MCP server for the commands of ``card-session``: calls a tool, or relays any MCP client."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Runs podman with the options that it needs on this machine.
 
-On two kinds of machine podman starts no container with its default settings. First, where control groups of both
-versions are mounted, crun refuses ("cgroups in hybrid mode"), so runc is used. Second, where root may not raise limits
-(no CAP_SYS_RESOURCE), the limits that podman sets by default are refused, so lower limits are set. If the user names a
-configuration in ``CONTAINERS_CONF``, neither option is added.
+On two kinds of machine podman starts no container with its default settings. First, if control groups of both versions
+are mounted, crun refuses to start a container ("cgroups in hybrid mode"), so runc is used. Second, if root may not
+raise limits (no CAP_SYS_RESOURCE), the kernel refuses the limits that podman sets by default, so lower limits are set.
+If the user names a configuration in ``CONTAINERS_CONF``, neither option is added.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import uuid
 from dataclasses import dataclass
 from functools import cached_property
 
+from cardapp.card.source import load_card
 from cardapp.errors import MissingRequirement, SessionUnavailable
 from cardapp.procfs import command_line, start_time
 from cardapp.session_host.container_options import LABEL, WORKSPACE, ContainerOptions
@@ -28,11 +29,11 @@ from cardapp.session_host.pane import Pane
 from cardapp.session_host.podman import Podman, PodmanFailed
 from cardapp.session_host.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes, pids_with
 from cardapp.session_host.profile import load_profile
-from cardapp.session_host.workspace import Fetched, Preparation, preparation_command, preparation_result
+from cardapp.session_host.workspace import Preparation, check_preparation, preparation_command
 
 SERVER = "cardapp.session_host.mcp_server"
 CLIENT_VARIABLE = "CARDAPP_TERMINAL"
-"""The environment variable that identifies a client of tmux. Each client has another value."""
+"""The environment variable that identifies a client of tmux. Each client has a different value."""
 PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
 """The environment variable that marks a preparation and its build. Its value is the ``container_id``."""
 START_TIMEOUT = 20.0
@@ -100,7 +101,10 @@ class PodmanRuntime:
     def shortcoming(self) -> str | None:
         if self._can_limit:
             return None
-        return "memory is not limited, and processes only over all your containers together: podman cannot do more here"
+        return (
+            "memory is not limited, and the limit of processes applies to all your containers together, because podman "
+            "cannot limit a single container on this machine"
+        )
 
     def inspect(self, container_id: str) -> Container | None:
         """Read the container's state. Returns None if there is no such container or ``container_id`` is empty.
@@ -139,18 +143,20 @@ class PodmanRuntime:
 
     # -- what runs in it ---------------------------------------------------------------------------------------------
 
-    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
-        wanted = Preparation(record.card_source, record.source_directory, record.profile, refresh)
+    def build(self, record: Record, *, always: bool) -> None:
+        built = self._directory.build_record(record.runtime, record.card_id)
+        wanted = Preparation(record.card_source, record.source_directory, str(built), record.profile, always)
+        seconds = load_card(record.card_source).card.target.build_timeout or load_profile(record.profile).build_timeout
         mark = f"--env={PREPARATION_VARIABLE}={record.container_id}"
         try:
             done = self._podman.run(
                 *self._exec(record, mark), PYTHON, *preparation_command(wanted),
-                timeout=load_profile(record.profile).build_timeout + 60,
+                timeout=seconds + 60,
             )  # fmt: skip
         except BaseException:  # also after Ctrl-C, because a process in the container does not end with podman
             end_processes(record.container_id, STOP_SECONDS, PREPARATION_VARIABLE)
             raise
-        return preparation_result(done.stdout)
+        check_preparation(done.stdout)
 
     def start(self, record: Record) -> Process:
         container = self.inspect(record.container_id)
@@ -169,7 +175,7 @@ class PodmanRuntime:
         return ["exec", *options, mark, f"--env=PYTHONPATH={WORKSPACE}", record.container_id]
 
     def _find_server(self, record: Record) -> Process:
-        """Wait for the MCP server's process, and return it as the host sees it."""
+        """Wait for the MCP server's process, and return it with its pid on the host."""
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
         while time.monotonic() < deadline:
@@ -217,5 +223,5 @@ class PodmanRuntime:
         return self._pane(record).detach()
 
     def _pane(self, record: Record, *options: str) -> Pane:
-        # Use the image's tmux, because the client must have the server's release.
+        # Use the image's tmux, because client and server of tmux must have the same version.
         return Pane(self._directory.tmux_socket, self._podman.command(*self._exec(record, *options)))

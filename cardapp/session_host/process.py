@@ -1,8 +1,9 @@
 """Finds and ends the processes of a session, and never signals another process.
 
-The kernel reuses pids, so a process is identified by its pid and its start time. All processes of a session inherit an
+The kernel reuses pids, so a process is identified by its pid and its start time. The processes of a session inherit an
 environment variable with the ``container_id``, by which they are found. A second variable holds the session's
-directory, in case the record with the ``container_id`` is lost. Signals are sent through a pidfd, and the process is
+directory, in case the record with the ``container_id`` is lost. The card's program gets neither variable, so it and its
+children are found by HOME, which is a folder of the session. Signals are sent through a pidfd, and the process is
 checked after its pidfd was opened.
 """
 
@@ -22,6 +23,7 @@ from cardapp.procfs import start_time
 
 CONTAINER_VARIABLE = "CARDAPP_SESSION"  # a session's container_id
 DIRECTORY_VARIABLE = "CARDAPP_SESSION_DIRECTORY"
+HOME_VARIABLE = "HOME"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Process:
 class Instance:
     """One run of a session's container; for the local runtime, one run of its MCP server.
 
-    ``container`` is the container's first process, as the host sees it; None for the local runtime.
+    ``container`` is the container's first process, with its pid on the host; None for the local runtime.
     """
 
     name: str

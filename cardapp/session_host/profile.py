@@ -43,7 +43,7 @@ class Profile:
 
 
 def load_profile(name: str, path: Path = PROFILES) -> Profile:
-    """Read the profile ``name``. A :class:`UsageError` names the wrong file, section and key."""
+    """Read the profile ``name``. Raises :class:`UsageError`, which names the file, the section and the key at fault."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         with path.open(encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -12,27 +13,56 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cardapp.card.model import Run
+from cardapp.card.source import source_lines
 from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 from cardapp.mcp.tool import CallContext, ToolFailure
-from cardapp.session_host.gdb_client import Cancelled, ChannelError, DebuggerGone, PendingReply
+from cardapp.session_host.gdb_client import Cancellation, Cancelled, ChannelError, DebuggerGone, PendingReply
 from cardapp.session_host.session import POLL, EditorBusy, Session
 from cardapp.session_host.workspace import BuildCancelled, BuildFailed, Workspace
 
-STAGES = ("resetting", "replaying", "verifying")
+STAGES = ("building", "resetting", "replaying", "verifying")
 INTERRUPT_TIMEOUT = 1.0
 FOLLOW_TIMEOUT = 2.0
 READ_TIMEOUT = 10.0
 KILL_TIMEOUT = 3.0
+LAST_LINES = 5
+MAX_READS_OF_OUTPUT, READ_OUTPUT_AGAIN = 6, 0.02  # times, seconds
+BUILDING_PERIOD = 1.0  # seconds between two messages that the build still runs
+
+_MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([^:\s]+):")
+
+
+class _Building:
+    """The cancellation that a build gets. The build asks it often whether it is set. So it also reports to the caller,
+    about once a second, that the build still runs."""
+
+    def __init__(self, cancellation: Cancellation, context: CallContext) -> None:
+        self._cancellation, self._context = cancellation, context
+        self._begun = self._told = time.monotonic()
+
+    def is_set(self) -> bool:
+        now = time.monotonic()
+        if now - self._told >= BUILDING_PERIOD:
+            self._told = now
+            # The number must grow with each message and stay below that of the next stage.
+            self._context.progress(2 - BUILDING_PERIOD / (now - self._begun + BUILDING_PERIOD), len(STAGES), STAGES[0])
+        return self._cancellation.is_set()
 
 
 @dataclass
 class Replay:
-    """One replay within ``timeout`` seconds. A ``fresh`` replay starts the program again and uses no checkpoint."""
+    """One replay. After the build it may take ``timeout`` seconds, or less if the card's ``run`` has a lower limit.
+
+    A ``fresh`` replay starts the program again and uses no checkpoint.
+    """
 
     session: Session
     context: CallContext
     stop: dict[str, Any]
+    run: str | None
     expressions: list[str]
+    formats: dict[str, str]
     allocator: dict[str, Any] | None
     timeout: float
     fresh: bool
@@ -43,8 +73,8 @@ class Replay:
         self._pause = threading.Event()
 
     def replay(self) -> dict[str, Any]:
-        """Replay the snapshot. Returns ``{file, line, function, method, fresh, fallbacks, values, allocator,
-        allocator_error, stop_id, timings_ms}``.
+        """Replay the snapshot. Returns ``{file, line, function, inside, signal, method, fresh, fallbacks, values,
+        allocator, allocator_error, stop_id, timings_ms}``.
 
         :raises ToolFailure: the replay failed, was cancelled or took too long. The session stays usable.
         """
@@ -83,20 +113,30 @@ class Replay:
 
     def _replay(self) -> dict[str, Any]:
         workspace = self._workspace()
+        run = self._run(workspace)
         self._stage(1)
         with self._timed("build"):
-            self._check_drift(workspace)
+            self._file = self._checked_file(workspace)
             if workspace.is_stale():
-                workspace.build(min(self._left(), self.session.profile.build_timeout), self._turn)
+                workspace.build(self.session.build_timeout(), _Building(self._turn, self.context))
+        self._check_input(workspace, run)
+        if run.timeout is not None:
+            self.timeout = min(self.timeout, run.timeout)
+        self._deadline = time.monotonic() + self.timeout
+        self._stage(2)
         with self._timed("reset"):
             self._reset()
-        self._stage(2)
+        self._stage(3)
         with self._timed("run"):
             place = self._reach_stop()
-        self._stage(3)
+        self._stage(4)
         with self._timed("read"):
             read = self.session.gdb.call(
-                "read", timeout=READ_TIMEOUT, expressions=self.expressions, allocator=self.allocator
+                "read",
+                timeout=READ_TIMEOUT,
+                expressions=self.expressions,
+                formats=self.formats,
+                allocator=self.allocator,
             )
         with self._timed("show"):
             self._show(place)
@@ -113,18 +153,38 @@ class Replay:
         except (OSError, ValueError) as error:
             raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
 
-    def _check_drift(self, workspace: Workspace) -> None:
-        """Check that the line of the stop still contains the text that the card names."""
-        if "function" in self.stop:
-            return
-        name, number, text = self.stop["file"], self.stop["line"], self.stop["text"]
-        path = (workspace.directory / name).resolve()
-        if not path.is_relative_to(workspace.directory):
-            raise ToolFailure("bad_recipe", f"{name} is outside the target's directory")
+    def _run(self, workspace: Workspace) -> Run:
         try:
-            lines = path.read_text("utf-8", "replace").splitlines()
-        except OSError as error:
-            raise ToolFailure("source_drift", f"{name} cannot be read: {error.strerror}", found=None) from error
+            return workspace.target.run_named(self.run)
+        except KeyError:
+            known = ", ".join(name for name, _ in workspace.target.runs) or "there are none"
+            raise ToolFailure("unknown_run", f"{self.run!r} is not one of target.runs ({known})") from None
+
+    @staticmethod
+    def _check_input(workspace: Workspace, run: Run) -> None:
+        """Check the file of the program's standard input after the build, which may make it."""
+        if run.stdin is not None and not (workspace.directory / run.stdin).is_file():
+            raise ToolFailure("no_input", f"stdin names {run.stdin}, which is no file in {workspace.directory}")
+
+    def _checked_file(self, workspace: Workspace) -> str | None:
+        """The path of the stop's file in the session's copy; None if the stop names none.
+
+        The line of the stop must still contain the text that the card names.
+        """
+        if "file" not in self.stop:
+            return None
+        path = (workspace.directory / self.stop["file"]).resolve()
+        if not path.is_relative_to(workspace.directory):
+            raise ToolFailure("bad_recipe", f"{self.stop['file']} is outside the target's directory")
+        if "line" in self.stop:
+            self._check_drift(path)
+        return str(path)
+
+    def _check_drift(self, path: Path) -> None:
+        name, number, text = self.stop["file"], self.stop["line"], self.stop["text"]
+        lines = source_lines(path.parent, [path.name]).get(path.name)
+        if lines is None:
+            raise ToolFailure("source_drift", f"{name} cannot be read", found=None)
         found = lines[number - 1] if number <= len(lines) else None
         if found is None or text not in found:
             now = "the file is shorter" if found is None else f"it now reads {found.strip()!r}"
@@ -141,7 +201,7 @@ class Replay:
             raise EditorBusy("Neovim waits for a key that only you can decide on; press Escape there")
         self._check_cancelled()
         self._leave_program()
-        self.session.load()
+        self.session.load(self.run)
         self._check_cancelled()
 
     def _leave_program(self) -> None:
@@ -155,7 +215,7 @@ class Replay:
     # -- reaching the stop -------------------------------------------------------------------------------------------
 
     def _reach_stop(self) -> dict[str, Any]:
-        """Have gdb bring the program to the stop. Returns ``{file, line, function, method, fresh, fallbacks}``."""
+        """Make gdb bring the program to the stop. Returns the place, the signal, and how the stop was reached."""
         with self.session.gdb.begin("replay", fresh=self.fresh, **self._stop) as pending:
             try:
                 place: dict[str, Any] = pending.result(self._left(), self._turn)
@@ -171,7 +231,10 @@ class Replay:
     @property
     def _stop(self) -> dict[str, Any]:
         """The stop as the arguments of the channel's operations."""
-        place = {key: self.stop[key] for key in ("file", "line", "function") if key in self.stop}
+        place: dict[str, Any] = {
+            key: self.stop[key] for key in ("line", "function", "signal", "if") if key in self.stop
+        }
+        place |= {} if self._file is None else {"file": self._file}
         return {"stop": place, "hits": self.stop.get("hits", 1)}
 
     def _interrupt(self, pending: PendingReply) -> dict[str, Any]:
@@ -209,15 +272,41 @@ class Replay:
         if error.code == "target_exited":
             exited = f"the program exited with code {extra['exit_code']}"
             reason = f"{exited}; it was at the stop {extra['reached']} of {self.stop.get('hits', 1)} times"
-            raise ToolFailure("target_exited", reason, **extra) from error
+            raise ToolFailure("target_exited", reason + self._causes(extra), **extra) from error
+        if error.code == "stop_not_reached" and "exit_code" in extra:
+            raise ToolFailure("stop_not_reached", error.detail + self._causes(extra), **extra) from error
         if error.code == "target_crashed":
             raise ToolFailure(
                 "target_crashed",
-                f"the program crashed with {extra['signal']} before the stop: it was {self._position(place)}",
+                f"the program crashed with {extra['signal']} before the stop: it was {self._position(place)}"
+                + self._causes(extra),
                 signal=extra["signal"],
                 place=place and self._relative(place),
             ) from error
         raise ToolFailure(error.code, error.detail, **extra) from error
+
+    def _causes(self, extra: dict[str, Any]) -> str:
+        """The end of a message about a program that ended before the stop: what may explain it."""
+        lines = self._last_lines()
+        found = [
+            f"its library {missing[1]} was not found" for missing in map(_MISSING_LIBRARY.search, lines) if missing
+        ]
+        if extra.get("forked"):
+            found.append("it forked, and gdb follows only the first process")
+        if lines:
+            found.append(f"the last that it printed is {' / '.join(lines[-LAST_LINES:])}")
+        return "".join(f"; {each}" for each in found)
+
+    def _last_lines(self) -> list[str]:
+        """What the program printed last, on standard error and output. Neovim may not have read all of it yet."""
+        lines: list[str] = []
+        with contextlib.suppress(EditorUnavailable, TooSlow):
+            for _ in range(MAX_READS_OF_OUTPUT):
+                before, lines = lines, [line for line in self.session.editor.call("printed") if line.strip()]
+                if lines and lines == before:
+                    break
+                self._pause.wait(READ_OUTPUT_AGAIN)
+        return lines
 
     def _position(self, place: dict[str, Any] | None) -> str:
         if place is None or place["function"] is None:
@@ -231,12 +320,13 @@ class Replay:
     def _show(self, place: dict[str, Any]) -> None:
         """Wait until termdebug has put the PC sign and the cursor at ``place``; if it does not, put them there.
 
-        When a checkpoint is restarted, gdb reports no stop to termdebug.
+        When a checkpoint is restarted, gdb reports no stop to termdebug. If the program executes code without source,
+        gdb reports a place without a file.
         """
-        if place["file"] is None:
+        if place["file"] is None or not os.path.exists(place["file"]):
             return
         editor, file, line = self.session.editor, place["file"], place["line"]
-        if place["method"] == "fork":
+        if place["method"] == "fork" or place["inside"] is not None:
             editor.call("show", file, line)
         begun = time.monotonic()
         helped = False
@@ -256,7 +346,7 @@ class Replay:
         return relative_place(place, self.session)
 
     def _take_checkpoint(self) -> None:
-        """Have gdb take the checkpoint for the next replay, without waiting for its reply."""
+        """Make gdb take the checkpoint for the next replay. Does not wait for the reply."""
         with contextlib.suppress(DebuggerGone), self.session.gdb.begin("checkpoint"):
             pass
 
@@ -278,7 +368,7 @@ class Replay:
         return ToolFailure("cancelled", "the replay was cancelled; the program is not at a snapshot")
 
     def _fail_without_gdb(self, error: DebuggerGone) -> NoReturn:
-        """Raise the failure for a gdb that ended. It runs inside Neovim, so Neovim may be the one that ended."""
+        """Raise the failure for a gdb that ended. gdb runs inside Neovim, so perhaps Neovim has ended."""
         if not self.session.editor.alive():
             why = "Neovim ended, and gdb with it; the next replay or reset starts it"
             raise ToolFailure("editor_dead", why) from error

@@ -14,9 +14,15 @@ from cardapp.errors import MissingRequirement
 from cardapp.procfs import start_time
 from cardapp.session_host.directory import Record, SessionDirectory
 from cardapp.session_host.pane import Pane
-from cardapp.session_host.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes
+from cardapp.session_host.process import (
+    CONTAINER_VARIABLE,
+    DIRECTORY_VARIABLE,
+    HOME_VARIABLE,
+    Process,
+    end_processes,
+)
 from cardapp.session_host.profile import ROOT
-from cardapp.session_host.workspace import Fetched, Preparation
+from cardapp.session_host.workspace import Preparation
 
 STOP_TIMEOUT = 10.0
 
@@ -33,8 +39,8 @@ class Runtime(Protocol):
     def shortcoming(self) -> str | None:
         """What the profile requires and this machine cannot provide, in one line; None if nothing is missing."""
 
-    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
-        """Fetch the card's sources and build them; see :class:`Preparation`."""
+    def build(self, record: Record, *, always: bool) -> None:
+        """Build the session's copy of the sources; see :class:`Preparation`."""
 
     def start(self, record: Record) -> Process:
         """Start the MCP server, which starts the other parts. Does not wait until the server answers."""
@@ -45,7 +51,8 @@ class Runtime(Protocol):
     def revive(self, record: Record) -> str | None:
         """Make the container run again if it is paused, stopped or removed.
 
-        Returns its id, which is new if it was removed; None if the container runs.
+        Returns the id of the container, or None if the container already runs. A removed container is replaced by one
+        with a new id.
         """
 
     def condition(self, record: Record) -> str:
@@ -85,8 +92,9 @@ class LocalRuntime:
     def shortcoming(self) -> str | None:
         return None
 
-    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
-        return Preparation(record.card_source, record.source_directory, record.profile, refresh).run()
+    def build(self, record: Record, *, always: bool) -> None:
+        built = self._directory.build_record(record.runtime, record.card_id)
+        Preparation(record.card_source, record.source_directory, str(built), record.profile, always).run()
 
     def start(self, record: Record) -> Process:
         environ = dict(self._environ) | {
@@ -121,16 +129,20 @@ class LocalRuntime:
     def stop(self, record: Record | None) -> int:
         if record is None:
             self._pane.close()
-            return end_processes(str(self._directory.path), STOP_TIMEOUT, DIRECTORY_VARIABLE)
+            return end_processes(str(self._directory.path), STOP_TIMEOUT, DIRECTORY_VARIABLE) + self._end_program()
         server = int(record.host is not None and record.host.alive)
         if record.host is not None:
             # End the server first. Otherwise its clients would learn that the debugger has ended, not the session.
             record.host.end(STOP_TIMEOUT)
         self._pane.close()
-        return server + end_processes(record.container_id, STOP_TIMEOUT)
+        return server + end_processes(record.container_id, STOP_TIMEOUT) + self._end_program()
+
+    def _end_program(self) -> int:
+        """End the processes that the card's program has started and left behind. gdb has ended the program itself."""
+        return end_processes(str(self._directory.program_home), STOP_TIMEOUT, HOME_VARIABLE)
 
     def attach(self, record: Record) -> int:
-        # tmux refuses to run inside tmux. Here that is harmless, because the session uses a separate tmux server.
+        # tmux refuses to run inside tmux (TMUX is set). Here it is harmless, because the session has a separate server.
         environ = {name: value for name, value in self._environ.items() if name != "TMUX"}
         command = self._pane.attach_command()
         os.execvpe(command[0], command, environ)

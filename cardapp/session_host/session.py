@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cardapp.card.model import Identity, Target
-from cardapp.card.source import load_card
+from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.neovim import Mode, NeovimConnection
 from cardapp.session_host.container_limits import LimitWatch
@@ -23,6 +23,7 @@ from cardapp.session_host.pane import Pane
 from cardapp.session_host.process import (
     CONTAINER_VARIABLE,
     DIRECTORY_VARIABLE,
+    HOME_VARIABLE,
     Instance,
     continue_processes,
     end_processes,
@@ -36,6 +37,7 @@ POLL = 0.005  # seconds between two checks of a condition that causes no event
 # These variables of the learner's shell would change how Neovim, gdb or readline behave.
 REMOVED_VARIABLES = ("NVIM", "NVIM_LISTEN_ADDRESS", "NVIM_APPNAME", "VIM", "VIMINIT", "EXINIT", "MYVIMRC", "VIMRUNTIME",
            "DEBUGINFOD_URLS", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "PYTHONPATH", "PYTHONHOME")  # fmt: skip
+PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEBUGGER = "return require('card.debugger').{name}(...)"
 
 
@@ -147,7 +149,7 @@ class Session:
         self.watch = LimitWatch(profile.limits, self._report_limit) if profile.limits is not None else None
         self._lock = threading.Lock()
         self._current: Turn | None = None
-        self._target: tuple[str, Target] | None = None
+        self._card: tuple[str, LoadedCard] | None = None
 
     # -- the card ----------------------------------------------------------------------------------------------------
 
@@ -162,19 +164,27 @@ class Session:
 
     def target(self) -> Target:
         """The card's target, read from its source file now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
+        return self._loaded().card.target
+
+    def _loaded(self) -> LoadedCard:
         sha = self.identity().source_sha256
-        if self._target is None or self._target[0] != sha:
-            self._target = (sha, load_card(self.record.card_source).card.target)
-        return self._target[1]
+        if self._card is None or self._card[0] != sha:
+            self._card = (sha, load_card(self.record.card_source))
+        return self._card[1]
+
+    def build_timeout(self) -> float:
+        """Seconds that a build may take: the card's limit, else the profile's. Raises the errors of :meth:`target`."""
+        return self.target().build_timeout or self.profile.build_timeout
 
     def workspace(self) -> Workspace:
-        return Workspace(Path(self.record.source_directory), self.target())
+        record = self.directory.build_record(self.record.runtime, self.record.card_id)
+        return Workspace.of(self._loaded(), Path(self.record.source_directory), record)
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def turn(self, timeout: float, cancelled: threading.Event, *, urgent: bool = False) -> Iterator[Turn]:
-        """Use the program exclusively. An ``urgent`` call makes the call that uses the program stop.
+        """Use the program exclusively. If ``urgent``, the call that is using the program is told to stop.
 
         :raises TooSlow: another call still uses the program after ``timeout`` seconds.
         """
@@ -262,17 +272,31 @@ class Session:
         self.editor.close()
         self.pane.close()
         end_processes(self.record.container_id, 5.0)
+        end_processes(str(self.directory.program_home), 5.0, HOME_VARIABLE)
 
-    def load(self) -> None:
-        """Load the built program in gdb, with the card's arguments."""
+    def load(self, run: str | None = None) -> None:
+        """Load the built program in gdb. It will be started as the card's run ``run`` says.
+
+        :param run: The name of a run; None means the target's run.
+        :raises KeyError: the card has no such run.
+        """
         workspace = self.workspace()
+        chosen = workspace.target.run_named(run)
         self.gdb.call(
             "load",
             timeout=5.0,
             program=str(workspace.program),
-            arguments=list(workspace.target.args),
+            arguments=list(chosen.args),
             directory=str(workspace.directory),
+            stdin=None if chosen.stdin is None else str(workspace.directory / chosen.stdin),
+            environment=self._program_environment() | dict(chosen.env),
         )
+
+    def _program_environment(self) -> dict[str, str]:
+        """The variables that every program gets, without TERM, which gdb knows. They do not depend on the caller."""
+        home = self.directory.program_home
+        home.mkdir(mode=0o700, exist_ok=True)
+        return {"PATH": PROGRAM_PATH, "HOME": str(home), "LANG": "C.UTF-8"}
 
     def await_program_end(self, timeout: float) -> None:
         """Wait until gdb has noticed the end of a killed program, at most ``timeout`` seconds."""
@@ -316,7 +340,7 @@ class Session:
 
 
 def _wait(condition: Callable[[], bool], timeout: float) -> bool:
-    """Wait until ``condition`` is true. Returns False if ``timeout`` seconds have passed before."""
+    """Wait until ``condition`` is true. Returns False if ``timeout`` seconds pass before that."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     while not condition():

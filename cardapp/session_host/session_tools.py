@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from cardapp.card.expression import fault as expression_fault
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
@@ -56,6 +58,7 @@ BINDING_OUT = tool_schema(
         "source_directory": TEXT,
         "editor": closed_object({"socket": TEXT, **AVAILABILITY}),
         "debugger": closed_object(AVAILABILITY),
+        "build_timeout_s": {"type": "number"},
     }
 )
 
@@ -63,11 +66,19 @@ HITS: Schema = {"type": "integer", "minimum": 1, "maximum": 1_000_000_000}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": "^[^\\s][^\\n]*$"}
 LINE: Schema = {"type": "integer", "minimum": 1}
 TEXT_OF_LINE: Schema = {"type": "string", "minLength": 1}
+SIGNAL: Schema = {"type": "string", "pattern": "^SIG[A-Z0-9]{2,12}$"}
+HELD: dict[str, Schema] = {"if": EXPRESSION, "hits": HITS}
 STOP: Schema = {
     "oneOf": [
-        closed_object({"file": NAME, "line": LINE, "text": TEXT_OF_LINE, "hits": HITS}, optional=("hits",)),
-        closed_object({"function": NAME, "hits": HITS}, optional=("hits",)),
+        closed_object({"file": NAME, "line": LINE, "text": TEXT_OF_LINE, **HELD}, optional=("if", "hits")),
+        closed_object({"function": NAME, "file": NAME, **HELD}, optional=("file", "if", "hits")),
+        closed_object({"signal": SIGNAL, **HELD}, optional=("if", "hits")),
     ]
+}
+FORMATS: Schema = {
+    "type": "object",
+    "propertyNames": EXPRESSION,
+    "additionalProperties": {"enum": ["x", "d", "u", "o", "t", "z", "c", "a", "f", "s"]},
 }
 # The allocator's recipe is validated separately, by RECIPE, so that a wrong recipe has a separate error code.
 REPLAY_IN = tool_schema(
@@ -79,38 +90,60 @@ REPLAY_IN = tool_schema(
         "generation": INTEGER,
         "snapshot_ref": TEXT,
         "stop": STOP,
+        "run": TEXT_OR_NULL,
         "expressions": {"type": "array", "items": EXPRESSION, "maxItems": 500},
+        "formats": FORMATS,
         "allocator": {"type": ["object", "null"]},
         "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
         "fresh": BOOLEAN,
     },
-    optional=("allocator", "fresh"),
+    optional=("run", "formats", "allocator", "fresh"),
 )
-RECIPE = tool_schema(
-    {
-        "base": EXPRESSION,
-        "size": EXPRESSION,
-        "used": EXPRESSION,
-        "high_water": EXPRESSION,
-        "blocks": closed_object(
-            {"count": EXPRESSION, "offset": EXPRESSION, "size": EXPRESSION, "label": EXPRESSION}, optional=("label",)
+RECIPE: Schema = {
+    "oneOf": [
+        closed_object(
+            {
+                "base": EXPRESSION,
+                "size": EXPRESSION,
+                "used": EXPRESSION,
+                "high_water": EXPRESSION,
+                "blocks": closed_object(
+                    {"count": EXPRESSION, "offset": EXPRESSION, "size": EXPRESSION, "label": EXPRESSION},
+                    optional=("label",),
+                ),
+            },
+            optional=("high_water", "blocks"),
         ),
-    },
-    optional=("high_water", "blocks"),
-)
+        closed_object(
+            {
+                "each": closed_object(
+                    {
+                        "first": EXPRESSION,
+                        "following": {"type": "array", "items": EXPRESSION, "minItems": 1, "maxItems": 16},
+                        "max": {"type": "integer", "minimum": 1, "maximum": 4096},
+                    }
+                ),
+                "blocks": closed_object(
+                    {"address": EXPRESSION, "size": EXPRESSION, "label": EXPRESSION}, optional=("label",)
+                ),
+            }
+        ),
+    ]
+}
 BLOCK = closed_object({"offset": INTEGER, "size": INTEGER, "label": TEXT_OR_NULL})
-ARENA = closed_object(
+MEMORY = closed_object(
     {
-        "base": INTEGER,
-        "size": INTEGER,
-        "used": INTEGER,
+        # Linked nodes have no arena: these are null, and the offset of a block is the node's address.
+        "base": INTEGER_OR_NULL,
+        "size": INTEGER_OR_NULL,
+        "used": INTEGER_OR_NULL,
         "high_water": INTEGER_OR_NULL,
         "blocks": {"type": "array", "items": BLOCK},
     }
 )
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
-"""The slow ways that a replay may have taken: termdebug did not place the PC sign in time, so the replay did; a stop
-got no checkpoint; gdb failed to restart a checkpoint; a program that ended early was run again from its start."""
+"""The slow ways that a replay may have taken: termdebug did not place the PC sign in time, so the replay placed it; a
+stop got no checkpoint; gdb failed to restart a checkpoint; a program that ended early was run again from its start."""
 REPLAY_OUT = tool_schema(
     {
         "generation": INTEGER,
@@ -121,12 +154,15 @@ REPLAY_OUT = tool_schema(
         "file": TEXT_OR_NULL,
         "line": INTEGER_OR_NULL,
         "function": TEXT_OR_NULL,
+        "inside": TEXT_OR_NULL,
+        "signal": TEXT_OR_NULL,
         "values": {
             "type": "object",
             "additionalProperties": closed_object({"value": TEXT_OR_NULL, "error": TEXT_OR_NULL}),
         },
-        "allocator": {"anyOf": [ARENA, {"type": "null"}]},
+        "allocator": {"anyOf": [MEMORY, {"type": "null"}]},
         "allocator_error": TEXT_OR_NULL,
+        "causes": {"type": "array", "items": TEXT},
         "stop_id": TEXT,
         "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
     }
@@ -176,9 +212,10 @@ DESCRIBED = (
     (
         "checkpoint_replay",
         "Replay to a snapshot",
-        "Build edited sources, bring the program to the stop and read the expressions there. The editor shows the "
-        "line. A later replay of the same stop may restart a checkpoint of the program (method fork) instead of "
-        "running it again (method rerun); fresh always runs it from the start. The binding must be that of "
+        "Build edited sources, start the program as the card's run says (null: the target's own), bring it to the stop "
+        "and read the expressions there, in gdb's print formats where given. Expressions must not assign or call. The "
+        "editor shows the line. A later replay of the same stop may restart a checkpoint of the program (method fork) "
+        "instead of running it again (method rerun); fresh always runs it from the start. The binding must be that of "
         "session_binding. A replay can be cancelled at any time.",
         REPLAY_IN,
         REPLAY_OUT,
@@ -227,7 +264,7 @@ class SessionTools:
     def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         session, record, container = self._session, self._session.record, self._session.instance.container
         try:
-            identity = session.identity()
+            identity, build_timeout = session.identity(), session.build_timeout()
         except (OSError, ValueError) as error:
             raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
         editor = session.editor.condition()
@@ -241,6 +278,7 @@ class SessionTools:
             "source_directory": record.source_directory,
             "editor": {"socket": str(session.directory.nvim_socket), "available": editor is None, "reason": editor},
             "debugger": {"available": debugger is None, "reason": debugger},
+            "build_timeout_s": build_timeout,
         }
 
     def replay(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -250,11 +288,14 @@ class SessionTools:
             raise ToolFailure(
                 "bad_recipe", f"the allocator's recipe is wrong at {faults[0].pointer or '/'}: {faults[0].message}"
             )
+        _check_expressions(arguments)
         replay = Replay(
             self._session,
             context,
             arguments["stop"],
+            arguments.get("run"),
             arguments["expressions"],
+            arguments.get("formats", {}),
             recipe,
             arguments["timeout_ms"] / 1000,
             arguments.get("fresh", False),
@@ -330,7 +371,7 @@ class SessionTools:
                 )
 
     def _reset(self) -> tuple[bool, bool]:
-        """End the program. Start Neovim and gdb if they have ended; restart gdb also if it does not end the program.
+        """End the program. Start Neovim and gdb if they have ended. If gdb cannot end the program, restart gdb.
 
         Returns whether Neovim was started, and whether gdb was started.
         """
@@ -354,7 +395,8 @@ class SessionTools:
         return columns, rows
 
     def _arrange_windows(self, columns: int | None) -> None:
-        """Arrange Neovim's windows for the new width first, because a terminal window that gets narrow loses text."""
+        """Arrange Neovim's windows for the new width before the terminal is resized, because a terminal window that
+        gets narrow loses text."""
         editor = self._session.editor
         if columns is not None:
             with suppress(TooSlow):
@@ -379,3 +421,21 @@ class SessionTools:
             if tuple(found) == (columns, rows) or time.monotonic() > deadline:
                 return int(found[0]), int(found[1])
             pause.wait(POLL)
+
+
+def _check_expressions(arguments: dict[str, Any]) -> None:
+    """Refuse expressions that assign a value or call a function, before gdb gets them."""
+    recipe = arguments.get("allocator") or {}
+    found = [*arguments["expressions"], *_texts(arguments["stop"].get("if")), *_texts(recipe)]
+    for expression in found:
+        if (reason := expression_fault(expression)) is not None:
+            raise ToolFailure("bad_expression", f"{expression} {reason}", expression=expression)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member)

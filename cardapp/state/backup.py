@@ -1,8 +1,8 @@
 """Backup and restore of the stored state: the database and the images that its events pin.
 
-A backup is a folder with ``card-state``, the SQLite database as one file, and ``evidence/``. The service may run
-meanwhile. The database is copied first, in one snapshot. An image is complete before its row is written, and it is
-never changed, so afterwards all images of the snapshot still exist.
+A backup is a folder with the SQLite database in the file ``card-state`` and the images in the folder ``evidence/``. The
+service may run during a backup. The database is copied first, in one snapshot, then the images. An image is complete
+before its row is written, and it is never changed. So every image that the snapshot names can still be copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DATABASE, EVIDENCE = "card-state", "evidence"
 def backup(database: Path, evidence_dir: Path, target: Path) -> Verification:
     """Write a backup to the folder ``target``. Returns whether the copied record of events is intact.
 
-    The folder gets its name only when it is complete and on the disk.
+    The folder has a temporary name until all files are complete and on the disk.
 
     :raises UsageError: ``target`` exists.
     :raises StateError: the database is damaged, or the database or the target cannot be used.
@@ -41,7 +41,7 @@ def backup(database: Path, evidence_dir: Path, target: Path) -> Verification:
         try:
             (partial / EVIDENCE).mkdir(mode=0o700)
             names = _copy_database(database, partial / DATABASE)
-            _refuse_damaged(partial / DATABASE, f"no backup was made of {database}; keep the earlier ones")
+            _refuse_damaged(partial / DATABASE, f"no backup was made of {database}; keep the earlier backups")
             for name in names:
                 _copy_image(evidence_dir, partial / EVIDENCE, name)
             report = events.verify_file(partial / DATABASE, evidence_root=partial / EVIDENCE)
@@ -80,7 +80,7 @@ def restore(source: Path, database: Path, evidence_dir: Path) -> Verification:
 
 
 def refuse_existing(database: Path) -> None:
-    """Refuse to go on if the database or its WAL exists. SQLite would apply an old WAL to a new database.
+    """Raise an error if the database or its WAL exists, because SQLite would apply an old WAL to a new database.
 
     :raises StateError: one of the files exists.
     """
@@ -117,7 +117,7 @@ def _copy_image(root: Path, target: Path, name: str) -> None:
 
 
 def _refuse_damaged(database: Path, remedy: str) -> None:
-    """Check all pages of the file. The hashes of the record do not cover all of them."""
+    """Raise StateError if a page of the file is damaged. The hashes of the events do not cover all pages."""
     with read_only(database) as connection:
         found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
     if found != ["ok"]:
@@ -125,7 +125,8 @@ def _refuse_damaged(database: Path, remedy: str) -> None:
 
 
 def _place(source: Path, target: Path) -> None:
-    """Copy to a temporary file and link that, because a link fails if the target was created meanwhile."""
+    """Copy ``source`` to a temporary file, then make ``target`` a hard link to it. This fails if ``target`` was created
+    meanwhile, so nothing is replaced."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:

@@ -30,8 +30,8 @@ RETURNING revision
 
 @dataclass(frozen=True)
 class SavedPosition:
-    """A stored position. The card may no longer have its ids. Before the first save, ``revision`` is 0 and
-    ``updated_at`` is None."""
+    """A stored position. Its ids may be missing in the card, if the card has changed since. Before the first save,
+    ``revision`` is 0 and ``updated_at`` is None."""
 
     position: Position
     revision: int
@@ -104,7 +104,7 @@ def save_viewer(conn: sqlite3.Connection, uuid: str, state: dict[str, Any], at: 
 
 
 def load_statuses(conn: sqlite3.Connection, uuid: str) -> dict[str, Status]:
-    """The statuses by item id (``t1.b1.p1.s1``), also those of items that the card no longer has."""
+    """The statuses by item id (``t1.b1.p1.s1``). Items that the card no longer has are included."""
     rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
     return {row["item_id"]: _status(row) for row in rows}
 

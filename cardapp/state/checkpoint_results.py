@@ -1,8 +1,9 @@
 """The stored results of checkpoints: the greatest generation, and for each card the last operation, the last result of
-each step, and the publication.
+each step, and the publication. The generation is a number that increases with each checkpoint operation.
 
-The publication is the snapshot that the program reached last, with the state of SYNC. Only a checkpoint that ends as
-``ready`` publishes its snapshot. When SYNC is switched off, the publication and the reason are kept for the page.
+The publication is the snapshot that the program reached last, and whether SYNC is on. Only a checkpoint that ends as
+``ready`` publishes its snapshot. When SYNC is switched off, the publication stays stored with the reason, because the
+page shows both.
 """
 
 from __future__ import annotations
@@ -74,9 +75,10 @@ def _result(row: sqlite3.Row) -> LastResult:
 class Publication:
     """The published snapshot of a card.
 
-    ``key`` is the full key of the snapshot. ``reason`` says why SYNC is off; None if it is on. ``observed`` is what the
-    replay observed at the snapshot. ``previous_key`` and ``previous_observed`` belong to the last publication of
-    another snapshot; None if there was none. The allocator's changes are computed from them.
+    ``key`` is the full key of the snapshot. ``reason`` says why SYNC is off; None if it is on. ``observed`` has the
+    values that the replay read from the program at the snapshot. ``previous_key`` and ``previous_observed`` belong to
+    the last publication of another snapshot; None if there was none. The changes of the allocator are the differences
+    between ``previous_observed`` and ``observed``.
     """
 
     sync: Literal["on", "off"]
@@ -130,7 +132,7 @@ ON CONFLICT (card_uuid) DO UPDATE SET
   sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
   generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
   instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
-  -- If the same snapshot is published again, keep the previous one: compared with itself it would show no changes.
+  -- If the same snapshot is published again, keep the previous snapshot: a snapshot does not differ from itself.
   previous_key = CASE WHEN key = excluded.key THEN previous_key ELSE key END,
   previous_observed = CASE WHEN key = excluded.key THEN previous_observed ELSE observed END,
   observed = excluded.observed,

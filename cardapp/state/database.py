@@ -1,6 +1,7 @@
-"""The SQLite database: opens it safely, migrates it, and has one connection for writes and a pool for reads.
+"""Opens and migrates the SQLite database. One connection is for writes, and a pool of connections is for reads.
 
-It uses WAL with ``synchronous=FULL``: a committed change is on the disk, and readers do not wait for the writer.
+The database uses WAL with ``synchronous=FULL``: a committed change is on the disk, and readers do not wait for the
+writer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +26,13 @@ Connection = sqlite3.Connection
 
 _BUSY_SECONDS = 5.0
 _IDLE_READERS = 8
-"""Idle connections for reads that are kept open. Further ones are opened when needed and closed after use."""
+"""At most this many idle connections for reads stay open. Further connections are opened when needed and closed after
+use."""
+
+
+def now() -> str:
+    """The current time as RFC 3339 text, in UTC, with milliseconds, as it is stored."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Database:
@@ -41,8 +49,8 @@ class Database:
     def open(cls, path: Path) -> Database:
         """Open or create the file (mode 0600, its directory 0700) and migrate its schema.
 
-        :raises StateError: the file or its directory is a symbolic link or belongs to another user; or the file is of
-            another application, has a newer schema, or cannot be opened.
+        :raises StateError: the file or its directory is a symbolic link or belongs to another user; or the file belongs
+            to another application, has a newer schema, or cannot be opened.
         """
         _make_private(path)
         with translating(path):
@@ -58,7 +66,7 @@ class Database:
 
     @property
     def on_commit(self) -> Callable[[], None]:
-        """Called after each commit, in a thread that wrote."""
+        """This function is called after each commit, in one of the threads whose changes were committed."""
         return self._writer.on_commit
 
     @on_commit.setter
@@ -66,17 +74,18 @@ class Database:
         self._writer.on_commit = called
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A context manager: the connection in a transaction (BEGIN IMMEDIATE), for one thread at a time.
+        """A context manager that gives the connection for writes, in a transaction (BEGIN IMMEDIATE). Only one thread
+        at a time has this connection.
 
-        After the block the change is on the disk. An exception rolls it back. Keep the block short, because all other
-        writers wait for it. A nested call in the same thread raises RuntimeError.
+        After the block the change is on the disk. An exception in the block rolls the change back. Keep the block
+        short, because all other writers wait for it. A nested call in the same thread raises RuntimeError.
         """
         return self._writer.transaction()
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A context manager: a read-only connection that sees one snapshot of the database. Keep the block short,
-        because the WAL grows meanwhile."""
+        """A context manager that gives a read-only connection. It sees one snapshot of the database. Keep the block
+        short, because SQLite cannot shorten the WAL meanwhile."""
         with translating(self.path):
             connection = self._take()
             usable = True
@@ -90,7 +99,7 @@ class Database:
                 self._give_back(connection, usable=usable)
 
     def close(self) -> None:
-        """Close the idle connections now. The other connections are closed after their current use."""
+        """Close the idle connections now. A connection in use is closed after its use."""
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -167,6 +176,6 @@ def _make_private(path: Path) -> None:
     except OSError as error:
         raise StateError(
             f"the database {path} cannot be opened: {error.strerror}; give this user access to it, or set "
-            "CARD_STATE_DIR to a directory of its own",
+            "CARD_STATE_DIR to a directory that this user owns",
             code="state_cannot_open",
         ) from error

@@ -1,8 +1,8 @@
-"""The record of events: append-only, in chronological order. The hash of each event covers the previous hash.
+"""The record of events. Events are only appended, in chronological order.
 
 An event's hash is the SHA-256 of the event's canonical JSON (sorted keys, no spaces, UTF-8), which includes the hash of
-the previous event. The hash does not cover the event's evidence, because an image may be pinned to an event later. When
-an image is pinned, an ``evidence.added`` event records the image's SHA-256.
+the previous event. The hash does not cover the images that are pinned to the event (its evidence), because an image may
+be pinned later. When an image is pinned, an ``evidence.added`` event records the image's SHA-256.
 
 The ``text`` of a client's event is stored as ``data.text``, beside the members of its ``data``.
 """
@@ -79,12 +79,13 @@ GENESIS = "0" * 64
 """The previous hash of the first event."""
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
-"""A page ends when its data reaches this size. The number of events is no sufficient limit: each may have 64 KiB."""
+"""A page ends when its data reaches this size. A limit on the number of events alone would not be enough, because each
+event may have 64 KiB of data."""
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
 
 
 class Head(NamedTuple):
-    """The last event of all cards: its ``seq``, which is also the number of events, and its ``hash``."""
+    """The number ``seq`` and the ``hash`` of the last event of all cards. ``seq`` is also the number of all events."""
 
     seq: int
     hash: str
@@ -103,7 +104,7 @@ def append(
 ) -> dict[str, Any]:
     """Append an event in the write transaction ``conn``. Returns the event as the API shows it.
 
-    :param key: the key of the position; "" for the card.
+    :param key: the key of the position; "" if the event belongs to the whole card.
     :param at: RFC 3339, UTC, with milliseconds.
     :raises InvalidValue: both ``text`` and ``data["text"]`` are given.
     """
@@ -163,8 +164,8 @@ def page(
 ) -> list[dict[str, Any]]:
     """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB.
 
-    ``kind`` and ``key`` must be equal to the event's. For the next page, pass the last ``seq`` as ``after``. An empty
-    page means that there are no further events.
+    ``kind`` and ``key`` select the events of this kind and of this key; None selects all. For the next page, pass the
+    last ``seq`` as ``after``. An empty page means that there are no further events.
     """
     return _page(conn, {"kind": kind, "key": key}, after, limit)
 
@@ -185,7 +186,8 @@ def head(conn: sqlite3.Connection) -> Head:
 
 
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the events of all cards, or of one, in order. They are read in chunks: all may not fit into memory."""
+    """Yield the events of all cards, or of one card, in order. They are read in chunks, because the whole record may
+    not fit into memory."""
     after = 0
     while chunk := _page(conn, {"card_id": card_id}, after, _CHUNK):
         yield from chunk
@@ -213,7 +215,7 @@ def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int
 
 
 def _up_to_page_size(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
-    """The first rows whose data together just reach the size limit of a page; all if they do not reach it."""
+    """The first rows, up to and including the row at which their data reaches the size limit of a page."""
     taken, size = [], 0
     for row in rows:
         taken.append(row)
@@ -271,8 +273,9 @@ def canonical(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of a verification. The first ``count`` events are intact; ``head`` is the hash of the last of them.
-    ``broken_seq`` is the number of the first broken event and ``reason`` its fault; both are None if all is intact."""
+    """The result of a verification. The first ``count`` events are intact; ``head`` is the hash of the last intact
+    event. ``broken_seq`` is the number of the first broken event, and ``reason`` is its fault. Both are None if all
+    events are intact."""
 
     count: int
     head: str

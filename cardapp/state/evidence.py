@@ -1,8 +1,9 @@
-"""Evidence: images that are pinned to events. A file has its SHA-256 as its name; a row in the database pins it.
+"""Evidence: images that are pinned to events. The name of an image file is the SHA-256 of its content. A row in the
+database pins the image to an event.
 
 A file is complete on the disk, under its final name, before its row is written. So a crash leaves at most a temporary
-file, which the next start removes, or a complete file without a row. The latter is reused if the same image is uploaded
-again.
+file or a complete file without a row. The next start removes the temporary file. The complete file is used if the same
+image is uploaded again.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored image. ``name`` is its SHA-256 in hex with .png or .jpg; ``size`` is in bytes, width and height in
-    pixels."""
+    """A stored image. ``name`` is its SHA-256 in hex, followed by .png or .jpg. ``size`` is in bytes, width and height
+    are in pixels."""
 
     name: str
     media_type: str
@@ -55,9 +56,9 @@ class Stored:
 
 
 def store(root: Path, data: bytes) -> Stored:
-    """Check the image with ``images.inspect``, which raises if it is invalid, and write it durably.
+    """Check the image with ``images.inspect``, which raises an error if the image is invalid. Then write it durably.
 
-    An image that exists is not written again. The caller limits the size of ``data``.
+    If the same image is stored already, nothing is written. The caller limits the size of ``data``.
     """
     image = inspect(data)
     name = f"{hashlib.sha256(data).hexdigest()}.{image.extension}"
@@ -83,7 +84,7 @@ def path(root: Path, name: str) -> Path:
 
 
 def load(root: Path, name: str) -> bytes:
-    """The bytes of the image ``name``. :raises NotFound: as :func:`path` does, or the file cannot be read."""
+    """The bytes of the image ``name``. :raises NotFound: :func:`path` does not find it, or it cannot be read."""
     try:
         descriptor = os.open(path(root, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -116,7 +117,7 @@ def _make_private(root: Path) -> None:
 
 
 def _write(root: Path, target: Path, data: bytes) -> None:
-    """Write and sync a temporary file, rename it, and sync the directory, so that file and name survive a power
+    """Write and sync a temporary file, rename it, and sync the directory. Then the file and its name survive a power
     failure."""
     temporary = root / f".{secrets.token_hex(8)}.part"
     try:
@@ -143,9 +144,10 @@ def _sync_directory(directory: Path) -> None:
 
 
 def add(conn: sqlite3.Connection, stored: Stored, *, seq: int, event_seq: int, caption: str, at: str) -> None:
-    """Insert the row that pins an image to the event ``event_seq``; ``seq`` is its ``evidence.added`` event.
+    """Insert the row that pins an image to the event ``event_seq``. ``seq`` is the number of the ``evidence.added``
+    event that records this.
 
-    Callers use ``events.pin``, which also appends that event.
+    Callers use ``events.pin``, which also appends the ``evidence.added`` event.
     """
     conn.execute(
         "INSERT INTO evidence (seq, event_seq, name, media_type, size, width, height, caption, at) "
@@ -178,8 +180,9 @@ def for_events(conn: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, list[
 
 
 def faults(conn: sqlite3.Connection, root: Path | None) -> Iterator[tuple[int, str]]:
-    """Yield the ``seq`` and a message for each row that differs from its ``evidence.added`` event, whose content the
-    hash chain protects. If ``root`` is given, do so for each file that is missing or does not match its name, too."""
+    """Compare the rows with their ``evidence.added`` events, whose content is protected by the hashes. Yield the
+    ``seq`` and a message for each row that differs. If ``root`` is given, also yield them for each row whose file is
+    missing or does not match its name."""
     rows = conn.execute(
         "SELECT event.seq AS at_seq, event.data, evidence.* FROM event LEFT JOIN evidence ON evidence.seq = event.seq "
         "WHERE event.kind = 'evidence.added' ORDER BY event.seq"

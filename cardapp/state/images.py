@@ -1,7 +1,7 @@
 """Checks that a file is one complete PNG or JPEG image and nothing else, without decoding pixels.
 
-A file with a script or an archive after the end of the image is refused, because another program could take the served
-file for that. Sources: PNG specification (W3C, third edition) chapters 5 and 11; ITU-T T.81 annex B.
+A file with a script or an archive after the end of the image is refused, because another program could read the served
+file as that script or archive. Sources: PNG specification (W3C, third edition) chapters 5 and 11; ITU-T T.81 annex B.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NoReturn
 from cardapp.errors import InvalidValue, UnsupportedMediaType
 
 MAX_SIDE = 20_000
-"""Pixels. No screen has more, and browsers still show such an image."""
+"""Maximum width and height in pixels. No screen is larger, and browsers still show an image of this size."""
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
@@ -26,7 +26,8 @@ _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset(range(0xD0, 0xD8)) | {0x01}
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
-"""The marker that ends coded data. Within the data, 0xFF is followed only by a zero, a restart marker or 0xFF."""
+"""Finds the marker that ends the pixel data. Within the data, 0xFF is followed only by a zero, by another 0xFF, or by
+the second byte of a restart marker."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Image:
 def inspect(data: bytes) -> Image:
     """Check the whole file ``data``; return its type and size.
 
-    :raises UnsupportedMediaType: the file has neither format's signature.
-    :raises InvalidValue: its structure or size is invalid, or it is more or less than one image.
+    :raises UnsupportedMediaType: the file begins neither like a PNG nor like a JPEG.
+    :raises InvalidValue: the structure or the size of the image is invalid, or the file is not exactly one image.
     """
     if data.startswith(_PNG_SIGNATURE):
         return _png(data)
@@ -146,8 +147,8 @@ def _jpeg_marker(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _jpeg_segment(data: bytes, place: int) -> tuple[bytes, int]:
-    """The content of the segment at ``place`` and the offset after it. The segment begins with its length in two bytes,
-    which counts these bytes too."""
+    """The content of the segment at ``place`` and the offset after it. The segment begins with its length in two bytes.
+    The length includes these two bytes."""
     if place + 2 > len(data):
         _refuse("JPEG", "it ends within a segment, so it is incomplete")
     length = struct.unpack_from(">H", data, place)[0]
@@ -175,7 +176,10 @@ def _jpeg_scan_end(data: bytes, place: int) -> int:
 
 def _sized(name: str, image: Image) -> Image:
     if not (1 <= image.width <= MAX_SIDE and 1 <= image.height <= MAX_SIDE):
-        _refuse(name, f"its size is {image.width} x {image.height} pixels, and each must be from 1 to {MAX_SIDE}")
+        _refuse(
+            name,
+            f"its size is {image.width} x {image.height} pixels, but width and height must be from 1 to {MAX_SIDE}",
+        )
     return image
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from cardapp.errors import StateError
 
 APPLICATION_ID = 0x63617264
-"""``card`` in ASCII; identifies the application's files (``PRAGMA application_id``)."""
+"""The bytes of ``card`` in ASCII. They mark a database as a file of this application (``PRAGMA application_id``)."""
 
 _FIRST = """
 CREATE TABLE navigation (
@@ -119,8 +119,9 @@ CREATE INDEX evidence_by_event ON evidence (event_seq, seq);
 CREATE INDEX evidence_by_name ON evidence (name);
 """
 
-# event.card is canonical JSON, {"id":"arena","source_sha256":…}, and an id contains no quotation mark. SQLite's JSON
-# functions are not available here, because trusted_schema is off.
+# SQLite's JSON functions are not available here, because trusted_schema is off. So the id is cut out of event.card with
+# substr(). This works because event.card is canonical JSON, {"id":"arena","source_sha256":…}, and an id contains no
+# quotation mark.
 _FIND_EVENTS = """
 ALTER TABLE event ADD COLUMN card_id TEXT GENERATED ALWAYS AS (
   substr(card, 8, instr(substr(card, 8), '"') - 1)
@@ -130,7 +131,15 @@ CREATE INDEX event_by_card_and_kind ON event (card_id, kind, seq);
 CREATE INDEX event_by_kind_and_key ON event (kind, key, seq);
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS)
+_PROOFS = """
+CREATE TABLE proof (
+  digest TEXT PRIMARY KEY,
+  at TEXT NOT NULL,
+  revision TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:
@@ -138,7 +147,7 @@ def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] =
 
     A step and its version number are written in one transaction, so a crash leaves no step half applied.
 
-    :raises StateError: the file belongs to another application or has a newer schema. It is not changed.
+    :raises StateError: the file belongs to another application or has a newer schema. The file is not changed.
     """
     version = _version(connection, path)
     if version > len(steps):

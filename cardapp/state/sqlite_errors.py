@@ -1,4 +1,5 @@
-"""Translates SQLite's errors. Messages give the cause and the remedy, and say if the change was not stored."""
+"""Translates SQLite's errors into errors of the application. Each message gives the cause and the remedy, and says so
+if the change was not stored."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _MESSAGES: dict[int, tuple[str, str]] = {
 
 
 def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
-    """The StateError for an error of the disk, the file or its locks; None if only a bug can cause the error."""
+    """The StateError for an error that the disk, the file or a lock causes. None for other errors, because only a bug
+    causes them."""
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary not in _MESSAGES:
         return None
@@ -56,7 +58,7 @@ def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
 
 @contextmanager
 def translating(path: Path) -> Iterator[None]:
-    """Raise errors of ``cardapp.errors`` instead of SQLite's, also for values that SQLite cannot store."""
+    """Raise errors of ``cardapp.errors`` in place of SQLite's errors, and for values that SQLite cannot store."""
     try:
         yield
     except sqlite3.Error as error:

@@ -2,7 +2,8 @@
 
 Each COMMIT needs an fsync, which takes nearly all of a write's time. So a thread leaves the transaction open if another
 thread is already waiting. The waiting thread adds its changes, and the last thread commits for all. Each thread returns
-only after this COMMIT. The changes of each thread are in a savepoint: if they fail, only they are rolled back.
+only after this COMMIT. The changes of each thread are in a savepoint. If a thread fails, only its own changes are
+rolled back.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cardapp.errors import StateError
 from cardapp.state.sqlite_errors import translated, translating
 
 MAX_GROUP = 64
-"""Writes per COMMIT. It limits the time that the first write of a group waits for the others."""
+"""Maximum number of writes per COMMIT. The limit also bounds the time that the first write of a group waits."""
 
 _RECHECK_SECONDS = 1.0
 
@@ -44,12 +45,12 @@ class Writer:
         self._group: _Group | None = None
         self._closed = False
         self.on_commit: Callable[[], None] = lambda: None
-        """Called after each commit, in a thread that wrote."""
+        """This function is called after each commit, in one of the threads whose changes were committed."""
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A context manager: the connection in a transaction. After the block its changes are durable; if the block
-        raises an exception, they are rolled back."""
+        """A context manager that gives the connection, in a transaction. After the block its changes are durable. If
+        the block raises an exception, they are rolled back."""
         if self._owner == threading.get_ident():
             raise RuntimeError(
                 "this thread is already in a write: pass its connection on instead of starting another write"
@@ -88,7 +89,7 @@ class Writer:
         self._owner = threading.get_ident()
 
     def _end_turn(self) -> None:
-        """Commit, unless another thread waits for its turn. Each thread calls this, so the last one commits."""
+        """Commit, unless another thread waits for its turn. Each thread calls this, so the last thread commits."""
         self._owner = None
         try:
             if self._group is not None and (self._queued == 0 or self._group.size >= MAX_GROUP):

@@ -51,7 +51,7 @@ export async function go(key) {
 
 export const move = (delta, level) => settle(() => post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
 
-// Move on the focus level; on the step level if the focus is the card, which has no neighbour.
+// Move on the focus level. If the focus is the card, which has no neighbour, move on the step level.
 export const moveOn = (delta) => move(delta, state.navigation.position.focus_level === 'card' ? 'step' : undefined);
 
 export const moveStep = (delta) => move(delta, state.navigation.position.focus_level === 'snapshot' ? 'snapshot' : 'step');
@@ -190,14 +190,14 @@ export async function refresh() {
 
 const SAVE_MS = 250;
 let pending = {}; // the changes that are not sent yet
-let sent = {}; // the changes of the request under way
+let sent = {}; // the changes of the request that is not answered yet
 let saving = Promise.resolve();
 let timer = 0;
 
 const isEmpty = (patch) => !Object.keys(patch).length;
 const putView = (patch, options) => put('/api/viewer/state', { ...patch, actor: ACTOR }, options);
 
-// Change a part of the viewer state here at once, and on the service a moment later (flags without delay).
+// Change a part of the viewer state here at once. It is sent to the service a moment later, but a flag is sent at once.
 export function view(patch, saved = patch) {
   update({ viewer: merged(state.viewer, patch) });
   pending = merged(pending, saved);
@@ -229,7 +229,7 @@ async function savePending() {
     takeView(saved);
   } catch (failure) {
     const isRefused = failure instanceof Refusal;
-    if (!isRefused) pending = merged(sent, pending); // until the service answers again
+    if (!isRefused) pending = merged(sent, pending); // kept until the service answers again
     sent = {};
     if (!isRefused) return;
     update({ failure: new Notice('View not saved.', failure.message) });

@@ -1,4 +1,5 @@
-// Requests to the service. A refusal becomes a Refusal, which carries the problem's code and sentence (RFC 9457).
+// Requests to the service. When the service refuses a request, the function throws a Refusal with the code and the detail of
+// the problem (RFC 9457).
 
 export class Refusal extends Error {
   constructor(problem, status) {
@@ -16,7 +17,7 @@ export class Offline extends Error {
   }
 }
 
-// A failure of another action than a sync, with its heading and reason.
+// A failure of any action other than a sync: the heading and the reason to show.
 export class Notice extends Error {
   constructor(heading, message) {
     super(message);

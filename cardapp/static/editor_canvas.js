@@ -163,7 +163,7 @@ export class Painter {
     const { fg, bg } = mode.attr_id ? this.styleOf(mode.attr_id) : { fg: style.bg, bg: style.fg };
     const [x, y, width] = [col * this.width, row * this.height, this.width * wide];
     context.fillStyle = css(bg);
-    grid.dirty.add(row); // the next frame paints over it
+    grid.dirty.add(row); // so that the next frame paints over the cursor
     if (!this.focused) {
       context.strokeStyle = css(bg);
       context.lineWidth = 1;

@@ -1,5 +1,5 @@
-// The editor's input: keys, text that an input method composes, and the mouse. It is converted to the arguments of
-// Neovim's input functions (:help nvim_input, nvim_input_mouse).
+// Converts the editor's input to the arguments of Neovim's input functions (:help nvim_input, nvim_input_mouse). The input
+// is keys, text that an input method composes, and the mouse.
 
 const NAMES = {
   Enter: 'CR', Tab: 'Tab', Escape: 'Esc', Backspace: 'BS', Delete: 'Del', Insert: 'Insert', Home: 'Home', End: 'End',
@@ -21,7 +21,7 @@ export function notation(event) {
     return typed(key);
   }
   if (!printable && !NAMES[key] && !/^F\d{1,2}$/.test(key)) return null;
-  const shift = event.shiftKey && (!printable || key === ' '); // a printable key is the shifted character already
+  const shift = event.shiftKey && (!printable || key === ' '); // a printable `key` is already the shifted character
   const modifiers = [event.metaKey && 'D-', event.ctrlKey && 'C-', event.altKey && 'M-', shift && 'S-'].filter(Boolean);
   return `<${modifiers.join('')}${NAMES[key] || key}>`;
 }
@@ -57,7 +57,7 @@ export function bindComposition(field, take) {
 
 const BUTTONS = ['left', 'middle', 'right']; // by `event.button`
 
-// The button that is held down during a drag, of `event.buttons`.
+// The button that is held down during a drag, read from `event.buttons`.
 function heldButton({ buttons }) {
   if (buttons & 1) return 'left';
   return buttons & 2 ? 'right' : 'middle';

@@ -25,7 +25,7 @@ const MOVES = new Set(['previous', 'next', 'coarser', 'finer']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
-// Elements that use a key themselves, so it is no shortcut there. The arrows scroll focused code.
+// Elements that use a key themselves. While one of them has the focus, the key is no shortcut. Arrows scroll focused code.
 const TAKES_ENTER = 'button, a, summary, [role=tab], [role=treeitem]';
 const TAKES_ARROWS = '[role=tree], [role=tab], [role=separator], .source:focus-visible';
 const OWN_KEYS = {
@@ -48,7 +48,7 @@ function onKey(event) {
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
   if (inField && plain && event.key !== 'Escape') return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
-  if (shortcut.action === 'dismiss' && !$('keyboard').open && !state.failure) return; // a field's own Escape
+  if (shortcut.action === 'dismiss' && !$('keyboard').open && !state.failure) return; // then a field gets Escape
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();

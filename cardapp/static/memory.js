@@ -1,5 +1,5 @@
 // Shows the checkpoint's values. For a card with an arena it also draws the arena byte by byte, with the changes since
-// the previous checkpoint.
+// the previous checkpoint; for one with linked nodes it lists them.
 
 import { get } from './api.js';
 import { toggleMemory } from './actions.js';
@@ -18,7 +18,7 @@ export function start() {
   show();
 }
 
-// Changes only when the memory must be read again. A change of the view or of the position does not change it.
+// A key that changes only when the memory must be read again. It does not depend on the view or on the position.
 function readingKey() {
   const { sync, key, revision, card_revision: card } = state.control;
   return JSON.stringify([sync, key, revision, card]);
@@ -56,7 +56,7 @@ function render() {
   const isOpen = !key || state.teacher || state.revealed.has(stepOf(key));
   if (!isOpen) body.push(element('p', { class: 'quiet' }, 'The values of this step are covered until you answer its question.'));
   else {
-    if (reading.allocator) body.push(...arena(reading));
+    if (reading.allocator) body.push(...(reading.allocator.base === null ? nodes(reading) : arena(reading)));
     body.push(values(reading));
   }
   $('memory').classList.toggle('stale', sync !== 'on');
@@ -77,6 +77,13 @@ function arena({ allocator, difference }) {
     high !== null && high !== used ? mark('high', high, end, `high water ${high}`) : null);
   const note = element('p', { class: 'quiet cut-note' }, near < size ? extentButton(size) : null);
   return [strip, scale(end), note, change(difference), figures(allocator), blockTable(allocator.blocks, added)];
+}
+
+function nodes({ allocator, difference }) {
+  const added = new Set((difference?.added || []).map(identity));
+  const rows = allocator.blocks.map((node) => element('tr', {}, blockName(node, added),
+    ...[hex(node.offset), node.size].map((text) => element('td', {}, String(text)))));
+  return [change(difference, hex), rows.length ? table('values blocks', ['Node', 'Address', 'Size'], rows) : null];
 }
 
 function extentButton(size) {
@@ -120,10 +127,14 @@ function drawn(zone, end) {
 
 function blockTable(blocks, added) {
   if (!blocks.length) return null;
-  const rows = blocks.map((block) => element('tr', {},
-    element('th', { scope: 'row', dir: 'auto' }, block.label ?? '—', added.has(identity(block)) ? element('span', { class: 'tag' }, 'new') : null),
+  const rows = blocks.map((block) => element('tr', {}, blockName(block, added),
     ...[block.offset, block.size, block.padding].map((number) => element('td', {}, String(number)))));
   return table('values blocks', ['Block', 'Offset', 'Size', 'Padding before'], rows);
+}
+
+function blockName(block, added) {
+  const tag = added.has(identity(block)) ? element('span', { class: 'tag' }, 'new') : null;
+  return element('th', { scope: 'row', dir: 'auto' }, block.label ?? '—', tag);
 }
 
 function table(kind, heads, rows) {
@@ -157,13 +168,13 @@ function figures(allocator) {
   return element('dl', { class: 'figures' }, ...known.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
 }
 
-function change(difference) {
+function change(difference, place = String) {
   if (!difference) return null;
   const parts = [];
   if (difference.used) parts.push(`used ${signed(difference.used)} bytes`);
   if (difference.high_water) parts.push(`high water ${signed(difference.high_water)}`);
   for (const [name, list] of [['added', difference.added], ['removed', difference.removed]])
-    if (list.length) parts.push(`${name}: ${list.map((block) => `${block.label ?? 'block'} (${block.size} B at ${block.offset})`).join(', ')}`);
+    if (list.length) parts.push(`${name}: ${list.map((block) => `${block.label ?? 'block'} (${block.size} B at ${place(block.offset)})`).join(', ')}`);
   return element('p', { class: 'change' }, element('b', {}, 'Since the previous checkpoint: '), parts.join('; ') || 'no change', '.');
 }
 

@@ -1,5 +1,5 @@
-// The outline: a tree of all positions, open down to the current one. Also the tabs of outline and map, the search, and
-// the breadcrumb.
+// The outline: a tree of all positions, open down to the current position. This module also has the tabs of outline and
+// map, the search, and the breadcrumb.
 
 import { get } from './api.js';
 import { go, moveStep, sync } from './actions.js';

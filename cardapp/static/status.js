@@ -5,7 +5,7 @@ import { approve, cancel, dismissFailure, go, openLine, reset, sync } from './ac
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { keepDraft, state, stepOf, subscribe } from './state.js';
 
-const STAGES = ['binding', 'resetting', 'replaying', 'verifying'];
+const STAGES = ['binding', 'building', 'resetting', 'replaying', 'verifying'];
 const REASONS = {
   source_changed: 'the card’s source changed', session_changed: 'another session was chosen',
   session_restarted: 'the session restarted', session_lost: 'the session ended', target_ran_on: 'the program ran on',
@@ -95,7 +95,7 @@ async function syncFirstStep() {
   await sync();
 }
 
-// The observation at the stop, if it differs from the card; null if the failure is another one.
+// The values at the stop, if the failure is that they differ from the card; null for another failure.
 function drifted(failure) {
   return failure.code === 'snapshot_drift' ? failure.problem?.observed ?? state.last?.observed : null;
 }
@@ -161,7 +161,7 @@ function nextButton(item) {
   return item ? button(`Next: ${item.title}`, () => go(item.key), { class: 'link' }) : null;
 }
 
-// The next step that is not approved. After the last step the search continues at the first one.
+// The next step that is not approved. After the last step the search continues at the first step.
 function pendingAfter(step) {
   const items = state.progress.items;
   const at = items.findIndex((item) => item.key === step);

@@ -1,7 +1,7 @@
 // The latency probe of ?debug=timing. Measures the time from a key to the next frame, and to the painted canvas. If
 // several keys share a frame, the time is measured from the first one, so it is never too short.
 
-const MAX_SAMPLES = 500; // for each hop
+const MAX_SAMPLES = 500; // the number of kept times for each of the `hops`
 const UNANSWERED_MS = 1000; // a key that gets no frame within this time has drawn nothing, so it is not measured
 const hops = { 'key to frame': [], 'frame to paint': [], 'key to paint': [] };
 const isOn = new URLSearchParams(location.search).get('debug') === 'timing';
@@ -19,7 +19,8 @@ export function frame(at) {
   note('key to frame', at - pressed);
 }
 
-// Call this in the animation frame that shows the drawing. The first task after that frame runs when it is painted.
+// Call this in the animation frame that draws on the canvas. The browser runs the first task after that frame when it has
+// painted the frame.
 export function painted() {
   if (!isOn || arrived === null) return;
   const [from, at] = [pressed, arrived];

@@ -1,1 +1,1 @@
-"""The HTTP API: a table of routes, one gate in front of it, one table of failures, and the listener that serves it."""
+"""The HTTP API: a table of routes, a gate that checks every request, a table of failures, and the HTTP listener."""

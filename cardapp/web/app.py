@@ -32,16 +32,16 @@ def description(_request: Request) -> Reply:
 # fmt: off
 ROUTES: tuple[Route, ...] = (
     # -- the service -----------------------------------------------------------------------------------------------
-    Route("GET", "/", page.index, "The page; JSON where only that is accepted", "Welcome", produces=(page.HTML, JSON),
-          cache="no-cache"),
+    Route("GET", "/", page.index, "The page; links as JSON if only JSON is accepted", "Welcome",
+          produces=(page.HTML, JSON), cache="no-cache"),
     Route("GET", "/api/openapi.json", description, "This description", "Description", cache="no-cache"),
     Route("GET", "/api/health", service.health, "Whether the service works", "Health"),
     # -- identity and state ----------------------------------------------------------------------------------------
-    Route("GET", "/api/identity", service.identity, "Which card, in which revision", "Identity", cache="no-cache"),
+    Route("GET", "/api/identity", service.identity, "The identity of the card", "Identity", cache="no-cache"),
     Route("GET", "/api/card-revision", service.card_revision, "Revision of the card's files", "CardRevision",
           cache="no-cache"),
     Route("GET", "/api/state", service.state, "Composite state", "State", cache="no-cache"),
-    Route("GET", "/api/control/state", service.control, "Page synchronisation, in brief", "Control", cache="no-cache"),
+    Route("GET", "/api/control/state", service.control, "The state of SYNC, in brief", "Control", cache="no-cache"),
     Route("GET", "/api/session", service.session, "The chosen session", "SessionBinding", cache="no-cache",
           problems=(409, 502, 503, 504)),
     # -- the page ---------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ ROUTES: tuple[Route, ...] = (
           "Navigation", cache="no-cache"),
     Route("PUT", "/api/navigation/current", navigation.set_current, "Set the exact position and focus level",
           "Navigation", body=Body("PositionRequest"), problems=(409,)),
-    Route("POST", "/api/navigation/move", navigation.move, "Move the cursor by delta on a level", "Moved",
+    Route("POST", "/api/navigation/move", navigation.move, "Move the position by delta on a level", "Moved",
           body=Body("MoveRequest")),
     Route("POST", "/api/navigation/sync", navigation.sync, "Activate the checkpoint of the saved position", "Operation",
           body=Body("SyncRequest", optional=True), problems=(409, 502, 503, 504)),
@@ -74,7 +74,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/checkpoint/activate", checkpoint.activate, "Activate a snapshot",
           "Operation", body=Body("ActivateRequest"), problems=(409, 502, 503, 504)),
     Route("POST", "/api/checkpoint/cancel", checkpoint.cancel,
-          "Cancel the operation under way; 409 `nothing_running` without one", "CheckpointStatus",
+          "Cancel the running operation; 409 `nothing_running` if there is none", "CheckpointStatus",
           body=Body("CancelRequest", optional=True), problems=(409,)),
     Route("GET", "/api/allocator", checkpoint.allocator, "The allocator at the current checkpoint", "Allocator",
           cache="no-cache"),
@@ -97,7 +97,7 @@ ROUTES: tuple[Route, ...] = (
           cache="no-cache"),
     Route("PUT", "/api/progress/{itemId}", progress.update, "Set an item's status, note and actor", "ProgressItem",
           body=Body("ProgressRequest"), problems=(409,)),
-    Route("GET", "/api/report/teams.md", reports.teams, "The present report as Markdown",
+    Route("GET", "/api/report/teams.md", reports.teams, "The progress report as Markdown",
           produces=(reports.MARKDOWN,)),
     Route("GET", "/api/report/lesson.html", reports.lesson, "The chronological report with its pictures",
           produces=(reports.HTML,)),
@@ -123,7 +123,8 @@ def make_app(services: Services) -> WsgiApp:
 
 
 def intakes(evidence_max_bytes: int) -> dict[str, Intake]:
-    """The paths that accept another body than small JSON. Their limit is that of a picture, plus space for its form."""
+    """The paths whose bodies are not small JSON. A body may have the maximum size of an image, and some more bytes for
+    the form around the image."""
     return {
         route.path: Intake(route.body.media_types, evidence_max_bytes + JSON_LIMIT)
         for route in ROUTES

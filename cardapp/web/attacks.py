@@ -1,6 +1,6 @@
 """The attacks of the self-test: raw requests, and state directories that an attacker has prepared.
 
-Each attack is possible for a web page, a program or another user of the same machine.
+A web page, a program or another user of the same machine could try each of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _JSON = "Content-Type: application/json"
 
 @dataclass(frozen=True)
 class Attack:
-    """A request, and the status that the response must have. With ``closes`` the connection must be closed after the
-    response."""
+    """A request, and the status that the response must have. If ``closes`` is true, the service must close the
+    connection after the response."""
 
     name: str
     expected: int
@@ -31,8 +31,9 @@ class Attack:
 
 @dataclass(frozen=True)
 class Trap:
-    """A new state directory, which ``lay`` prepares. The second argument of ``lay`` is a directory outside of it. The
-    service must then fail to start, with the error code ``expected``."""
+    """A state directory in which an attacker has made a symbolic link. ``lay`` makes the link in a new state directory;
+    the link leads to the directory that is its second argument. The service must then refuse to start, with the error
+    code ``expected``."""
 
     name: str
     expected: str
@@ -74,7 +75,10 @@ def _by_host(port: int) -> Iterator[Attack]:
     yield Attack("our Host without its port", 421, message(state, "Host: localhost"))
     upload = ("Content-Type: image/png", "Content-Length: 1000000")
     yield Attack(
-        "another Host, its body kept back", 421, message("POST /api/evidence HTTP/1.1", evil, *upload), closes=True
+        "another Host, with a body that is not sent",
+        421,
+        message("POST /api/evidence HTTP/1.1", evil, *upload),
+        closes=True,
     )
     yield Attack("another host in the request line", 421, message("GET http://evil.example/api/state HTTP/1.1", own))
     yield Attack("another Host, ours in X-Forwarded-Host", 421, message(state, evil, *forwarded))
@@ -162,7 +166,10 @@ def _by_framing(port: int) -> Iterator[Attack]:
     move = "POST /api/navigation/move HTTP/1.1"
     chunked = b"0\r\n\r\n" + hidden
     yield Attack(
-        "two framings with a request hidden behind", 400, message(move, own, _JSON, *both, body=chunked), closes=True
+        "Content-Length and chunks, and a hidden request",
+        400,
+        message(move, own, _JSON, *both, body=chunked),
+        closes=True,
     )
     old = move.replace("1.1", "1.0")
     yield Attack(

@@ -56,7 +56,7 @@ class ChunkedDecoder:
                 self._take(line[:-2])
         return at
 
-    # The states of the decoder. Each is called with a line, without its CRLF.
+    # The states of the decoder; ``_take`` is the current one. It is called with the next line, without the CRLF.
 
     def _size(self, line: bytes) -> None:
         found = _SIZE.fullmatch(line)

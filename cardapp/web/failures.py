@@ -1,4 +1,4 @@
-"""Turns errors into responses: one table of statuses, and one form of body (RFC 9457) for every error.
+"""Turns errors into responses. One table has the statuses, and all bodies have the same form (RFC 9457).
 
 :func:`problem` makes the response for the router's 404 and 405, the gate's refusals, the domain's errors, internal
 errors (500), and requests that the listener cannot parse. A traceback is logged and never sent.
@@ -130,7 +130,7 @@ def title_of(kind: type[e.CardAppError]) -> str:
 
 
 def problem_types() -> dict[str, dict[str, Any]]:
-    """All types of problems by code. The ``type`` of a problem refers to one of them."""
+    """All types of problems by code. The member ``type`` of a problem response refers to one of them."""
     kinds: list[type[e.CardAppError]] = [e.CardAppError]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -181,7 +181,7 @@ def problem_of(error: Exception, what: str) -> Reply:
 
 
 def reporting(app: WsgiApp) -> WsgiApp:
-    """``app``, but an exception becomes a problem response."""
+    """Returns ``app`` with a handler of exceptions, which answers them with problem responses."""
 
     def reported(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:

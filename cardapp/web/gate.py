@@ -1,12 +1,13 @@
 """The gate: refuses requests before any handler sees them, and sets the security headers of every response.
 
-There is no login, so a page of any site that is open in the user's browser can send requests. The rules against that
-(sources: the Fetch standard for ``Origin`` and ``Sec-Fetch-Site``; RFC 9110, section 15.5.20 for 421):
+There is no login, so a page of any site that is open in the user's browser can send requests. These rules refuse such
+requests (sources: the Fetch standard for ``Origin`` and ``Sec-Fetch-Site``; RFC 9110, section 15.5.20 for 421):
 
 - ``Host`` must be one of a fixed list with the bound port, because after DNS rebinding a browser sends the attacker's
   name.
 - ``Origin``, if present, must be the service's; ``null`` is refused.
-- An unsafe method that the browser marks as sent by another site is refused, and so is a WebSocket without ``Origin``.
+- A request with an unsafe method is refused if the browser marks it as sent by a page of another site. A handshake of a
+  WebSocket without ``Origin`` is refused, too.
 - JSON routes accept only ``application/json``. A page of another origin would need a preflight request to send this
   type, and no preflight request is granted.
 
@@ -32,7 +33,8 @@ from cardapp.web.peer import MakeError
 HEADER_BYTES = 32 * 1024
 JSON_LIMIT = 64 * 1024
 UNCOUNTED_BYTES = 16 * 1024
-"""A body up to this size is not counted, so small requests are accepted while large uploads are refused."""
+"""A body up to this size is not counted in the total size of all bodies. So small requests are accepted even while
+large uploads are refused."""
 
 ADDRESS = "cardapp.address"
 """The key in the WSGI environment under which the gate stores the URL by which this client reaches the service."""
@@ -86,7 +88,7 @@ Transport = Tcp | Unix
 
 @dataclass(frozen=True)
 class Intake:
-    """What a path accepts as a body: its media types and its size in bytes."""
+    """The bodies that a path accepts: their media types, and their maximum size in bytes."""
 
     media_types: tuple[str, ...] = (JSON,)
     limit: int = JSON_LIMIT
@@ -96,7 +98,7 @@ _SMALL_JSON = Intake()
 
 
 class Gate:
-    """Applies the rules for one transport. ``intakes`` lists the paths that accept another body than small JSON.
+    """Applies the rules for one transport. ``intakes`` lists the paths whose bodies are not small JSON.
 
     A head is a WSGI environment, or the result of :func:`head_of` for a request whose body has not arrived.
     """
@@ -121,7 +123,7 @@ class Gate:
         return self._intake(head).limit
 
     def guard(self, app: WsgiApp) -> WsgiApp:
-        """``app`` behind the gate. All responses, also refusals, get the security headers."""
+        """``app`` behind the gate. All responses get the security headers, even those that refuse a request."""
 
         def guarded(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
             def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -148,7 +150,7 @@ class BodyBudget:
         self._lock = threading.Lock()
 
     def reserve(self, size: int) -> bool:
-        """Reserve ``size`` bytes; returns False and reserves nothing if fewer are free."""
+        """Reserve ``size`` bytes. If fewer are free, reserve nothing and return False."""
         with self._lock:
             has_room = size <= self._free
             if has_room:
@@ -161,7 +163,7 @@ class BodyBudget:
 
 
 class Arrival:
-    """Checks one request while it arrives. If its connection is refused, ``foreign`` makes the error.
+    """Checks one request while it arrives. If its connection is refused, ``foreign`` makes the error for the response.
 
     ``close`` releases the reserved bytes of the body and may be called repeatedly.
     """
@@ -192,7 +194,7 @@ class Arrival:
         if size > UNCOUNTED_BYTES:
             if not self._bodies.reserve(size - self._reserved):
                 return lambda: TooManyBodies(
-                    "too many request bodies are arriving at once: send this one again a little later"
+                    "too many request bodies are arriving at once: send this request again a little later"
                 )
             self._reserved = size
         return None
@@ -218,7 +220,7 @@ def _bracketed(host: str) -> str:
 
 
 def secured(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """``headers``, and those security headers that are missing in them."""
+    """Returns ``headers`` and the security headers that are missing in them."""
     given = list(headers)
     names = {name.lower() for name, _ in given}
     return given + [(name, value) for name, value in SECURITY_HEADERS if name.lower() not in names]

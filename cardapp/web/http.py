@@ -1,4 +1,4 @@
-"""The request that a handler gets and the reply that it returns; sends a reply by WSGI.
+"""Defines the request that a handler gets and the reply that it returns, and sends a reply by WSGI.
 
 For conditional requests (RFC 9110, section 13) replies have strong entity tags, and 304 is sent if the tag matches.
 """
@@ -130,7 +130,7 @@ def revalidated(reply: Reply, if_none_match: str | None) -> Reply:
 
 
 class HandOver(BaseException):
-    """The application raises this instead of returning a response, for a WebSocket. The listener then calls ``take``
+    """For a WebSocket, the application raises this instead of returning a response. The listener then calls ``take``
     with the socket of the request.
 
     It is a BaseException, so that no error handler turns it into a response.

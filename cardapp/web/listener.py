@@ -1,8 +1,9 @@
 """The HTTP listener: one loop and one set of workers serve loopback TCP and the Unix socket.
 
-The listener binds the sockets and admits only the owner over TCP. It closes connections that are overdue, idle
-connections if there are too many, and the connections with the most unread bytes if these exceed their limit. When it
-stops, it lets running requests end.
+The listener binds the sockets. Over TCP it admits only the owner and root, unless CARD_API_PEERS is ``any``. It closes
+connections whose time limit has expired. If there are too many connections, it closes those that were idle longest. If
+too many bytes of responses are unread, it closes the connections with the most unread bytes. When it stops, it lets
+running requests end.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from cardapp.web.peer import Admit, OwnerOnly, anybody
 from cardapp.web.waitress_adapter import Channel, Limits, Loop, Rules
 
 WORKERS = 32
-"""Number of requests that run at once: enough for sixteen clients, and for sixteen requests that wait up to
-``CARD_REPLAY_TIMEOUT`` for a replay or for a client that does not read."""
+"""Number of requests that can run at once. A request may wait for a replay (at most ``CARD_REPLAY_TIMEOUT``), or for a
+client that does not read. While sixteen requests wait, sixteen other clients can still be served."""
 
 _OTHER_DESCRIPTORS = 256
-"""Descriptors for files, the database and others, which connections may not use."""
+"""Number of descriptors that connections may not use. They are kept free for the database and other files."""
 
 _SWEEP_SECONDS = 1.0
 _STOP_SECONDS = 5.0
@@ -52,14 +53,14 @@ _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """Serves ``app`` behind a gate on both transports. ``start`` once; ``stop`` any number of times."""
+    """Serves ``app`` behind a gate on both transports. Call ``start`` once; ``stop`` may be called repeatedly."""
 
     def __init__(self, settings: Settings, app: WsgiApp, limits: Limits | None = None) -> None:
         self._settings = settings
         self._app = app
         self._limits = limits or Limits()
         self._room = min(self._limits.connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
-        # If no other body is arriving, the largest picture must fit.
+        # The limit must admit the largest image if no other body is arriving.
         self._bodies = BodyBudget(max(self._limits.bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
         self._stopping = threading.Event()
         self._resources = contextlib.ExitStack()
@@ -73,12 +74,13 @@ class Listener:
         """The URLs of the bound TCP sockets, the configured one first; empty before ``start``."""
 
     def start(self) -> None:
-        """Take the lock, bind the sockets and serve. A StateError or MissingRequirement leaves nothing behind."""
+        """Take the lock, bind the sockets and serve. If this raises StateError or MissingRequirement, the lock and the
+        sockets are released."""
         settings = self._settings
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, private_directories.take_lock(settings.state_dir / "api.lock"))
-            # TCP first: if two instances use the same port and Unix socket, the second one fails here, before it
-            # replaces the first one's Unix socket.
+            # TCP is bound first. If a second instance has the same port and the same Unix socket, it fails here, before
+            # it replaces the Unix socket of the first instance.
             tcp = [undo.enter_context(bound) for bound in bind_tcp(settings.api_host, settings.api_port)]
             self.port = tcp[0].getsockname()[1]
             others = [bound.getsockname()[0] for bound in tcp[1:]]
@@ -154,7 +156,7 @@ class Listener:
             self._stopping.wait(_DRAIN_SECONDS)
 
     def _make_room(self, connections: list[Channel]) -> None:
-        """If there are too many connections, close those that were idle longest, so that new clients are served."""
+        """If there are too many connections, close those that were idle longest. So new clients can be served."""
         surplus = len(connections) - self._room
         if surplus > 0:
             unused = [channel for channel in connections if channel.is_unused()]
@@ -162,7 +164,8 @@ class Listener:
                 channel.drop()
 
     def _bound_unread(self, connections: list[Channel]) -> None:
-        """Close the connections with the most unread bytes until the others are within ``total_unread_bytes``."""
+        """Close the connections with the most unread bytes, until all others together have no more unread bytes than
+        ``total_unread_bytes``."""
         unread = {channel: channel.total_outbufs_len for channel in connections if channel.total_outbufs_len}
         surplus = sum(unread.values()) - self._limits.total_unread_bytes
         for channel in sorted(unread, key=unread.__getitem__, reverse=True):
@@ -184,10 +187,10 @@ def _descriptors() -> int:
 
 
 def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Sockets bound to loopback on one port, not yet listening; ``port`` 0 takes a free one.
+    """Bind sockets to loopback on one port. They do not listen yet. If ``port`` is 0, a free port is chosen.
 
     For 127.0.0.1 and localhost a second socket is bound to ``[::1]`` if IPv6 exists. A browser tries both addresses of
-    ``localhost``, so another account could serve the one that is not bound.
+    ``localhost``. If one address were not bound, another account could serve it.
     """
     address = "127.0.0.1" if host == "localhost" else host
     if not ipaddress.ip_address(address).is_loopback:

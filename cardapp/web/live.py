@@ -1,8 +1,8 @@
 """Gives the control state to any number of subscribers whenever it changes (``/api/live``).
 
 One thread computes the state after each change and stores it in every subscription. A subscription keeps only the
-newest state, so a slow client skips states and nothing is queued. Commits of the database and stages of a replay wake
-the thread. A change of the card's files does not wake it, so the state is also computed every ``LOOK_SECONDS``.
+newest state, so a slow client skips states and no queue can grow. Commits of the database and stages of a replay wake
+the thread. A change of the card's files does not wake the thread, so it also computes the state every ``LOOK_SECONDS``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Subscription:
-    """The newest state that its owner has not taken yet."""
+    """Keeps the newest state until the subscriber takes it."""
 
     def __init__(self, state: dict[str, Any]) -> None:
         self._changed = threading.Condition()
@@ -29,14 +29,14 @@ class Subscription:
         self._last = state
 
     def put(self, state: dict[str, Any]) -> None:
-        """Store ``state`` for the owner, unless it equals the state that was stored last."""
+        """Store ``state`` for the subscriber, unless it equals the state that was stored last."""
         with self._changed:
             if state != self._last:
                 self._newest = self._last = state
                 self._changed.notify()
 
     def take(self, timeout: float) -> dict[str, Any] | None:
-        """The newest state, or None when none came within ``timeout`` seconds."""
+        """The newest state, or None if no new state came within ``timeout`` seconds."""
         with self._changed:
             if self._newest is None:
                 self._changed.wait(timeout)
@@ -68,12 +68,12 @@ class LiveFeed:
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Have the state computed again, because it may have changed."""
+        """Make the thread compute the state again, because the state may have changed."""
         self._wake.set()
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """A subscription; its first state is the current one."""
+        """A context manager that gives a subscription. Its first state is the current state."""
         with self._lock:
             subscription = Subscription(self._state())
             self._subscriptions.add(subscription)

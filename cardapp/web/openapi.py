@@ -105,7 +105,7 @@ def _reference(name: str) -> dict[str, str]:
 
 
 def _with_local_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema, with references to the ``components`` of the description instead of the schema files."""
+    """The schema with changed references: they lead to the ``components`` of the description, not to schema files."""
 
     def rewritten(value: Any) -> Any:
         if isinstance(value, dict) and "$ref" in value:

@@ -33,10 +33,12 @@ from cardapp.web.failures import ForeignSession, ForeignUser, InternalError, rep
 from cardapp.web.http import StartResponse, WsgiApp
 
 MakeError = Callable[[], CardAppError]
-"""Makes an error later, in a thread that may wait, because the look-up of an account's name may use the network."""
+"""Makes an error. It is called later, in a thread that may wait, because the error names an account, and the look-up of
+an account's name may use the network."""
 Address = tuple[str, int]
 Admit = Callable[[socket.socket, Any], MakeError | None]
-"""Takes a connection and its client's address. Returns why all its requests are refused, or None."""
+"""Takes a connection and its client's address. If all requests of the connection must be refused, returns the function
+that makes the error; otherwise None."""
 Lookup = Callable[[Address, Address], int | None]
 """Takes the client's and the server's address. Returns the uid of the client's socket; None if it is not known."""
 
@@ -69,7 +71,7 @@ _log = logging.getLogger(__name__)
 
 
 class OwnerOnly:
-    """Refuses connections of other accounts than the service's and root. ``close`` when done."""
+    """Refuses connections of all accounts except the service's account and root. Call ``close`` at the end."""
 
     def __init__(self) -> None:
         """:raises MissingRequirement: the owner of a connection cannot be found on this machine."""
@@ -79,12 +81,13 @@ class OwnerOnly:
         self._lookup: Lookup = self._available()
 
     def refusal(self, accepted: socket.socket, client: Any) -> MakeError | None:
-        """Why the connection is refused; None when it is admitted. Never raises."""
+        """Returns the function that makes the error if the connection is refused; None if it is admitted. Raises no
+        exception."""
         try:
             uid = self._lookup(client[:2], accepted.getsockname()[:2])
             if uid not in (ROOT_UID, self._uid):
                 return lambda: self._foreign(uid)
-            # If the client has reset this connection, the owner that was found may be a later client on its port.
+            # If the client has reset this connection, the found owner may belong to a later client on the same port.
             return None if is_established(accepted) else closed_by_client
         except Exception:
             _log.exception("internal error: the account of a connection could not be looked up")
@@ -208,8 +211,8 @@ def uid_in_rows(rows: Iterable[str], local: str, remote: str) -> int | None:
 
 
 def _hexadecimal(address: Address, *, mapped: bool) -> str:
-    """An address as the tables contain it: words of 32 bits in the machine's byte order, and the port. ``mapped`` says
-    that it is in the IPv6 table."""
+    """An address in the notation of the tables: words of 32 bits in the machine's byte order, and the port. ``mapped``
+    is true for the IPv6 table, which contains IPv4 addresses as mapped IPv6 addresses."""
     host = ipaddress.ip_address(address[0])
     packed = ipaddress.IPv6Address(f"::ffff:{host}").packed if mapped and host.version == 4 else host.packed
     words = struct.unpack(f"={len(packed) // 4}I", packed)
@@ -228,7 +231,8 @@ def _works(lookup: Lookup, uid: int) -> bool:
 
 def pid_space_of(accepted: socket.socket) -> str | None:
     """The pid namespace of the process that connected to a Unix socket. None for TCP, and for a process of another
-    account: that can only be root, which may do anything, because the socket's file is private to its owner.
+    account. The other account can only be root, because the socket's file is private to its owner, and root may do
+    anything.
     """
     if accepted.family != socket.AF_UNIX:
         return None
@@ -237,7 +241,7 @@ def pid_space_of(accepted: socket.socket) -> str | None:
 
 
 def only_chosen_container(app: WsgiApp, chosen: Callable[[], str | None]) -> WsgiApp:
-    """``app``, but requests from containers are refused unless the container's session is the chosen one.
+    """Returns ``app`` with a check: a request from a container is refused unless its session is the chosen one.
 
     ``chosen`` returns the pid namespace of the chosen session. It is called when a request is complete, because another
     session may be chosen while the request arrives.

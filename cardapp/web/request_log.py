@@ -1,6 +1,7 @@
 """The log of requests, off by default: a line for each response, with an id that the client gets as ``X-Request-Id``.
 
-For a WebSocket the line is written when it ends, with status 101, the bytes that were sent, and how long it was open.
+For a WebSocket the line is written when the WebSocket ends. It has the status 101, the number of bytes that were sent,
+and the time that the WebSocket was open.
 
 The log is on if the level of its logger is INFO. This is checked for each request.
 """
@@ -60,7 +61,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def logged(app: WsgiApp) -> WsgiApp:
-    """``app``, but a line is logged when a response is complete and when a WebSocket ends."""
+    """Returns ``app`` with a log: a line is written when a response is complete and when a WebSocket ends."""
 
     def noting(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if not is_on():

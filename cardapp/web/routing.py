@@ -157,7 +157,8 @@ def query_of(text: str, schema: str) -> dict[str, Any]:
 
 
 def typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """A parameter as an integer if its schema requires one. Text that is no integer stays, so the schema refuses it."""
+    """Convert a parameter to an integer if its schema requires one. A text that is no integer is returned unchanged.
+    The check of the schema then refuses it."""
     return int(value) if schema.get("type") == "integer" and _INTEGER.fullmatch(value) else value
 
 

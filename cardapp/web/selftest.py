@@ -1,7 +1,7 @@
 """The security self-test: starts a server, attacks it over real sockets, and prints the results.
 
-An attack has failed only if the response has exactly the expected status. The test also checks that the same server
-answers a valid request, and that no event was recorded.
+An attack counts as refused only if the response has exactly the expected status. The test also checks that the same
+server answers a valid request, and that no event was recorded.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _on_server(settings: Settings, listener: _Listener) -> Iterator[Finding]:
     )
     for attack in attacks(settings, port):
         yield _thrown(attack, settings, port)
-    yield Finding("what all of it changed", "nothing", _recorded(settings, port))
+    yield Finding("events recorded by all these requests", "none", _recorded(settings, port))
 
 
 def _of_another_account(port: int) -> Finding:
@@ -143,7 +143,7 @@ def _of_another_account(port: int) -> Finding:
 
 
 class _Received:
-    """A socket from which a response is read that was received before."""
+    """Takes the place of a socket for ``_outcome``. The response was received before, and is read from memory."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -190,7 +190,7 @@ def _outcome(client: Any, attack: Attack) -> str:
 
 
 def _at_end(client: socket.socket) -> bool:
-    """Whether nothing follows the response. A smuggled request would get a second response."""
+    """Whether the connection was closed after the response. A smuggled request would get a second response."""
     try:
         return client.recv(1) == b""
     except ConnectionResetError:
@@ -209,7 +209,7 @@ def _recorded(settings: Settings, port: int) -> str:
     if response.status != 200:
         return f"unknown: {response.status}"
     count = json.loads(body)["last_seq"]
-    return f"{count} events" if count else "nothing"
+    return f"{count} events" if count else "none"
 
 
 def _sprung(build: Build, trap: Trap) -> Finding:

@@ -19,8 +19,8 @@ from cardapp.web.live import LiveFeed
 
 @dataclass(frozen=True)
 class Services:
-    """``clock`` returns the time in RFC 3339, UTC, with milliseconds. ``started`` is the monotonic time of the
-    start."""
+    """The parts of the service. ``clock`` returns the time as RFC 3339 text, in UTC, with milliseconds. ``started`` is
+    the monotonic time of the start."""
 
     settings: Settings
     card_loader: CardLoader

@@ -28,8 +28,9 @@ DESCRIPTION = {
     },
     "/api/editor-ui": {
         "subprotocol": "card-editor-ui.v1",
-        "summary": "The editor's external UI: `hello`, `redraw` with Neovim's ext_linegrid events of one flush, `bye`. "
-        "A client acknowledges each `seq`; one that falls behind gets a full grid when it has caught up.",
+        "summary": "The editor's external UI. The service sends `hello`, then for each flush of Neovim a `redraw` with "
+        "its ext_linegrid events, and `bye` at the end. A client acknowledges each `seq`. If a client falls behind, it "
+        "gets a full grid when it has caught up.",
         "client": {"$ref": "#/components/schemas/EditorUiMessage"},
         "server": {"$ref": "#/components/schemas/EditorUiFrame"},
     },
@@ -47,7 +48,8 @@ def endpoints(services: Services) -> tuple[Endpoint, ...]:
 
 
 def live(services: Services, connection: Connection) -> None:
-    """Send the control state at once and whenever it changes. If its first read fails, close the connection."""
+    """Send the control state at once and whenever it changes. If the first state cannot be read, close the
+    connection."""
     try:
         with services.live.subscribe() as subscription:
             while True:
@@ -82,7 +84,7 @@ def editor_ui(services: Services, connection: Connection) -> None:
 
 
 def _take_until_end(connection: Connection, stream: EditorStream, services: Services) -> CardAppError:
-    """Process the client's messages until Neovim has ended. Returns the error to tell the client."""
+    """Process the client's messages until Neovim has ended. Returns the error that the client is told."""
     while (reason := stream.ended) is None:
         message = connection.receive(_TURN_SECONDS)
         if message is not None:

@@ -3,7 +3,8 @@
 waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
 buffers requests and responses, so a slow client occupies a connection but no worker. This module adds:
 
-- A request is checked when its head is complete; its body is counted while it arrives. WebSockets are handed over.
+- The head of a request is checked when it is complete. The size of the body is checked while it arrives.
+- The connection of a WebSocket is handed over to the application.
 - Invalid chunked coding, which waitress accepts in part, is refused. Errors are problem documents (RFC 9457).
 - After a refusal the rest of the request is dropped before the connection is closed.
 """
@@ -40,25 +41,27 @@ from cardapp.web.peer import PEER, Admit, MakeError, pid_space_of
 _ACCEPTED_AT_ONCE = 64
 
 _KINDS: dict[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalError, 501: UnknownCoding}
-"""Our errors by the status of waitress' errors. All other statuses become :class:`BadRequest`."""
+"""The error class of this application for each status of an error of waitress. All other statuses become
+:class:`BadRequest`."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of connections. A connection that exceeds a time (in seconds) is closed.
+    """Limits of connections. The times are in seconds. A connection that exceeds one of them is closed.
 
-    Unread responses are bounded three times: ``unread_bytes`` for one response, ``total_unread_bytes`` for all of them,
+    Unread responses have three limits: ``unread_bytes`` for one response, ``total_unread_bytes`` for all of them,
     ``idle`` and ``response`` for how long they are kept.
     """
 
     connections: int = 4096
     """When one more is accepted, the connection that was idle longest is closed."""
     arrival: float = 120.0
-    """For one request to arrive: enough for a picture through a slow tunnel."""
+    """The time within which a whole request must arrive. It is enough for an image over a slow connection."""
     response: float = 600.0
-    """For one response to be read, so that a client that reads slowly keeps no worker and no temporary file."""
+    """The time within which the client must read a whole response. Otherwise a client that reads slowly could keep a
+    worker or a temporary file for as long as it likes."""
     idle: float = 60.0
-    """Without traffic, even if a part of a response is unread."""
+    """The time that a connection may be without traffic, even if a part of a response is unread."""
     linger: float = 30.0
     linger_bytes: int = 64 * 1024 * 1024
     """After a refusal the rest of the request is read and dropped up to these two limits. If the connection was closed
@@ -66,11 +69,12 @@ class Limits:
     bodies_bytes: int = 64 * 1024 * 1024
     """Total size of the request bodies that are kept at once."""
     unread_bytes: int = 32 * 1024 * 1024
-    """Unread bytes of one response above which its worker blocks. Below this limit neither the worker nor the read
-    transaction of a report waits for the client."""
+    """When this many bytes of one response are unread, the response's worker waits for the client. Below this limit,
+    neither the worker nor the read transaction of a report waits."""
     total_unread_bytes: int = 512 * 1024 * 1024
-    """Unread bytes of all responses above which the connections with the most unread bytes are closed. So at most 16
-    workers block at a time. waitress keeps a response of up to 1 MiB in memory, a longer one in a temporary file."""
+    """When more bytes than this are unread in all responses together, the connections with the most unread bytes are
+    closed. So at most 16 workers wait at a time. waitress keeps a response of up to 1 MiB in memory, a longer one in a
+    temporary file."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Parser(HTTPRequestParser):
 
     @property
     def error(self) -> Error | None:
-        """Why the request is refused. The setter converts the errors of waitress to ours."""
+        """Why the request is refused. The setter converts an error of waitress to an error of this application."""
         return self._error
 
     @error.setter
@@ -220,8 +224,8 @@ class Channel(HTTPChannel):
         return False
 
     def idle_seconds(self) -> float:
-        """Seconds without traffic, by the monotonic clock. They count from the first call after the traffic, because
-        waitress stores only the wall-clock time of the traffic."""
+        """Seconds without traffic, by the monotonic clock. waitress stores only the wall-clock time of the last
+        traffic, so the seconds count from the first call after that traffic."""
         if self._seen != self.last_activity:
             self._seen, self._moved = self.last_activity, monotonic()
         return monotonic() - self._moved
@@ -259,7 +263,8 @@ class Channel(HTTPChannel):
         self.drop()
 
     def handle_close(self) -> None:
-        """Close the connection. After a refusal, close only our side when the response is sent, and begin to linger."""
+        """Close the connection. After a refusal, only close the sending side when the response is sent. From then on,
+        read and drop what the client sends, up to the limits ``linger`` and ``linger_bytes``."""
         is_sent = self.will_close and not self.total_outbufs_len
         if not (self._is_refused and is_sent and self._lingering_since is None):
             self.drop()
@@ -278,14 +283,14 @@ class Channel(HTTPChannel):
 
 
 class _Dispatcher(ThreadedTaskDispatcher):
-    """The workers, as daemon threads. A queue of the standard library instead of waitress' one takes 20 % more time
-    with sixteen clients."""
+    """The workers, as daemon threads. The queue of waitress is kept, because with sixteen clients a queue of the
+    standard library takes 20 % more time."""
 
     def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
         threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
 
     def end(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds, by the monotonic clock, for running requests; drop the queued ones."""
+        """Wait at most ``timeout`` seconds, by the monotonic clock, for running requests. Drop the queued requests."""
         deadline = monotonic() + timeout
         self.set_thread_count(0)
         with self.lock:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from simple_websocket import ConnectionClosed, Server
 
@@ -36,21 +36,9 @@ _CLOSE_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Connection(Protocol):
-    """An open WebSocket. Its methods raise OSError if the client has closed it. Only one thread may send at a time."""
-
-    def send(self, text: str) -> None: ...
-
-    def receive(self, timeout: float) -> str | None:
-        """The next text message, or None if none arrives within ``timeout`` seconds."""
-        ...
-
-    def close(self, reason: str) -> None: ...
-
-
 @dataclass(frozen=True)
 class Endpoint:
-    """``handle`` serves one connection and returns when it ends."""
+    """A path for WebSockets. ``handle`` serves one connection and returns when it ends."""
 
     path: str
     subprotocol: str
@@ -125,7 +113,7 @@ class WebSockets:
     def _serve(self, sock: socket.socket, environ: dict[str, Any], endpoint: Endpoint) -> None:
         connection = None
         try:
-            connection = _Connection(sock, environ, endpoint.subprotocol)
+            connection = Connection(sock, environ, endpoint.subprotocol)
             endpoint.handle(connection)
         except OSError:
             pass  # the client has closed the connection
@@ -140,7 +128,9 @@ class WebSockets:
                 self._open.pop(sock, None)
 
 
-class _Connection:
+class Connection:
+    """An open WebSocket. Its methods raise OSError if the client has closed it. Only one thread may send at a time."""
+
     def __init__(self, sock: socket.socket, environ: Mapping[str, Any], subprotocol: str) -> None:
         self._sock = sock
         sock.setblocking(True)
@@ -168,6 +158,7 @@ class _Connection:
             raise
 
     def receive(self, timeout: float) -> str | None:
+        """The next text message, or None if none arrives within ``timeout`` seconds."""
         try:
             message = self._server.receive(timeout)
         except ConnectionClosed as error:
@@ -179,7 +170,8 @@ class _Connection:
             self._server.close(message=reason)
 
     def end(self) -> None:
-        """Send a close frame. Then wait up to ``_CLOSE_SECONDS`` for the client's, which ends the reader thread."""
+        """Send a close frame. Then wait up to ``_CLOSE_SECONDS`` for the client's close frame, which ends the reader
+        thread."""
         with contextlib.suppress(OSError):
             self.close("")
         reader: Any = self._server.thread
@@ -194,12 +186,12 @@ class _ReaderThread(threading.Thread):
 
 
 class _GuardedSocket:
-    """Wraps the socket for ``simple_websocket``. Sends whole frames, limits the messages that wait, and adds ``fields``
-    to the response to the handshake, which is the first data that is sent.
+    """Wraps the socket for ``simple_websocket``. Sends whole frames, and limits the messages that wait. The first data
+    that is sent is the response to the handshake; ``fields`` are added to its headers.
 
     ``simple_websocket`` calls ``send`` from two threads: one for messages, the other for pongs and close frames.
-    Because ``socket.send`` may send only a part, their frames could mix. It also keeps any number of messages until
-    they are taken.
+    ``socket.send`` may send only a part of a frame, so the frames of the two threads could mix. ``simple_websocket``
+    also keeps any number of messages until the handler takes them.
     """
 
     def __init__(self, sock: socket.socket, fields: str) -> None:

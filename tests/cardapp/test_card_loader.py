@@ -78,3 +78,31 @@ def test_a_pipe_is_not_read_as_a_file(card: Path) -> None:
     os.mkfifo(source)
     assert (card_loader.current().card.id, card_loader.source_sha256()) == ("probe", "")
     assert "there is no card" in str(card_loader.fault)
+
+
+def test_in_a_series_the_chosen_card_is_served(card: Path, tmp_path: Path) -> None:
+    other = make_card(tmp_path / "other", uuid="aaaaaaaa-0000-4000-8000-000000000002")
+    chosen: list[Path | None] = [None]
+    card_loader = CardLoader(card, lambda: chosen[0])
+    first = card_loader.current()
+    chosen[0] = other / "card_source.json"
+    assert card_loader.current().path == other / "card_source.json"
+    assert card_loader.current().identity.uuid != first.identity.uuid
+    assert card_loader.source_sha256() == card_loader.current().identity.source_sha256
+    chosen[0] = None  # no card of the series is chosen
+    assert card_loader.current().path == other / "card_source.json"
+    chosen[0] = card / "card_source.json"
+    assert card_loader.current().identity == first.identity
+
+
+def test_while_the_chosen_card_is_invalid_the_last_one_is_served(card: Path, tmp_path: Path) -> None:
+    other = make_card(tmp_path / "other")
+    edit(other, '"tasks"', '"tusks"')
+    chosen: list[Path | None] = [None]
+    card_loader = CardLoader(card, lambda: chosen[0])
+    good = card_loader.current()
+    chosen[0] = other / "card_source.json"
+    assert card_loader.current() is good
+    assert "tusks" in str(card_loader.fault)
+    edit(other, '"tusks"', '"tasks"')
+    assert (card_loader.current().path, card_loader.fault) == (other / "card_source.json", None)

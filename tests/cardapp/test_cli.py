@@ -20,10 +20,15 @@ def card(tmp_path: Path) -> Path:
     return make_card(tmp_path / "card")
 
 
-def test_a_mistyped_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [["emit", "--formt", "html"], ["emit", "card", "--format", "html", "--formt"]])
+def test_a_mistyped_option_is_named_with_the_usage_of_its_command(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        main(["emit", "--formt", "html"])
-    assert capsys.readouterr().err.endswith("error: unrecognized arguments: --formt\n")
+        main(arguments)
+    said = capsys.readouterr().err
+    assert said.startswith("usage: cardapp emit ")
+    assert said.endswith("cardapp emit: error: unrecognized arguments: --formt\n")
 
 
 def test_check_reports_that_every_stop_matches(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +106,32 @@ def test_check_names_every_fault_of_the_source(card: Path, capsys: pytest.Captur
     source["tasks"][0]["id"] = "?"
     (card / "card_source.json").write_text(json.dumps(source))
     assert main(["check", str(card)]) == 1
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "/tasks/0/id" in said
     assert "/uuid" in said
+
+
+def test_a_fault_without_a_line_has_the_line_null(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (card / "card_source.json").write_bytes(b"\xff")
+    assert main(["check", "--format", "json", str(card)]) == 1
+    ((fault,),) = (each["faults"] for each in json.loads(capsys.readouterr().out)["cards"])
+    assert (fault["code"], fault["line"], "expected" in fault) == ("invalid_card", None, False)
+
+
+def test_a_check_of_chosen_positions_says_which(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--only", "t1", str(card)]) == 0
+    assert "every stop and code range of t1 matches the source files" in capsys.readouterr().out
+
+
+def test_a_fault_of_the_source_fails_the_check_of_every_position(
+    card: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = card / "card_source.json"
+    document = json.loads(source.read_text())
+    document["tasks"][0]["titel"] = "x"
+    source.write_text(json.dumps(document))
+    assert main(["check", "--only", "nowhere", str(card)]) == 1
+    assert "/tasks/0/titel is unknown" in capsys.readouterr().out
 
 
 def test_check_needs_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,7 @@ def test_a_group_without_a_freezer_is_not_frozen(tmp_path: Path) -> None:
     assert not procfs.is_frozen(1 << 30)
 
 
-def test_the_state_and_the_tracer_of_a_process() -> None:
+def test_the_state_and_the_tracer_of_a_process_are_read() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         assert procfs.state(process.pid) in ("S", "R", "D")
         assert procfs.tracer(process.pid) == 0

@@ -60,6 +60,7 @@ def test_a_field_that_a_pattern_allows_is_not_unknown() -> None:
         ({"pattern": LINE}, "a\x07b", "must not contain the control character U+0007"),
         ({"pattern": LINE}, "a\n", "must not contain the control character U+000A"),
         ({"pattern": "^[a-z]+$"}, "A", 'must match ^[a-z]+$, not "A"'),
+        ({"pattern": "^a", "description": "Begins with a."}, "b", 'must match ^a, not "b" (Begins with a)'),
         ({"pattern": "^note$"}, "note\n", 'must match ^note$, not "note\\n"'),
         ({"pattern": "^[a-z\t]+$"}, "a\tB", 'must match ^[a-z\t]+$, not "a\\tB"'),
         ({"propertyNames": {"const": "a"}}, {"b": 1}, 'has the name "b", which must be "a", not "b"'),

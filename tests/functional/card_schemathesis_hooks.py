@@ -23,7 +23,7 @@ for _media_type in ("image/png", "image/jpeg", "application/octet-stream"):
 
 @schemathesis.hook
 def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
-    """Narrow the description to a part of it that is as true, so that more requests get through to the handlers."""
+    """Narrow the description to valid requests only, so that more requests reach the handlers."""
     schemas = raw_schema["components"]["schemas"]
     activation = schemas["ActivateRequest"]["properties"]
     activation["expected_binding"] = {"const": json.loads(os.environ["BINDING"])}

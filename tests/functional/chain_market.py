@@ -24,10 +24,11 @@ INTERVALS = ("1m", "15m", "1h")
 class Market:
     """A chain with four pools, and the API that their ticks go into. Prices are from about 1e-18 to 1e18."""
 
-    def __init__(self, packages: EvmPackages, state_dir: Path) -> None:
+    def __init__(self, packages: EvmPackages, state_dir: Path, *, durable: bool = False) -> None:
+        """``durable`` as of :class:`ApiProcess`."""
         # The last argument has the chain say that all but the newest four blocks are final.
         self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
-        self.api = ApiProcess(state_dir)
+        self.api = ApiProcess(state_dir, durable=durable)
         self.uniswap = Uniswap(self.chain, packages)
         six, eight, coin, other = (self.uniswap.token(decimals) for decimals in (6, 8, 18, 18))
         self.pools = (

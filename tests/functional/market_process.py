@@ -43,12 +43,13 @@ def give_cluster(state_dir: Path) -> None:
 class ApiProcess:
     """``bin/marketdata-api`` without its launcher; ``port`` is 0 while it is down."""
 
-    def __init__(self, state_dir: Path, *, inside: Sequence[str] = (), **settings: str) -> None:
-        """``inside`` is a command that becomes the command which follows it."""
+    def __init__(self, state_dir: Path, *, inside: Sequence[str] = (), durable: bool = False, **settings: str) -> None:
+        """``inside`` is a command that becomes the command which follows it. With ``durable`` PostgreSQL flushes its
+        log to the disk, as it does for users; a bench of writes needs that."""
         self.state_dir = state_dir
         self._inside = inside
         self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings
-        self._takes_template = not inside and settings.keys() <= WITH_TEMPLATE
+        self._takes_template = not inside and not durable and settings.keys() <= WITH_TEMPLATE
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.log = state_dir / "api-test.log"

@@ -53,7 +53,7 @@ class Chain:
             raise self.error
 
     def grow(self, blocks: int) -> None:
-        """Send so many blocks, in one batch for each, with a reorganisation now and then."""
+        """Send ``blocks`` blocks, each in a batch of its own. Some of them end in a reorganisation."""
         with closing(Client(self._port(), self._token)) as client:
             for _ in range(blocks):
                 self._step(client)
@@ -79,7 +79,7 @@ class Chain:
         self._send(client, items)
 
     def _send(self, client: Client, items: list[dict[str, Any]]) -> None:
-        """Until it is acknowledged: what is sent again is stored once."""
+        """Send ``items`` until they are acknowledged. The API stores items that arrive twice once."""
 
         def acknowledged() -> bool:
             status, answer = client("POST", "/v1/ingest/tick", {"ticks": items})
@@ -142,7 +142,7 @@ def _of(block: dict[str, Any], what: str, symbol: str) -> dict[str, Any]:
 
 
 class Versions:
-    """A state directory with the API of the current version, that of version 2, and the one-shot commands."""
+    """A state directory with an API of the current version, an API of version 2, and the one-shot commands."""
 
     def __init__(self, current: ApiProcess) -> None:
         """``current`` names no version; it runs, and is ended by ``close``."""
@@ -154,7 +154,7 @@ class Versions:
         self._copy: subprocess.Popen[str] | None = None
 
     def api(self, n: int) -> ApiProcess:
-        """Start the API of a version, on a free port instead of that of its ``vN.env``."""
+        """Start the API of a version on a free port, not on the port in its ``vN.env``."""
         found = ApiProcess(self.state_dir, MARKET_ENV_FILE=str(self.state_dir / f"v{n}.env"))
         self._apis.append(found)
         found.start()

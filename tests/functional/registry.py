@@ -72,7 +72,8 @@ def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) 
     """A Python whose only packages are ``requirements`` and what they need, as ``pins`` has it."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALLING)
     constraints = folder / "constraints.txt"
-    constraints.write_text("\n".join(pins))
+    # pip refuses extras in a constraint.
+    constraints.write_text("\n".join(re.sub(r"\[[^]]*\]", "", pin) for pin in pins))
     python = folder / "bin" / "python"
     install([python, "-m", "pip", "install", "-q", "--retries=1", "-c", constraints, *requirements], folder)
     return python

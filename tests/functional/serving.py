@@ -144,7 +144,7 @@ def picture(colour: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -179,14 +179,14 @@ class Api:
     def unix(cls, path: Path, timeout: float = 60) -> Api:
         return cls(lambda: _UnixConnection(path, timeout))
 
-    def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+    def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if raw is not None else {}
         connection = self._connect()
         try:
             connection.request(method, path, raw, {**sent, **(headers or {})})
             got = connection.getresponse()
-            return Answer(got.status, got.headers, got.read())
+            return Response(got.status, got.headers, got.read())
         finally:
             connection.close()
 
@@ -196,10 +196,10 @@ class Api:
         assert answer.status == 200, answer.body
         return answer.json
 
-    def put(self, path: str, body: Any) -> Answer:
+    def put(self, path: str, body: Any) -> Response:
         return self.request("PUT", path, body)
 
-    def post(self, path: str, body: Any = None) -> Answer:
+    def post(self, path: str, body: Any = None) -> Response:
         return self.request("POST", path, body)
 
 
@@ -295,15 +295,15 @@ def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
 class Background:
     """A request in a thread of its own; ``answer`` waits for its end."""
 
-    def __init__(self, call: Callable[[], Answer]) -> None:
-        self._answer: Answer | None = None
+    def __init__(self, call: Callable[[], Response]) -> None:
+        self._answer: Response | None = None
         self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
         self._thread.start()
 
-    def _run(self, call: Callable[[], Answer]) -> None:
+    def _run(self, call: Callable[[], Response]) -> None:
         self._answer = call()
 
-    def answer(self, seconds: float = 40.0) -> Answer:
+    def answer(self, seconds: float = 40.0) -> Response:
         self._thread.join(seconds)
         assert self._answer is not None, "the request did not end"
         return self._answer

@@ -259,7 +259,7 @@ class RunningSession:
         return self.tmux("capture-pane", "-p", "-t", "card")
 
     def processes(self) -> dict[int, str]:
-        """Every process of this session: its environment has the session's mark, or its command names the directory."""
+        """Every process of this session: its environment has a mark of it, or its command names the directory."""
         return processes_of(self.record()["container_id"], self.path)
 
     def pid(self, program: str) -> int:
@@ -301,7 +301,8 @@ def processes_of(container_id: str, path: Path) -> dict[int, str]:
             name = (entry / "comm").read_text().strip()
         except OSError:
             continue
-        ours = f"CARDAPP_SESSION={container_id}".encode() in environment or os.fsencode(f"{path}/") in command
+        marks = (f"CARDAPP_SESSION={container_id}".encode(), os.fsencode(f"HOME={path}/run/home\0"))
+        ours = any(mark in environment for mark in marks) or os.fsencode(f"{path}/") in command
         if ours and alive(int(entry.name)):
             found[int(entry.name)] = name
     return found

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cardapp.session_client import session_tools
-from tests.functional.serving import Answer, Background, Stage, make_card, position, until
+from tests.functional.serving import Background, Response, Stage, make_card, position, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
@@ -55,7 +55,7 @@ def kinds(stage: Stage) -> list[str]:
     return [event["kind"] for event in stage.tcp.get("/api/events?limit=1000")["events"]]
 
 
-def assert_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
+def assert_problem(answer: Response, status: int, code: str) -> dict[str, Any]:
     assert (answer.status, answer.json["code"]) == (status, code), answer.body
     assert answer.headers["Content-Type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json

@@ -11,7 +11,7 @@ import pytest
 
 from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with
 from tests.functional.runtimes import PODMAN, container_state, containers_of, podman, remove_containers
-from tests.functional.serving import Answer, Background, Stage, make_card, position, until
+from tests.functional.serving import Background, Response, Stage, make_card, position, until
 from tests.functional.session_process import RunningSession, SessionTool, at, line_of
 
 pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.podman]
@@ -75,7 +75,7 @@ def listed(tool: SessionTool) -> str:
 # -- in the middle of a replay ---------------------------------------------------------------------------------------
 
 
-def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Answer, tuple[Any, ...]]:
+def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Response, tuple[Any, ...]]:
     """Cause ``fault`` during a slow replay. Returns the answer to the replay, and what was published before it."""
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     before = own.published()
@@ -86,7 +86,7 @@ def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Answer, tuple[
     return running.answer(), before
 
 
-def assert_rejected(own: Stage, answer: Answer, before: tuple[Any, ...]) -> str:
+def assert_rejected(own: Stage, answer: Response, before: tuple[Any, ...]) -> str:
     """Check that nothing was published and SYNC goes off. Returns the reason of the rejection."""
     assert (answer.status, answer.json["code"]) == (409, "container_changed"), answer.body
     assert answer.json["operation"]["state"] == "rejected"

@@ -323,7 +323,7 @@ def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: Runn
     assert replayed(session, stops[0])[0] == "rerun"  # the oldest was deleted
     eventually(lambda: len(programs(session)) <= 36)
     eventually(lambda: handles(session) == set(programs(session)))
-    # The screens of all checkpoints except that of the current stop.
+    # Every checkpoint has a screen, except the one at the current stop.
     assert within(session, "len(replays._screens)") == "31"
     session.ask("target_reset")
     eventually(lambda: not programs(session))

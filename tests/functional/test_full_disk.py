@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.functional import small_disk
-from tests.functional.serving import Answer, Api, Stage, make_card, picture, position, until
+from tests.functional.serving import Api, Response, Stage, make_card, picture, position, until
 from tests.functional.small_disk import Disk
 from tests.functional.test_crash import Server
 
@@ -59,34 +59,34 @@ class Writer:
         self.pictures: list[str] = []
         self.note = ""
 
-    def event(self, size: int = 2000) -> Answer:
+    def event(self, size: int = 2000) -> Response:
         answer = self._api.post("/api/events", {"kind": "note", "actor": "me", "text": "x" * size})
         if answer.status == 201:
             self.events.append(answer.json["seq"])
         return answer
 
-    def progress(self) -> Answer:
+    def progress(self) -> Response:
         self._number += 1
         answer = self._api.put(ITEM, {"status": "approved", "note": f"{self._number}" * 1000})
         if answer.status == 200:
             self.note = answer.json["note"]
         return answer
 
-    def picture(self) -> Answer:
+    def picture(self) -> Response:
         self._number += 1
         answer = self._api.request("POST", "/api/evidence", picture(self._number % 256), PNG)
         if answer.status == 201:
             self.pictures.append(answer.json["name"])
         return answer
 
-    def move(self) -> Answer:
+    def move(self) -> Response:
         return self._api.post("/api/navigation/move", {"level": "step", "delta": 1 if self._number % 2 else -1})
 
-    def all(self) -> list[Answer]:
+    def all(self) -> list[Response]:
         return [self.event(), self.progress(), self.picture(), self.move()]
 
 
-def is_full(answer: Answer) -> bool:
+def is_full(answer: Response) -> bool:
     return answer.status == 503 and bool(answer.json["code"] == "state_disk_full")
 
 

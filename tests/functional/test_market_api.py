@@ -42,7 +42,7 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
     process.stop()
 
 
-def test_every_example_of_the_pages(api: ApiProcess) -> None:
+def test_every_example_of_the_pages_works(api: ApiProcess) -> None:
     """Each page alone: nothing of it needs the commands of another one."""
     environment = os.environ | {"MARKET_STATE_DIR": str(api.state_dir)}
     for page, answer in ((README, '"o": "2500.25"'), (API_PAGE, '"accepted": 4')):

@@ -52,7 +52,7 @@ def test_a_cutover_and_a_rollback_under_load_lose_and_double_nothing(
 
 
 def loops_of_switches(count: int) -> list[tuple[int, int]]:
-    """To version 2 and back, so many times."""
+    """``count`` switches to version 2, each followed by one back to version 1."""
     return [(1, 2), (2, 1)] * count
 
 
@@ -67,7 +67,7 @@ def market() -> Iterator[Market]:
 
 @contextmanager
 def ingestor(market: Market, api: ApiProcess, n: int, start_block: int = 0) -> Iterator[IngestorProcess]:
-    """The ingestor of a version, beside that of another one."""
+    """An ingestor that writes to version ``n``. The ingestor of another version may run at the same time."""
     found = IngestorProcess(api, market.chain.url, market.pools)
     found.configure(pools=[pool.entry() | {"start_block": start_block} for pool in market.pools])
     found.settings = {"MARKET_ENV_FILE": str(api.state_dir / f"v{n}.env")}

@@ -1,4 +1,4 @@
-"""The ingestor on a real node with the real contracts of Uniswap: what is stored is what the chain's receipts say."""
+"""The ingestor on a real node with Uniswap's contracts. The stored ticks are compared with the chain's receipts."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_after_a_full_disk_everything_is_delivered(market: Market) -> None:
         until(lambda: "disk is full" in market.ingestor.said(), 30)
         disk.free()
         market.assert_complete()
-        # What is on the full disk is delivered nevertheless, and what is new as soon as there is space.
+        # The items that are on the full disk are delivered nevertheless. New ones follow when there is space.
         port = market.api.port
         market.api.kill()
         market.trade(10)
@@ -329,7 +329,7 @@ def test_it_stops_in_time_while_the_api_is_down(market: Market) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("trades", [0, 2])
 def test_it_stops_in_time_while_the_api_does_not_answer(market: Market, trades: int) -> None:
-    """Without trade the first request is that of the stop itself."""
+    """Without a trade, the stop itself sends the first request."""
     market.trade(1)
     market.assert_complete()
     os.kill(market.api.pid, signal.SIGSTOP)  # the kernel accepts connections nevertheless

@@ -180,8 +180,8 @@ def frontend(api: ApiProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front
 
 @pytest.fixture
 def descriptors() -> Iterator[Callable[[int], None]]:
-    """``descriptors(clients)`` lets this process open so many connections, or skips the test. The frontend takes a
-    quarter of its descriptors for live connections, with two for each."""
+    """``descriptors(clients)`` lets this process open a connection for each client, or skips the test. The
+    frontend takes a quarter of its descriptors for live connections, with two for each."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def allow(clients: int) -> None:

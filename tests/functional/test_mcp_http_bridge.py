@@ -105,7 +105,7 @@ def test_a_session_lives_until_it_is_deleted(front: HttpFront) -> None:
     assert request(front.url, "DELETE", **named)[0] == 404
 
 
-def test_the_status_of_a_modern_error(front: HttpFront) -> None:
+def test_an_error_of_the_modern_era_has_its_http_status(front: HttpFront) -> None:
     version = "io.modelcontextprotocol/protocolVersion"
     for meta, method, status in (({}, "server/discover", 400), ({version: "2026-07-28"}, "ping", 400)):
         asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}}

@@ -83,7 +83,11 @@ def test_its_client_drives_our_server(release: tuple[str, Path], transport: str,
 
 
 def drive(client: McpClient, name: str) -> None:
-    assert (client.era, client.revision, client.server_info["name"]) == ("handshake", FIRST_LINE[name], "first line")
+    assert (client.lifecycle, client.revision, client.server_info["name"]) == (
+        "handshake",
+        FIRST_LINE[name],
+        "first line",
+    )
     client.ping(timeout=PATIENCE)
     assert [tool["name"] for tool in client.list_tools()] == ["add", "count", "fail"]
     assert client.call_tool("add", {"a": 1, "b": 2}, timeout=PATIENCE, maximum=PATIENCE) == ToolResult(None, False, "3")
@@ -128,7 +132,7 @@ def test_our_client_drives_its_server_over_a_socket(release: tuple[str, Path], s
         server.wait(PATIENCE)
 
 
-def test_the_second_line_s_first_release(loops: Callable[..., int]) -> None:
+def test_the_first_release_of_the_second_line_passes_the_same_tests(loops: Callable[..., int]) -> None:
     """All that the newest release is put through, by a Python that has this one before the other packages."""
     if not loops(quick=0, full=1):
         pytest.skip("only with --full: it installs an older release from the Python package index")

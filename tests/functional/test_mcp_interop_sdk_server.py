@@ -88,7 +88,7 @@ def progress(client: McpClient) -> list[tuple[float, float | None, str | None]]:
 def test_a_server_made_by_hand_is_listed_called_and_its_faults_named(start: Start, revision: str) -> None:
     client = start("lowlevel", revision)
     assert client.revision == revision
-    assert client.era == ("modern" if revision == LATEST_MODERN_VERSION else "handshake")
+    assert client.lifecycle == ("stateless" if revision == LATEST_MODERN_VERSION else "handshake")
     assert client.server_info["name"] == "by hand"
     client.ping(timeout=PATIENCE)
     assert [tool["name"] for tool in client.list_tools()] == ["add", "count", "stopped", "fail", "lie"]

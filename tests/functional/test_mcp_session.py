@@ -91,4 +91,4 @@ def test_a_foreign_client_brings_the_program_to_a_stop(
                 assert (stood["state"], stood["line"]) == ("stopped", LINE)
 
     anyio.run(script)
-    assert stages == ["resetting", "replaying", "verifying"]
+    assert stages == ["building", "resetting", "replaying", "verifying"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Work
 
-from cardapp.card.model import Card
+from cardapp.card.model import Card, Expectation
 from cardapp.errors import CardAppError, TypesettingFailed
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import render
@@ -51,7 +51,7 @@ def small(
     step = phase.steps[0]
     assert step.code is not None
     stop = replace(step.snapshots[0].stop, file=FILE, line=1, text=value)
-    snapshot = replace(step.snapshots[0], title=title, stop=stop, expect=((value, value),), watch=(value,))
+    snapshot = replace(step.snapshots[0], title=title, stop=stop, expect=(Expectation(value, value),), watch=(value,))
     code = replace(step.code, file=FILE, first=1, last=len(source))
     step = replace(step, title=title, text=texts, question=texts, code=code, snapshots=(snapshot,))
     phase = replace(phase, title=title, text=texts, steps=(step,))

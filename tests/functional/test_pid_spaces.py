@@ -1,4 +1,4 @@
-"""The listener tells clients in another pid namespace, as that of a container, from others; tried with real ones."""
+"""The listener recognises clients in another pid namespace, like a container's. The namespaces are real."""
 
 from __future__ import annotations
 

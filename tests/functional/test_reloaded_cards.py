@@ -84,3 +84,34 @@ def test_every_endpoint_serves_while_the_card_file_changes(
     assert api.get("/api/health")["card"]["ok"]
     assert api.get("/api/identity")["uuid"] == sound["uuid"]
     assert "Traceback" not in caplog.text
+
+
+def test_the_card_of_the_chosen_session_of_a_series_is_served(state_dir: Path) -> None:
+    series, state = state_dir / "series", state_dir / "state"
+    state.mkdir(mode=0o700)
+    for number in (1, 2):
+        make_card(series / f"session-{number}", uuid=f"aaaaaaaa-0000-4000-8000-00000000000{number}")
+    outside = make_card(state_dir / "outside", uuid="aaaaaaaa-0000-4000-8000-000000000003")
+    names = {
+        "CARD_STATE_DIR": str(state),
+        "CARD_SOURCE": str(series / "session-1"),
+        "CARD_SERIES": str(series),
+        "CARD_API_PORT": "0",
+    }
+    service = Service(settings_module.load(names))
+    service.start()
+    try:
+        api = Api.tcp(service.listener.port)
+
+        def served_after_choice_of(name: str) -> str:
+            (state / "mcp-choice.json").write_text(json.dumps({"name": name, "socket": "/nonexistent"}))
+            identity: str = api.get("/api/identity")["uuid"]
+            return identity[-1]
+
+        assert api.get("/api/identity")["uuid"][-1] == "1"  # no session is chosen
+        assert served_after_choice_of("session-2") == "2"
+        for other in ("default", "", "..", f"../{outside.name}", str(outside), "session-1\0"):
+            assert served_after_choice_of(other) == "2"
+        assert served_after_choice_of("session-1") == "1"
+    finally:
+        service.stop()

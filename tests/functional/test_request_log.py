@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from marketdata.http.request_parser import UNCOUNTED_BYTES
+from marketdata.http.waitress_adapter import UNCOUNTED_BYTES
 from marketdata.postgres.cluster import conninfo
 from marketdata.token import generate
 from tests.functional.market_process import ApiProcess, Client

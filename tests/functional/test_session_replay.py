@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cardapp.errors import McpCancelled
+from cardapp.session_host.gdb_client import GdbChannel
 from tests.functional.session_process import (
     RECIPE,
     RunningSession,
@@ -76,13 +77,35 @@ def test_a_replay_stops_at_the_given_hit(session: RunningSession) -> None:
 
 
 def test_an_expression_fails_alone_and_neither_calls_nor_changes_anything(session: RunningSession) -> None:
-    got = session.replay(at("/* marked */"), "nowhere", "twice(4)", "count = 99", "count", "*(int *)0")
+    got = session.replay(at("/* marked */"), "nowhere", "(twice)(4)", "count", "*(int *)0")
     values = got["values"]
     assert "No symbol" in values["nowhere"]["error"]
-    assert "may-call-functions" in values["twice(4)"]["error"]
-    assert "changes the program" in values["count = 99"]["error"]
+    assert "may-call-functions" in values["(twice)(4)"]["error"]
     assert "memory" in values["*(int *)0"]["error"].lower()
     assert all(values[name]["value"] is None for name in values if name != "count")
+
+
+def test_gdb_itself_refuses_to_change_the_program(session: RunningSession) -> None:
+    session.replay(at("/* marked */"))
+    expressions = ["count = 99", "count", "$rip = 0"]
+    gdb = GdbChannel(Path(session.outside(str(session.path / "run" / "gdb.sock"))))
+    found = gdb.call("read", timeout=10, expressions=expressions, formats={}, allocator=None)["values"]
+    assert "not allowed" in found["count = 99"]["error"]
+    assert found["count"]["value"] == "0"
+    assert "changes the program" in found["$rip = 0"]["error"]
+
+
+def test_a_value_is_printed_in_the_given_format(session: RunningSession) -> None:
+    formats = {"count": "x", "colour": "d", "letters": "x", "word": "s", "&zero": "a"}
+    got = session.replay(at("/* after */"), *formats, "arena.used", formats=formats)["values"]
+    assert {name: got[name]["value"] for name in ("count", "colour", "arena.used")} == {
+        "count": "0xe",
+        "colour": "1",
+        "arena.used": "5",
+    }
+    assert got["letters"]["value"].startswith("{0x61, 0x62, 0x63, 0x0")
+    assert got["word"]["value"].endswith('"word"')
+    assert got["&zero"]["value"].endswith("<zero>")
 
 
 def test_values_do_not_depend_on_the_learners_settings(session: RunningSession) -> None:
@@ -118,7 +141,7 @@ def test_the_stages_are_reported_in_order(session: RunningSession) -> None:
     request = session.request(at("/* after */"))
     result = session.call("checkpoint_replay", request, on_progress=lambda *report: heard.append(report))
     assert not result.is_error
-    assert heard == [(1, 3, "resetting"), (2, 3, "replaying"), (3, 3, "verifying")]
+    assert heard == [(1, 4, "building"), (2, 4, "resetting"), (3, 4, "replaying"), (4, 4, "verifying")]
 
 
 def test_the_arguments_reach_the_program_as_they_are(session: RunningSession) -> None:

@@ -22,7 +22,7 @@ from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from tests.cardapp.mutation import values
 from tests.functional import strange_peer as peers
-from tests.functional.serving import Answer, Api, Stage, make_card, position
+from tests.functional.serving import Api, Response, Stage, make_card, position
 from tests.functional.strange_peer import Peer
 
 pytestmark = pytest.mark.functional
@@ -128,7 +128,7 @@ def place(stage: Stage) -> Place:
     return Place(stage)
 
 
-def requests(api: Api) -> dict[str, Callable[[], Answer]]:
+def requests(api: Api) -> dict[str, Callable[[], Response]]:
     """All that ask the session."""
     expected = {"container_id": "a", "instance": "b", "profile": "c", "target": "d"}
     activation = {
@@ -150,7 +150,7 @@ def requests(api: Api) -> dict[str, Callable[[], Answer]]:
     }
 
 
-def assert_documented(name: str, answer: Answer) -> None:
+def assert_documented(name: str, answer: Response) -> None:
     route = next(each for each in ROUTES if name == f"{each.method} {each.path}")
     assert answer.status in route.statuses(), (name, answer.body)
     assert answer.status != 500, (name, answer.body)

@@ -160,7 +160,7 @@ def _tick(pool: TestPool, log: dict[str, Any], seconds: int) -> dict[str, Any]:
 
 
 def _decimal(value: Fraction, significant: int) -> str:
-    """Half-even to so many digits and 30 places; ``round`` of a fraction is half-even."""
+    """Round half-even to ``significant`` digits and at most 30 places, as ``round`` does with a fraction."""
     places = 30
     while places and value * 10**places >= 10**significant:
         places -= 1

@@ -83,8 +83,8 @@ def arena_from_reading(reading: Mapping[str, Any]) -> Arena | None:
 def arena_from_card(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
     """Return the arena from the values that a snapshot expects of the allocator's expressions, or None if it expects no
     value of ``used``."""
-    values = {expression: number for expression, value in snapshot.expect if (number := _number(value)) is not None}
-    texts = dict(snapshot.expect)
+    values = {each.expression: found for each in snapshot.expect if (found := _number(each.value)) is not None}
+    texts = {each.expression: each.value for each in snapshot.expect}
     used = values.get(recipe.used)
     if used is None:
         return None

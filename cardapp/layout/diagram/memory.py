@@ -17,14 +17,14 @@ from cardapp.layout.font_metrics import Face, width
 _MIN_HEIGHT = {"used": 5.0, "padding": 3.6, "free": 5.0, "folded": 5.0}
 """Minimum heights of regions, by their use."""
 _GROWTH, _EACH = 36.0, 6.0
-"""Maximum height that is added to all regions together, and to each of them on average."""
+"""Limits of the height in mm that is added to the minimum heights: in total, and per region on average."""
 _COMFORTABLE, _MAX_STACK = 30.0, 56.0
-"""Minimum width of the regions if there are several columns, and their maximum width in any case."""
+"""Minimum width of the regions if there are several columns, and their maximum width for any number of columns."""
 _MAX_OFFSET = 14.0
 _OFFSET_GAP, _MARK_GAP = 1.4, 2.6
 _GUTTER = 6.0
 _MARGIN = 1.6
-"""Space above the first and below the last region, for half the height of an offset."""
+"""Space above the first and below the last region, because half of an offset's text extends beyond the region."""
 _STRIP, _OVERHANG = 7.0, 1.2
 """Height of the bar of a strip, and how far its marks extend above and below the bar."""
 _INSET = 1.8

@@ -69,9 +69,7 @@ def _state(key: str, step: str, snapshot: Snapshot, shape_width: float, *, show_
 
 
 def _full_text(snapshot: Snapshot, *, show_values: bool) -> str:
-    expected = "; ".join(
-        f"{expression} = {value if show_values else ELLIPSIS}" for expression, value in snapshot.expect
-    )
+    expected = "; ".join(f"{each.expression} = {each.value if show_values else ELLIPSIS}" for each in snapshot.expect)
     return plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
 
 
@@ -84,13 +82,10 @@ def _arrow_labels(step: str, stop: Stop, text_width: float) -> tuple[tuple[str, 
 def _values(snapshot: Snapshot, text_width: float, *, show_values: bool) -> tuple[list[str], list[str]]:
     """Return the lines of expressions and values. A value takes at most half of its line."""
     shown = snapshot.expect if len(snapshot.expect) <= _MAX_EXPRESSIONS else snapshot.expect[: _MAX_EXPRESSIONS - 1]
-    values = [
-        one_line(plain(value) if show_values else ELLIPSIS, text_width / 2, SMALL, "code")
-        for _expression, value in shown
-    ]
+    values = [one_line(plain(each.value) if show_values else ELLIPSIS, text_width / 2, SMALL, "code") for each in shown]
     expressions = [
-        one_line(plain(expression), text_width - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
-        for (expression, _value), value in zip(shown, values, strict=True)
+        one_line(plain(each.expression), text_width - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
+        for each, value in zip(shown, values, strict=True)
     ]
     if more := len(snapshot.expect) - len(shown):
         expressions.append(f"{ELLIPSIS} {more} more")
@@ -102,6 +97,8 @@ def _place(stop: Stop) -> str:
 
 
 def _where(stop: Stop) -> str:
+    if stop.signal is not None:
+        return stop.signal
     return f"{stop.function}()" if stop.function is not None else f"{stop.file}:{stop.line}"
 
 

@@ -166,8 +166,9 @@ def _header(header: Header) -> str:
 
 
 def _footer(footer: Footer) -> str:
+    proved = f"<span>{html(footer.proved)}</span>" if footer.proved else ""
     return (
         f'<footer class="footer" lang="en"><span>{html(footer.id)} {html(footer.version)}</span>'
-        f"<span>source <code>{html(footer.sha256)}</code></span>"
+        f"<span>source <code>{html(footer.sha256)}</code></span>{proved}"
         f"<span>sheet {footer.number} of {footer.count}</span></footer>\n"
     )

@@ -128,13 +128,13 @@ class Parts:
         return f'<div class="note">{text}{code}</div>\n'
 
     def _code(self, code: Code) -> str:
-        missing = f'<p class="missing"{self._english}>{html(code.missing)}</p>\n' if code.missing else ""
+        notice = f'<p class="notice"{self._english}>{html(code.notice)}</p>\n' if code.notice else ""
         if not code.lines:
-            return missing
+            return notice
         numbers = " numbered" if self._layout.components["code"].line_numbers else ""
         lines = "".join(self._line(line) for line in code.lines)
         attributes = f'class="source{numbers}" dir="ltr" style="--gutter:{code.gutter}"'
-        return f"<pre {attributes}><code>{lines}</code></pre>\n{missing}"
+        return f"<pre {attributes}><code>{lines}</code></pre>\n{notice}"
 
     def _line(self, line: CodeLine) -> str:
         stops = "".join(

@@ -13,7 +13,7 @@ from cardapp.layout.layout_model import Component, Frame
 from cardapp.layout.sheets import Document, Footer, Header, Sheet, rows_with_rules
 
 CARD = "card"
-"""The name of the card's anchor, because the card's key is empty."""
+"""The name of the card's anchor. The card's key is empty, so it cannot be the name."""
 _RULE, _RULE_GAP = 0.25, 1.4
 """The rule of header and footer: its thickness in mm, and its distance to the text."""
 
@@ -27,8 +27,8 @@ def render(document: Document) -> str:
 
 
 def place_of(tex: str, number: int) -> str:
-    """Return the kind and key of the part to which line ``number`` (from 1) of a file by ``render`` belongs. Before the
-    first part, the result is ""."""
+    """Return the kind and key of the part to which a line belongs; "" if the line is before the first part. ``tex`` is
+    a result of ``render``, and ``number`` is the number of the line, from 1."""
     above = (each for each in reversed(tex.split("\n")[:number]) if each.startswith(MARK))
     return next(above, MARK).removeprefix(MARK)
 
@@ -109,5 +109,5 @@ def _header(header: Header) -> str:
 def _footer(footer: Footer) -> str:
     return (
         rf"\CardFooter{{{tex_line(f'{footer.id} {footer.version}')}}}{{source \CardCode{{{footer.sha256}}}}}"
-        rf"{{sheet {footer.number} of {footer.count}}}"
+        rf"{{{tex_line(footer.proved)}}}{{sheet {footer.number} of {footer.count}}}"
     )

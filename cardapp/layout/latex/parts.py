@@ -97,10 +97,10 @@ class Parts:
     def _code(self, source: Code) -> Iterator[str]:
         for line in source.lines:
             yield from self._code_line(line, source.gutter)
-        if source.missing:
-            words = self._words(source.missing, self._measure.width("code"), "label")
+        if source.notice:
+            words = self._words(source.notice, self._measure.width("code"), "label")
             gap = sheets.CAPTION_GAP if source.lines else 0
-            yield rf"\CardMissingSource{{{self.type('label')}}}{{{words}}}{{{gap:g}}}"
+            yield rf"\CardCodeNotice{{{self.type('label')}}}{{{words}}}{{{gap:g}}}"
 
     def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
         number = str(line.number) if self._layout.components["code"].line_numbers else ""

@@ -1,7 +1,7 @@
 """Renders parsed texts (``text.parse``) as LaTeX, with the commands of ``card.tex``.
 
-Distances are those with which the sheet model measured the text (``text_fitting.Setting``), so that the text fits its
-frame.
+The sheet model measures each text with certain distances (``text_fitting.Setting``). The LaTeX uses the same distances,
+so that the text fits its frame.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class TextWriter:
 
 
 def paragraph(latex: str, plain: str) -> str:
-    """Return a paragraph whose text direction is that of the first letter of ``plain``, its text without commands."""
+    """Return a paragraph. ``plain`` is its text without commands, whose first letter determines the text direction."""
     strong = (unicodedata.bidirectional(char) for char in plain)
     first = next((kind for kind in strong if kind in ("L", "R", "AL")), "L")
     return rf"\CardParagraph{{{latex}}}" if first == "L" else rf"\CardRightParagraph{{{latex}}}"

@@ -23,7 +23,7 @@ import gdb
 
 from cardapp.session_host.gdb_plugin.program import Program
 from cardapp.session_host.gdb_plugin.replay import Replays
-from cardapp.session_host.gdb_plugin.rerun import Failure
+from cardapp.session_host.gdb_plugin.stops import Failure
 from cardapp.session_host.gdb_plugin.values import read
 
 # gdb handles these signals, in its main thread only.
@@ -42,7 +42,7 @@ class Channel:
         self._waiting: deque[Callable[[], None]] = deque()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # left by a gdb that was killed; a session has one gdb
+            os.unlink(path)  # a killed gdb has left the file; it is not in use, because a session has only one gdb
         mask = os.umask(0o177)
         try:
             self._listener.bind(path)
@@ -56,7 +56,7 @@ class Channel:
             "prepare": replays.prepare,
             "checkpoint": replays.checkpoint,
             "kill": program.kill,
-            "read": lambda **what: read(program, **what),
+            "read": lambda **what: read(lambda: program.state()["stop_id"], **what),
         }
 
     def start(self) -> None:
@@ -95,7 +95,13 @@ class Channel:
         def done(outcome: dict[str, Any] | Exception) -> None:
             replies.put(_error(outcome) if isinstance(outcome, Exception) else {"ok": outcome})
 
-        gdb.post_event(lambda: self._one_at_a_time(lambda: self._replays.replay(done, **arguments)))
+        def start() -> None:
+            try:
+                self._replays.replay(done, **arguments)
+            except Exception as error:  # otherwise the client would wait until its time is over
+                done(error)
+
+        gdb.post_event(lambda: self._one_at_a_time(start))
         return replies.get()
 
     def _one_at_a_time(self, work: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Functions for the processes of gdb's checkpoints that do not need gdb's API: complete fork(3), close leaked files."""
+"""Completes fork(3) in the processes of gdb's checkpoints, and closes files that gdb leaks. Does not use gdb's API."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def _copy_differences(parent: int, child: int, start: int, end: int) -> None:
             wanted, found = (os.pread(file.fileno(), _PAGE, page) for file in (source, copy))
             for offset in () if wanted == found else range(0, len(wanted), _WORD):
                 word = wanted[offset : offset + _WORD]
-                # A word that holds the process's id is the only one in which the two must differ.
+                # A word that holds the process's id must stay different. All other words become equal.
                 if word != found[offset : offset + _WORD] and int.from_bytes(word, "little") != parent:
                     os.pwrite(copy.fileno(), word, page + offset)
 
 
 def library_data(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the writable data of each library of a process; of the program if it uses no library."""
+    """Yield start and end of the writable data of each library that a process uses. If it uses none, yield those of the
+    program."""
     program = os.readlink(f"/proc/{pid}/exe")
     lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     files = {line[5] for line in lines if len(line) == 6 and line[5].startswith("/")}

@@ -17,9 +17,11 @@ from pathlib import Path
 import gdb
 
 from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended, close_leaked_memory_files, finish_fork
+from cardapp.session_host.gdb_plugin.values import setting
 
 MAX_CHECKPOINTS = 32
-"""Checkpoints of stops; the checkpoint of ``main`` is not counted. Each is a process with copy-on-write memory."""
+"""Maximum number of checkpoints of stops. The checkpoint of ``main`` is not counted. Each checkpoint is a process with
+copy-on-write memory."""
 MAIN = "main"
 """The key of the checkpoint at the first line of ``main``, where a rerun to another stop starts."""
 ORIGINAL = 0
@@ -73,7 +75,8 @@ class ForkCheckpoints:
     def take(self, key: str) -> None:
         """Take a checkpoint of the program at its current stop. Call :meth:`can_fork` first."""
         _, before = _list_checkpoints()
-        gdb.execute("checkpoint", to_string=True)
+        with setting("language", "c"):  # gdb calls fork() with a C expression, whatever the program's language
+            gdb.execute("checkpoint", to_string=True)
         self._refresh()
         made = self._pids.keys() - before.keys() - {self._current}
         if len(made) != 1:
@@ -158,7 +161,9 @@ class ForkCheckpoints:
 def starts_at_main() -> bool:
     """Whether no code of the program runs before ``main``. Then ``.init_array`` holds only the compiler's entry."""
     found = _INIT_ARRAY.search(gdb.execute("info files", to_string=True))
-    return found is not None and int(found[2], 16) - int(found[1], 16) == gdb.lookup_type("void").pointer().sizeof
+    with setting("language", "c"):
+        entry = gdb.lookup_type("void").pointer().sizeof
+    return found is not None and int(found[2], 16) - int(found[1], 16) == entry
 
 
 def _list_checkpoints() -> tuple[int, dict[int, int]]:

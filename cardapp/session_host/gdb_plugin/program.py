@@ -16,7 +16,9 @@ from typing import Any
 import gdb
 
 from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended
-from cardapp.session_host.gdb_plugin.rerun import Ended, Failure, Rerun, exit_signal, frame_with_source, place_of
+from cardapp.session_host.gdb_plugin.frames import frame_with_source, place_of
+from cardapp.session_host.gdb_plugin.rerun import Ended, Rerun, exit_signal
+from cardapp.session_host.gdb_plugin.stops import Failure
 
 # Set before each replay, because the learner may have changed them.
 SETTINGS = (
@@ -35,10 +37,10 @@ LIMITED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "limited-prog
 """Starts the program in a container."""
 
 SECONDS = "CARDAPP_PROGRAM_SECONDS"
-"""In a container: the CPU time that the program may use. Afterwards it receives SIGXCPU."""
+"""In a container, this variable holds the CPU time in seconds that the program may use before it receives SIGXCPU."""
 
 KILL_POLL = 0.05
-"""Seconds between two checks whether the program was killed from outside, for which gdb sends no event."""
+"""Seconds between two checks whether the program was killed from outside. gdb sends no event for this."""
 
 NO_PLACE = {"file": None, "line": None, "function": None, "reason": None}
 
@@ -61,10 +63,10 @@ class Program:
         self._loaded: tuple[Any, ...] | None = None
         self._ignoring_events = False
         self.launch: tuple[Any, ...] = ()
-        """The program, its arguments and its directory, as last given to :meth:`load`."""
+        """How the program is started: the last arguments of :meth:`load`. A checkpoint belongs to one launch."""
         self.terminal = ""
         self.on_end: Callable[[], None] = lambda: None
-        """Called after the program exited or was killed."""
+        """This function is called after the program exited or was killed."""
         gdb.events.cont.connect(self._on_continue)
         gdb.events.stop.connect(self._on_stop)
         gdb.events.exited.connect(self._on_exit)
@@ -77,8 +79,8 @@ class Program:
     def state(self, unless: str | None = None, seconds: float = 0.0) -> dict[str, Any]:
         """Return ``{state, stop_id, file, line, function, reason}``; state is none, running, stopped or exited.
 
-        ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb. While
-        it equals ``unless``, this method waits for a change, at most ``seconds``.
+        ``stop_id`` changes whenever the program continues, is modified, ends or starts. No other gdb has the same
+        ``stop_id``. While ``stop_id`` equals ``unless``, this method waits for a change, at most ``seconds``.
         """
         deadline = time.monotonic() + seconds
         with self._lock:
@@ -173,7 +175,8 @@ class Program:
             self.on_end()
 
     def _advance(self, event: gdb.Event | Ended) -> None:
-        """Pass the event to the rerun after this handler: an event handler must not continue the program."""
+        """Pass the event to the rerun when this handler has returned, because a handler must not continue the
+        program."""
         rerun = self._rerun
         if rerun is not None and not rerun.over:
             gdb.post_event(lambda: rerun.advance(event))
@@ -188,7 +191,8 @@ class Program:
             self._ignoring_events = False
 
     def _set_process(self, pid: int) -> None:
-        """Open a pidfd of the process, so that no signal can hit another process that reuses the pid. 0: no process."""
+        """Open a pidfd of the process, so that no signal can hit another process that reuses the pid. If ``pid`` is 0,
+        there is no process."""
         if self._pidfd is not None:
             os.close(self._pidfd)
         self._pid, self._pidfd = pid, None
@@ -201,15 +205,22 @@ class Program:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def load(self, program: str, arguments: list[str], directory: str) -> None:
-        """Set the program, its arguments and its directory for the next run; read the file again if it was rebuilt."""
+    def load(
+        self, program: str, arguments: list[str], directory: str, stdin: str | None, environment: dict[str, str]
+    ) -> None:
+        """Set how the next run starts the program. If the program was rebuilt, read its file again.
+
+        ``stdin`` is the file for the program's standard input; None stands for the terminal. The program gets
+        ``environment`` and the terminal's TERM, and no other variable.
+        """
         _select_inferior()
         for setting in SETTINGS:
             with contextlib.suppress(gdb.error):  # some can only be set while a program runs
                 gdb.execute(f"set {setting}", to_string=True)
-        if SECONDS in os.environ:
-            gdb.execute(f"set exec-wrapper {shlex.quote(LIMITED)}", to_string=True)
-        gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
+        environment = {"TERM": os.environ.get("TERM", "dumb")} | environment
+        _set_environment(environment)
+        redirection = f" < {shlex.quote(stdin)}" if stdin is not None else ""
+        gdb.execute(f"set args {shlex.join(arguments)}{redirection}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
         if not self.terminal:
             # Not read at gdb's start, because termdebug sets it later. gdb 13 has no parameter for it.
@@ -217,7 +228,7 @@ class Program:
         gdb.execute(f"set inferior-tty {self.terminal}", to_string=True)
         built = os.stat(program)
         loaded = (program, built.st_ino, built.st_mtime_ns)
-        self.launch = (loaded, arguments, directory)
+        self.launch = (loaded, arguments, directory, stdin, environment)
         if loaded != self._loaded or gdb.current_progspace().filename != program:
             self.kill()
             gdb.execute(f"file {shlex.quote(program)}", to_string=True)
@@ -243,8 +254,9 @@ class Program:
         """Pass each stop and the end of the program to ``rerun``."""
         self._rerun = rerun
 
-    def restarted_at(self, place: dict[str, Any]) -> None:
-        """Record that a checkpoint was restarted: the program is stopped at ``place``, in another process."""
+    def restarted(self) -> None:
+        """Record that a checkpoint was restarted: the program is stopped where it is now, in another process."""
+        place = place_of(frame_with_source())
         with self._lock:
             self._set_process(gdb.selected_inferior().pid)
             self._set_state({"state": "stopped", "reason": None} | place)
@@ -260,6 +272,22 @@ class Program:
                 os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H" + screen.encode())
             finally:
                 os.close(terminal)
+
+
+def _set_environment(environment: dict[str, str]) -> None:
+    """Make gdb start the program with exactly these variables.
+
+    gdb starts the program by a shell. gdb adds LINES and COLUMNS to the environment, and the shell adds PWD, so the
+    environment is set after the shell, by the exec-wrapper.
+    """
+    assignments = [f"{name}={value}" for name, value in environment.items()]
+    if SECONDS in os.environ:
+        # A wrapper may call exec once only, so the script cannot use env(1).
+        gdb.execute("unset environment", to_string=True)
+        wrapper = [LIMITED, os.environ[SECONDS], *assignments]
+    else:
+        wrapper = ["env", "-i", *assignments]
+    gdb.execute(f"set exec-wrapper {shlex.join(wrapper)}", to_string=True)
 
 
 def _select_inferior() -> None:

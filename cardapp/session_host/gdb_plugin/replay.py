@@ -18,8 +18,10 @@ from typing import Any
 import gdb
 
 from cardapp.session_host.gdb_plugin.fork_checkpoints import MAIN, ForkCheckpoints, starts_at_main
+from cardapp.session_host.gdb_plugin.frames import shown_place
 from cardapp.session_host.gdb_plugin.program import Program
-from cardapp.session_host.gdb_plugin.rerun import Failure, Rerun, place_of
+from cardapp.session_host.gdb_plugin.rerun import Rerun
+from cardapp.session_host.gdb_plugin.stops import Failure
 
 NO_STOP = ("", "")
 MAX_FALLBACKS = 100
@@ -55,7 +57,7 @@ class Replays:
     def replay(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
         """Run or restart the program up to ``stop``.
 
-        Calls ``done`` with ``{file, line, function, method, fresh, fallbacks}`` or an exception of
+        Calls ``done`` with ``{file, line, function, inside, signal, method, fresh, fallbacks}`` or an exception of
         :class:`~cardapp.session_host.gdb_plugin.rerun.Rerun`. A ``fresh`` replay uses no checkpoint. In the reply
         ``fresh`` tells whether the program was started again.
         """
@@ -75,7 +77,7 @@ class Replays:
         self._launch = self._program.launch
         rerun = Rerun(stop, hits, lambda outcome: self._report(outcome, done, key, fresh=True))
         self._program.follow(rerun)
-        rerun.start(None if fresh or not starts_at_main() else self._checkpoint_main)
+        rerun.start(None if fresh or "signal" in stop or not starts_at_main() else self._checkpoint_main)
 
     def checkpoint(self) -> None:
         """Take a checkpoint of the stop that the last replay reached, unless the program has left that stop."""
@@ -93,8 +95,9 @@ class Replays:
     def _can_restart(self, stop: dict[str, Any], hits: int) -> bool:
         state = self._program.state()
         return (
+            "signal" not in stop
             # If a signal stopped the program, gdb would deliver it to the checkpoint.
-            (state["state"], state["reason"]) == ("stopped", None)
+            and (state["state"], state["reason"]) == ("stopped", None)
             and self._launch == self._program.launch
             and (_key(stop, hits) in self._checkpoints or MAIN in self._checkpoints)
             and self._checkpoints.unchanged()
@@ -127,9 +130,9 @@ class Replays:
     def _restart(self, key: str, done: Done) -> None:
         with self._program.ignoring_events():
             self._checkpoints.restart(key)
-        place = place_of(gdb.newest_frame())
+        place = shown_place() | {"signal": None}
         self._program.reset_terminal(self._screens.get(key, ""))
-        self._program.restarted_at(place)
+        self._program.restarted()
         self._last_stop = (key, self._program.state()["stop_id"])
         done(place | self._way("fork", fresh=False))
 
@@ -137,7 +140,7 @@ class Replays:
         with self._program.ignoring_events():
             self._checkpoints.restart(MAIN)
             self._checkpoints.take(MAIN)
-        self._program.restarted_at(place_of(gdb.newest_frame()))
+        self._program.restarted()
         self._program.reset_terminal()
         self._program.follow(rerun)
         rerun.start_at_main()
@@ -153,7 +156,7 @@ class Replays:
             self._fallbacks.append("no_checkpoint")
 
     def _from_main(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
-        if isinstance(outcome, Failure) and outcome.code in ("target_exited", "target_crashed"):
+        if isinstance(outcome, Failure) and outcome.code in ("stop_not_reached", "target_exited", "target_crashed"):
             self._fallbacks.append("second_run")
             self.replay(done, stop, hits, fresh=True)  # the stop may have been reached before ``main``
         else:
@@ -161,7 +164,8 @@ class Replays:
 
     def _report(self, outcome: dict[str, Any] | Exception, done: Done, key: str, *, fresh: bool) -> None:
         if isinstance(outcome, dict):
-            self._last_stop = (key, self._program.state()["stop_id"])
+            if outcome["signal"] is None:  # gdb would deliver the signal to a checkpoint
+                self._last_stop = (key, self._program.state()["stop_id"])
             outcome = outcome | self._way("rerun", fresh=fresh)
         done(outcome)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import gdb
 
-if TYPE_CHECKING:
-    from cardapp.session_host.gdb_plugin.program import Program
+from cardapp.session_host.gdb_plugin.causes import causes_at_stop
+from cardapp.session_host.gdb_plugin.frames import frame_with_source
 
 MAX_BLOCKS = 4096
 MAX_LABEL = 200
@@ -33,39 +34,46 @@ FORMAT: dict[str, Any] = {
 }
 
 
-def read(program: Program, expressions: list[str], allocator: dict[str, Any] | None) -> dict[str, Any]:
-    """Read the expressions and the allocator in the newest frame.
+def read(
+    stop_id: Callable[[], str], expressions: list[str], formats: dict[str, str], allocator: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Read the expressions and the allocator in the innermost frame with source.
 
-    ``allocator`` is the recipe of the card's allocator, or None. Returns
-    ``{values: {expression: {value, error}}, allocator, allocator_error, stop_id}``.
+    ``stop_id`` returns the program's present stop id. ``formats`` holds a letter of gdb's print formats for some of the
+    expressions. ``allocator`` is the card's recipe of an arena or of linked nodes, or None. Returns
+    ``{values: {expression: {value, error}}, allocator, allocator_error, causes, stop_id}``; see ``causes.py``.
     """
-    gdb.newest_frame().select()
-    with _setting("may-call-functions", "off"), _setting("output-radix", "10"):
-        values = {expression: _value(program, expression) for expression in expressions}
+    frame = frame_with_source()
+    if frame is not None:
+        frame.select()
+    with read_only(), setting("output-radix", "10"):
+        values = {each: _value(stop_id, each, formats.get(each)) for each in expressions}
         found, fault = None, None
         if allocator is not None:
             try:
-                found = _allocator(allocator)
+                found = _nodes(allocator) if "each" in allocator else _arena(allocator)
             except (gdb.error, ValueError, OverflowError) as error:
                 fault = str(error)
-    return {"values": values, "allocator": found, "allocator_error": fault, "stop_id": program.state()["stop_id"]}
+    memory = {"allocator": found, "allocator_error": fault}
+    return {"values": values, **memory, "causes": causes_at_stop(), "stop_id": stop_id()}
 
 
-def _value(program: Program, expression: str) -> dict[str, str | None]:
-    before = program.state()["stop_id"]
+def _value(stop_id: Callable[[], str], expression: str, letter: str | None) -> dict[str, str | None]:
+    before = stop_id()
     try:
-        text = _text(gdb.parse_and_eval(expression))
+        text = _text(gdb.parse_and_eval(expression), letter)
     except (gdb.error, RuntimeError, OverflowError) as error:
         return {"value": None, "error": str(error)}
-    if program.state()["stop_id"] != before:
-        return {"value": None, "error": f"{expression} changes the program, so it is not evaluated"}
+    if stop_id() != before:
+        return {"value": None, "error": f"{expression} changes the program, so its value is not used"}
     return {"value": text, "error": None}
 
 
-def _text(value: gdb.Value) -> str:
+def _text(value: gdb.Value, letter: str | None = None) -> str:
     # A string is shown without its address, which differs between machines.
-    is_string = _points_to_text(value) and int(value) != 0
-    text = value.format_string(**(FORMAT | {"address": not is_string}))
+    is_string = letter is None and _points_to_text(value) and int(value) != 0
+    chosen = {} if letter is None else {"format": letter}
+    text = value.format_string(**FORMAT | {"address": not is_string} | chosen)
     return str(text).strip()
 
 
@@ -80,7 +88,7 @@ def _points_to_text(value: gdb.Value) -> bool:
 # -- the allocator ---------------------------------------------------------------------------------------------------
 
 
-def _allocator(recipe: dict[str, Any]) -> dict[str, Any]:
+def _arena(recipe: dict[str, Any]) -> dict[str, Any]:
     high_water = recipe.get("high_water")
     return {
         "base": _number(recipe["base"]),
@@ -106,6 +114,41 @@ def _blocks(recipe: dict[str, str]) -> list[dict[str, Any]]:
     ]
 
 
+def _nodes(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Read linked nodes, each once, in the order of a list or of a tree's levels.
+
+    They have no arena around them, so ``offset`` of a block is the node's address.
+    """
+    each, label = recipe["each"], recipe["blocks"].get("label")
+    blocks: list[dict[str, Any]] = []
+    with _convenience_variable_restored("node"):
+        waiting, seen = deque([gdb.parse_and_eval(each["first"])]), set()
+        while waiting and len(blocks) < each["max"]:
+            node = waiting.popleft()
+            if int(node) == 0 or int(node) in seen:  # in a ring, or a list linked both ways, a node is reached again
+                continue
+            seen.add(int(node))
+            gdb.set_convenience_variable("node", node)
+            blocks.append(
+                {
+                    "offset": _number(recipe["blocks"]["address"]),
+                    "size": _number(recipe["blocks"]["size"]),
+                    "label": None if label is None else _label(gdb.parse_and_eval(label)),
+                }
+            )
+            waiting.extend(gdb.parse_and_eval(following) for following in each["following"])
+    return {"base": None, "size": None, "used": None, "high_water": None, "blocks": blocks}
+
+
+@contextlib.contextmanager
+def _convenience_variable_restored(name: str) -> Iterator[None]:
+    before = gdb.convenience_variable(name)
+    try:
+        yield
+    finally:
+        gdb.set_convenience_variable(name, before)
+
+
 def _at(expression: str, index: int) -> str:
     """The expression for block ``index``. The text ``$i`` is replaced, because the learner may use gdb's ``$i``."""
     return re.sub(r"\$i\b", str(index), expression)
@@ -127,7 +170,18 @@ def _label(value: gdb.Value) -> str | None:
 
 
 @contextlib.contextmanager
-def _setting(name: str, value: str) -> Iterator[None]:
+def read_only() -> Iterator[None]:
+    """Make gdb refuse expressions that call a function of the program or write its memory.
+
+    gdb cannot refuse to write registers while a program runs.
+    """
+    with setting("may-call-functions", "off"), setting("may-write-memory", "off"):
+        yield
+
+
+@contextlib.contextmanager
+def setting(name: str, value: str) -> Iterator[None]:
+    """Set gdb's setting ``name`` for a while."""
     before = gdb.parameter(name)
     text = {True: "on", False: "off"}.get(before, str(before)) if isinstance(before, bool) else str(before)
     gdb.execute(f"set {name} {value}", to_string=True)

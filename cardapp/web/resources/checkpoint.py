@@ -30,7 +30,7 @@ def cancel(request: Request) -> Reply:
 
 
 def allocator(request: Request) -> Reply:
-    """The allocator at the published checkpoint, and its difference to the previous one."""
+    """The allocator at the published checkpoint, and its difference to the previous checkpoint."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         published = checkpoint_results.load_publication(conn, loaded.identity.uuid)
@@ -54,7 +54,7 @@ def allocator(request: Request) -> Reply:
 
 
 def _unavailable(reason: str | None, published: Publication | None) -> dict[str, Any]:
-    """The body of the response without an allocator: the values of the checkpoint and of the previous checkpoint."""
+    """The body of a response without an allocator, with the values of the published and of the previous checkpoint."""
     previous = (published.previous_observed or {}) if published else {}
     return {
         "available": False,

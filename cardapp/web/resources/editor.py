@@ -22,7 +22,7 @@ def set_cursor(request: Request) -> Reply:
 
 
 def keys(request: Request) -> Reply:
-    """Type keys, also while Neovim is waiting for a key."""
+    """Type keys. This also works while Neovim is waiting for a key."""
     return answer(request.services.editor.input(request.body["text"]))
 
 

@@ -32,7 +32,10 @@ def add(request: Request) -> Reply:
     data, fields = _sent(request.environ, request.query)
     limit = services.settings.evidence_max_bytes
     if len(data) > limit:
-        raise TooLarge(f"the picture has {len(data)} bytes, more than the {limit} of CARD_EVIDENCE_MAX_BYTES")
+        raise TooLarge(
+            f"the picture has {len(data)} bytes, but CARD_EVIDENCE_MAX_BYTES allows {limit}: "
+            "send a smaller picture, or raise that setting"
+        )
     stored = store.store(services.settings.evidence_dir, data)
     with services.database.write() as tx:
         event = events.pin(

@@ -30,7 +30,7 @@ def welcome(request: Request) -> Reply:
 
 
 def health(request: Request) -> Reply:
-    """Whether the database and the card can be used, and how often replays were slow. The status is always 200."""
+    """Whether the database and the card can be used, and how often replays were slow. The HTTP status is always 200."""
     services = request.services
     services.card_loader.current()  # reads the file again if it has changed, which updates the fault
     parts = {"database": _database(services), "card": _part(services.card_loader.fault)}
@@ -57,7 +57,7 @@ def card_revision(request: Request) -> Reply:
 
 
 def session(request: Request) -> Reply:
-    """The selected session, as it answers now."""
+    """The selected session. The service asks it now. If the session does not answer, the response is an error."""
     return answer(request.services.sessions.describe())
 
 
@@ -67,7 +67,7 @@ def control(request: Request) -> Reply:
 
 
 def state(request: Request) -> Reply:
-    """The composite state: everything that a page needs first."""
+    """The composite state: all that a page needs when it is opened."""
     services, loaded = request.services, request.services.card_loader.current()
     shown = navigation.describe(services, loaded)
     return answer(

@@ -26,8 +26,8 @@ def describe(services: Services, loaded: ServedCard) -> dict[str, Any]:
 
 
 def update(request: Request) -> Reply:
-    """Merge the body into the state. Only a changed flag or page is recorded as an event. Without a change the revision
-    stays."""
+    """Merge the body into the state. An event is recorded only if a flag or the page changes. If nothing changes, the
+    revision stays the same."""
     services, loaded = request.services, request.services.card_loader.current()
     patch = {name: part for name, part in request.body.items() if name in rules.FRESH}
     with services.database.write() as tx:

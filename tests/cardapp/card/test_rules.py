@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cardapp.card import allocator, progress, proof, viewer
 from cardapp.card.catalog import Catalog
+from cardapp.card.model import Expectation, Snapshot, Stop
 from cardapp.card.progress import LastResult, Status
 from cardapp.errors import EditorSyncOff, InvalidValue, NotFound
 
@@ -157,10 +158,18 @@ def test_only_a_step_is_a_progress_item(catalog: Catalog, wanted: str) -> None:
         ("0", "0x0"),
         ("{a = 1, b = 2}", "{a = 1,\n  b = 2}"),
         ("18446744073709551615", "18446744073709551615"),
+        ("box", '"box"'),
+        ("box", '"box\\000\\000\\000"'),
+        ('"box"', '"box\\000old text"'),
+        ("", "'\\000' <repeats 15 times>"),
+        ("{x = 1, next = *}", "{x = 1, next = 0x5555555592a0}"),
+        ("{x = 1, next = *}", "{x = 1, next = 0x0}"),
+        ("{name = *, n = 3}", '{name = 0x555555556004 "ada", n = 3}'),
+        ("{*, 2}", "{0x555555555139 <main>, 2}"),
     ],
 )
 def test_equal_values_in_other_notations_match(expected: str, actual: str) -> None:
-    assert proof.same_value(expected, actual)
+    assert proof.same_value(Expectation("n", expected), actual)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +182,77 @@ def test_equal_values_in_other_notations_match(expected: str, actual: str) -> No
         ("TOKEN_NUMBER", "TOKEN_PLUS"),
         ("18446744073709551615", "18446744073709551614"),
         ("0", "<optimized out>"),
-        ("1", '"1"'),
         ("nan", "1"),
+        ("bo", '"box"'),
+        ("{x = 1, next = *}", "{x = 2, next = 0x5555555592a0}"),
+        ("{x = *}", "{x = 7}"),
+        ("*", "0x5555555592a0"),
+        ("0.1", "0.10000000149011612"),
     ],
 )
 def test_different_values_do_not_match(expected: str, actual: str) -> None:
-    assert not proof.same_value(expected, actual)
+    assert not proof.same_value(Expectation("n", expected), actual)
+
+
+def test_a_tolerance_says_how_far_a_number_may_be() -> None:
+    price = Expectation("price", "0.1", tolerance=1e-6)
+    assert proof.same_value(price, "0.10000000149011612")
+    assert not proof.same_value(price, "0.1001")
+    assert not proof.same_value(price, "<optimized out>")
+
+
+@pytest.mark.parametrize(
+    ("actual", "recorded"),
+    [
+        ("97 'a'", "97 'a'"),
+        ('0x5555 "  two  blanks"', '"  two  blanks"'),
+        (r'"box\000\000left"', '"box"'),
+        (r""""box", '\000' <repeats 12 times>""", '"box"'),
+        (r"'\000' <repeats 15 times>", '""'),
+        (r'''"ab", 'c' <repeats 20 times>, "d"''', r'''"ab", 'c' <repeats 20 times>, "d"'''),
+        (
+            '{x = 1, next = 0x5555aa, last = 0x0, call = 0x1149 <foo>, name = 0x5555 "a,}b"}',
+            "{x = 1, next = *, last = 0x0, call = *, name = *}",
+        ),
+        ("{0x1234ab, 0x0}", "{*, 0x0}"),
+    ],
+)
+def test_a_recorded_value_equals_what_was_seen_and_has_no_address(actual: str, recorded: str) -> None:
+    assert proof.recordable(actual) == recorded
+    assert proof.same_value(Expectation("n", recorded), actual)
+    assert not proof.is_address(recorded)
+
+
+def test_a_pointer_alone_is_recorded_as_an_address() -> None:
+    assert proof.is_address(proof.recordable("(struct node *) 0x55555555a2a0"))
+    assert not proof.is_address(proof.recordable("(struct node *) 0x0"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "function", "inside", "match"),
+    [
+        ("total", "total", None, True),
+        ("total", "shop::total(int)", None, True),
+        ("shop::total", "shop::total", None, True),
+        ("total", "subtotal", None, False),
+        ("qsort", "main", "qsort", True),
+        ("qsort", "main", None, False),
+    ],
+)
+def test_a_stop_at_a_function_is_proved_by_its_name(
+    wanted: str, function: str, inside: str | None, match: bool
+) -> None:
+    snapshot = Snapshot("s", "S", Stop(None, None, None, wanted, 1), (), ())
+    observed = {"file": "a.c", "line": 1, "function": function, "inside": inside, "values": {}}
+    assert [check.match for check in proof.checks(snapshot, observed)] == [match]
+
+
+def test_a_stop_at_a_signal_is_proved_by_that_signal() -> None:
+    snapshot = Snapshot("s", "S", Stop(None, None, None, None, 1, signal="SIGSEGV"), (), ())
+    observed = {"file": "a.c", "line": 1, "function": "main", "signal": "SIGABRT", "values": {}}
+    assert [check.as_json() for check in proof.checks(snapshot, observed)] == [
+        {"name": "signal", "expected": "SIGSEGV", "actual": "SIGABRT", "match": False}
+    ]
 
 
 def test_a_proof_compares_the_stop_and_the_values(catalog: Catalog) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cardapp.card.model import Expectation, Run
 from cardapp.card.source import load_card, parse_card, source_path
 from cardapp.errors import InvalidCard, NoCard
 
@@ -40,7 +41,7 @@ def test_identity_is_the_sha256_of_the_bytes(source: dict[str, Any]) -> None:
 def test_optional_members_of_a_card_have_defaults(source: dict[str, Any]) -> None:
     card = parsed(source)
     snapshot = card.tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
-    assert (snapshot.stop.hits, snapshot.watch, card.target.args, card.allocator) == (1, (), (), None)
+    assert (snapshot.stop.hits, snapshot.watch, card.target.run.args, card.allocator) == (1, (), (), None)
 
 
 def test_an_allocator_recipe_is_loaded_unchanged(source: dict[str, Any]) -> None:
@@ -55,6 +56,83 @@ def test_an_allocator_recipe_is_loaded_unchanged(source: dict[str, Any]) -> None
     assert parsed(source).allocator.as_json() == recipe
 
 
+def test_the_recipe_of_a_list_or_a_tree_is_loaded(source: dict[str, Any]) -> None:
+    blocks = {"address": "$node", "size": "sizeof *$node", "label": "$node->key"}
+    source["allocator"] = {"each": {"root": "tree", "children": ["$node->left", "$node->right"]}, "blocks": blocks}
+    each = {"first": "tree", "following": ["$node->left", "$node->right"], "max": 200}
+    assert parsed(source).allocator.as_json() == {"each": each, "blocks": blocks}
+    source["allocator"] = {
+        "label": "list",
+        "each": {"first": "head", "next": "$node->next", "max": 5},
+        "blocks": blocks,
+    }
+    each = {"first": "head", "following": ["$node->next"], "max": 5}
+    assert parsed(source).allocator.as_json() == {"each": each, "blocks": blocks}
+
+
+def snapshot_of(source: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = source["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
+    return found
+
+
+def test_a_snapshot_chooses_a_run_of_the_target(source: dict[str, Any]) -> None:
+    source["target"] |= {"args": ["x"], "env": {"A": "1"}, "runs": {"bug": {"stdin": "in.txt", "timeout_s": 2.5}}}
+    snapshot_of(source)["run"] = "bug"
+    card = parsed(source)
+    one, two = card.tasks[0].blocks[0].phases[0].steps[0].snapshots
+    assert card.target.run_named(one.run) == Run((), "in.txt", (), 2.5)
+    assert card.target.run_named(two.run) == Run(("x",), None, (("A", "1"),))
+    snapshot_of(source)["run"] = "other"
+    pointer = "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/run"
+    assert faults(source) == {pointer: "'other' is not one of target.runs (bug)"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "loaded"),
+    [
+        (48, Expectation("n", "48")),
+        (0.5, Expectation("n", "0.5")),
+        ("a", Expectation("n", "a")),
+        ({"value": 0.1, "tolerance": 1e-6}, Expectation("n", "0.1", None, 1e-6)),
+        ({"value": "0x40", "format": "x"}, Expectation("n", "0x40", "x")),
+    ],
+)
+def test_an_expected_value_has_several_forms(source: dict[str, Any], expected: Any, loaded: Expectation) -> None:
+    snapshot_of(source)["expect"] = {"n": expected}
+    assert parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots[0].expect == (loaded,)
+
+
+@pytest.mark.parametrize(
+    ("place", "expression", "pointer"),
+    [
+        ("expect", {"n = 4": "4"}, "/expect/n = 4"),
+        ("expect", {"a/b(c)": "4"}, "/expect/a~1b(c)"),
+        ("watch", ["n", "n++"], "/watch/1"),
+        ("stop", {"function": "main", "if": "n = 4"}, "/stop/if"),
+    ],
+)
+def test_an_expression_that_changes_the_program_is_refused(
+    source: dict[str, Any], place: str, expression: Any, pointer: str
+) -> None:
+    snapshot_of(source)[place] = expression
+    assert list(faults(source)) == [f"/tasks/0/blocks/0/phases/0/steps/0/snapshots/0{pointer}"]
+
+
+def test_a_directory_above_the_card_needs_a_root_that_contains_it(source: dict[str, Any], tmp_path: Path) -> None:
+    source["target"]["directory"] = "../src"
+    assert "needs target.root" in faults(source)["/target/directory"]
+    source["target"]["root"] = ".."
+    (tmp_path / "card").mkdir()
+    file = tmp_path / "card" / "card_source.json"
+    file.write_text(json.dumps(source))
+    loaded = load_card(file)
+    assert (loaded.root, loaded.target_directory) == (tmp_path, tmp_path / "src")
+    source["target"]["root"] = "."
+    file.write_text(json.dumps(source))
+    with pytest.raises(InvalidCard, match=r"/target/root .* does not contain the target's directory"):
+        load_card(file)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "pointer"),
     [
@@ -67,7 +145,7 @@ def test_an_allocator_recipe_is_loaded_unchanged(source: dict[str, Any]) -> None
         (["target", "build"], [], "/target/build"),
         (["tasks"], [], "/tasks"),
         (["tasks", 0, "blocks", 0, "id"], "B1", "/tasks/0/blocks/0/id"),
-        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "expect"], {"n": 1},
+        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "expect"], {"n": True},
          "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/expect/n"),
         (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "stop", "hits"], 0,
          "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/stop/hits"),

@@ -13,6 +13,7 @@ from cardapp.card.model import (
     Block,
     Card,
     CodeRange,
+    Expectation,
     Identity,
     Phase,
     Snapshot,
@@ -27,7 +28,7 @@ SOURCES = {"a.c": [f"\tint line_{number};" + " /* long */" * (number % 17) for n
 
 
 def card(tasks: tuple[Task, ...], text: str = "") -> Card:
-    target = Target("any", "src", ("make",), "any", (), ("a.c",))
+    target = Target("any", "src", ("make",), "any", ("a.c",))
     allocator = AllocatorRecipe("a.base", "a.size", "a.used", None, None)
     return Card("any", IDENTITY.uuid, "1.0.0", "Any card", text, "en", "karta-classic", target, allocator, tasks)
 
@@ -35,7 +36,11 @@ def card(tasks: tuple[Task, ...], text: str = "") -> Card:
 def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " * 12) -> Card:
     """Build a card of ordinary steps with this text. ``blocks`` and ``steps`` set its size."""
     snapshot = Snapshot(
-        "n", "The snapshot", Stop("a.c", 5, "int", None, 2), (("a.used", "8"), ("a.size", "64")), ("p",)
+        "n",
+        "The snapshot",
+        Stop("a.c", 5, "int", None, 2),
+        (Expectation("a.used", "8"), Expectation("a.size", "64")),
+        ("p",),
     )
     step = ("A step", text, "What is it?", CodeRange("a.c", 3, 9), (snapshot,))
     made = tuple(Step(f"s{number}", *step) for number in range(steps))
@@ -55,7 +60,8 @@ _WORDS = st.sampled_from([
 TEXTS = st.lists(_WORDS, max_size=6).map("\n\n".join)
 _LONG = st.sampled_from(["", "", "", "word " * 1500, "- item\n" * 200, "```\n" + "line\n" * 200 + "```", "y" * 10_000])
 _EXPECT = st.lists(
-    st.tuples(st.sampled_from(["a.used", "a.size", "n" * 200]), st.sampled_from(["1", "v" * 700])), max_size=4
+    st.builds(Expectation, st.sampled_from(["a.used", "a.size", "n" * 200]), st.sampled_from(["1", "v" * 700])),
+    max_size=4,
 )
 _Draw = st.DrawFn
 _Made = TypeVar("_Made")

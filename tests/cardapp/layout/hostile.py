@@ -12,6 +12,7 @@ from cardapp.card.model import (
     BlockRecipe,
     Card,
     CodeRange,
+    Expectation,
     Identity,
     Phase,
     Snapshot,
@@ -55,7 +56,9 @@ def hostile_cards(draw: st.DrawFn) -> tuple[Card, dict[str, list[str]]]:
         id="x1",
         title=draw(LINES),
         stop=Stop(FILE, 2, draw(LINES), None, draw(st.integers(1, 3))),
-        expect=(*draw(st.dictionaries(LINES, LINES, max_size=3)).items(), ("a.used", "8")),
+        expect=tuple(
+            Expectation(*each) for each in (draw(st.dictionaries(LINES, LINES, max_size=3)) | {"a.used": "8"}).items()
+        ),
         watch=tuple(draw(st.lists(LINES, max_size=2))),
     )
     step = Step("s1", draw(LINES), draw(TEXTS), draw(TEXTS), CodeRange(FILE, 1, len(source)), (snapshot,))
@@ -63,7 +66,7 @@ def hostile_cards(draw: st.DrawFn) -> tuple[Card, dict[str, list[str]]]:
     block = Block("b1", draw(LINES), draw(TEXTS), draw(TEXTS), (phase,))
     task = Task("t1", draw(LINES), draw(TEXTS), (block,))
     recipe = AllocatorRecipe("a.base", "a.size", "a.used", None, BlockRecipe("a.n", "a.o[$i]", "a.s[$i]", None))
-    target = Target("t", "src", ("make",), "t", (), (FILE,))
+    target = Target("t", "src", ("make",), "t", (FILE,))
     title, text = draw(LINES), draw(TEXTS)
     card = Card("hostile", IDENTITY.uuid, "1.0.0", title, text, "en", "karta-classic", target, recipe, (task,))
     return card, {FILE: source}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.card.model import Block, CodeRange, Phase, Snapshot, Step, Stop, Task
+from cardapp.card.model import Block, CodeRange, Expectation, Phase, Snapshot, Step, Stop, Task
 from cardapp.errors import InvalidLayout
 from cardapp.layout import layout_options
 from cardapp.layout.compose import compose
@@ -40,7 +40,7 @@ OTHERS: dict[str, Any] = {
 
 def _sheets(document: dict[str, Any]) -> tuple[str, str] | None:
     """The HTML and the LaTeX of a card with content in every part, or None if the layout file is refused."""
-    expect = (("a.used", "8"), ("a.size", "64"), ("a.base", "4096"))
+    expect = (Expectation("a.used", "8"), Expectation("a.size", "64"), Expectation("a.base", "4096"))
     snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 2), expect, ("p",))
     step = Step("s", "A step", "Some `text`.\n\n```\ncode\n```", "Why?", CodeRange("a.c", 3, 9), (snapshot,))
     block = Block("b", "A block", "A goal.", "Words " * 600, (Phase("p", "A phase", "Text", (step, step)),))

@@ -31,7 +31,7 @@ def test_visible_characters_stay_and_invisible_ones_get_a_mark(text: str) -> Non
         ("שלום مرحبا 👩‍👩‍👧 e\u0301 🏴󠁧󠁢󠁳󠁣󠁴󠁿", "שלום مرحبا 👩‍👩‍👧 e\u0301 🏴󠁧󠁢󠁳󠁣󠁴󠁿"),
     ],
 )
-def test_marks(text: str, shown: str) -> None:
+def test_only_control_characters_are_shown_as_marks(text: str, shown: str) -> None:
     assert escape.visible(text) == shown
 
 

@@ -14,7 +14,7 @@ from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 
 from cardapp.card.catalog import Catalog
-from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Task
+from cardapp.card.model import Block, Card, Expectation, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout import font_metrics
 from cardapp.layout.component_builder import ComponentBuilder
 from cardapp.layout.compose import compose
@@ -142,8 +142,8 @@ def held(content: Content) -> list[Any]:
             return list(words(blocks))
         case Question(blocks, answer_lines):
             return [*words(blocks), *(["line"] * answer_lines)]
-        case Code(_, _, lines, missing):
-            return [(line.number, segment) for line in lines for segment in line.segments] or [missing]
+        case Code(_, _, lines, notice):
+            return [(line.number, segment) for line in lines for segment in line.segments] or [notice]
         case Machine(rows):
             return [piece for row in rows for piece in (*row.expression, *row.value) if piece]
         case Notes(entries):
@@ -155,7 +155,7 @@ def held(content: Content) -> list[Any]:
 def whole(of: Card, layout: str) -> dict[tuple[str, str], list[Any]]:
     """The card's content by kind and key, before it is placed on sheets."""
     builder = ComponentBuilder(of, IDENTITY, ARRANGED[layout], SOURCES, Measure(ARRANGED[layout]))
-    groups = [*builder.front(), *builder.colophon()]
+    groups = [*builder.front(), *builder.colophon("")]
     for task_number, task in enumerate(of.tasks, 1):
         for number, block in enumerate(task.blocks, 1):
             groups += builder.block(task, task_number, block, number)
@@ -213,7 +213,7 @@ def test_every_split_part_is_marked(of: Card, layout: str) -> None:
 def test_a_part_that_fits_a_sheet_is_not_split() -> None:
     """The table is higher than a sheet, and each row has four lines. A row that does not fit moves to the next sheet as
     a whole."""
-    expect = tuple((f"value_{number}", f"{number:02}" * 30) for number in range(60))
+    expect = tuple(Expectation(f"value_{number}", f"{number:02}" * 30) for number in range(60))
     snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 1), expect, ())
     phase = Phase("p", "A phase", "", (Step("s", "A step", "", "", None, (snapshot,)),))
     of = card((Task("t", "A task", "", (Block("b", "A block", "", "", (phase,)),)),))
@@ -222,12 +222,12 @@ def test_a_part_that_fits_a_sheet_is_not_split() -> None:
         assert len(pieces) > 1
         shows_values = ARRANGED[layout].components["machine"].values
         assert [["".join(row.expression), "".join(row.value)] for piece in pieces for row in piece.rows] == [
-            [expression, value if shows_values else ""] for expression, value in expect
+            [each.expression, each.value if shows_values else ""] for each in expect
         ]
 
 
 def test_a_value_that_was_shown_is_no_box_to_fill_in_further_on() -> None:
-    snapshot = Snapshot("n", "S", Stop("a.c", 5, "int", None, 2), (("n" * 9000, "8"),), ())
+    snapshot = Snapshot("n", "S", Stop("a.c", 5, "int", None, 2), (Expectation("n" * 9000, "8"),), ())
     step = Step("s", "A step", "", "", None, (snapshot,))
     of = card((Task("t", "T", "", (Block("b", "B", "", "", (Phase("p", "P", "", (step,)),)),)),))
     for layout in (name for name, each in ARRANGED.items() if each.components["machine"].values):
@@ -251,7 +251,7 @@ def test_a_blank_handout_is_the_same_whatever_the_values_are(name: str, output: 
 def _with_other_values(of: Any) -> Any:
     """A card, or a part of one, in which every snapshot expects longer values."""
     if isinstance(of, Snapshot):
-        return replace(of, expect=tuple((expression, "9" * 30) for expression, _ in of.expect))
+        return replace(of, expect=tuple(replace(each, value="9" * 30) for each in of.expect))
     if isinstance(of, tuple):
         return tuple(map(_with_other_values, of))
     levels = [level for level in ("tasks", "blocks", "phases", "steps", "snapshots") if hasattr(of, level)]

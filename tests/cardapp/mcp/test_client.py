@@ -175,7 +175,7 @@ def ping(talk: Talk, background: Background) -> None:
     """Check that the connection still works."""
     client, peer = talk
     running = background(client.ping, timeout=PATIENCE)
-    request = peer.expect("ping" if client.era == "handshake" else "server/discover")
+    request = peer.expect("ping" if client.lifecycle == "handshake" else "server/discover")
     validate_client_request(request["method"], client.revision, request["params"])
     peer.answer(request, {"resultType": "complete"})
     running.result(PATIENCE)

@@ -46,7 +46,7 @@ def shake_hands(peer: Any, revision: str = "2025-11-25") -> None:
 def finish(connecting: Future[McpClient]) -> tuple[str, str]:
     client = connecting.result(PATIENCE)
     client.close()
-    return client.era, client.revision
+    return client.lifecycle, client.revision
 
 
 # -- the modern era ----------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_a_discover_result_means_a_modern_server(opening: tuple[Any, Future[McpC
     peer.answer(
         probe, {**discovered(NEXT, MODERN, "2025-11-25"), "_meta": {"io.modelcontextprotocol/serverInfo": SERVER_INFO}}
     )
-    assert finish(connecting) == ("modern", MODERN)
+    assert finish(connecting) == ("stateless", MODERN)
     assert connecting.result().server_info == SERVER_INFO
     assert peer.receive() is None  # no handshake after it
 
@@ -68,7 +68,7 @@ def test_a_discover_result_means_a_modern_server(opening: tuple[Any, Future[McpC
 def test_a_server_need_not_report_its_name(opening: tuple[Any, Future[McpClient]], meta: Any) -> None:
     peer, connecting = opening
     peer.answer(peer.expect("server/discover"), {**discovered(MODERN), "_meta": meta})
-    assert finish(connecting) == ("modern", MODERN)
+    assert finish(connecting) == ("stateless", MODERN)
     assert connecting.result().server_info == {}
 
 
@@ -76,7 +76,7 @@ def test_after_an_unsupported_version_a_listed_one_is_tried(opening: tuple[Any, 
     peer, connecting = opening
     peer.refuse(peer.expect("server/discover"), -32022, {"supported": [NEXT, MODERN], "requested": "x"})
     peer.answer(peer.expect("server/discover"), discovered(MODERN))
-    assert finish(connecting) == ("modern", MODERN)
+    assert finish(connecting) == ("stateless", MODERN)
 
 
 def test_a_server_that_refuses_a_version_it_lists_fails_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
@@ -170,7 +170,7 @@ def test_a_slow_modern_server_is_found_by_its_refusal_of_the_handshake(
     peer.expect("notifications/cancelled")
     peer.refuse(peer.expect("initialize"), -32022, {"supported": [MODERN]})
     peer.answer(peer.expect("server/discover"), discovered(MODERN))
-    assert finish(connecting) == ("modern", MODERN)
+    assert finish(connecting) == ("stateless", MODERN)
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])

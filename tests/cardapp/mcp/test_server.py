@@ -17,7 +17,7 @@ from cardapp.mcp.server import CallContext, McpServer, Tool, ToolFailure
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 
 EXAMPLE = runpy.run_path(str(Path(__file__).with_name("example_server.py")))
-HANDSHAKE = [name for name, revision in REVISIONS.items() if revision.era == "handshake"]
+HANDSHAKE = [name for name, revision in REVISIONS.items() if revision.lifecycle == "handshake"]
 MODERN = "2026-07-28"
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,

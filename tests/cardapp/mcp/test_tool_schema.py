@@ -107,8 +107,8 @@ def test_the_longest_result_of_a_replay_can_be_validated() -> None:
     values = {str(number): {"value": "1", "error": None} for number in range(500)}
     answer = {
         "generation": 1, "snapshot_ref": "x", "method": "fork", "fresh": False, "fallbacks": ["second_run"] * 1000,
-        "file": "x", "line": 1, "function": "x", "values": values, "allocator": arena,
-        "allocator_error": None, "stop_id": "x", "timings_ms": {"run": 0.5},
+        "file": "x", "line": 1, "function": "x", "inside": "x", "signal": "SIGSEGV", "values": values,
+        "allocator": arena, "allocator_error": None, "causes": ["x"], "stop_id": "x", "timings_ms": {"run": 0.5},
     }  # fmt: skip
     assert ToolSchema(REPLAY_OUT).faults(answer) == ()
 

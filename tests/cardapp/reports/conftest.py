@@ -9,7 +9,7 @@ import pytest
 
 from cardapp.card import progress as rules
 from cardapp.card.catalog import Catalog
-from cardapp.card.model import Block, Card, Identity, Phase, Snapshot, Step, Stop, Target, Task
+from cardapp.card.model import Block, Card, Expectation, Identity, Phase, Snapshot, Step, Stop, Target, Task
 from cardapp.card.progress import LastResult, Status
 
 IDENTITY = Identity("arena", "u-1", "1.0.0", "ab" * 32)
@@ -20,13 +20,13 @@ STEPS = ("t1/b1/p1/s1", "t1/b1/p1/s2", "t2/b1/p1/s1")
 def card() -> Card:
     def step(name: str, title: str) -> Step:
         stop = Stop(file="arena.c", line=31, text="return p;", function=None, hits=1)
-        snapshot = Snapshot("end", f"End of {title}", stop, (("a.used", "48"),), ())
+        snapshot = Snapshot("end", f"End of {title}", stop, (Expectation("a.used", "48"),), ())
         return Step(name, title, "", f"Why does `{title}` work?", None, (snapshot,))
 
     def task(name: str, title: str, steps: tuple[Step, ...]) -> Task:
         return Task(name, title, "", (Block("b1", "Block & goal", "", "", (Phase("p1", "Phase", "", steps),)),))
 
-    target = Target("arena", "src", ("make",), "build/arena", (), ("arena.c",))
+    target = Target("arena", "src", ("make",), "build/arena", ("arena.c",))
     tasks = (
         task("t1", "Bump <up>", (step("s1", "First"), step("s2", "Second"))),
         task("t2", "Reset", (step("s1", "Third"),)),

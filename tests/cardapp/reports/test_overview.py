@@ -6,7 +6,7 @@ from typing import Any
 from cardapp.reports.overview import TaskTally, tallies
 
 
-def test_a_tally_for_each_task(parts: dict[str, Any]) -> None:
+def test_each_task_has_a_tally_of_its_steps(parts: dict[str, Any]) -> None:
     assert tallies(parts["catalog"], parts["progress"]) == [
         TaskTally("Bump <up>", total=2, approved=1, ready=1, failed=0),
         TaskTally("Reset", total=1, approved=0, ready=0, failed=1),

@@ -1,113 +1,28 @@
-"""The copy of the sources never loses an edit. A build does only what is stale, is bounded, and can be cancelled."""
+"""A build does only what is stale, is bounded, and can be cancelled."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cardapp.card.model import Target
-from cardapp.session_host.workspace import MAX_OUTPUT, BuildCancelled, BuildFailed, SourcesUnusable, Workspace, fetch
-
-# -- the sources ---------------------------------------------------------------------------------------------------
-
-TARGET = Target("t", "src", ("make",), "build/t", (), ("a.c", "lib/b.c"))
-
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Path:
-    folder = tmp_path / "src"
-    for name in ("a.c", "lib/b.c", "Makefile", "build/t", "build/a.o", "old.o", "a.d", ".hidden/c.c", ".x"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"{name}\n")
-    return folder
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-def files(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {".fetched.json"}
-
-
-def test_a_first_fetch_takes_all_but_what_is_built_or_hidden(origin: Path, copy: Path) -> None:
-    done = fetch(origin, copy, TARGET, replace_edits=False)
-    assert files(copy) == {"a.c", "lib/b.c", "Makefile"}
-    assert sorted(done.updated) == ["Makefile", "a.c", "lib/b.c"]
-
-
-def test_a_program_beside_the_sources_is_not_taken(origin: Path, copy: Path) -> None:
-    (origin / "prog").write_text("binary")
-    fetch(origin, copy, Target("t", "src", ("make",), "prog", (), ("a.c",)), replace_edits=False)
-    assert "prog" not in files(copy)
-    assert "build/t" in files(copy)
-
-
-def test_an_untouched_file_follows_its_original(origin: Path, copy: Path) -> None:
-    fetch(origin, copy, TARGET, replace_edits=False)
-    (origin / "a.c").write_text("new\n")
-    assert fetch(origin, copy, TARGET, replace_edits=False).updated == ["a.c"]
-    assert (copy / "a.c").read_text() == "new\n"
-
-
-def test_a_fetch_without_changes_writes_nothing(origin: Path, copy: Path) -> None:
-    fetch(origin, copy, TARGET, replace_edits=True)
-    before = (copy / "a.c").stat().st_mtime_ns
-    done = fetch(origin, copy, TARGET, replace_edits=True)
-    assert (done.updated, done.kept, done.backups) == ([], [], {})
-    assert (copy / "a.c").stat().st_mtime_ns == before
-
-
-def test_an_edit_stays_when_edits_are_kept(origin: Path, copy: Path) -> None:
-    fetch(origin, copy, TARGET, replace_edits=False)
-    (copy / "a.c").write_text("mine\n")
-    (origin / "a.c").write_text("theirs\n")
-    for _ in range(2):
-        done = fetch(origin, copy, TARGET, replace_edits=False)
-        assert (done.kept, done.updated) == (["a.c"], [])
-        assert (copy / "a.c").read_text() == "mine\n"
-
-
-def test_an_edit_is_set_aside_when_edits_are_replaced(origin: Path, copy: Path) -> None:
-    fetch(origin, copy, TARGET, replace_edits=False)
-    for number, backup in ((1, "b.c.orig"), (2, "b.c.orig2"), (3, "b.c.orig3")):
-        (copy / "lib/b.c").write_text(f"mine {number}\n")
-        done = fetch(origin, copy, TARGET, replace_edits=True)
-        assert done.backups == {"lib/b.c": backup}
-        assert (copy / "lib" / backup).read_text() == f"mine {number}\n"
-        assert (copy / "lib/b.c").read_text() == "lib/b.c\n"
-
-
-def test_without_the_manifest_every_difference_counts_as_an_edit(origin: Path, copy: Path) -> None:
-    fetch(origin, copy, TARGET, replace_edits=False)
-    (copy / ".fetched.json").write_text("damaged")
-    (origin / "a.c").write_text("new\n")
-    assert fetch(origin, copy, TARGET, replace_edits=False).kept == ["a.c"]
-
-
-def test_a_deleted_file_is_copied_again(origin: Path, copy: Path) -> None:
-    fetch(origin, copy, TARGET, replace_edits=False)
-    (copy / "a.c").unlink()
-    assert fetch(origin, copy, TARGET, replace_edits=False).updated == ["a.c"]
-
-
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourcesUnusable, match=r"target\.directory"):
-        fetch(tmp_path / "none", tmp_path / "work", TARGET, replace_edits=False)
-
-
-# -- the build -----------------------------------------------------------------------------------------------------
+from cardapp.session_host.workspace import MAX_OUTPUT, BuildCancelled, BuildFailed, Workspace
+from tests.functional.session_process import eventually
 
 
 def place(folder: Path, *build: str) -> Workspace:
     (folder / "a.c").write_text("int a;\n")
-    return Workspace(folder, Target("t", ".", build or ("sh", "-c", "touch prog"), "prog", (), ("a.c",)))
+    record = folder.parent / f"{folder.name}.built.json"
+    return Workspace(folder, folder, record, Target("t", ".", build or ("sh", "-c", "touch prog"), "prog", ("a.c",)))
 
 
 def test_a_missing_program_is_stale_and_a_built_one_is_not(tmp_path: Path) -> None:
@@ -217,3 +132,32 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_build_that_was_killed_with_its_caller_is_ended_and_made_again(tmp_path: Path) -> None:
+    """SIGKILL ends only the process that called the build: make goes on, until the next build ends it."""
+    here = place(tmp_path, "sh", "-c", "echo half > prog; setsid sh -c 'echo $$ > child; exec sleep 1000'")
+    code = "import pickle, sys; pickle.load(sys.stdin.buffer).build(60)"
+    with subprocess.Popen([sys.executable, "-P", "-c", code], stdin=subprocess.PIPE) as caller:
+        try:
+            caller.communicate(pickle.dumps(here), timeout=0.1)
+        except subprocess.TimeoutExpired:
+            eventually(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text())
+        finally:
+            caller.kill()
+    assert here.program.read_text() == "half\n"
+    assert here.is_stale()
+    whole = replace(here, target=replace(here.target, build=("sh", "-c", "echo whole > prog")))
+    assert whole.is_stale()
+    whole.build(30)
+    assert_gone(int((tmp_path / "child").read_text()))
+    assert whole.program.read_text() == "whole\n"
+    assert not whole.is_stale()
+    assert here.is_stale()  # its command is another one
+
+
+def test_an_endless_build_is_ended_with_children_that_left_its_group(tmp_path: Path) -> None:
+    here = place(tmp_path, "sh", "-c", "setsid sh -c 'echo $$ > child; exec sleep 1000'; true")
+    with pytest.raises(BuildFailed, match=r"longer than 1 s \(target\.build_timeout_s\)"):
+        here.build(1)
+    assert_gone(int((tmp_path / "child").read_text()))

@@ -106,7 +106,7 @@ def test_an_empty_record_has_the_genesis_head_and_no_events(db: Database) -> Non
         assert list(events.stream(conn)) == []
 
 
-def test_paging_by_kind_and_key(db: Database, add: Add) -> None:
+def test_a_page_can_be_limited_to_a_kind_and_a_key(db: Database, add: Add) -> None:
     for kind, key in [("note", "t1"), ("x-quiz", "t1"), ("note", "t1/b1"), ("note", "t1")]:
         add(kind=kind, key=key)
     with db.read() as conn:

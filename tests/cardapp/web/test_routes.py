@@ -156,7 +156,7 @@ class TestEveryJsonBody:
 
     @pytest.mark.parametrize("depth", [1500, 9000, 30_000])
     def test_what_nests_too_deep_is_malformed(self, route: Route, depth: int, api: Any) -> None:
-        """The decoder of Python 3.11 follows less than 1000 levels, that of Python 3.13 nearly 10 000."""
+        """The decoder of Python 3.11 follows less than 1000 levels, the one of Python 3.13 nearly 10 000."""
         deep = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
         path = EXAMPLES[route.method, route.path][0]
         headers = {"Content-Type": "application/json"}

@@ -72,12 +72,12 @@ def test_a_card_that_broke_is_served_as_it_was_and_seen_in_health(api: Any, card
 
 
 class TestAllocator:
-    def test_nothing_before_the_first_checkpoint(self, api: Any) -> None:
+    def test_before_the_first_checkpoint_nothing_is_available(self, api: Any) -> None:
         found = api.get("/api/allocator")
         assert (found["available"], found["allocator"], found["key"]) == (False, None, None)
         assert "sync" in found["reason"]
 
-    def test_the_model_and_the_difference_to_the_one_before(self, api: Any, publish: Any) -> None:
+    def test_a_checkpoint_has_its_model_and_the_difference_to_the_previous_one(self, api: Any, publish: Any) -> None:
         publish("t1/b1/p1/s1/one", READING)
         first = api.get("/api/allocator")
         assert (first["available"], first["difference"], first["previous_key"]) == (True, None, None)
@@ -92,12 +92,23 @@ class TestAllocator:
         again = api.get("/api/allocator")
         assert (again["previous_key"], again["difference"]) == (second["previous_key"], second["difference"])
 
-    def test_a_checkpoint_without_a_reading(self, api: Any, publish: Any) -> None:
+    def test_linked_nodes_have_no_figures_but_a_difference(self, api: Any, publish: Any) -> None:
+        first, second = ({"offset": at, "size": 32, "label": label} for at, label in ((0x5000, "a"), (0x6000, "b")))
+        nodes = {"base": None, "size": None, "used": None, "high_water": None, "blocks": [second]}
+        publish("t1/b1/p1/s1/one", nodes)
+        publish("t1/b1/p1/s1/two", nodes | {"blocks": [first, second]}, generation=2)
+        found = api.get("/api/allocator")
+        assert found["allocator"]["blocks"] == [first | {"padding": 0}, second | {"padding": 0}]
+        assert {value for name, value in found["allocator"].items() if name != "blocks"} == {None}
+        unchanged = {"used": None, "size": None, "high_water": None}
+        assert found["difference"] == unchanged | {"added": [first], "removed": []}
+
+    def test_a_checkpoint_without_a_reading_has_no_model(self, api: Any, publish: Any) -> None:
         publish("t1/b1/p1/s1/one", None)
         found = api.get("/api/allocator")
         assert (found["available"], found["key"]) == (False, "t1/b1/p1/s1/one")
 
-    def test_a_card_without_an_allocator(self, api: Any, card_file: Path, publish: Any) -> None:
+    def test_a_card_without_an_allocator_has_no_model_but_values(self, api: Any, card_file: Path, publish: Any) -> None:
         source = json.loads(card_file.read_text())
         del source["allocator"]
         card_file.write_text(json.dumps(source))

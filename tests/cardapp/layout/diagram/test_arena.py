@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot, Stop
+from cardapp.card.model import AllocatorRecipe, BlockRecipe, Expectation, Snapshot, Stop
 from cardapp.layout.diagram.arena import Arena, ArenaBlock, arena_from_card, arena_from_reading, regions
 from cardapp.layout.diagram.memory import memory_map, strip
 from cardapp.layout.diagram.shapes import Room
@@ -24,7 +24,9 @@ READING: dict[str, Any] = {
 
 
 def snapshot(**expect: str) -> Snapshot:
-    return Snapshot("s", "A snapshot", Stop("a.c", 3, "x", None, 1), tuple(expect.items()), ())
+    return Snapshot(
+        "s", "A snapshot", Stop("a.c", 3, "x", None, 1), tuple(Expectation(*each) for each in expect.items()), ()
+    )
 
 
 def test_a_reading_is_sorted_and_divided_into_regions() -> None:

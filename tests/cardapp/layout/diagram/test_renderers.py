@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardapp.card.model import Block, Phase, Snapshot, Step, Stop
+from cardapp.card.model import Block, Expectation, Phase, Snapshot, Step, Stop
 from cardapp.layout.diagram import activity, shapes, states, svg, tikz
 from cardapp.layout.diagram.arena import Arena, ArenaBlock
 from cardapp.layout.diagram.memory import memory_map
@@ -29,7 +29,7 @@ HOSTILE = [
 
 
 def block_of(*titles: str) -> Block:
-    snapshot = Snapshot("here", "A state", Stop("a.c", 7, "x", None, 2), (("n", "1"),), ())
+    snapshot = Snapshot("here", "A state", Stop("a.c", 7, "x", None, 2), (Expectation("n", "1"),), ())
     steps = tuple(Step(f"s{place}", title, "", title, None, (snapshot,)) for place, title in enumerate(titles))
     return Block("b", "A block", "", "", (Phase("p", titles[0], "", steps),))
 

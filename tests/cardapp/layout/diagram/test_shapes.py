@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Target, Task
+from cardapp.card.model import Block, Card, Expectation, Phase, Snapshot, Step, Stop, Target, Task
 from cardapp.errors import InvalidValue
 from cardapp.layout.diagram import activity, memory, states
 from cardapp.layout.diagram.arena import Arena, ArenaBlock
@@ -47,7 +47,7 @@ def _stop(kind: int, hits: int) -> Stop:
     return Stop(None, None, None, "main", hits) if kind == 0 else Stop("a_long_name.c" * kind, 12, "x", None, hits)
 
 
-EXPECTATIONS = st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=6).map(tuple)
+EXPECTATIONS = st.lists(st.builds(Expectation, st.text(max_size=80), st.text(max_size=80)), max_size=6).map(tuple)
 SNAPSHOTS = st.builds(
     lambda title, kind, hits, expect: lambda name: Snapshot(name, title, _stop(kind, hits), expect, ()),
     TITLES, st.integers(0, 9), st.integers(1, 10**9), EXPECTATIONS,
@@ -72,7 +72,7 @@ TASKS = st.builds(
 
 
 def card_of(tasks: Sequence[Task], title: str = "A card") -> Card:
-    target = Target("t", "src", (), "t", (), ())
+    target = Target("t", "src", (), "t", ())
     return Card("card", "", "1", title, "", "en", "karta-classic", target, None, tuple(tasks))
 
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
+from cardapp.card.source import LoadedCard
 from cardapp.layout.compose import compose
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.html.document import render
@@ -209,9 +210,36 @@ def _empty(layout: str) -> Document:
 
 def test_a_source_that_is_missing_is_named() -> None:
     page = read("".join(render(_empty("karta-classic"))))
-    missing = [element.text for element in page.all("p", "missing")]
-    assert missing
-    assert set(missing) == {"This file cannot be read."}
+    notices = [element.text for element in page.all("p", "notice")]
+    assert notices
+    assert set(notices) == {"This file cannot be read."}
+
+
+def test_an_excerpt_whose_lines_changed_says_so() -> None:
+    loaded, sources = shipped("calc"), shipped("calc").sources()
+    assert _notices(loaded, sources) == []
+    changed = "These lines changed since the card was written"
+    sources["token.c"] = ["/* new */"] * 10 + sources["token.c"]
+    assert f"{changed}: its excerpt is now in lines 90–95." in _notices(loaded, sources)
+    sources["token.c"] = ["/* new */"] * len(sources["token.c"])
+    assert set(_notices(loaded, sources)) == {f"{changed}."}
+
+
+def _notices(loaded: LoadedCard, sources: dict[str, list[str]]) -> list[str]:
+    page = read("".join(render(compose(loaded.card, loaded.identity, arranged("karta-classic"), sources))))
+    return [element.text for element in page.all("p", "notice")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_sheet_and_the_colophon_say_whether_the_card_was_proved(layout: str) -> None:
+    loaded, said = shipped("calc"), "Proved 2026-11-25 at 3f2a1c4+"
+    document = compose(loaded.card, loaded.identity, arranged(layout), {}, said)
+    page = read("".join(render(document)))
+    feet = [foot.text for foot in page.all("footer")]
+    assert len(feet) == len(document.sheets)
+    assert all(said in foot for foot in feet)
+    assert any(f" {said}." in colophon.text for colophon in page.all("div", "colophon"))
+    assert "roved" not in "".join(foot.text for foot in read("".join(render(_empty(layout)))).all("footer"))
 
 
 def test_hidden_components_leave_all_anchors_and_heading_ranks() -> None:
@@ -293,9 +321,9 @@ def assert_all_survives(page: Element, card: Card, source: list[str], *, tells_v
     assert _plain(step.question) in said["question"]
     for line in source:
         assert squeezed(visible(line)) in said["code"]
-    for expression, value in snapshot.expect:
-        assert squeezed(visible(expression)) in expressions
-        assert squeezed(visible(value) if tells_values else "") in values
+    for expected in snapshot.expect:
+        assert squeezed(visible(expected.expression)) in expressions
+        assert squeezed(visible(expected.value) if tells_values else "") in values
     assert squeezed(visible(snapshot.stop.text or "")) in said["notes"]
     for expression in snapshot.watch:
         assert squeezed(visible(expression)) in said["notes"]
@@ -306,14 +334,14 @@ def _plain(markdown: str) -> str:
 
 
 def _said(page: Element, kind: str) -> str:
-    """All that the parts of a kind say, without what stands above and below a cut."""
+    """All that the parts of a kind say, without what stands above and below a cut, and without a notice."""
     found = []
     for part in page.all(within=kind):
         if "part" in part.classes:
             found += [
                 piece.text
                 for piece in part.inner
-                if isinstance(piece, Element) and not piece.classes & {"caption", "mark", "anchor"}
+                if isinstance(piece, Element) and not piece.classes & {"caption", "mark", "anchor", "notice"}
             ]
     return squeezed("".join(found))
 

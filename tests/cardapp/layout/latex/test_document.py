@@ -150,6 +150,17 @@ def test_every_sheet_names_its_card(made: tuple[Document, str]) -> None:
         assert all(squeezed(sentence) in found.said("colophon") for sentence in kept)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_sheet_and_the_colophon_say_whether_the_card_was_proved(layout: str) -> None:
+    loaded, said = shipped("calc"), "Proved 2026-11-25 at 3f2a1c4+"
+    document = compose(loaded.card, loaded.identity, layouts.find(layout).arranged("latex"), {}, said)
+    found = read(render(document))
+    feet = [squeezed(box.text) for box in found.boxes if box.kind == "footer"]
+    assert len(feet) == len(document.sheets)
+    assert all(squeezed(said) in foot for foot in feet)
+    assert squeezed(f". {said}.") in found.said("colophon")
+
+
 def test_an_error_names_its_part(made: tuple[Document, str]) -> None:
     document, tex = made
     lines = tex.split("\n")
@@ -236,8 +247,10 @@ def _everything_survives(found: Read, card: Card, source: list[str], *, tells_va
     assert found.said("text") == _plain(step.text)
     assert found.said("question") == _plain(step.question)
     assert found.said("code") == squeezed("".join(map(visible, source)))
-    for expression, value in snapshot.expect:
-        assert squeezed(visible(expression) + (visible(value) if tells_values else "")) in found.said("machine")
+    for each in snapshot.expect:
+        assert squeezed(visible(each.expression) + (visible(each.value) if tells_values else "")) in found.said(
+            "machine"
+        )
     for said in (snapshot.stop.text or "", *snapshot.watch):
         assert squeezed(visible(said)) in found.said("notes")
     goals = {item.key for item in Catalog(card).items}

@@ -74,7 +74,7 @@ local function follow(name, request, shown)
   end, STAGE_PERIOD)
 end
 
--- Send `body` as the request of the action `name`. `action` describes the action like an entry of M.known, its default.
+-- Send `body` as the request of the action `name`. `action` describes the action; the default is M.known[name].
 function M.run(name, body, action)
   action = action or M.known[name]
   local request = vim.tbl_extend('force', { actor = ACTOR }, action.body or {}, body or {})

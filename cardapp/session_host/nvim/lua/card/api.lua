@@ -5,16 +5,16 @@ local M = {}
 
 M.MAX_BYTES = 8 * 1024 * 1024 -- of a response; the catalog of a card with 2 000 steps has 1.5 MB
 
--- Not `assert`, which would put the file name before the message that the learner sees.
+-- Like `assert`, but without the file name before the message, because the learner sees the message.
 local function expect(sound, text)
   if not sound then
     error(text, 0)
   end
 end
 
--- Parse `bytes` to { status, body }; nil while they are incomplete. `ended`: no more bytes follow. Raises a message if
--- they are invalid. A server answers HTTP/1.0 without interim responses and chunks. The body ends at its Content-Length,
--- or at the end of the connection.
+-- Parse `bytes` to { status, body }. Returns nil while they are incomplete, and raises a message if they are invalid.
+-- `ended` says that no more bytes follow. A response to HTTP/1.0 has no interim responses and no chunks. The body ends at
+-- its Content-Length, or at the end of the connection.
 function M.parse(bytes, ended)
   local stop, last = bytes:find('\r\n\r\n', 1, true)
   if not stop then

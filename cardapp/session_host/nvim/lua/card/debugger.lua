@@ -123,6 +123,7 @@ function M.show(file, line)
 end
 
 M.output = windows.output
+M.printed = windows.printed
 
 -- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
 function M.clear()

@@ -17,7 +17,7 @@ local function after_typing(tell)
       end),
     })
   end
-  waiting = tell -- only the latest
+  waiting = tell -- only the latest message is kept
 end
 
 local function echo(text, highlight)
@@ -33,7 +33,7 @@ local function echo(text, highlight)
   end
 end
 
--- Show one line, shortened so that Neovim shows no hit-enter prompt, and not added to :messages.
+-- Show one line. It is shortened so that Neovim shows no hit-enter prompt, and it is not added to :messages.
 function M.show(text, highlight)
   after_typing(function()
     echo(text, highlight)
@@ -85,8 +85,8 @@ local function open(lines, row, on_enter)
 end
 
 -- Show `lines` in a floating window. It closes on q, on Escape and when it loses the focus. The cursor starts on line
--- `row`; <CR> calls `on_enter` with the cursor's line. Only the first line is shown, as a message, if the learner has
--- begun to type, and in the command-line window, where Neovim opens no other window.
+-- `row`; <CR> calls `on_enter` with the cursor's line. No window is opened if the learner has begun to type, or in the
+-- command-line window, because Neovim does not allow it there. Then the first line is shown as a message.
 function M.list(lines, row, on_enter)
   local clean = vim.tbl_map(function(line)
     return (line:gsub('%c+', ' '))

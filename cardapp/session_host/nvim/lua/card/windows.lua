@@ -2,7 +2,7 @@
 -- is on top, and the others are below it.
 local M = {}
 
--- Columns from which the code and gdb fit side by side.
+-- If the screen has at least this many columns, the code and gdb fit side by side.
 local WIDE = 110
 
 -- Whether the windows were last arranged side by side.
@@ -90,6 +90,24 @@ function M.output()
   end
   local lines = vim.api.nvim_buf_get_lines(M.program, -vim.api.nvim_win_get_height(window) - 1, -1, false)
   return (table.concat(lines, '\r\n'):gsub('%s+$', ''))
+end
+
+-- The lines that the program has printed on the visible part of its terminal, without the terminal's line breaks.
+function M.printed()
+  local window = window_with(M.program)
+  if not window then
+    return {}
+  end
+  local width, found, continues = vim.api.nvim_win_get_width(window), {}, false
+  for _, line in ipairs(vim.split(M.output(), '\r\n')) do
+    if continues then
+      found[#found] = found[#found] .. line
+    else
+      table.insert(found, line)
+    end
+    continues = vim.fn.strdisplaywidth(line) >= width
+  end
+  return found
 end
 
 local function plain(window, title)

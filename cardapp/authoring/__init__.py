@@ -1,0 +1,1 @@
+"""What an author of cards uses: checks, replays, repair, records."""

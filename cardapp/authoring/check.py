@@ -1,0 +1,356 @@
+"""Checks a card without running its program: its layout, its stops and excerpts, and what was not recorded yet."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cardapp.authoring.source_text import SourceText, read_source
+from cardapp.card import anchors
+from cardapp.card.catalog import Catalog
+from cardapp.card.draft import Part, key_at, read_draft
+from cardapp.card.model import NOT_RECORDED, CodeRange, Snapshot, Step, Stop, Target
+from cardapp.card.source import LoadedCard, decode_source, pointer_token, source_lines
+from cardapp.errors import InvalidCard, InvalidLayout
+from cardapp.layout.compose import compose
+from cardapp.publish import layouts
+from cardapp.source_tree import root_fault
+
+RECORD_HINT = "run bin/cardapp record"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a card.
+
+    ``key`` is the position that has it ("": the card itself), ``pointer`` the place in the source file as a JSON
+    pointer, ``line`` that place's line. ``fix`` has the members that a repair sets in the object at ``pointer``.
+    ``causes`` are sentences that may explain it, or say what to do.
+    """
+
+    key: str
+    pointer: str
+    line: int | None
+    code: str
+    detail: str
+    expression: str | None = None
+    expected: str | None = None
+    seen: str | None = None
+    fix: Mapping[str, int] | None = None
+    causes: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        return "; ".join([self.detail, *self.causes])
+
+    def as_json(self) -> dict[str, Any]:
+        members = {
+            "key": self.key,
+            "pointer": self.pointer,
+            "line": self.line,
+            "code": self.code,
+            "expression": self.expression,
+            "expected": self.expected,
+            "seen": self.seen,
+            "detail": self.sentence,
+            "fix": dict(self.fix) if self.fix is not None else None,
+        }
+        return {name: value for name, value in members.items() if value is not None or name == "line"}
+
+
+def pointers(catalog: Catalog) -> dict[str, str]:
+    """The JSON pointer of each position in the source file, by key."""
+    found = {"": ""}
+    children: Counter[str] = Counter()
+    for item in catalog.items:
+        if item.parent is not None:
+            found[item.key] = f"{found[item.parent]}/{item.level}s/{children[item.parent]}"
+            children[item.parent] += 1
+    return found
+
+
+def static_faults(loaded: LoadedCard) -> list[Fault]:
+    """All faults that can be found without running the program, in document order."""
+    parts = _parts(loaded)
+    found = [*_layout_faults(loaded), *_target_faults(loaded.card.target, loaded.target_directory, parts)]
+    if os.path.isdir(loaded.target_directory) and (detail := root_fault(loaded)) is not None:
+        found.append(Fault("", "/target/root", None, "sources_unusable", detail))
+    for number, name in enumerate(loaded.card.target.sources):
+        if not loaded.has_inside(name):
+            detail = (
+                f"the link {name} leads out of {loaded.root}: put the file in its place, or choose a larger target.root"
+            )
+            found.append(Fault("", f"/target/sources/{number}", None, "source_missing", detail))
+    found += _part_faults(parts, loaded.sources())
+    return located(loaded.path, found)
+
+
+def static_warnings(loaded: LoadedCard) -> list[Fault]:
+    """The excerpts that have no anchor, so that a change of their lines cannot be noticed."""
+    found = [
+        Fault(part.key, f"{part.pointer}/code", None, "no_anchor", f"the excerpt has no anchor: {RECORD_HINT}")
+        for part in _parts(loaded)
+        if isinstance(part.item, Step) and part.item.code is not None and not anchors.is_anchored(part.item.code)
+    ]
+    return located(loaded.path, found)
+
+
+def source_faults(path: Path, error: InvalidCard) -> list[Fault]:
+    """The faults of an invalid source file: those in ``error``, and the static faults of the parts that can be read."""
+    try:
+        raw = path.read_bytes()
+        document = decode_source(raw, "the source")
+    except OSError:
+        return [Fault("", "", None, error.code, error.detail)]
+    except InvalidCard as undecodable:
+        cause = undecodable.__cause__ and undecodable.__cause__.__cause__
+        line = cause.lineno if isinstance(cause, json.JSONDecodeError) else None
+        return [Fault("", "", line, undecodable.code, undecodable.detail)]
+    if not error.errors:
+        return [Fault("", "", None, error.code, error.detail)]
+    found = [
+        Fault(key_at(document, each.pointer), each.pointer, None, error.code, f"{each.pointer or '/'} {each.message}")
+        for each in error.errors
+    ]
+    draft = read_draft(document, error.errors)
+    files = {}
+    if draft.target is not None:
+        directory = Path(os.path.normpath(path.parent / draft.target.directory))
+        found += _target_faults(draft.target, directory, draft.parts)
+        files = source_lines(directory, draft.target.sources)
+    return located(path, [*found, *_part_faults(draft.parts, files)])
+
+
+def located(path: Path, faults: Iterable[Fault]) -> list[Fault]:
+    """The faults with the lines of their places in the source file at ``path``, in the order of these lines."""
+    faults = list(faults)
+    with suppress(OSError, UnicodeDecodeError):
+        text = SourceText(read_source(path)) if faults else None
+        faults = [replace(fault, line=text.line(fault.pointer)) for fault in faults] if text is not None else []
+    return sorted(faults, key=lambda fault: fault.line or 0)
+
+
+# -- the card as a whole -------------------------------------------------------------------------------------------
+
+
+def _layout_faults(loaded: LoadedCard) -> list[Fault]:
+    """The fault that prevents the card from having sheets: its layout is missing or invalid, or a part fits no
+    sheet."""
+    try:
+        layout = layouts.find(loaded.card.layout)
+        for arranged in (layout.arranged("html"), layout.arranged("latex")):
+            compose(loaded.card, loaded.identity, arranged, loaded.sources())
+    except InvalidLayout as error:
+        return [Fault("", "/layout", None, error.code, error.detail)]
+    return []
+
+
+def _target_faults(target: Target, directory: Path, parts: Iterable[Part]) -> Iterator[Fault]:
+    """The folder or the source files that are missing. The stops and excerpts in them are not reported as well."""
+    if not os.path.isdir(directory):
+        detail = f"there is no folder {directory}: target.directory is relative to the card's folder"
+        yield Fault("", "/target/directory", None, "source_missing", detail)
+        return
+    for number, name in enumerate(target.sources):
+        if not os.access(directory / name, os.R_OK) or not os.path.isfile(directory / name):
+            detail = f"{name} cannot be read: there is no such file in {directory}"
+            detail += _other_name(name, target, directory, parts)
+            if os.path.exists(directory / name):
+                detail = f"{name} cannot be read: it is no file, or its permissions forbid it"
+            yield Fault("", f"/target/sources/{number}", None, "source_missing", detail)
+
+
+def _other_name(name: str, target: Target, directory: Path, parts: Iterable[Part]) -> str:
+    """The end of the message of a missing file: another file of its folder that has its lines or a similar name."""
+    folder = (directory / name).parent
+    siblings = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    others = [str(Path(name).with_name(each)) for each in siblings if Path(each).suffix == Path(name).suffix]
+    others = [each for each in others if each not in target.sources]
+    in_file = [part.item for part in parts if _file_of(part.item) == name]
+    texts = source_lines(directory, others)
+    for other, lines in texts.items():
+        if any(_is_found(item, lines) for item in in_file):
+            return f"; {other} has its lines: if it was renamed, write the new name in target.sources, code and stop"
+    near = difflib.get_close_matches(name, others, n=1)
+    return f"; did you mean {near[0]}?" if near else "; correct target.sources"
+
+
+def _file_of(item: Step | Snapshot) -> str | None:
+    if isinstance(item, Snapshot):
+        return item.stop.file
+    return item.code.file if item.code is not None else None
+
+
+def _is_found(item: Step | Snapshot, lines: list[str]) -> bool:
+    """Whether the excerpt of a step or the stop of a snapshot is where it was, but in a file with these lines."""
+    if isinstance(item, Step):
+        return item.code is not None and anchors.is_anchored(item.code) and anchors.holds(item.code, lines)
+    line, text = item.stop.line, item.stop.text
+    return line is not None and text is not None and line <= len(lines) and text in lines[line - 1]
+
+
+# -- steps and snapshots -------------------------------------------------------------------------------------------
+
+
+def _parts(loaded: LoadedCard) -> list[Part]:
+    catalog = Catalog(loaded.card)
+    at = pointers(catalog)
+    known: dict[str, Step | Snapshot] = {**catalog.steps, **catalog.snapshots}
+    return [Part(item.key, at[item.key], known[item.key]) for item in catalog.items if item.key in known]
+
+
+def _part_faults(parts: Iterable[Part], files: Mapping[str, list[str]]) -> Iterator[Fault]:
+    parts = list(parts)
+    shifts = _shifts(parts, files)
+    for part in parts:
+        if isinstance(part.item, Step):
+            yield from _excerpt_faults(part.key, f"{part.pointer}/code", part.item, files)
+        else:
+            yield from _stop_faults(part.key, f"{part.pointer}/stop", part.item.stop, files, shifts)
+            yield from _value_faults(part.key, f"{part.pointer}/expect", part.item)
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """A line of a file that is certainly ``by`` lines further down now."""
+
+    file: str
+    line: int
+    by: int
+
+
+def _shifts(parts: Iterable[Part], files: Mapping[str, list[str]]) -> list[_Shift]:
+    """What the excerpts that moved say, and the stops whose text is now on a single other line."""
+    found = []
+    for part in parts:
+        if isinstance(part.item, Step):
+            code = part.item.code
+            moved = anchors.moved(code, files.get(code.file, [])) if code is not None else None
+            if code is not None and moved is not None:
+                found.append(_Shift(code.file, code.first, moved.first - code.first))
+        else:
+            stop = part.item.stop
+            places = stop_places(stop, files.get(stop.file or "", []))
+            if len(places) == 1 and stop.file is not None and stop.line is not None:
+                found.append(_Shift(stop.file, stop.line, places[0] - stop.line))
+    return found
+
+
+def _excerpt_faults(key: str, pointer: str, step: Step, files: Mapping[str, list[str]]) -> Iterator[Fault]:
+    if step.unresolved is not None:
+        detail = f"the lines of {step.unresolved.function} in {step.unresolved.file} were not looked up: {RECORD_HINT}"
+        yield Fault(key, pointer, None, "not_recorded", detail)
+    code = step.code
+    if code is None or code.file not in files or anchors.holds(code, files[code.file]):
+        return
+    lines = files[code.file]
+    moved = anchors.moved(code, lines)
+    if moved is not None:
+        detail = (
+            f"the excerpt moved from {code.file}:{code.first}-{code.last} to lines {moved.first} to {moved.last}"
+        )  # fmt: skip
+        fix = {"from": moved.first, "to": moved.last}
+        yield Fault(key, pointer, None, "code_changed", detail, expected=code.text, seen=_now(code, lines), fix=fix)
+    elif code.last > len(lines) and code.text is None:
+        yield Fault(key, pointer, None, "source_drift", _too_short(code, lines))
+    else:
+        detail = (
+            f"the lines {code.first} to {code.last} of {code.file} changed: look at them and at the step's text, "
+            "then accept them with bin/cardapp record, or choose other lines (from, to)"
+        )
+        starts = sorted((n for n, line in enumerate(lines, 1) if line == code.text), key=lambda n: abs(n - code.first))
+        if starts and starts[0] != code.first:
+            detail += f"; their first line is now line {starts[0]}"
+        if code.last > len(lines):
+            detail = _too_short(code, lines)
+        yield Fault(key, pointer, None, "code_changed", detail, expected=code.text, seen=_now(code, lines))
+
+
+def _too_short(code: CodeRange, lines: list[str]) -> str:
+    return (
+        f"the excerpt ends at line {code.last}, but {code.file} has only {len(lines)} lines: "
+        f"choose other lines (from, to), then {RECORD_HINT}"
+    )
+
+
+def _now(code: CodeRange, lines: list[str]) -> str:
+    """What stands at the beginning of the excerpt."""
+    first = lines[code.first - 1] if code.first <= len(lines) else "the file is shorter"
+    return (first or "an empty line") if first != code.text else "the lines differ"
+
+
+def _stop_faults(
+    key: str, pointer: str, stop: Stop, files: Mapping[str, list[str]], shifts: list[_Shift]
+) -> Iterator[Fault]:  # fmt: skip
+    if stop.signal is not None and not _is_signal(stop.signal):
+        near = difflib.get_close_matches(stop.signal, signal.Signals.__members__, n=1)
+        detail = f"there is no signal {stop.signal}" + (f"; did you mean {near[0]}?" if near else "")
+        yield Fault(key, f"{pointer}/signal", None, "unknown_signal", detail)
+    if stop.file is None or stop.line is None or stop.text is None or stop.file not in files:
+        return
+    lines = files[stop.file]
+    if stop.text == NOT_RECORDED:
+        detail = f"the text of {stop.file}:{stop.line} was not recorded: {RECORD_HINT}"
+        yield Fault(key, f"{pointer}/text", None, "not_recorded", detail)
+        return
+    if stop.line <= len(lines) and stop.text in lines[stop.line - 1]:
+        return
+    places = _likely_places(stop, lines, shifts)
+    where = f"it is now in {_listed(places)}" if places else _gone(stop.text, stop.line, lines)
+    detail = f"{stop.file}:{stop.line} does not contain {stop.text!r}; {where}"
+    seen = lines[stop.line - 1].strip() if stop.line <= len(lines) else f"the file has only {len(lines)} lines"
+    fix = {"line": places[0]} if places else None
+    yield Fault(key, pointer, None, "source_drift", detail, expected=stop.text, seen=seen or "an empty line", fix=fix)
+
+
+def _is_signal(name: str) -> bool:
+    """Whether gdb knows the signal; it also numbers the real-time signals, as in SIG34."""
+    return name in signal.Signals.__members__ or re.fullmatch(r"SIG\d+", name) is not None
+
+
+def _gone(text: str, line: int, lines: list[str]) -> str:
+    """What to do about a stop at ``line`` whose text no line contains."""
+    similar = difflib.get_close_matches(text, lines, cutoff=0.5)
+    if line <= len(lines) and lines[line - 1] in similar:  # the line itself was edited
+        return "no line of the file contains it: accept the present text with bin/cardapp record, or choose another"
+    where = f" (line {lines.index(similar[0]) + 1} is similar: {similar[0].strip()})" if similar else ""
+    return f"no line of the file contains it{where}: correct line and text of the stop"
+
+
+def _listed(places: list[int]) -> str:
+    more = ", …" if len(places) > 5 else ""
+    return f"line{'s' if len(places) > 1 else ''} {', '.join(map(str, places[:5]))}{more}"
+
+
+def stop_places(stop: Stop, lines: list[str]) -> list[int]:
+    """The lines that contain the text of a stop, the nearest first; none for a stop at a function or a signal."""
+    line, text = stop.line, stop.text
+    if line is None or text is None:
+        return []
+    found = [number for number, each in enumerate(lines, 1) if text in each]
+    return sorted(found, key=lambda number: abs(number - line))
+
+
+def _likely_places(stop: Stop, lines: list[str], shifts: list[_Shift]) -> list[int]:
+    """The lines that contain the text of a stop; first the one to which the code around it moved, then the nearest."""
+    places, line = stop_places(stop, lines), stop.line or 0
+    near = sorted((each for each in shifts if each.file == stop.file), key=lambda each: abs(each.line - line))
+    moved = line + near[0].by if near else None
+    return sorted(places, key=lambda number: number != moved)
+
+
+def _value_faults(key: str, pointer: str, snapshot: Snapshot) -> Iterator[Fault]:
+    for expected in snapshot.expect:
+        if expected.value == NOT_RECORDED:
+            place = f"{pointer}/{pointer_token(expected.expression)}"
+            detail = f"the value of {expected.expression} was not recorded: {RECORD_HINT}"
+            yield Fault(key, place, None, "not_recorded", detail, expression=expected.expression)

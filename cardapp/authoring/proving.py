@@ -1,0 +1,273 @@
+"""Replays the snapshots of a card in a temporary session, and compares what is seen there with the card."""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cardapp import settings
+from cardapp.authoring.check import Fault, pointers
+from cardapp.card import proof
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Snapshot, Stop
+from cardapp.card.source import LoadedCard, pointer_token
+from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable, StateError, UsageError
+from cardapp.private_directories import make_directory
+from cardapp.session_client import session_tools
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.session_tools import Binding
+
+Reading = dict[str, Any]
+"""The result of ``checkpoint_replay``: ``file, line, function, values, allocator, …``."""
+
+_BUILD_SECONDS = 120.0
+"""The limit of a build if the card names none; that of the profiles in ``etc/card-session.ini``."""
+_MARGIN_SECONDS = 5.0
+_CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+"""A name in front of a bracket: a function, or a word of the language, which is similar to no function."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The result of ``replays`` replays of one snapshot. ``duration_ms`` is that of the slowest one. If it failed, the
+    last of them did."""
+
+    key: str
+    state: Literal["ready", "failed"]
+    duration_ms: int
+    faults: tuple[Fault, ...]
+    replays: int = 1
+
+
+class TemporarySession:
+    """A session that replays snapshots of ``loaded``. Make one with :func:`temporary_session`."""
+
+    def __init__(self, loaded: LoadedCard, link: SessionLink, replay_seconds: float, work: Path) -> None:
+        self.loaded = loaded
+        self._work = work
+        self.catalog = Catalog(loaded.card)
+        self._link = link
+        self._binding = Binding.of(link.binding())
+        self._generation = 0
+        self._replay_seconds = replay_seconds
+        self._pointers = pointers(self.catalog)
+
+    def replay(self, key: str, snapshot: Snapshot | None = None) -> Reading:
+        """Start the program again and bring it to the snapshot ``key``, or to ``snapshot`` instead of the card's.
+
+        :raises CardAppError: the program does not reach the stop, or the session failed; ``code`` says why.
+        """
+        self._generation += 1
+        arguments = session_tools.replay_arguments(
+            self._binding,
+            self._generation,
+            key,
+            snapshot or self.catalog.snapshots[key],
+            self.loaded.card.allocator,
+            seconds=self._replay_seconds,
+            fresh=True,
+        )
+        build_seconds = self.loaded.card.target.build_timeout or _BUILD_SECONDS
+        limit = self._replay_seconds + build_seconds + _MARGIN_SECONDS
+        return self._link.call(session_tools.REPLAY, arguments, seconds=limit)
+
+    def prove(self, key: str, snapshot: Snapshot | None = None) -> Proof:
+        """Replay a snapshot and compare all that the card says of it.
+
+        :raises CardAppError: the session cannot be used any more, or the build failed.
+        """
+        begun = time.monotonic()
+        wanted = snapshot or self.catalog.snapshots[key]
+        at = self._pointers[key]
+        try:
+            faults = list(reading_faults(key, at, wanted, self.replay(key, snapshot)))
+        except CardAppError as error:
+            if isinstance(error, SessionUnavailable) or error.code == "build_failed":
+                raise
+            detail = _in_original(error.detail, self.loaded, self._work)
+            advice = tuple(self._advice(error.code, wanted.stop))
+            faults = [Fault(key, f"{at}/stop", None, error.code, detail, causes=advice)]
+        duration = round((time.monotonic() - begun) * 1000)
+        return Proof(key, "failed" if faults else "ready", duration, tuple(faults))
+
+    def _advice(self, code: str, stop: Stop) -> Iterator[str]:
+        """What the error does not say itself: what the stop waits for, or what to change."""
+        if code == "replay_timeout":
+            yield "if it needs longer, raise timeout_s of its run, or CARD_REPLAY_TIMEOUT"
+        if code == "target_exited" and (awaited := stop.condition or stop.signal) is not None:
+            yield f"the stop waits for {awaited}"
+        if code == "stop_not_reached" and stop.function is not None:
+            lines = (line for lines in self.loaded.sources().values() for line in lines)
+            names = {name for line in lines for name in _CALLABLE.findall(line)} - {stop.function}
+            yield from (
+                f"did you mean {near}?" for near in difflib.get_close_matches(stop.function, sorted(names), n=1)
+            )
+
+
+def codeless_line(stop: Stop, reading: Reading) -> str | None:
+    """What to do about a stop at a line without code: gdb stops at the next line that has code."""
+    if stop.line is None or reading["file"] != stop.file or reading["line"] == stop.line:
+        return None
+    return f"line {stop.line} has no code: choose line {reading['line']}, the next one that has"
+
+
+def reading_faults(key: str, pointer: str, snapshot: Snapshot, reading: Reading) -> Iterator[Fault]:
+    """The differences between the snapshot, which is at ``pointer`` in the source file, and what was seen."""
+    checks = proof.checks(snapshot, reading)
+    places = len(checks) - len(snapshot.expect)  # the first checks prove the place
+    causes = tuple(reading.get("causes", ()))
+    for number, check in enumerate(checks):
+        if not check.match:
+            at = f"stop/{check.name}" if number < places else f"expect/{pointer_token(check.name)}"
+            seen = proof.recordable(check.actual) if check.actual is not None else "nothing"
+            detail = f"{check.name} is {seen}, but the card expects {check.expected}"
+            found = (*causes, *filter(None, [codeless_line(snapshot.stop, reading)])) if number < places else causes
+            yield Fault(
+                key, f"{pointer}/{at}", None, "snapshot_drift", detail, check.name, check.expected, seen, causes=found
+            )
+    for number, name in enumerate(snapshot.watch):
+        value = reading["values"].get(name, {"value": None, "error": "the session did not report it"})
+        if value["value"] is None:
+            detail = f"{name} cannot be read: {value['error']}"
+            yield Fault(
+                key, f"{pointer}/watch/{number}", None, "unreadable_watch", detail, expression=name, causes=causes
+            )
+    if reading.get("allocator_error"):
+        detail = f"the memory cannot be read: {reading['allocator_error']}"
+        yield Fault(key, "/allocator", None, "bad_recipe", detail)
+
+
+def prove(
+    loaded: LoadedCard,
+    catalog: Catalog,
+    keys: Iterable[str],
+    *,
+    profile: str | None = None,
+    repeat: int = 1,
+    fail_fast: bool = False,
+    examine: Callable[[TemporarySession, Proof], Proof] = lambda _session, proof: proof,
+    report: Callable[[Proof], None] = lambda _proof: None,
+) -> list[Proof]:
+    """Replay the snapshots ``keys`` in a temporary session, each ``repeat`` times, and call ``report`` after each.
+
+    A proof that failed is replaced by what ``examine`` makes of it. With ``fail_fast`` the first snapshot that fails is
+    the last one.
+
+    :raises CardAppError: the session cannot be started or used; ``build_failed`` with the compiler's output.
+    """
+    found: list[Proof] = []
+    chosen = set(keys)
+    wanted = [key for key in catalog.snapshots if key in chosen]
+    if not wanted:
+        return found
+    with temporary_session(loaded, profile) as session:
+        for key in wanted:
+            proof = _repeated(session, key, repeat)
+            found.append(examine(session, proof) if proof.faults else proof)
+            report(found[-1])
+            if fail_fast and proof.faults:
+                break
+    return found
+
+
+def _repeated(session: TemporarySession, key: str, repeat: int) -> Proof:
+    """The first proof that failed, or else the slowest."""
+    proofs = []
+    for _ in range(repeat):
+        proofs.append(session.prove(key))
+        if proofs[-1].faults:
+            return replace(proofs[-1], replays=len(proofs))
+    return replace(max(proofs, key=lambda each: each.duration_ms), replays=repeat)
+
+
+# -- the session ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def temporary_session(loaded: LoadedCard, profile: str | None = None) -> Iterator[TemporarySession]:
+    """Start a session of ``profile`` (None: the default one) in a temporary state directory. Both are removed at the
+    end, also after an error. The copy of the sources stays, so that the next session of the card builds only a change.
+
+    :raises CardAppError: the session did not start; ``build_failed`` has the compiler's output.
+    :raises MissingRequirement: a program that a session needs is missing.
+    :raises UsageError: there is no such profile, or a setting is wrong.
+    """
+    given = settings.load(os.environ)
+    with tempfile.TemporaryDirectory(prefix="card-check-", dir="/tmp") as folder, _work(loaded, given, folder) as work:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
+        environment |= {"CARD_STATE_DIR": folder, "CARD_SOURCES_MAX_BYTES": str(given.sources_max_bytes)}
+        link = SessionLink(Path(folder) / "mcp-choice.json")
+        try:
+            options = ["--profile", profile] if profile is not None else []
+            options += ["--work", str(work), "--name", "check"]
+            started = _card_session(environment, "start", "--json", *options, str(loaded.path))
+            if started.returncode != 0:
+                raise _start_failure(started, loaded, work)
+            yield TemporarySession(loaded, link, given.replay_timeout, work)
+        finally:
+            link.close()
+            _card_session(environment, "stop", "check")
+
+
+@contextmanager
+def _work(loaded: LoadedCard, given: settings.Settings, folder: str) -> Iterator[Path]:
+    """The folder for the copy of the card's sources: one for each card in the state directory. If that cannot be
+    written, or another process uses it, it is in the temporary ``folder``."""
+    name = f"{loaded.card.id}-{hashlib.sha256(os.fsencode(loaded.path)).hexdigest()[:8]}"
+    kept = given.state_dir / "checks" / name
+    with ExitStack() as held:
+        try:
+            make_directory(given.state_dir, "CARD_STATE_DIR")
+            kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = held.enter_context((kept / "lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (OSError, StateError):
+            kept = Path(folder) / "work"
+        yield kept.resolve()
+
+
+def _card_session(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the session control tool as a subprocess, because no other part of the application may import its code."""
+    command = [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
+    pipe = subprocess.PIPE
+    # In a process group of its own it gets Ctrl-C once, from here, and has the time to end the build.
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, process_group=0
+    ) as tool:
+        try:
+            output, errors = tool.communicate()
+        except BaseException:
+            tool.send_signal(signal.SIGINT)
+            tool.wait()
+            raise
+    return subprocess.CompletedProcess(command, tool.returncode, output, errors)
+
+
+def _start_failure(ended: subprocess.CompletedProcess[str], loaded: LoadedCard, work: Path) -> CardAppError:
+    try:
+        error = json.loads(ended.stdout)["error"]
+    except (ValueError, LookupError, TypeError):
+        return CardAppError(f"card-session start failed: {(ended.stderr or ended.stdout).strip()}")
+    detail = _in_original(error["detail"], loaded, work)
+    if ended.returncode == 3:
+        return MissingRequirement(detail, code=error["code"])
+    return (UsageError if ended.returncode == 2 else CardAppError)(detail, code=error["code"])
+
+
+def _in_original(message: str, loaded: LoadedCard, work: Path) -> str:
+    """The message with the names of the card's own files instead of those of their copies."""
+    return message.replace(str(work / loaded.card.id), str(loaded.root))

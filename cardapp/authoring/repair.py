@@ -1,0 +1,101 @@
+"""Repairs a card whose program moved: new lines of stops and excerpts, new numbers of hits.
+
+Nothing here accepts a changed text or a changed value. A stop is moved only to a line that contains its text, an
+excerpt only to the same lines, and another line or number of hits is searched by replays in which all values hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cardapp.authoring.check import Fault, pointers, stop_places
+from cardapp.authoring.proving import Proof, TemporarySession
+from cardapp.authoring.source_text import SourceText, read_source, write_source
+from cardapp.card.model import Stop
+
+MORE_HITS = 5
+"""How many further hits of a stop are tried."""
+OTHER_LINES = 3
+"""How many other lines with the text of a stop are tried."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The members of a stop or an excerpt that were changed. A number of hits that the source did not name was 1."""
+
+    key: str
+    pointer: str
+    old: dict[str, Any]
+    new: dict[str, int]
+
+    def __str__(self) -> str:
+        changes = ", ".join(f"{name} {self.old[name]} -> {self.new[name]}" for name in self.new)
+        return f"{self.key}: {self.pointer.rpartition('/')[2]}: {changes}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"key": self.key, "pointer": self.pointer, "old": self.old, "new": self.new}
+
+
+def repair(path: Path, faults: Iterable[Fault]) -> list[Repair]:
+    """Write the fix of each fault that has one into the source file at ``path``, which keeps its formatting.
+
+    Raises ``OSError`` if the file cannot be written.
+    """
+    fixed = [(fault, dict(fault.fix)) for fault in faults if fault.fix]
+    if not fixed:
+        return []
+    text = SourceText(read_source(path))
+    repairs = [
+        Repair(fault.key, fault.pointer, {name: text.value(f"{fault.pointer}/{name}", 1) for name in fix}, fix)
+        for fault, fix in fixed
+    ]
+    values = {f"{each.pointer}/{name}": number for each in repairs for name, number in each.new.items()}
+    write_source(path, text.with_values(values))
+    return repairs
+
+
+def merged(repairs: Iterable[Repair]) -> list[Repair]:
+    """The repairs with those of the same place as one, from the first old to the last new number."""
+    found: dict[str, Repair] = {}
+    for each in repairs:
+        first = found.get(each.pointer, each)
+        found[each.pointer] = replace(first, old={**each.old, **first.old}, new={**first.new, **each.new})
+    return list(found.values())
+
+
+def search_again(session: TemporarySession, failed: Proof) -> Proof:
+    """Search the stop at which the card's values hold after the program changed; ``failed`` if there is none.
+
+    First come the other lines that contain the stop's text, the nearest first, then later hits of its own line.
+    """
+    snapshot = session.catalog.snapshots[failed.key]
+    codes = {fault.code for fault in failed.faults}
+    if not snapshot.expect or not codes <= {"snapshot_drift", "target_exited"}:
+        return failed
+    candidates = list(_other_lines(session, snapshot.stop))
+    if codes == {"snapshot_drift"}:
+        hits = [snapshot.stop.hits + more for more in range(1, MORE_HITS + 1)]
+        candidates += [({"hits": number}, replace(snapshot.stop, hits=number)) for number in hits]
+    for members, stop in candidates:
+        again = session.prove(failed.key, replace(snapshot, stop=stop))
+        if not again.faults:
+            return replace(failed, faults=(_found(session, failed.key, members),))
+        if "hits" in members and again.faults[0].code != "snapshot_drift":
+            break  # there are no further hits, and each search for one may take the whole time limit
+    return failed
+
+
+def _other_lines(session: TemporarySession, stop: Stop) -> Iterator[tuple[dict[str, int], Stop]]:
+    places = stop_places(stop, session.loaded.sources().get(stop.file or "", []))
+    for number in islice((each for each in places if each != stop.line), OTHER_LINES):
+        yield {"line": number}, replace(stop, line=number)
+
+
+def _found(session: TemporarySession, key: str, members: dict[str, int]) -> Fault:
+    (name, number), = members.items()  # fmt: skip
+    detail = f"the values of the card hold at {name} {number}"
+    return Fault(key, f"{pointers(session.catalog)[key]}/stop", None, "snapshot_drift", detail, fix=members)

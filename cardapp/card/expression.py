@@ -1,0 +1,80 @@
+"""Which expressions may be evaluated at a stop: those that neither assign nor call.
+
+This is the first wall. It reads an expression as C, C++ and Rust do, token by token, and needs no program. The second
+wall is in gdb, which evaluates with ``may-call-functions off`` and ``may-write-memory off``: ``(char *)(p + 1)`` may be
+a cast or a call, and only gdb knows the types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(
+    r"""
+    \s+
+  | (?P<text> "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+' )
+  | (?P<name> [A-Za-z_$][A-Za-z0-9_$]* )
+  | (?P<number> \.?[0-9][0-9A-Za-z_.]* )  # without the sign of an exponent: gdb reads 0xe+n as a sum
+  | (?P<operator> <<=|>>=|<=>|->\*|\.\.=|\+\+|--|->|<<|>>|<=|>=|==|!=|=>|&&|\|\||[-+*/%&|^]=|:: | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "and_eq", "or_eq", "xor_eq"}
+_STEPS = {"++", "--"}
+_NOT_CALLED = frozenset(
+    [
+        "not",
+        "and",
+        "or",
+        "xor",
+        "compl",
+        "bitand",
+        "bitor",
+        "sizeof",
+        "alignof",
+        "_Alignof",
+        "typeof",
+        "__typeof__",
+        "decltype",
+        "bool",
+        "char",
+        "short",
+        "int",
+        "long",
+        "float",
+        "double",
+        "signed",
+        "unsigned",
+        "void",
+        "wchar_t",
+        "char8_t",
+        "char16_t",
+        "char32_t",
+    ]
+)
+"""Names before a parenthesis that call nothing: operators, and types of a cast as C++ writes it."""
+
+
+def fault(expression: str) -> str | None:
+    """Why the expression may not be evaluated, as a predicate: "assigns (=)…". None if it may be."""
+    before = ""
+    for kind, token in _tokens(expression):
+        if token in _ASSIGNMENTS:
+            return f"assigns ({token}): an expression must not change the program"
+        if token in _STEPS:
+            return f"changes a variable ({token}): an expression must not change the program"
+        if token == "(" and _may_be_called(before):
+            return f"calls {before if before != ']' else 'a function'}: an expression must not run code of the program"
+        before = token if kind in ("name", "operator") else ""
+    return None
+
+
+def _may_be_called(before: str) -> bool:
+    return before == "]" or ((before[:1].isalpha() or before[:1] in ("_", "$")) and before not in _NOT_CALLED)
+
+
+def _tokens(expression: str) -> Iterator[tuple[str, str]]:
+    for match in _TOKEN.finditer(expression):
+        if match.lastgroup is not None:
+            yield match.lastgroup, match.group()

@@ -1,0 +1,25 @@
+"""What a session's copy of the sources was like after the last fetch: a file in the copy."""
+
+from __future__ import annotations
+
+import json
+
+from cardapp.session_host.copied_tree import CopiedTree, Stamp
+
+MANIFEST = ".fetched.json"
+Manifest = dict[str, tuple[Stamp | None, Stamp | None]]
+"""The stamps of each original and its copy, by the path. That of the copy is None if the build removed it. Both
+are None for an edited file whose original was never copied."""
+
+
+def read_manifest(copy: CopiedTree) -> Manifest:
+    """The manifest; an empty one if it cannot be read. Then every file that differs counts as edited."""
+    try:
+        found = json.loads(b"".join(copy.read(MANIFEST)))
+        return {name: (original, copied) for name, (original, copied) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write_manifest(copy: CopiedTree, manifest: Manifest) -> None:
+    copy.write(MANIFEST, json.dumps(manifest).encode())

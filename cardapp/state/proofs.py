@@ -1,0 +1,34 @@
+"""Stores proofs of cards. A proof says that every snapshot of a card was replayed and matched.
+
+A digest identifies the content of the card and its sources. The last proof for each digest is stored.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CardProof:
+    """At the time ``at``, every snapshot of a card was replayed and the program matched it. ``revision`` identifies the
+    proved state: the commit of the sources, or the beginning of the digest if there is no commit."""
+
+    at: str
+    revision: str
+
+
+def last(conn: sqlite3.Connection, digest: str) -> CardProof | None:
+    """The last proof of the card and the sources with this digest; None if they were never proved.
+
+    Returns None, too, if the database has an older schema without the table of proofs.
+    """
+    if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'proof'").fetchone() is None:
+        return None
+    row = conn.execute("SELECT at, revision FROM proof WHERE digest = ?", (digest,)).fetchone()
+    return None if row is None else CardProof(row["at"], row["revision"])
+
+
+def save(conn: sqlite3.Connection, digest: str, proof: CardProof) -> None:
+    """Replace the proof of the card and the sources with this digest."""
+    conn.execute("INSERT OR REPLACE INTO proof VALUES (?, ?, ?)", (digest, proof.at, proof.revision))

@@ -1,0 +1,146 @@
+"""The record of a proof belongs to one state of a card and its sources, and names the commit where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cardapp.authoring import proof_records
+from cardapp.authoring.proof_records import NOT_PROVED, CardState
+from cardapp.card.source import load_card
+from cardapp.state.database import Database
+from cardapp.state.proofs import CardProof
+from tests.cardapp.layout.hostile import ROOT
+
+AT = "2026-11-25T10:00:00.000Z"
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    """A copy of the shipped calculator, in no work tree."""
+    return shutil.copytree(ROOT / "etc" / "cards" / "calc", tmp_path / "repository" / "card")
+
+
+def present(card: Path) -> CardState:
+    return proof_records.present(load_card(card))
+
+
+def git(card: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    command = ["git", "-C", str(card.parent), *identity, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def commit(card: Path) -> str:
+    """The card's folder becomes part of a work tree with one commit."""
+    git(card, "init", "-q")
+    git(card, "add", ".")
+    git(card, "commit", "-q", "-m", "A card")
+    return git(card, "rev-parse", "--short", "HEAD")
+
+
+def test_a_proof_is_found_again_until_card_or_source_changes(card: Path, state_dir: Path) -> None:
+    database = state_dir / "card-state"
+
+    def said() -> str:
+        return proof_records.phrase(proof_records.last(load_card(card), database))
+
+    assert said() == NOT_PROVED
+    assert not database.exists()
+    proof = CardProof(AT, present(card).revision)
+    proof_records.save(present(card), proof, database)
+    assert said() == proof_records.phrase(proof) == f"Proved 2026-11-25 at {present(card).digest[:12]}"
+    source = card / "src" / "token.c"
+    before = source.read_text()
+    source.write_text(f"{before}/* changed */\n")
+    assert said() == NOT_PROVED
+    source.write_text(before)
+    assert said() == proof_records.phrase(proof)
+    document = json.loads((card / "card_source.json").read_text())
+    (card / "card_source.json").write_text(json.dumps(document | {"title": "Other"}))
+    assert said() == NOT_PROVED
+
+
+def test_a_database_from_before_the_first_proof_has_none(card: Path, state_dir: Path) -> None:
+    database = state_dir / "card-state"
+    Database.open(database).close()
+    with Database.open(database).write() as conn:
+        conn.execute("DROP TABLE proof")
+    assert proof_records.last(load_card(card), database) is None
+
+
+def test_a_proof_is_saved_while_the_service_has_the_database_open(card: Path, state_dir: Path) -> None:
+    service = Database.open(state_dir / "card-state")
+    proof = CardProof(AT, "3f2a1c4")
+    proof_records.save(present(card), proof, service.path)
+    assert proof_records.last(load_card(card), service.path) == proof
+    service.close()
+
+
+def test_the_revision_is_the_commit(card: Path, commit: str) -> None:
+    assert present(card).revision == commit
+
+
+@pytest.mark.parametrize("name", ["src/token.c", "card_source.json", "src/Makefile"])
+def test_a_change_of_card_or_sources_is_marked(card: Path, commit: str, name: str) -> None:
+    with (card / name).open("a") as file:
+        file.write("\n")
+    assert present(card).revision == f"{commit}+"
+
+
+def test_a_file_beside_the_sources_that_no_commit_has_is_not_marked(card: Path, commit: str) -> None:
+    (card.parent / "report.xml").write_text("x")
+    assert present(card).revision == commit
+
+
+def test_a_file_that_the_session_copies_and_no_commit_has_is_marked(card: Path, commit: str) -> None:
+    digest = present(card).digest
+    (card / "src" / "new.h").write_text("x")
+    assert present(card).revision == f"{commit}+"
+    assert present(card).digest != digest
+
+
+def test_what_git_ignores_is_no_part_of_the_state(card: Path, commit: str) -> None:
+    (card / "src" / ".gitignore").write_text("*.o\n")
+    before = present(card)
+    (card / "src" / "token.o").write_text("x")
+    assert present(card) == before
+
+
+@pytest.mark.parametrize("name", ["Makefile", "values.def", "lib/a.h"])
+def test_every_copied_file_is_part_of_the_state(card: Path, name: str) -> None:
+    """Also one that the card does not name among its sources."""
+    before = present(card).digest
+    (card / "src" / name).parent.mkdir(exist_ok=True)
+    with (card / "src" / name).open("a") as file:
+        file.write("x")
+    assert present(card).digest != before
+
+
+def test_links_and_pipes_are_not_followed(card: Path) -> None:
+    os.mkfifo(card / "src" / "pipe")
+    (card / "src" / "link").symlink_to("token.c")
+    before = present(card).digest
+    (card / "src" / "link").unlink()
+    (card / "src" / "link").symlink_to("token.h")
+    assert present(card).digest != before
+
+
+def test_an_ignored_source_is_in_no_commit(card: Path, commit: str) -> None:
+    (card / "src" / ".gitignore").write_text("token.c\n")
+    git(card, "rm", "-q", "--cached", "card/src/token.c")
+    git(card, "add", "card/src/.gitignore")
+    git(card, "commit", "-q", "-m", "Ignore a source")
+    assert git(card, "status", "--porcelain") == ""
+    assert present(card).revision.endswith("+")
+
+
+def test_the_variables_of_a_git_hook_do_not_mislead(card: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
+    assert present(card).revision == commit

@@ -1,0 +1,174 @@
+"""``cardapp new`` on real programs: small ones that come with it, and one that a repository has already."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.functional
+
+MAIN = """#include "scale.h"
+int main(void)
+{
+    return scale("two", 21, 0.5) == 42 ? 0 : 1;
+}
+"""
+SCALE = """#include "scale.h"
+
+int scale(const char *name, int value, double weight)
+{
+    return name[0] == 't' && weight < 1 ? 2 * value : value;
+}
+
+int unused(int value)
+{
+    return value;
+}
+"""
+MAKEFILE = """app: tool/main.c tool/scale.c tool/scale.h
+\t$(CC) $(CFLAGS) -o $@ tool/main.c tool/scale.c
+"""
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "cardapp", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
+
+
+def snapshot_of(folder: Path) -> dict[str, Any]:
+    document = json.loads((folder / "card_source.json").read_text())
+    found: dict[str, Any] = document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
+    return found
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A program of two files in the folder ``tool``, built without debug information by the Makefile above it."""
+    folder = tmp_path / "repository"
+    (folder / "tool").mkdir(parents=True)
+    for name, text in (("main.c", MAIN), ("scale.c", SCALE), ("scale.h", "int scale(const char *, int, double);\n")):
+        (folder / "tool" / name).write_text(text)
+    (folder / "Makefile").write_text(MAKEFILE)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("language", "compiler"),
+    [
+        ("c", "cc"),
+        pytest.param("c++", "c++", marks=pytest.mark.full),
+        pytest.param("rust", "rustc", marks=pytest.mark.full),
+    ],
+)
+def test_a_new_card_with_a_small_program_is_green(tmp_path: Path, language: str, compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    done = run(tmp_path, "new", "card", "--language", language)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert snapshot_of(tmp_path / "card")["expect"] == {"limit": "4", "sum": "10"}
+    checked = run(tmp_path, "check", "--replay", "card")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_new_card_at_a_function_finds_build_program_and_values(repository: Path) -> None:
+    (repository / "docs").mkdir()
+    done = run(repository / "docs", "new", "card", "--at", "../tool/scale.c:scale")
+    assert done.returncode == 0, done.stdout + done.stderr
+    target = json.loads((repository / "docs" / "card" / "card_source.json").read_text())["target"]
+    assert (target["root"], target["directory"], target["program"]) == ("../..", "../..", "app")
+    assert target["sources"] == ["tool/scale.c"]
+    assert snapshot_of(repository / "docs" / "card")["expect"] == {"name": '"two"', "value": "21", "weight": "0.5"}
+    assert not (repository / "app").exists()
+    checked = run(repository, "check", "--replay", "docs/card")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.full
+def test_a_program_that_handles_its_own_interrupt_still_reaches_the_function(repository: Path) -> None:
+    interrupts = "#include <signal.h>\n" + MAIN.replace("return", "signal(SIGINT, SIG_IGN); raise(SIGINT); return", 1)
+    (repository / "tool" / "main.c").write_text(interrupts)
+    done = run(repository, "new", "card", "--at", "tool/scale.c:scale")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.full
+def test_what_is_missing_is_named_with_the_way_out(repository: Path, tmp_path: Path) -> None:
+    unknown = run(repository, "new", "card", "--at", "tool/scale.c:scael")
+    assert unknown.returncode == 2
+    assert "near names are scale" in unknown.stderr
+    not_called = run(repository, "new", "card", "--at", "tool/scale.c:unused")
+    assert not_called.returncode == 1
+    assert "app: it exited with code 0" in not_called.stderr
+    assert "--args" in not_called.stderr
+    (repository / "Makefile").write_text("all:\n\techo no luck; exit 3\n")
+    broken = run(repository, "new", "card", "--at", "tool/scale.c:scale")
+    assert broken.returncode == 1
+    assert "no luck" in broken.stderr
+    assert "--build" in broken.stderr
+    (repository / "Makefile").unlink()
+    unbuildable = run(repository, "new", "card", "--at", "tool/scale.c:scale")
+    assert unbuildable.returncode == 2
+    assert "--build" in unbuildable.stderr
+    assert not (repository / "card").exists()
+    outside = run(tmp_path, "new", "card", "--at", "repository/tool/scale.c:scale", "--build", "make")
+    assert outside.returncode == 2
+    assert f"change to a folder of {repository} first" in outside.stderr
+    named = run(
+        repository, "new", "card", "--at", "tool/scale.c:scale", "--build", "cc -g -o app tool/main.c tool/scale.c"
+    )
+    assert named.returncode == 0, named.stdout + named.stderr
+
+
+@pytest.mark.full
+def test_a_build_below_the_file_is_started_at_the_root(repository: Path) -> None:
+    (repository / "build").mkdir()
+    makefile = MAKEFILE.replace("tool/", "../tool/").replace("$(CFLAGS)", "-g")
+    (repository / "build" / "Makefile").write_text(makefile)
+    done = run(repository / "build", "new", "../card", "--at", "../tool/scale.c:scale", "--build", "make")
+    assert done.returncode == 0, done.stdout + done.stderr
+    target = json.loads((repository / "card" / "card_source.json").read_text())["target"]
+    assert (target["build"], target["program"]) == (["make", "-C", "build"], "build/app")
+
+
+@pytest.mark.full
+def test_objects_of_another_folder_are_named(repository: Path) -> None:
+    """make knows no rule for this object, or it would compile it again."""
+    makefile = "app: main.o bought/scale.o\n\t$(CC) -o $@ $^\n%.o: tool/%.c\n\t$(CC) -g -c $<\n"
+    (repository / "Makefile").write_text(makefile)
+    subprocess.run(["make", "-s", "scale.o"], cwd=repository, check=True)
+    (repository / "bought").mkdir()
+    (repository / "scale.o").rename(repository / "bought" / "scale.o")
+    subprocess.run(["git", "add", "-f", "bought/scale.o"], cwd=repository, check=True)
+    done = run(repository, "new", "card", "--at", "tool/scale.c:scale")
+    assert done.returncode == 1
+    assert f"app: it was built from {repository}/tool/scale.c" in done.stderr
+    assert "make clean" in done.stderr
+
+
+def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "new", "card", PATH=str(tmp_path))
+    assert done.returncode == 3
+    assert "make is missing" in done.stderr
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = run(tmp_path, "new", ".")
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

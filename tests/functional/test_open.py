@@ -1,0 +1,205 @@
+"""``bin/cardapp open`` for real: the page of a card anywhere. Whatever ends it, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.program_cards import ProgramCard
+from tests.functional.serving import Api
+from tests.functional.session_process import SessionTool, eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = str(ROOT / "bin" / "cardapp")
+READY = "Ctrl-C here ends what was started.\n"
+
+pytestmark = pytest.mark.functional
+
+
+def make_card(folder: Path, identifier: str, value: int) -> ProgramCard:
+    """A card on a program that stops where ``n`` is ``value``."""
+    source = f"int main(void)\n{{\n    int n = {value};\n    return n != {value}; /* here */\n}}\n"
+    card = ProgramCard(folder, "prog: a.c\n\tgcc -g -O0 -o $@ a.c\n", {"a.c": source})
+    card.document.update(id=identifier, title=f"The card {identifier}")
+    snapshot = card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
+    snapshot.update(stop=card.at("/* here */", "a.c"), expect={"n": value})
+    card.write()
+    return card
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> ProgramCard:
+    return make_card(tmp_path / "one", "one", 1)
+
+
+@contextmanager
+def opened(environment: dict[str, str], *cards: ProgramCard) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command in a process group of its own, as in a terminal, and what it printed until it was ready."""
+    command = [COMMAND, "open", *(str(card.folder) for card in cards)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        printed = ""
+        while not printed.endswith(READY) and (line := process.stdout.readline()):
+            printed += line
+        yield process, printed
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=60)
+
+
+def api_of(printed: str) -> Api:
+    return Api.tcp(int(printed.partition("Open in a browser: http://127.0.0.1:")[2].split()[0]))
+
+
+def prove(api: Api) -> Any:
+    """Bring the program to the first step, and return what was seen there."""
+    assert api.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
+    synced = api.post("/api/navigation/sync", {})
+    assert synced.status == 200, synced.json
+    (value,) = [each["actual"] for each in api.get("/api/checkpoint/status")["last"]["observed"]["checks"]
+                if each["name"] == "n"]  # fmt: skip
+    return value
+
+
+def left_over(environment: dict[str, str]) -> dict[int, str]:
+    """The command lines of all processes that were started with this state directory, or run a program below it."""
+    state = environment["CARD_STATE_DIR"]
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            marked = f"CARD_STATE_DIR={state}".encode() in (place / "environ").read_bytes().split(b"\0")
+            if marked or os.readlink(place / "exe").startswith(f"{state}/"):
+                found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # it ended meanwhile, or is somebody else's
+    return {pid: command for pid, command in found.items() if command}  # a zombie has none
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGTERM, signal.SIGHUP))],
+    ids=lambda number: number.name,
+)
+def test_a_card_anywhere_has_a_page_and_a_session_until_a_signal(
+    card: ProgramCard, card_environment: dict[str, str], number: signal.Signals
+) -> None:
+    with opened(card_environment, card) as (process, printed):
+        api = api_of(printed)
+        assert api.get("/api/identity")["id"] == "one"
+        assert prove(api) == "1"
+        running = " ".join(left_over(card_environment).values())
+        assert "cardapp.session_host.mcp_server" in running
+        assert "postgres" not in running
+        os.killpg(process.pid, number)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert left_over(card_environment) == {}
+    assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
+
+
+def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
+    card: ProgramCard, card_environment: dict[str, str], tmp_path: Path
+) -> None:
+    other = make_card(tmp_path / "two", "two", 2)
+    with opened(card_environment, card, other) as (_process, printed):
+        api = api_of(printed)
+        assert prove(api) == "1"
+        (select,) = [line for line in printed.splitlines() if line.endswith("# The card two")]
+        subprocess.run(["bash", "-euc", select], check=True, capture_output=True, timeout=60)
+        assert api.get("/api/identity")["id"] == "two"
+        assert prove(api) == "2"
+        SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("select", "one")
+        assert api.get("/api/identity")["id"] == "one"
+        assert prove(api) == "1"
+    assert left_over(card_environment) == {}
+
+
+@pytest.mark.full
+def test_cards_with_the_same_id_have_different_sessions(
+    card: ProgramCard, card_environment: dict[str, str], tmp_path: Path
+) -> None:
+    twin = make_card(tmp_path / "two", "one", 2)
+    with opened(card_environment, card, twin) as (_process, printed):
+        assert "select one-2    # The card one\n" in printed
+
+
+def test_killed_it_leaves_nothing(card: ProgramCard, card_environment: dict[str, str]) -> None:
+    with opened(card_environment, card) as (process, printed):
+        assert prove(api_of(printed)) == "1"
+        process.kill()
+        process.wait(timeout=60)
+    assert eventually(lambda: not left_over(card_environment))
+
+
+@pytest.mark.full
+def test_a_signal_during_the_start_leaves_nothing(card: ProgramCard, card_environment: dict[str, str]) -> None:
+    (card.sources / "Makefile").write_text("prog:\n\tsleep 60\n")
+    command = [COMMAND, "open", str(card.folder)]
+    with subprocess.Popen(command, env=card_environment, stdout=subprocess.PIPE, start_new_session=True) as process:
+        eventually(lambda: any(each.startswith("sleep 60") for each in left_over(card_environment).values()))
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert left_over(card_environment) == {}
+
+
+@pytest.mark.full
+def test_the_end_of_the_service_ends_the_sessions(card: ProgramCard, card_environment: dict[str, str]) -> None:
+    with opened(card_environment, card) as (process, _printed):
+        running = left_over(card_environment)
+        (service,) = [pid for pid, command in running.items() if command.endswith(" -m cardapp serve ")]
+        os.kill(service, signal.SIGKILL)
+        assert process.wait(timeout=60) == 1
+    assert left_over(card_environment) == {}
+
+
+@pytest.mark.full
+def test_a_session_that_ran_before_stays(card: ProgramCard, card_environment: dict[str, str]) -> None:
+    tool = SessionTool(Path(card_environment["CARD_STATE_DIR"]))
+    tool.run("start", "--name", "one", str(card.folder))
+    try:
+        with opened(card_environment, card) as (_process, printed):
+            assert prove(api_of(printed)) == "1"
+        assert "running" in tool.run("list").stdout
+    finally:
+        tool.run("stop", "one")
+
+
+def refused(environment: dict[str, str], *cards: Path) -> tuple[int, str]:
+    command = [COMMAND, "open", *map(str, cards)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert left_over(environment) == {}
+    return ended.returncode, ended.stderr
+
+
+def test_what_cannot_be_opened_is_refused_with_its_reason(
+    card: ProgramCard, card_environment: dict[str, str], tmp_path: Path
+) -> None:
+    code, said = refused(card_environment, tmp_path / "absent")
+    assert code == 2
+    assert "there is no card at" in said
+
+    code, said = refused(card_environment, card.folder, card.folder / "card_source.json")
+    assert code == 2
+    assert "is given twice" in said
+
+    (card.sources / "a.c").write_text("int main(void) { return wrong; }\n")
+    code, said = refused(card_environment, card.folder)
+    assert code == 1
+    assert "undeclared" in said
+    assert "the session one ended with status 1; everything else is ended, too" in said
+
+    card.document["tasks"] = []
+    card.write()
+    code, said = refused(card_environment, card.folder)
+    assert code == 1
+    assert "/tasks" in said

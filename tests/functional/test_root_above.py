@@ -1,0 +1,119 @@
+"""A card in a folder of somebody's repository: its session copies the repository, and builds only what changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cardapp.card.conftest import small_source
+from tests.functional.session_process import SessionTool, eventually
+
+
+class Repository:
+    """A program in ``src``, its card in ``docs/card``. Each build adds a line to ``builds``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.builds = folder / "repository", folder / "builds"
+        (self.folder / "src").mkdir(parents=True)
+        (self.folder / "src" / "main.c").write_text("int main(void)\n{\n    int n = 0;\n    return n;\n}\n")
+        self.write_card(["sh", "-c", f"echo built >> {self.builds} && cc -g -O0 -o prog main.c"])
+        subprocess.run(["git", "init", "-q", self.folder], check=True)
+
+    def write_card(self, build: list[str]) -> None:
+        document = small_source()
+        stop = {"file": "main.c", "line": 4, "text": "return n;"}
+        snapshot = {"id": "m", "title": "main", "stop": stop, "expect": {"n": "0"}}
+        steps = [{"id": "s", "title": "A step", "snapshots": [snapshot]}]
+        document["tasks"][0]["blocks"][0]["phases"] = [{"id": "p", "title": "A phase", "steps": steps}]
+        del document["tasks"][0]["blocks"][1:], document["tasks"][1:]
+        target = {"root": "../..", "directory": "../../src", "program": "prog", "sources": ["main.c"], "build": build}
+        document["target"] |= target
+        self.card.mkdir(parents=True, exist_ok=True)
+        (self.card / "card_source.json").write_text(json.dumps(document))
+
+    @property
+    def card(self) -> Path:
+        return self.folder / "docs" / "card"
+
+    @property
+    def built(self) -> int:
+        return len(self.builds.read_text().splitlines())
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Iterator[SessionTool]:
+    tool = SessionTool(tmp_path / "state")
+    yield tool
+    tool.stop_all()
+
+
+def check(repository: Repository, state: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "cardapp", "check", "--replay", str(repository.card)],
+        env=os.environ | {"CARD_STATE_DIR": str(state)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def test_a_session_copies_the_root_and_builds_only_a_change(repository: Repository, tool: SessionTool) -> None:
+    tool.must("start", "--name", "s", str(repository.card))
+    copy = tool.state / "sessions" / "s" / "work" / "small"
+    assert (copy / "docs" / "card" / "card_source.json").exists()
+    for command in ("refresh", "reset", "refresh"):
+        tool.must(command, "s")
+    tool.must("stop", "s")
+    tool.must("start", "--name", "s", str(repository.card))
+    assert repository.built == 1
+    (repository.folder / "src" / "new.h").write_text("")
+    tool.must("refresh", "s")
+    assert (copy / "src" / "new.h").exists()
+    assert repository.built == 2
+
+
+def test_check_builds_again_only_after_a_change_and_then_from_nothing(repository: Repository, tmp_path: Path) -> None:
+    for expected in (1, 1):
+        ended = check(repository, tmp_path / "state")
+        assert "replayed and matches the card" in ended.communicate(timeout=60)[0]
+        assert repository.built == expected
+    (copy,) = (tmp_path / "state" / "checks").glob("*/small")
+    (repository.folder / "src" / "new.h").write_text("")
+    (copy / "src" / "left.o").write_text("")
+    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=60)[0]
+    assert repository.built == 2
+    assert not (copy / "src" / "left.o").exists()
+
+
+@pytest.mark.full
+def test_a_check_that_was_killed_in_a_build_is_built_again(repository: Repository, tmp_path: Path) -> None:
+    begun, script = tmp_path / "begun", "cc -g -O0 -o prog main.c"
+    repository.write_card(
+        ["sh", "-c", f"echo half > prog; [ -e {begun} ] || {{ touch {begun}; sleep 600; }}; {script}"]
+    )
+    killed = check(repository, tmp_path / "state")
+    try:
+        eventually(begun.exists)
+        starts = [path for path in Path("/proc").iterdir() if path.name.isdecimal() and _is_start(path, repository)]
+        assert len(starts) == 1
+        os.kill(int(starts[0].name), 9)
+    finally:
+        killed.communicate(timeout=60)
+    assert killed.returncode != 0
+    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=60)[0]
+
+
+def _is_start(process: Path, repository: Repository) -> bool:
+    try:
+        command = (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"cardapp.session_host" in command and os.fsencode(repository.card) in command

@@ -1,0 +1,184 @@
+"""The runs of a card in a real session: arguments, standard input and environment of the program, and their limits."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.session_process import RunningSession, SessionTool, alive
+
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+char variables[1000];
+char line[100];
+int count;
+
+static int shown(int n) { count = n; return n; } /* shown */
+
+int main(int argc, char **argv)
+{
+    for (char **each = environ; *each != NULL; each++) {
+        strncat(variables, *each, strcspn(*each, "="));
+        strcat(variables, " ");
+    }
+    if (argc > 1 && strcmp(argv[1], "read") == 0 && fgets(line, sizeof line, stdin) != NULL)
+        line[strcspn(line, "\n")] = '\0';
+    if (argc > 1 && strcmp(argv[1], "sleep") == 0)
+        sleep(60);
+    if (argc > 1 && strcmp(argv[1], "child") == 0 && fork() == 0) {
+        setsid();
+        sleep(600);
+    }
+    return shown(argc - 1) - (argc - 1);
+}
+"""
+STOP = {"function": "shown"}
+RUNS: dict[str, Any] = {
+    "two": {"args": ["one word", "it's $HOME"]},
+    "reading": {"args": ["read"], "stdin": "data/in.txt"},
+    "german": {"env": {"LANG": "de_DE.UTF-8", "GREETING": "a 'b' \"c\"  d=$HOME"}},
+    "slow": {"args": ["sleep"], "timeout_s": 1.5},
+    "forking": {"args": ["child"]},
+}
+
+
+class RunsCard:
+    """A card whose target has several runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sources = folder / "src"
+        (self.sources / "data").mkdir(parents=True)
+        (self.sources / "main.c").write_text(SOURCE)
+        (self.sources / "data" / "in.txt").write_text("from a file\n")
+        snapshot = {"id": "x1", "title": "x", "stop": STOP, "expect": {"n": 0}}
+        step = {"id": "s1", "title": "s", "text": "t", "snapshots": [snapshot]}
+        phase = {"id": "p1", "title": "p", "steps": [step]}
+        self.document: dict[str, Any] = {
+            "schema": "card-source.v1",
+            "id": "runs",
+            "uuid": str(uuid.uuid4()),
+            "version": "1.0.0",
+            "title": "Runs",
+            "language": "en",
+            "layout": "karta-classic",
+            "target": {
+                "name": "runs",
+                "directory": "src",
+                "build": ["gcc", "-g", "-O0", "-o", "prog", "main.c"],
+                "program": "prog",
+                "sources": ["main.c"],
+                "runs": RUNS,
+            },
+            "tasks": [{"id": "t1", "title": "t", "blocks": [{"id": "b1", "title": "b", "phases": [phase]}]}],
+        }
+        (folder / "card_source.json").write_text(json.dumps(self.document))
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory, runtime: str) -> Iterator[RunningSession]:
+    """A session that was started in an environment full of other variables."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        tool = SessionTool(Path(state), runtime)
+        tool.environment |= {"LC_TIME": "C", "LEAKED": "yes", "LINES": "11", "COLUMNS": "22", "LD_BIND_NOW": "1"}
+        running = RunningSession(tool, RunsCard(tmp_path_factory.mktemp("card") / "card"))  # type: ignore[arg-type]
+        yield running
+        running.stop()
+
+
+def value(session: RunningSession, expression: str, run: str | None = None, **changes: Any) -> str:
+    got = session.replay(STOP, expression, run=run, **changes)
+    found: str = got["values"][expression]["value"]
+    return found
+
+
+def test_a_run_gives_the_program_its_arguments_as_they_are(session: RunningSession) -> None:
+    got = session.replay({"function": "shown"}, "n", run="two")
+    assert got["values"]["n"]["value"] == "2"
+    assert value(session, "n") == "0"
+
+
+def test_a_run_reads_its_standard_input_from_a_file(session: RunningSession) -> None:
+    assert value(session, "(char *)line", "reading").endswith('"from a file"')
+
+
+def test_the_program_gets_four_variables_and_those_of_its_run(session: RunningSession) -> None:
+    assert sorted(value(session, "(char *)variables").split('"')[1].split()) == ["HOME", "LANG", "PATH", "TERM"]
+    found = sorted(value(session, "(char *)variables", "german").split('"')[1].split())
+    assert found == ["GREETING", "HOME", "LANG", "PATH", "TERM"]
+
+
+def programs(session: RunningSession) -> list[int]:
+    """The pids of the program and of its checkpoints."""
+    return [pid for pid, name in session.processes().items() if name == "prog"]
+
+
+def variables(session: RunningSession) -> dict[str, str]:
+    """The environment that the program was started with."""
+    found = Path(f"/proc/{programs(session)[0]}/environ").read_text().rstrip("\0")
+    return dict(each.split("=", 1) for each in found.split("\0"))
+
+
+def test_a_variables_value_is_passed_as_it_is(session: RunningSession) -> None:
+    session.replay(STOP, run="german")
+    found = variables(session)
+    assert found["GREETING"] == RUNS["german"]["env"]["GREETING"]
+    assert (found["LANG"], found["PATH"]) == ("de_DE.UTF-8", "/usr/local/bin:/usr/bin:/bin")
+    session.replay(STOP)
+    assert variables(session)["LANG"] == "C.UTF-8"
+
+
+def test_a_checkpoint_of_one_run_is_not_used_for_another(session: RunningSession) -> None:
+    session.replay(STOP, run="two", fresh=True)
+    assert session.replay(STOP, "n", run="two")["method"] == "fork"
+    other = session.replay(STOP, "n", run="german")
+    assert (other["method"], other["fresh"], other["values"]["n"]["value"]) == ("rerun", True, "0")
+    assert other["fallbacks"] == []
+    again = session.replay(STOP, "n", run="two")
+    assert (again["method"], again["values"]["n"]["value"]) == ("rerun", "2")
+
+
+def test_the_limit_of_a_run_bounds_its_replay(session: RunningSession) -> None:
+    begun = time.monotonic()
+    refused = session.refusal(STOP, run="slow")
+    assert time.monotonic() - begun < 10
+    assert (refused["code"], "within 1.5 s" in refused["reason"]) == ("replay_timeout", True)
+    assert value(session, "n") == "0"
+
+
+def test_an_unknown_run_is_refused_with_the_known_ones(session: RunningSession) -> None:
+    refused = session.refusal(STOP, run="none")
+    assert refused["code"] == "unknown_run"
+    assert "'none' is not one of target.runs (two, reading" in refused["reason"]
+
+
+def test_a_missing_input_file_is_named(session: RunningSession) -> None:
+    (file,) = session.work.rglob("in.txt")
+    file.rename(file.with_name("away.txt"))
+    refused = session.refusal(STOP, run="reading")
+    file.with_name("away.txt").rename(file)
+    assert (refused["code"], "stdin names data/in.txt" in refused["reason"]) == ("no_input", True)
+
+
+def test_a_stop_ends_what_the_program_left_behind(tool: SessionTool, tmp_path: Path) -> None:
+    card = RunsCard(tmp_path / "card")
+    session = RunningSession(tool, card)  # type: ignore[arg-type]
+    session.replay(STOP, run="forking")
+    found = programs(session)
+    assert len(found) >= 2, "the program and its child"
+    session.stop()
+    assert [pid for pid in found if alive(pid)] == []

@@ -1,0 +1,115 @@
+"""Stops in shared libraries are reached whatever ran before."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.functional.program_cards import ProgramCard, session_tool
+from tests.functional.session_process import RunningSession, SessionTool
+
+pytestmark = [pytest.mark.functional]
+
+BUILD = """
+prog: main.c libshop.so plugin.so
+	$(CC) -g -O0 -o $@ main.c -L. -lshop -Wl,-rpath,$(CURDIR) -ldl
+libshop.so: shop.c
+	$(CC) -g -O0 -shared -fPIC -o $@ shop.c
+plugin.so: plugin.c
+	$(CC) -g -O0 -shared -fPIC -o $@ plugin.c
+"""
+SOURCES = {
+    "main.c": """
+#include <dlfcn.h>
+#include <stdio.h>
+
+int price(int n);
+
+int main(int argc, char **argv)
+{
+    int sum = 0;
+    for (int n = 0; n < 3; n++)
+        sum += price(n); /* buys */
+    for (int n = 0; n < 2; n++) {
+        void *plugin = dlopen("./plugin.so", RTLD_NOW);
+        int (*twice)(int) = (int (*)(int))dlsym(plugin, "twice");
+        sum += twice(sum); /* plugs */
+        dlclose(plugin);
+    }
+    printf("%d\\n", sum); /* the end */
+    return 0;
+}
+""",
+    "shop.c": """
+static int sold;
+
+int price(int n)
+{
+    sold++;
+    return 10 * n; /* priced */
+}
+
+__attribute__((constructor)) static void open_shop(void)
+{
+    sold = price(0) + 100;
+}
+""",
+    "plugin.c": """
+int twice(int n)
+{
+    int result = 2 * n; /* doubled */
+    return result;
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[SessionTool]:
+    yield from session_tool()
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> ProgramCard:
+    return ProgramCard(tmp_path_factory.mktemp("libraries") / "card", BUILD, SOURCES)
+
+
+@pytest.fixture(scope="module")
+def session(tool: SessionTool, card: ProgramCard) -> RunningSession:
+    return RunningSession(tool, card, "libraries")
+
+
+def stops(card: ProgramCard) -> dict[str, tuple[dict[str, Any], str, str]]:
+    """A stop, an expression and its value, by a name."""
+    return {
+        "main": (card.at("/* buys */", "main.c", hits=2), "n", "1"),
+        "linked": (card.at("/* priced */", "shop.c", hits=3), "sold", "102"),
+        "linked function": ({"function": "price", "if": "n == 2"}, "n", "2"),
+        "before main": ({"function": "price", "file": "shop.c"}, "n", "0"),
+        "opened": (card.at("/* doubled */", "plugin.c"), "n", "30"),
+        "opened again": (card.at("/* doubled */", "plugin.c", hits=2), "n", "90"),
+        "after": (card.at("/* the end */", "main.c"), "sum", "270"),
+    }
+
+
+ORDERS = [
+    ("opened", "main", "opened", "linked", "opened again", "after", "opened", "before main", "main", "linked function"),
+    ("after", "linked", "linked", "before main", "opened again", "main", "opened again", "opened", "after", "main"),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["opened-first", "after-first"])
+def test_a_stop_in_a_library_is_reached_whatever_ran_before(
+    session: RunningSession, card: ProgramCard, order: tuple[str, ...]
+) -> None:
+    session.ask("target_reset")
+    known = stops(card)
+    for name, number in zip(order, itertools.count(), strict=False):
+        stop, expression, value = known[name]
+        got = session.replay(stop, expression)
+        assert got["values"][expression]["value"] == value, (name, number, got)
+        if "line" in stop:
+            assert (got["file"], got["line"]) == (stop["file"], stop["line"]), (name, number)
