@@ -6,28 +6,29 @@
 # It provides what these parts need, and nothing else:
 #   - the virtual environment .venv with the packages of the part's lock. Only its owner makes or changes it; every
 #     other account uses the finished one and writes nothing.
-#   - the part's system programs, looked for on PATH. Where that needs no password, missing ones are installed.
+#   - the part's system programs, looked for on PATH. Missing programs are installed if this needs no password.
 #   - for market, the chart library of its page, from npm.
-# When all is in place it returns within some milliseconds. When something is missing that may not be installed here, it
-# prints one message and ends the launcher with exit code 3.
+# If everything is in place, it returns within some milliseconds. If something is missing that may not be installed here,
+# it prints one message and ends the launcher with exit code 3.
 #
-# .venv/.parts/PART holds the text that the part was installed from; the part is in place while that text is the same.
-# .venv/.parts/unfinished exists during every change: an environment that was left with it is made anew.
+# .venv/.parts/PART holds the text from which the part was installed (environment_text and the lock). The part is in place
+# while this text is the same. .venv/.parts/unfinished exists during every change of the environment. If an interrupted
+# change has left it behind, the environment is made anew.
 
 ROOT=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 VENV=$ROOT/.venv
 PYTHON=$VENV/bin/python
 PARTS=$VENV/.parts
 
-# For each part a lock, which bin/lock makes from setup.cfg: all packages, each with its release and the hashes of its
-# files. npm.txt and lock.txt are for environments that are removed after their use.
+# The locks, one for each part. bin/lock makes them from setup.cfg. A lock names all packages, each with its release and
+# the hashes of its files. npm.txt and lock.txt are for environments that are removed after their use.
 LOCKS=$ROOT/etc/requirements
 
 if [[ -O $ROOT ]]; then
     # Without byte-code every start would compile the sources again.
     unset PYTHONDONTWRITEBYTECODE
 else
-    # Byte-code that another account wrote could not be replaced by the owner.
+    # The owner could not replace byte-code that another account has written.
     export PYTHONDONTWRITEBYTECODE=1
 fi
 
@@ -38,7 +39,7 @@ CARD_PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 # nginx is not on the PATH of every account.
 TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils /usr/sbin/nginx:nginx)
 
-# What a card's PDF needs beside lualatex: a file of each Debian package. Only tests look for them.
+# One file of each Debian package that a card's PDF needs besides lualatex. Only tests look for these files.
 LATEX_FILES=(
     tikz.sty:texlive-pictures bookmark.sty:texlive-latex-recommended lmroman10-regular.otf:lmodern
     NotoSans-Regular.ttf:fonts-noto-core NotoSansMono-Regular.ttf:fonts-noto-mono
@@ -48,7 +49,7 @@ LATEX_FILES=(
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
 
-# The chart library's version and hash, and where it is served from.
+# The file with the version and the hash of the chart library, and the folder from which the library is served.
 LIBRARY_LOCK=$ROOT/etc/chart-library/package-lock.json
 LIBRARY=$ROOT/marketdata/frontend/static/vendor
 
@@ -65,7 +66,7 @@ set_up() {
     exec {lock}<&-
 }
 
-# The PARTs and those that they include, each once, in a fixed order.
+# The PARTs and the parts that they include, each once, in a fixed order.
 with_included() {
     local part included=() all=" $* "
     [[ $all == *" test "* ]] && all+="card market "
@@ -78,7 +79,7 @@ with_included() {
 
 provide() {
     local parts=("$@")
-    # What this account cannot finish is not begun.
+    # An account that cannot finish the set-up must not begin it.
     may_change_environment || has_packages "${parts[@]}" || give_up_to_owner
     provide_programs "${parts[@]}"
     if needs_wheel "${parts[@]}"; then parts+=(postgresql); fi
@@ -89,7 +90,7 @@ provide() {
     has_library "${parts[@]}" || provide_library
 }
 
-# True for the owner of .venv. Where there is none yet: for the owner of the repository, and for root.
+# True for the owner of .venv. If there is no .venv yet: true for the owner of the repository, and for root.
 may_change_environment() {
     if [[ -e $VENV ]]; then [[ -O $VENV ]]; else [[ -O $ROOT || $EUID == 0 ]]; fi
 }
@@ -112,7 +113,7 @@ give_up_to_owner() {
 
 # -- system programs ---------------------------------------------------------------------------------------------
 
-# True when every program of the PARTs is found. It is asked at every start, so it looks at names alone.
+# True when every program of the PARTs is found. This runs at every start, so it only looks for the programs' names.
 has_programs() {
     [[ " $* " != *" card "* ]] || has_each "${CARD_PROGRAMS[@]}" || return
     [[ " $* " != *" market "* ]] || has_postgresql || uses_wheel || return
@@ -138,7 +139,7 @@ has_postgresql() {
     [[ $(postgres --version 2>/dev/null) =~ \(PostgreSQL\)\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= POSTGRESQL_OLDEST))
 }
 
-# The Python package postgresql (setup.cfg) replaces the system's PostgreSQL, except for root, as whom it does not run.
+# The Python package postgresql (setup.cfg) replaces the system's PostgreSQL. It does not run as root.
 uses_wheel() { [[ $EUID != 0 ]] && has_packages postgresql; }
 
 needs_wheel() { [[ " $* " == *" market "* && $EUID != 0 ]] && ! has_postgresql; }
@@ -158,7 +159,7 @@ provide_programs() {
         say "set-up: not installed, so tests that need them are skipped (names of Debian packages): ${optional[*]}"
 }
 
-# The Debian packages that the PARTs cannot do without and that are missing, on one line.
+# The missing Debian packages that the PARTs need, on one line.
 needed_packages() {
     local program python packages=()
     if [[ " $* " == *" card "* ]]; then
@@ -169,7 +170,7 @@ needed_packages() {
         # Debian's gcc only recommends the headers of the C library, and no program compiles without them.
         if ! has gcc || ! has_libc_headers; then packages+=(libc6-dev); fi
     fi
-    # A user who may not install it gets the Python package instead.
+    # A user who may not install PostgreSQL gets the Python package instead.
     if [[ " $* " == *" market "* ]] && ! has_postgresql && ! uses_wheel && { [[ $EUID == 0 ]] || may_install; }; then
         packages+=(postgresql)
     fi
@@ -183,7 +184,7 @@ needed_packages() {
     echo "${packages[*]}"
 }
 
-# The Debian packages that tests use and that are missing, on one line.
+# The missing Debian packages that only tests use, on one line.
 optional_packages() {
     local program file packages=()
     if [[ " $* " == *" test "* ]]; then
@@ -211,7 +212,7 @@ install_system_packages() {
     local apt_get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq)
     [[ $EUID == 0 ]] || apt_get=(sudo -n "${apt_get[@]}")
     say "set-up: installing system packages: $* …"
-    # A service that a package starts would keep the lock.
+    # The lock's descriptor is closed here. Otherwise a service that a package starts would inherit and keep the lock.
     (exec {lock}<&- && "${apt_get[@]}" update && "${apt_get[@]}" install -y --no-install-recommends "$@") \
         >&2 </dev/null || say "set-up: apt-get could not install them; its message is above."
 }
@@ -227,7 +228,7 @@ give_up_without() {
 
 # -- the virtual environment -------------------------------------------------------------------------------------
 
-# True when each PART is installed from its lock as it is now.
+# True when each PART is installed from the present content of its lock.
 has_packages() {
     local part environment
     [[ -x $PYTHON ]] || return
@@ -237,10 +238,11 @@ has_packages() {
     done
 }
 
-# What every part is installed from. The number is raised when this file installs packages in another way.
+# The text on which the installation of every part depends. Raise the number when this file installs packages in another
+# way.
 environment_text() { printf '%s\n' "2" "$ROOT" "$("$PYTHON" -V 2>&1)"; }
 
-# Notes what the PARTs were installed from.
+# Records the text from which each PART was installed.
 stamp() {
     local part
     for part in "$@"; do
@@ -253,8 +255,8 @@ provide_packages() {
     local parts users known=()
     mapfile -t known < <(installed_parts)
     read -ra parts <<<"$(with_included "$@" "${known[@]}")"
-    # A further part adds packages and changes none, as all locks name the same releases: a running service is not
-    # touched by it.
+    # A further part adds packages and changes none, because all locks name the same releases. So it does not affect a
+    # running service.
     if ! environment_is_whole || ! has_packages "${known[@]}"; then
         users=$(users_of_environment)
         if [[ -n $users ]] && environment_is_whole && are_among "$*" "${known[*]}"; then
@@ -274,7 +276,7 @@ provide_packages() {
     say "set-up: done."
 }
 
-# The parts that were installed at any time, one a line.
+# The parts that were installed at any time, one per line.
 installed_parts() {
     local part
     for part in sheets card market postgresql test; do
@@ -290,7 +292,7 @@ are_among() {
     done
 }
 
-# The processes that run from the environment, on one line. Launchers start its Python by this very path.
+# The processes that run from the environment, on one line. All launchers start Python by the path in PYTHON.
 users_of_environment() {
     local place program users=()
     for place in /proc/[0-9]*; do
@@ -301,7 +303,7 @@ users_of_environment() {
     echo "${users[*]}"
 }
 
-# True when .venv was once finished, no change of it was interrupted, and its Python and pip still run.
+# True when .venv was made completely, no later change was interrupted, and its Python and pip still run.
 environment_is_whole() {
     [[ -d $PARTS && ! -e $PARTS/unfinished ]] && is_new_enough "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1
 }
@@ -310,13 +312,13 @@ make_environment() {
     local python
     python=$(find_python)
     say "set-up: making .venv with $("$python" -V) …"
-    # Not with -m: Ctrl-C would print a traceback.
+    # venv is not run with -m, because then Ctrl-C would print a traceback.
     "$python" -c 'import runpy, sys
 try:
     runpy.run_module("venv", run_name="__main__")
 except KeyboardInterrupt:
     sys.exit(130)' --clear "$VENV" >&2 || give_up "set-up: $python could not make $VENV; its message is above."
-    # The repository itself is not installed: its path is added to the environment's.
+    # The repository itself is not installed. Its path is added to the paths where this environment looks for modules.
     "$PYTHON" -c 'import pathlib, sys, sysconfig
 pathlib.Path(sysconfig.get_path("purelib"), "repository.pth").write_text(sys.argv[1] + "\n")' "$ROOT"
     mkdir "$PARTS"
@@ -336,11 +338,11 @@ find_python() {
 
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
-# Debian keeps the ensurepip of each of its Pythons in a package of its own.
+# Debian has a separate package with the module ensurepip for each version of Python.
 venv_package() { "$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'; }
 
-# install_locked PYTHON PART...: installs what the locks of the PARTs name, and wheels only. pip refuses a file whose
-# hash is not in the lock, and a package that a lock forgot.
+# install_locked PYTHON PART...: installs the packages in the locks of the PARTs, from wheels only. pip refuses a file
+# whose hash is not in the lock, and a package that is missing in the locks.
 install_locked() {
     local python=$1 part options=(--quiet --disable-pip-version-check --require-hashes --only-binary :all:)
     # Without a home pip would keep its cache in the file system's root.
@@ -357,13 +359,14 @@ give_up_without_packages() {
 
 # -- the chart library -------------------------------------------------------------------------------------------
 
-# True when the library is the pinned one, and for an account that may not fetch it: only the page needs it.
+# True when the library has the pinned version. Also true for an account that may not fetch the library, because only the
+# page needs it.
 has_library() {
     [[ " $* " != *" market "* || ! -w ${LIBRARY%/*} ]] ||
         [[ -r $LIBRARY/lock && $(<"$LIBRARY/lock") == "$(<"$LIBRARY_LOCK")" ]]
 }
 
-# The lock is copied last: it says that the rest is there.
+# The lock is copied last, because its presence means that the other files are there.
 provide_library() {
     local work=$LIBRARY/.work found=$LIBRARY/.work/node_modules/lightweight-charts
     say "set-up: fetching the chart library …"
@@ -381,16 +384,16 @@ provide_library() {
     rm -rf "$work"
 }
 
-# Installs what the lock has, after comparing its hash.
+# Installs the library that the lock names. npm compares its hash.
 install_library() {
     local path=$PATH
     if ! has npm; then
-        # Its 60 MB are of no further use.
+        # npm comes in a Python package of 60 MB. It is removed after this, so pip need not cache it.
         "$PYTHON" -m venv "$1/node" >&2 &&
             PIP_NO_CACHE_DIR=1 install_locked "$1/node/bin/python" npm || return
         path=$1/node/bin:$PATH
     fi
-    # Without its report and its advice to update npm; errors are shown.
+    # npm prints only errors here: no report, and no advice to update npm.
     (cd "$1" && PATH=$path npm ci --loglevel=error --ignore-scripts --no-audit --no-fund --no-update-notifier \
         --fetch-retries=1) >/dev/null </dev/null
 }

@@ -1,6 +1,6 @@
 """A pytest plugin for bin/test: shellcheck, ruff and mypy run beside the tests, and a failed one fails the run.
 
-The output of each is a section of pytest's summary, whole and unmixed. That of a failed one is also shown at once.
+The output of each check is a section of its own in pytest's summary. A failed check's output is also shown at once.
 """
 
 from __future__ import annotations

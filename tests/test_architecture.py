@@ -40,18 +40,18 @@ CARD = Product(
     package="cardapp",
     order=(
         "errors", "console", "private_directories", "unix_socket", "procfs", "schema",
-        "settings", "card", "layout", "card_loader", "mcp", "neovim", "state", "session_client", "publish", "reports",
-        "web", "serve", "cli", "__main__",
+        "settings", "card", "source_tree", "layout", "card_loader", "mcp", "neovim", "state", "session_client",
+        "publish", "authoring", "reports", "web", "serve", "open_cli", "cli", "__main__",
     ),
     # The programs that run inside the session.
     separate={
         "session_host": (
             "errors", "console", "private_directories", "unix_socket", "procfs", "schema",
-            "card", "mcp", "neovim",
+            "settings", "card", "source_tree", "mcp", "neovim",
         ),
     },
     # Only the command line may start the composition root.
-    imported_only_by={"serve": ("cli",), "cli": ("__main__",), "__main__": ()},
+    imported_only_by={"serve": ("cli",), "open_cli": ("cli",), "cli": ("__main__",), "__main__": ()},
     dependency_importers={
         "bottle": ("web",),
         "fastjsonschema": ("card.source",),
@@ -102,7 +102,7 @@ MARKET = Product(
         "psycopg_pool": ("store.pool",),
         "referencing": ("api.schemas",),
         "sqlite3": ("ingest.outbox",),
-        "waitress": ("http.request_parser", "http.waitress_tasks"),
+        "waitress": ("http.waitress_adapter",),
         # simple_websocket needs a thread for each connection; here one selector serves all of them.
         "wsproto": ("api.live.websocket",),
     },
@@ -341,9 +341,9 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.api.app", "from cardapp import errors", "marketdata may not import cardapp"),
         ("marketdata.cli", "import cardapp.serve", "marketdata may not import cardapp"),
         ("marketdata.api.chart", "import psycopg", "psycopg is imported only in store, operations"),
-        ("marketdata.http.listener", "import waitress", "waitress is imported only in http.request_parser, "),
+        ("marketdata.http.listener", "import waitress", "waitress is imported only in http.waitress_adapter"),
         ("marketdata.operations.setup", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
-        ("marketdata.api.serve", "import waitress", "waitress is imported only in http.request_parser"),
+        ("marketdata.api.serve", "import waitress", "waitress is imported only in http.waitress_adapter"),
         ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in ingest.outbox"),
         ("marketdata.ingest.ingestor", "from marketdata.store import ticks", "ingest may not import store"),
         ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
@@ -399,7 +399,7 @@ def test_a_long_module_and_a_long_function_are_warned_about() -> None:
             "import gdb, json\nfrom cardapp.session_host.gdb_plugin import values",
         ),
         ("cardapp.cli", "from cardapp import serve"),
-        ("marketdata.http.request_parser", "import waitress, threading\nfrom marketdata.errors import MarketError"),
+        ("marketdata.http.waitress_adapter", "import waitress, threading\nfrom marketdata.errors import MarketError"),
         ("marketdata.api.routing", "import bottle"),
         ("marketdata.frontend.request_target", "import urllib.parse\nfrom urllib.parse import quote"),
         ("marketdata.api", "from marketdata import token\nfrom . import app\nfrom ..store import tokens"),

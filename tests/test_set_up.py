@@ -694,7 +694,7 @@ def test_start_explains_itself_without_setting_up(machine: Machine) -> None:
 def test_a_mistyped_argument_of_the_tests_is_wrong_use(
     machine: Machine, arguments: tuple[str, ...], named: str
 ) -> None:
-    """The check is that of the real pytest."""
+    """The real pytest checks the arguments."""
     machine.add_tests()
     machine.set_up("test")
     done = machine.run(*arguments, launcher="bin/test")

@@ -113,7 +113,7 @@ def faults(document: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("place", "rule", "good", "bad"), CONSTRAINTS, ids=[f"{p}:{r}" for p, r, _, _ in CONSTRAINTS])
-def test_a_constraint(place: str, rule: str, good: tuple[Any, ...], bad: tuple[Any, ...]) -> None:
+def test_the_schema_keeps_each_constraint(place: str, rule: str, good: tuple[Any, ...], bad: tuple[Any, ...]) -> None:
     for value in good:
         assert faults(least_with(place, value)) == []
     for value in bad:
@@ -123,7 +123,7 @@ def test_a_constraint(place: str, rule: str, good: tuple[Any, ...], bad: tuple[A
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_a_required_property(name: str) -> None:
+def test_a_required_property_must_be_there(name: str) -> None:
     assert faults(without(name)) == [("", "required")]
 
 

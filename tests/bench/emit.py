@@ -107,7 +107,7 @@ def _one(card: Path) -> dict[str, float]:
     loaded = load_card(card)
     layout = layouts.find(loaded.card.layout)
     began, cpu = perf_counter(), process_time()
-    content = emit(loaded, layout, "html", {}).content
+    content = emit(loaded, layout, "html", {}, "Not proved").content
     wall, cpu = perf_counter() - began, process_time() - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"wall": wall, "cpu": cpu, "bytes": len(content), "memory": memory}
@@ -180,7 +180,7 @@ def _markdown(folder: Path) -> Iterator[str]:
                         lines = "\n".join(sources[step.code.file][step.code.first - 1 : step.code.last])
                         yield f"```\n{lines}\n```"
                     for snapshot in step.snapshots:
-                        rows = "\n".join(f"| `{expression}` | `{value}` |" for expression, value in snapshot.expect)
+                        rows = "\n".join(f"| `{each.expression}` | `{each.value}` |" for each in snapshot.expect)
                         yield f"{snapshot.title}\n\n| Expression | Value |\n| --- | --- |\n{rows}"
                         yield "\n".join(f"- `{expression}`" for expression in snapshot.watch)
                     yield f"> {step.question}"

@@ -53,10 +53,10 @@ def replay(stage: Stage, key: str, method: str) -> float:
 
 
 def _gdb(stage: Stage) -> list[float]:
-    program, target = built(stage), load_card(stage.card).card.target
+    program, run = built(stage), load_card(stage.card).card.target.run
     script = Path(__file__).with_name("gdb_restart.py")
     output = subprocess.run(
-        ["gdb", "-nx", "-batch", "-ex", f"set $rounds = {ROUNDS // 3}", "-x", script, "--args", program, *target.args],
+        ["gdb", "-nx", "-batch", "-ex", f"set $rounds = {ROUNDS // 3}", "-x", script, "--args", program, *run.args],
         capture_output=True,
         text=True,
         check=True,

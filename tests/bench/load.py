@@ -1,4 +1,4 @@
-"""Many kept-alive clients in one thread: what is measured is the server, not a queue for the clients' interpreter.
+"""Many kept-alive clients in one thread, so that the server is measured and not a queue for the clients' interpreter.
 
 ``python -m tests.bench.load PORT METHOD PATH [BODY ...]`` prints the seconds of every request as JSON.
 """

@@ -2,8 +2,8 @@
 
 python -m tests.bench.market_backfill [BLOCKS]      (default 20 000, with 2.5 swaps each on average)
 
-The limit is that of one thread which asks the same node for the same logs, and makes exact prices and sizes of them: no
-block headers, no checks, no storage. Limit and backfill take turns, each backfill into an empty table.
+The limit is the rate of one thread that asks the same node for the same logs and makes exact prices and sizes of them,
+without block headers, checks or storage. Limit and backfill take turns, each backfill into an empty table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measure(blocks: int) -> Iterator[Figure]:
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as npm,
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
     ):
-        market = Market(EvmPackages.install(Path(npm)), Path(folder))
+        market = Market(EvmPackages.install(Path(npm)), Path(folder), durable=True)
         try:
             market.trade(blocks)
             market.chain.mine(13)

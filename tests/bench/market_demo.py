@@ -63,7 +63,7 @@ def _live(read: Client) -> Any:
 
 
 def _make_chain(state: Path, blocks: int) -> None:
-    """The file of a chain that is so many blocks old."""
+    """Write the file of a chain that began ``blocks`` blocks ago."""
     chain = {"seed": "07" * 32, "genesis": int(time.time()) - blocks * BLOCK_S, "history": HISTORY}
     (state / "demo").mkdir(mode=0o700)
     (state / "demo" / "chain.json").write_text(json.dumps(chain))

@@ -44,7 +44,7 @@ _RIVAL = ("fastapi", "uvicorn[standard]", "asyncpg")
 def measure(ticks: int) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         state = Path(folder)
-        api = ApiProcess(state)
+        api = ApiProcess(state, durable=True)
         api.start()
         try:
             symbols = max(1, round(ticks / FULL))

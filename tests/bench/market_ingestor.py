@@ -36,7 +36,7 @@ def lag(blocks: int) -> Iterator[Figure]:
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as npm,
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
     ):
-        market = Market(EvmPackages.install(Path(npm)), Path(folder))
+        market = Market(EvmPackages.install(Path(npm)), Path(folder), durable=True)
         try:
             market.trade(20)
             market.api.start()
@@ -82,7 +82,7 @@ def memory(events: int) -> Iterator[Figure]:
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
         closing(SyntheticChain(head=step, swaps=SWAPS, most=RESULTS // SWAPS)) as chain,
     ):
-        api = ApiProcess(Path(folder))
+        api = ApiProcess(Path(folder), durable=True)
         ingestor = IngestorProcess(api, chain.url, ())
         sizes = []
         try:

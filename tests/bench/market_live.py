@@ -41,7 +41,7 @@ _SILENT += " RETURNS void LANGUAGE sql AS 'SELECT 1'"
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        api = ApiProcess(Path(folder))
+        api = ApiProcess(Path(folder), durable=True)
         api.start()
         try:
             with psycopg.connect(conninfo(api.state_dir), autocommit=True) as connection:

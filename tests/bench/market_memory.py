@@ -27,7 +27,7 @@ so the process grows for some more millions of ticks; the second half of the run
 def measure(ticks: int) -> list[Figure]:
     per_step = max(ticks // BATCH // STEPS, 1)
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        api = ApiProcess(Path(folder))
+        api = ApiProcess(Path(folder), durable=True)
         api.start()
         try:
             sizes = []

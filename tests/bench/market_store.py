@@ -6,8 +6,8 @@
 takes long. What was not filled just now is read with cold caches.
 
 A private cluster of the service's own making is filled through ``store.ticks.ingest`` in batches of 1000, a tick every
-five seconds, a symbol for each year of them. A candle's figure is that of ``store.candles.read``: the round trip over
-the UNIX socket and the answer's text included. Compare figures of one run, and shares rather than times.
+five seconds, a symbol for each year of them. A candle's figure is the time of ``store.candles.read``, with the
+round trip over the UNIX socket and the answer's text. Compare figures of one run, and shares rather than times.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GAP = 5 * SECOND
 A_YEAR = 366 * DAY // GAP
 BATCH = 1000
 BARE_EVERY = 10
-"""One batch in so many is stored in a second version too, whose rollup triggers are off."""
+"""Every tenth batch is also stored in a second version, whose rollup triggers are off."""
 
 STORED = ("1m", "15m", "30m", "1h", "4h", "1d")
 DERIVED = (

@@ -19,11 +19,11 @@ def peaks(state_dir: Path, pids: Mapping[str, int]) -> Iterator[Figure]:
     for name, pid in pids.items():
         yield Figure(f"peak memory, {name}", f"{resident(pid, 'VmHWM') / 1024:.0f} MiB")
     server: int = json.loads((state_dir / "owner.lock").read_text())["postgres"]
-    held = sum(_proportional(pid) for pid in (server, *_children(server)))
+    held = sum(_proportional(pid) for pid in (server, *children(server)))
     yield Figure("memory at the end, PostgreSQL's processes together (PSS)", f"{held / 1024:.0f} MiB")
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
     return [int(pid) for path in Path(f"/proc/{parent}/task").glob("*/children") for pid in path.read_text().split()]
 
 

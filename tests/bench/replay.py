@@ -56,8 +56,8 @@ def _measure(stage: Stage) -> list[Figure]:
     warm, plain, bare = [], [], []
     for key in chosen:
         warm.append(_replay(stage, key))
-        plain.append(_gdb(program, loaded.card.target.args, snapshots[key]))
-        bare.append(_gdb(program, loaded.card.target.args, snapshots[key], *_WITHOUT_LIBRARY_SYMBOLS))
+        plain.append(gdb_batch(program, loaded.card.target.run.args, snapshots[key]))
+        bare.append(gdb_batch(program, loaded.card.target.run.args, snapshots[key], *_WITHOUT_LIBRARY_SYMBOLS))
     ratio = statistics.median(a / b for a, b in zip(warm, plain, strict=True))
     bare_ratio = statistics.median(a / b for a, b in zip(warm, bare, strict=True))
     return [
@@ -82,11 +82,12 @@ def _replay(stage: Stage, key: str) -> float:
     return took
 
 
-def _gdb(program: Path, args: tuple[str, ...], snapshot: Snapshot, *first: str) -> float:
+def gdb_batch(program: Path, args: tuple[str, ...], snapshot: Snapshot, *first: str) -> float:
+    """Seconds in which gdb alone starts ``program``, reaches the stop and prints its values."""
     stop = snapshot.stop
     place = stop.function or f"{stop.file}:{stop.line}"
     commands = ["set debuginfod enabled off", *first, f"break {place}", f"ignore 1 {stop.hits - 1}", "run >/dev/null"]
-    commands += [f"print {expression}" for expression, _ in snapshot.expect]
+    commands += [f"print {each.expression}" for each in snapshot.expect]
     began = time.perf_counter()
     ended = subprocess.run(
         ["gdb", "-nx", "-batch", *(part for each in commands for part in ("-ex", each)), "--args", str(program), *args],

@@ -33,7 +33,7 @@ def hostile_card(folder: Path) -> Path:
     make_card(folder)
     code = folder / "src" / "main.c"
     lines = code.read_text().splitlines()
-    lines[3] = f'static int n; char evil[] = "{HOSTILE}"; /* {HOSTILE} */'
+    lines[lines.index("static int n;")] = f'static int n; char evil[] = "{HOSTILE}"; /* {HOSTILE} */'
     code.write_text("\n".join(lines) + "\n")
     path = folder / "card_source.json"
     source = json.loads(path.read_text())
@@ -130,26 +130,33 @@ def test_refusals_notes_answers_and_events_are_shown_as_text(watched: Watched, s
     watched.unharmed()
 
 
-def test_labels_and_values_of_the_memory_are_shown_as_text(watched: Watched, stage: Stage) -> None:
+ARENA = {"size": 64, "used": 8, "free": 56, "high_water": 8, "base": 4096, "allocation_pointer": 4104, "occupancy": 0.1}
+
+
+@pytest.mark.parametrize(("figures", "place"), [(ARENA, "8 B at 0"), (dict.fromkeys(ARENA), "8 B at 0x0")])
+def test_labels_and_values_of_the_memory_are_shown_as_text(
+    watched: Watched, stage: Stage, figures: dict[str, Any], place: str
+) -> None:
     def fulfill(route: Route) -> None:
         blocks = [{"label": HOSTILE, "offset": 0, "size": 8, "padding": 0}]
-        difference: dict[str, Any] = {"used": 8, "high_water": 8, "added": blocks, "removed": blocks}
-        allocator = {"size": 64, "used": 8, "free": 56, "high_water": 8, "base": 4096, "allocation_pointer": 4104}
+        difference: dict[str, Any] = {"used": None, "high_water": None, "added": blocks, "removed": blocks}
         answer = {
             "available": True, "reason": HOSTILE, "key": None, "sync": "on", "difference": difference,
             "values": {HOSTILE: {"value": HOSTILE}, "other": {"error": HOSTILE}},
             "previous_values": {HOSTILE: {"value": IMAGE}},
-            "allocator": {**allocator, "occupancy": 0.1, "blocks": blocks},
+            "allocator": {**figures, "blocks": blocks},
         }  # fmt: skip
         route.fulfill(json=answer)
 
     watched.page.route("**/api/allocator", fulfill)
     open_step(watched, stage)
-    watched.page.keyboard.press("Alt+6")
+    assert stage.tcp.put("/api/viewer/state", {"viewer": {"allocator": {"visible": True}}}).status == 200
     memory = watched.page.locator("#memory")
-    memory.locator(".strip").wait_for()
+    memory.locator(".blocks").wait_for()
+    assert memory.locator(".strip").count() == (1 if figures["size"] else 0)
     text = memory.text_content() or ""
     assert text.count(HOSTILE) >= 6
+    assert place in text
     watched.unharmed()
 
 

@@ -177,7 +177,10 @@ def test_no_mount_and_no_process_outlives_it(place: Path, mirror: str, number: s
     needs_root()
     with stand_in(place, mirror) as environment:
         with subprocess.Popen(
-            ["bash", SCRIPT, "trixie"], env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            ["env", "--default-signal", "bash", SCRIPT, "trixie"],
+            env=os.environ | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         ) as process:
             eventually(lambda: (place / "log").exists() or process.poll() is not None, seconds=30)
             if process.poll() == 3 and process.stderr is not None:

@@ -72,7 +72,7 @@ def test_a_trade_that_arrives_during_a_revalidation_is_kept(tab: Tab, stage: Sta
 
 @pytest.mark.full
 def test_many_candles_are_scrolled_without_an_error_and_read_once(tab: Tab, stage: Stage) -> None:
-    """There are more candles than the page keeps, and so many are visible that the library merges them."""
+    """There are more candles than the page keeps, and more than pixels, so the library merges some of them."""
     symbol, second, count = "DEMO:MANY", 1000, 62_000
     start = now() // second * second - count * second
     stage.write(*(tick(symbol, start + at * second, f"{100 + at % 7}") for at in range(count)))
@@ -83,7 +83,7 @@ def test_many_candles_are_scrolled_without_an_error_and_read_once(tab: Tab, stag
     for bars in (40_000, 50_000):
         asked = requests_when_quiet(tab(query(symbol, "1s", bars=bars)).drawn())
         assert sum(int(parse_qs(urlsplit(each).query)["limit"][0]) for each in asked) >= 40_000, (
-            "what is in sight is read"
+            "the page did not read all candles in sight"
         )
 
 
@@ -134,7 +134,7 @@ def test_older_candles_are_read_once_before_they_become_visible(tab: Tab, stage:
     ends = [int(each["endTime"][0]) for each in asked if "endTime" in each]
     assert ends == sorted(set(ends), reverse=True), "each part is asked for once"
     again = [each for each in asked if "startTime" in each]
-    assert len(again) <= 1, "what is known is asked for again after the subscription only"
+    assert len(again) <= 1, "the page asked again for candles that it has"
 
 
 @pytest.mark.full
