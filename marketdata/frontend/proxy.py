@@ -98,7 +98,7 @@ class Proxy:
             if body.length is not None and body.length <= MAX_WHOLE_BYTES:
                 whole = b"".join(connection.parts(body))
                 return Response(status, fields, [whole] if whole else [])
-            return Response(status, fields, _Stream(connection.parts(body), held.pop_all()))
+            return Response(status, fields, _Stream(connection, body, held.pop_all()))
 
     def _handed_over(self, connection: Connection, head: Head, may_stay: Callable[[], bool], identity: str) -> HandOver:
         fields = [*to_client(head.fields), *_TO_WEBSOCKET]
@@ -165,12 +165,16 @@ class Proxy:
 class _Stream:
     """A body in parts. ``close`` releases the request's resources. It is called even if the client went away."""
 
-    def __init__(self, parts: Iterator[bytes], held: ExitStack) -> None:
-        self._parts = parts
+    def __init__(self, connection: Connection, body: Body, held: ExitStack) -> None:
+        self._parts = connection.parts(body)
+        self._body = body
         self._held = held
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._parts
+        for part in self._parts:
+            if self._body.is_complete:  # a client that has the whole body may send the next request at once
+                self.close()
+            yield part
 
     def close(self) -> None:
         self._held.close()

@@ -14,6 +14,7 @@ import pytest
 from marketdata import secretfile
 from marketdata.frontend import proxy
 from marketdata.frontend import upstream as upstream_module
+from marketdata.frontend.upstream import Connection, Upstream
 from marketdata.limits import MAX_BODY_BYTES
 from tests.functional.serving import until
 from tests.marketdata.frontend.conftest import LOGIN, TOKEN, USER, Frontend, basic
@@ -168,6 +169,29 @@ def test_a_large_response_is_streamed(frontend: Frontend, upstream: ScriptedApi,
         assert response.read(len(part)) == part  # the API has not sent the rest yet
         go_on.set()
         assert response.read() == part * (count - 1)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_client_that_has_a_large_response_finds_the_connection_free(
+    fresh: tuple[Frontend, ScriptedApi], monkeypatch: pytest.MonkeyPatch, framing: str
+) -> None:
+    frontend, upstream = fresh
+    body = b"0123456789abcdef" * 40_000
+    upstream.script = always(
+        answered("200 OK", f"Content-Length: {len(body)}", body=body)
+        if framing == "length"
+        else answered("200 OK", "Transfer-Encoding: chunked", body=b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    )
+    keep = Upstream.keep
+
+    def late(self: Upstream, connection: Connection) -> None:
+        time.sleep(0.05)  # as on a busy machine
+        keep(self, connection)
+
+    monkeypatch.setattr(Upstream, "keep", late)
+    for _ in range(3):
+        assert frontend.get("/api/v1/x").body == body
+    assert upstream.connections == 1
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
