@@ -33,7 +33,7 @@ def description(_request: Request) -> Reply:
 ROUTES: tuple[Route, ...] = (
     # -- the service -----------------------------------------------------------------------------------------------
     Route("GET", "/", page.index, "The page; links as JSON if only JSON is accepted", "Welcome",
-          produces=(page.HTML, JSON), cache="no-cache"),
+          produces=(page.HTML, JSON), ignores_query=True, cache="no-cache"),
     Route("GET", "/api/openapi.json", description, "This description", "Description", cache="no-cache"),
     Route("GET", "/api/health", service.health, "Whether the service works", "Health"),
     # -- identity and state ----------------------------------------------------------------------------------------
@@ -46,11 +46,11 @@ ROUTES: tuple[Route, ...] = (
           problems=(409, 502, 503, 504)),
     # -- the page ---------------------------------------------------------------------------------------------------
     Route("GET", "/static/{name}", page.static, "A file of the page",
-          produces=(page.SCRIPT, page.CSS, page.FONT), cache="no-cache"),
+          produces=(page.SCRIPT, page.CSS, page.FONT), ignores_query=True, cache="no-cache"),
     Route("GET", "/api/sheets", page.sheets, "One page of the card's sheets", "Sheets", query="SheetsQuery",
           cache="no-cache", problems=(404,)),
     Route("GET", "/api/sheets/style.css", page.sheet_style, "The sheets' style", produces=(page.CSS,),
-          cache="no-cache"),
+          ignores_query=True, cache="no-cache"),
     Route("GET", "/api/diagram", page.diagram, "The UML activity of the card or a block", "Diagram",
           query="DiagramQuery", cache="no-cache", problems=(404,)),
     Route("GET", "/api/search", page.search, "Search over titles, texts and code", "SearchMatches",

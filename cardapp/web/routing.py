@@ -49,7 +49,8 @@ class Route:
     """One operation: everything that routing, validation and the API description need.
 
     ``path`` contains its parameters in braces. ``answer`` names the schema of a successful JSON response. ``problems``
-    lists the error statuses of this route, without those of the gate and of validation, which every route has.
+    lists the error statuses of this route, without those of the gate and of validation, which every route has. A route
+    with ``ignores_query`` does not read the query: browsers and pages may add one, for example to load a file again.
     """
 
     method: str
@@ -61,6 +62,7 @@ class Route:
     produces: tuple[str, ...] = (JSON,)
     body: Body | None = None
     query: str | None = None
+    ignores_query: bool = False
     problems: tuple[int, ...] = ()
     cache: Cache = "no-store"
 
@@ -79,8 +81,8 @@ class Route:
             found.add(404)
         if self.body is not None:
             found |= {400, 413, 415, 422}
-        # Every route refuses unknown query parameters.
-        found.add(422)
+        if not self.ignores_query:
+            found.add(422)  # for unknown query parameters
         return tuple(sorted(found))
 
 
@@ -128,7 +130,8 @@ def _answer(route: Route, request: Request, if_none_match: str | None) -> Reply:
 
 def receive(route: Route, services: Services, environ: Mapping[str, Any], path: Mapping[str, str]) -> Request:
     """The validated request. Raises :class:`MalformedJson` or :class:`InvalidValue`."""
-    query = query_of(environ.get("QUERY_STRING", ""), route.query or "NoParameters")
+    text = "" if route.ignores_query else environ.get("QUERY_STRING", "")
+    query = query_of(text, route.query or "NoParameters")
     body: dict[str, Any] = {}
     if route.body is not None and JSON in route.body.media_types:
         body = _decoded(environ["wsgi.input"].read(_length(environ)), optional=route.body.optional)

@@ -62,7 +62,12 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/evidence/{name}"): ("/api/evidence/{name}", None),
 }
 
-rows = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+
+def name_of(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+rows = pytest.mark.parametrize("route", ROUTES, ids=name_of)
 
 
 def with_body(route: Route) -> bool:
@@ -102,7 +107,13 @@ def test_the_example_succeeds_as_documented(route: Route, example: Callable[...,
         assert response.headers["Location"].startswith("/api/")
 
 
-@rows
+@pytest.mark.parametrize("path", ["/", "/api/sheets/style.css", "/static/page.js", "/static/NotoSans-Regular.woff2"])
+@pytest.mark.parametrize("query", ["debug=timing", "r=0123456789abcdef", "r=1&r=2", "%ff"])
+def test_the_page_and_its_files_ignore_the_query(path: str, query: str, api: Any) -> None:
+    assert api("GET", f"{path}?{query}", status=200).body == api("GET", path, status=200).body
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if not route.ignores_query], ids=name_of)
 def test_an_unknown_query_parameter_is_refused(route: Route, api: Any) -> None:
     path, body = EXAMPLES[route.method, route.path]
     body = None if isinstance(body, bytes) else body
