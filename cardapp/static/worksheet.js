@@ -74,19 +74,22 @@ function fetchPage(index) {
   return cache.get(index);
 }
 
-const loaded = (link) => new Promise((resolve) => { link.onload = link.onerror = resolve; });
+// Resolves when the style is there, or has failed: whether it is there.
+const loaded = (link) => new Promise((resolve) => { link.onload = () => resolve(true); link.onerror = () => resolve(false); });
 
+// The card's files have changed. If the new style fails, the sheets keep the one they have; the next change tries again.
 async function renew() {
   cache.clear();
   const fresh = element('link', { rel: 'stylesheet', href: `/api/sheets/style.css?r=${state.control.card_revision}` });
-  const old = style;
-  style = fresh;
-  styled = loaded(fresh);
-  styled.then(() => old.remove());
-  old.after(fresh);
+  const attempt = (styled = loaded(fresh));
+  style.after(fresh);
   shown = -1;
   underWay = null;
   render(true);
+  if (await attempt) {
+    style.remove();
+    style = fresh;
+  } else fresh.remove();
 }
 
 let underWay = null; // { index } of the page that is being fetched; each attempt has its own object

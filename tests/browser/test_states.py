@@ -86,3 +86,21 @@ def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stag
     opened.shows("SYNC ON · at this step")
     stage.sessions.run("reset")
     opened.shows("SYNC OFF · the program was reset")
+
+
+def test_the_sheets_keep_their_style_when_the_card_is_edited(opened: OpenPage, stage: Stage) -> None:
+    title = opened.page.locator("#sheets .part[data-kind=block_title]")
+    look = "(title) => [getComputedStyle(title).fontWeight, getComputedStyle(title).position]"
+    before = title.evaluate(look)
+    source = stage.card / "card_source.json"
+    opened.page.route("**/api/sheets/style.css*", lambda route: route.fulfill(status=503))
+    source.write_text(source.read_text().replace('"Block"', '"Edited block"'))
+    title.get_by_text("Edited block").wait_for()
+    assert title.evaluate(look) == before
+    opened.page.unroute("**/api/sheets/style.css*")
+    with opened.page.expect_response("**/api/sheets/style.css*") as styled:
+        source.write_text(source.read_text().replace('"Edited block"', '"Block"'))
+    assert styled.value.status == 200
+    title.get_by_text("Block", exact=True).wait_for()
+    assert title.evaluate(look) == before
+    assert opened.page.evaluate("sheets.shadowRoot.querySelectorAll('link').length") == 1
