@@ -104,6 +104,11 @@ def tex_text(text: str, long_words: Collection[str] = ()) -> str:
     )
 
 
+def tex_inline_code(text: str, long_words: Collection[str] = ()) -> str:
+    """Escape code within running text like ``tex_text``, but keep all spaces. A line may end at each of them."""
+    return r"\ ".join(tex_text(word, long_words) for word in re.split(r"\s", visible(text)))
+
+
 def tex_code(text: str) -> str:
     """Escape one line of code. All spaces are kept."""
     return visible(text).expandtabs().replace("\n", " ").translate(_TEX_TABLE | {ord(" "): r"\ "})

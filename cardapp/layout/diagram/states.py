@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cardapp.card.model import Block, Snapshot, Stop
 from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes, laid_out
 from cardapp.layout.diagram.shapes import Box, Diagram, Node, Point, Room
-from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
+from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, broken, centred, code_line, height, plain
 from cardapp.layout.font_metrics import width
 
 _BESIDE = 1.4
@@ -82,9 +82,9 @@ def _arrow_labels(step: str, stop: Stop, text_width: float) -> tuple[tuple[str, 
 def _values(snapshot: Snapshot, text_width: float, *, show_values: bool) -> tuple[list[str], list[str]]:
     """Return the lines of expressions and values. A value takes at most half of its line."""
     shown = snapshot.expect if len(snapshot.expect) <= _MAX_EXPRESSIONS else snapshot.expect[: _MAX_EXPRESSIONS - 1]
-    values = [one_line(plain(each.value) if show_values else ELLIPSIS, text_width / 2, SMALL, "code") for each in shown]
+    values = [code_line(each.value if show_values else ELLIPSIS, text_width / 2, SMALL) for each in shown]
     expressions = [
-        one_line(plain(each.expression), text_width - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
+        code_line(each.expression, text_width - width(value, SMALL, "code") - _BESIDE, SMALL)
         for each, value in zip(shown, values, strict=True)
     ]
     if more := len(snapshot.expect) - len(shown):

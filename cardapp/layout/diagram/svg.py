@@ -70,7 +70,7 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield f".diagram{{{_properties(colors)}max-width:100%;height:auto;overflow:visible}}\n"
     yield '.diagram text{font-family:var(--text,"Noto Sans",sans-serif);stroke:none}\n'
     yield ".diagram .strong{font-weight:var(--strong,700)}"
-    yield '.diagram .code{font-family:var(--code,"Noto Sans Mono",monospace)}\n'
+    yield '.diagram .code{font-family:var(--code,"Noto Sans Mono",monospace);white-space:pre}\n'
     yield ".diagram .start{text-anchor:start}.diagram .middle{text-anchor:middle}.diagram .end{text-anchor:end}\n"
     yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in shapes.TONE_COLORS.items()) + "\n"
     for shape, look in shapes.SHAPE_STYLES.items():

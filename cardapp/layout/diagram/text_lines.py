@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from cardapp.layout.diagram.shapes import Anchor, Text, Tone
 from cardapp.layout.escape import visible
-from cardapp.layout.font_metrics import Face, width, wrap
+from cardapp.layout.font_metrics import Face, columns, spaced, width, wrap
 
 NAME, SMALL = 2.5, 2.15
 """Type sizes in mm of names and of other texts: 7.1 and 6.1 points."""
@@ -41,6 +41,12 @@ def broken(text: str, room: float, em: float, face: Face = "regular", max_lines:
 def one_line(text: str, room: float, em: float, face: Face = "regular") -> str:
     """Return ``text`` on one line of at most ``room`` mm. A shortened text ends with an ellipsis."""
     return next(iter(broken(text, room, em, face, max_lines=1)), "")
+
+
+def code_line(code: str, room: float, em: float) -> str:
+    """Return code on one line of at most ``room`` mm, with all its blanks. Shortened code ends with an ellipsis."""
+    line = spaced(visible(code))
+    return line if width(line, em, "code") <= room else _shortened(line[: columns(room, em)], room, em, "code")
 
 
 def _shortened(line: str, room: float, em: float, face: Face) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cardapp.layout.diagram import shapes
 from cardapp.layout.diagram.shapes import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
-from cardapp.layout.escape import tex_line as escaped
+from cardapp.layout.escape import tex_code, tex_line
 
 _POINTS = 72 / 25.4
 _ANCHORS = {"start": "left,", "middle": "", "end": "right,"}
@@ -122,7 +122,7 @@ def _texts(lines: Iterable[Text]) -> Iterator[str]:
         points = _n(line.em * _POINTS)
         font = f"\\normalfont{_FACES[line.face]}\\fontsize{{{points}bp}}{{{points}bp}}"
         look = f"{{{_ANCHORS[line.anchor]}}}{_at(line.x, line.y)}{{{_color(shapes.TONE_COLORS[line.tone])}}}{{{font}}}"
-        yield f"\\DiagramText{look}{{{escaped(line.text)}}}"
+        yield f"\\DiagramText{look}{{{tex_code(line.text) if line.face == 'code' else tex_line(line.text)}}}"
 
 
 def _link(box: Box, href: str | None) -> Iterator[str]:

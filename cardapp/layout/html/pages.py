@@ -26,8 +26,8 @@ h1, h2, h3, h4, h5, h6, p, ul, ol, figure, blockquote, pre { margin: 0; padding:
 a { color: var(--accent); text-decoration-thickness: 1px; text-underline-offset: .16em; }
 :focus-visible { outline: 2px solid var(--current); outline-offset: 2px; border-radius: 2px; }
 strong { font-weight: var(--strong); }
-code { font-family: var(--code); line-height: 0; font-variant-ligatures: none; }
-pre code, td code, th code, .note code { line-height: inherit; }
+code { font-family: var(--code); line-height: 0; font-variant-ligatures: none; white-space: pre-wrap; }
+pre code, td code, th code, .note code { line-height: inherit; white-space: inherit; }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cardapp.layout import font_metrics, sheets
-from cardapp.layout.escape import tex_code, tex_text, tex_url
+from cardapp.layout.escape import tex_code, tex_inline_code, tex_text, tex_url
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 from cardapp.layout.text_fitting import Setting, indent
 
@@ -109,9 +109,7 @@ def _plain(spans: Iterable[Span]) -> str:
 def _styled(span: Span, long_words: Collection[str]) -> str:
     if isinstance(span, Break):
         return r"\CardBreakLine{}"
-    styled = tex_text(span.text, long_words)
-    if span.code:
-        styled = rf"\CardCode{{{styled}}}"
+    styled = rf"\CardCode{{{tex_inline_code(span.text, long_words)}}}" if span.code else tex_text(span.text, long_words)
     if span.emphasis:
         styled = rf"\textit{{{styled}}}"
     return rf"\textbf{{{styled}}}" if span.strong else styled

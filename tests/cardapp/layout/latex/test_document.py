@@ -66,6 +66,12 @@ def test_escaped_code_is_decoded_unchanged(text: str) -> None:
     assert shown(escape.tex_code(text)) == visible(text)
 
 
+@given(st.text(st.characters(codec=None, exclude_characters="\t\n")))
+def test_escaped_code_within_a_text_keeps_its_blanks(text: str) -> None:
+    assert shown(escape.tex_inline_code(text)) == re.sub(r"\s", " ", visible(text))
+    assert escape.tex_inline_code("a  b{", ["b{"]) == r"a\ \ b\CardBreak{}\{"
+
+
 @given(ANYTHING)
 def test_an_escaped_address_is_decoded_percent_encoded(text: str) -> None:
     wanted = urllib.parse.quote(text.encode("utf-8", "replace"), safe="-._~:/?#[]@!$&'()*+,;=%")
