@@ -43,15 +43,22 @@ def shared(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> Runni
 
 @pytest.fixture
 def session(shared: RunningSession) -> RunningSession:
-    """The shared session with no program, so with no checkpoints."""
+    """The shared session with no program, so with no checkpoints, and without processes that a test has left."""
     shared.card.behave()
     shared.ask("target_reset")
+    for pid in programs(shared):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return shared
 
 
 def programs(session: RunningSession) -> list[int]:
     """The processes of the target: the program and its checkpoints."""
     return [pid for pid, command in session.processes().items() if command == "target"]
+
+
+def parent(pid: int) -> int:
+    return int(Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def handles(session: RunningSession) -> set[int]:
@@ -190,9 +197,6 @@ def test_a_program_with_shared_files_memory_threads_children_or_timers_is_not_fo
     assert ways[::2] == ["rerun"] * 3
     replayed(session, FIRST)
     assert replayed(session, FIRST)[0] == "fork"  # nothing was opened yet
-    session.ask("target_reset")
-    for pid in programs(session):  # the daemon, which gdb has detached
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSession) -> None:
@@ -267,6 +271,22 @@ def test_replays_succeed_after_any_process_is_killed_while_checkpoints_are_taken
             deaths += died
             assert seen == values[stop["line"]]
     assert deaths <= laps // 15
+    session.ask("target_reset")
+    eventually(lambda: not programs(session))
+
+
+def test_a_program_that_is_killed_during_a_fork_leaves_no_process(session: RunningSession) -> None:
+    """The kernel has made the child, but gdb does not learn of it, because its parent is dead by then."""
+    _, reported = replayed(session, LATER)
+    session.card.behave("stop gdb at fork")
+    replayed(session, LATER)
+    gdb = session.pid("gdb")
+    eventually(lambda: len(programs(session)) == 3)  # the program, the checkpoint of main, the new child
+    (original,) = (pid for pid in programs(session) if parent(pid) == gdb)
+    os.kill(original, signal.SIGKILL)
+    os.kill(gdb, signal.SIGCONT)
+    session.card.behave()
+    assert replayed(session, LATER) == ("rerun", reported)
     session.ask("target_reset")
     eventually(lambda: not programs(session))
 

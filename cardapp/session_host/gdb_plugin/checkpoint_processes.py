@@ -1,4 +1,5 @@
-"""Completes fork(3) in the processes of gdb's checkpoints, and closes files that gdb leaks. Does not use gdb's API."""
+"""Completes fork(3) in the processes of gdb's checkpoints, and ends processes and closes files that gdb has forgotten.
+Does not use gdb's API."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ import ctypes
 import os
 import re
 import select
+import signal
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 _OWN = Path("/proc/self/fd")
 _MEMORY = re.compile(r"/proc/(\d+)/task/\d+/mem")
+_TRACER = re.compile(r"^TracerPid:\s*(\d+)$", re.MULTILINE)
 _PTRACE_GETSIGMASK = 0x420A
 _PTRACE_SETSIGMASK = 0x420B
 _MASK_BYTES = 8
@@ -76,6 +79,22 @@ def library_data(pid: int) -> Iterator[tuple[int, int]]:
 def _trace(request: int, pid: int, mask: ctypes.Array[ctypes.c_char]) -> None:
     if _ptrace(request, pid, _MASK_BYTES, mask) == -1:
         raise OSError(ctypes.get_errno(), f"the signal mask of process {pid} cannot be accessed")
+
+
+# -- processes that gdb does not know --------------------------------------------------------------------------------
+
+
+def kill_unknown_forks(known: Collection[int]) -> None:
+    """Kill the processes that gdb traces, except the ``known`` ones.
+
+    If the program is killed during fork(2), gdb is not told of the child, which the kernel has stopped already. Nothing
+    else would end the child.
+    """
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
+            pid, tracer = int(status.parent.name), _TRACER.search(status.read_text())
+            if pid not in known and tracer is not None and int(tracer[1]) == os.getpid():
+                os.kill(pid, signal.SIGKILL)  # only gdb can reap the process, so its pid is not reused yet
 
 
 # -- descriptors -----------------------------------------------------------------------------------------------------

@@ -12,11 +12,17 @@ import contextlib
 import os
 import re
 import signal
+from collections.abc import Set
 from pathlib import Path
 
 import gdb
 
-from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended, close_leaked_memory_files, finish_fork
+from cardapp.session_host.gdb_plugin.checkpoint_processes import (
+    any_ended,
+    close_leaked_memory_files,
+    finish_fork,
+    kill_unknown_forks,
+)
 from cardapp.session_host.gdb_plugin.values import setting
 
 MAX_CHECKPOINTS = 32
@@ -75,15 +81,24 @@ class ForkCheckpoints:
     def take(self, key: str) -> None:
         """Take a checkpoint of the program at its current stop. Call :meth:`can_fork` first."""
         _, before = _list_checkpoints()
+        try:
+            number = self._fork(before.keys())
+        except (gdb.error, OSError):
+            kill_unknown_forks({*before.values(), *(each.pid for each in gdb.inferiors())})
+            raise
+        self._numbers[key] = number
+
+    def _fork(self, before: Set[int]) -> int:
+        """Make the program fork; return gdb's number of the checkpoint. ``before`` are the numbers of the others."""
         with setting("language", "c"):  # gdb calls fork() with a C expression, whatever the program's language
             gdb.execute("checkpoint", to_string=True)
         self._refresh()
-        made = self._pids.keys() - before.keys() - {self._current}
+        made = self._pids.keys() - before - {self._current}
         if len(made) != 1:
             raise gdb.error("gdb took no checkpoint")
         number = made.pop()
         finish_fork(self._pids[self._current], self._pids[number])
-        self._numbers[key] = number
+        return number
 
     def delete_obsolete(self) -> None:
         """Delete the processes that restarts replaced, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""

@@ -68,6 +68,11 @@ static void *sleep_on(void *nothing_else)
     return nothing_else;
 }
 
+static void stop_parent(void)
+{
+    kill(getppid(), SIGSTOP);
+}
+
 static void misbehave(const char *how)
 {
     if (strcmp(how, "crash") == 0)
@@ -123,6 +128,8 @@ static void misbehave(const char *how)
     }
     if (strcmp(how, "handler") == 0)
         signal(SIGABRT, mark);
+    if (strcmp(how, "stop gdb at fork") == 0)
+        pthread_atfork(stop_parent, NULL, NULL);
     if (strcmp(how, "exit") == 0)
         exit(7);
 }
