@@ -131,7 +131,7 @@ def reading_faults(key: str, pointer: str, snapshot: Snapshot, reading: Reading)
     places = len(checks) - len(snapshot.expect)  # the first checks prove the place
     causes = tuple(reading.get("causes", ()))
     for number, check in enumerate(checks):
-        if not check.match:
+        if check.match is False:
             at = f"stop/{check.name}" if number < places else f"expect/{pointer_token(check.name)}"
             seen = proof.recordable(check.actual) if check.actual is not None else "nothing"
             detail = f"{check.name} is {seen}, but the card expects {check.expected}"
@@ -139,16 +139,28 @@ def reading_faults(key: str, pointer: str, snapshot: Snapshot, reading: Reading)
             yield Fault(
                 key, f"{pointer}/{at}", None, "snapshot_drift", detail, check.name, check.expected, seen, causes=found
             )
-    for number, name in enumerate(snapshot.watch):
+    for place, name in _uncompared(snapshot):
         value = reading["values"].get(name, {"value": None, "error": "the session did not report it"})
         if value["value"] is None:
             detail = f"{name} cannot be read: {value['error']}"
-            yield Fault(
-                key, f"{pointer}/watch/{number}", None, "unreadable_watch", detail, expression=name, causes=causes
-            )
+            code = "unreadable_watch" if place.startswith("watch/") else "unreadable_value"
+            yield Fault(key, f"{pointer}/{place}", None, code, detail, expression=name, causes=causes)
     if reading.get("allocator_error"):
         detail = f"the memory cannot be read: {reading['allocator_error']}"
         yield Fault(key, "/allocator", None, "bad_recipe", detail)
+
+
+def _uncompared(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """The expressions that are read at the stop and not compared, each with its place in the snapshot."""
+    for expected in snapshot.expect:
+        if expected.undefined:
+            yield f"expect/{pointer_token(expected.expression)}", expected.expression
+    known = {expected.expression for expected in snapshot.expect}
+    for name, expressions in (("watch", snapshot.watch), ("ask", snapshot.ask)):
+        for number, expression in enumerate(expressions):
+            if expression not in known:
+                known.add(expression)
+                yield f"{name}/{number}", expression
 
 
 def prove(

@@ -219,6 +219,8 @@ def value_changes(key: str, pointer: str, snapshot: Snapshot, reading: Reading) 
     changes: list[Change] = []
     problems: list[Fault] = []
     for expected in snapshot.expect:
+        if expected.undefined:
+            continue
         place = f"{pointer}/expect/{pointer_token(expected.expression)}"
         value = reading["values"].get(expected.expression, {"value": None, "error": "the session did not report it"})
         if value["value"] is None:

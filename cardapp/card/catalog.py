@@ -81,6 +81,9 @@ class Catalog:
         """The items of one level in document order."""
         return self._by_level[level]
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
     def find(self, key: str) -> Item | None:
         return self._by_key.get(key)
 

@@ -164,15 +164,18 @@ class UnresolvedCode:
 class Expectation:
     """The value that an expression must have at a stop.
 
-    ``format`` is a letter of gdb's print formats. A number may differ from ``value`` by ``tolerance``.
+    ``format`` is a letter of gdb's print formats. A number may differ from ``value`` by ``tolerance``. A value that the
+    language leaves undefined has the ``value`` :data:`UNDEFINED`, which is shown and never compared.
     """
 
     expression: str
     value: str
     format: str | None = None
     tolerance: float | None = None
+    undefined: bool = False
 
 
+UNDEFINED = "undefined"
 NOT_RECORDED = "?"
 """The value of an expectation that was not recorded yet."""
 
@@ -181,7 +184,8 @@ NOT_RECORDED = "?"
 class Snapshot:
     """A program state: the stop, the expected values that prove it, and further expressions to show.
 
-    ``run`` names a run of the target; None: the target's own.
+    ``run`` names a run of the target; None: the target's own. ``ask`` are the expressions that the learner predicts;
+    the ``hints`` are for before, the ``explanation`` is for after.
     """
 
     id: str
@@ -190,6 +194,9 @@ class Snapshot:
     expect: tuple[Expectation, ...]
     watch: tuple[str, ...]
     run: str | None = None
+    ask: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    explanation: str = ""
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,15 @@ _SOME_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}")
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one comparison. ``name`` is ``file``, ``line``, ``function`` or an expression."""
+    """The result of one comparison. ``name`` is ``file``, ``line``, ``function`` or an expression.
+
+    ``match`` is None for a value that the card calls undefined: it is shown, and not compared.
+    """
 
     name: str
     expected: str
     actual: str | None
-    match: bool
+    match: bool | None
 
     def as_json(self) -> dict[str, Any]:
         return {"name": self.name, "expected": self.expected, "actual": self.actual, "match": self.match}
@@ -153,19 +156,22 @@ def _value_check(expected: Expectation, values: dict[str, dict[str, Any]]) -> Ch
     name = expected.expression
     reading = values.get(name, {"value": None, "error": "the session did not report it"})
     value = reading["value"]
+    if expected.undefined:
+        return Check(name, expected.value, f"<{reading['error']}>" if value is None else value, None)
     if value is None:
         return Check(name, expected.value, f"<{reading['error']}>", False)
     return Check(name, expected.value, value, same_value(expected, value))
 
 
 def expressions(snapshot: Snapshot) -> list[str]:
-    """The expressions to read at the stop: first those with an expected value, then the watched ones. No duplicates."""
-    return list(dict.fromkeys([each.expression for each in snapshot.expect] + list(snapshot.watch)))
+    """The expressions to read at the stop: those with an expected value, the watched and the asked ones. No
+    duplicates."""
+    return list(dict.fromkeys([*(each.expression for each in snapshot.expect), *snapshot.watch, *snapshot.ask]))
 
 
 def drift_reason(found: list[Check], causes: Sequence[str] = ()) -> str | None:
     """A sentence that names the first mismatch, and the ``causes`` that the session saw; None if all checks match."""
-    wrong = [check for check in found if not check.match]
+    wrong = [check for check in found if check.match is False]
     if not wrong:
         return None
     first = wrong[0]

@@ -21,6 +21,7 @@ from jsonschema.protocols import Validator
 
 from cardapp.card.expression import fault as expression_fault
 from cardapp.card.model import (
+    UNDEFINED,
     AllocatorRecipe,
     Block,
     BlockRecipe,
@@ -220,8 +221,9 @@ def _expressions(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
             continue
         for expression in item.get("expect", {}):
             yield f"{pointer}/expect/{pointer_token(expression)}", expression
-        for number, expression in enumerate(item.get("watch", ())):
-            yield f"{pointer}/watch/{number}", expression
+        for name in ("watch", "ask"):
+            for number, expression in enumerate(item.get(name, ())):
+                yield f"{pointer}/{name}/{number}", expression
         if "if" in item["stop"]:
             yield f"{pointer}/stop/if", item["stop"]["if"]
 
@@ -380,14 +382,17 @@ def snapshot_of(snapshot: dict[str, Any]) -> Snapshot:
         expect=tuple(_expectation(*each) for each in snapshot.get("expect", {}).items()),
         watch=tuple(snapshot.get("watch", ())),
         run=snapshot.get("run"),
+        ask=tuple(snapshot.get("ask", snapshot.get("expect", ()))),
+        hints=tuple(snapshot.get("hints", ())),
+        explanation=snapshot.get("explanation", ""),
     )
 
 
 def _expectation(expression: str, expected: Any) -> Expectation:
-    if isinstance(expected, dict):
-        value, tolerance = expected["value"], expected.get("tolerance")
-        return Expectation(expression, _value_text(value), expected.get("format"), tolerance)
-    return Expectation(expression, _value_text(expected))
+    members = expected if isinstance(expected, dict) else {"value": expected}
+    if "undefined" in members:
+        return Expectation(expression, UNDEFINED, undefined=True)
+    return Expectation(expression, _value_text(members["value"]), members.get("format"), members.get("tolerance"))
 
 
 def _value_text(value: str | float) -> str:

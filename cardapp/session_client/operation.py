@@ -26,7 +26,7 @@ from cardapp.errors import (
     TooSlow,
 )
 from cardapp.session_client.session_tools import Binding
-from cardapp.state import card_state, checkpoint_results, events
+from cardapp.state import card_state, checkpoint_results, events, learner
 from cardapp.state.database import Connection, Database
 
 _log = logging.getLogger(__name__)
@@ -220,8 +220,10 @@ class CheckpointStorage:
     def ready(
         self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
     ) -> None:
-        """Publish the operation's snapshot with SYNC on. If the operation is a sync (``synced``), also clear the
-        position's ``sync_requested``."""
+        """Publish the operation's snapshot with SYNC on, and judge the predictions of its values.
+
+        If the operation is a sync (``synced``), also clear the position's ``sync_requested``.
+        """
         uuid, key = served.identity.uuid, operation.snapshot_ref
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)
@@ -239,6 +241,10 @@ class CheckpointStorage:
                 source_sha256=served.identity.source_sha256,
                 observed=operation.observed or {},
                 at=operation.finished_at or self.now(),
+            )
+            values = (operation.observed or {}).get("values", {})
+            learner.judge(
+                tx, key, served.catalog.snapshots[key], values, actor=actor, card=served.identity, at=self.now()
             )
             if synced:
                 saved = card_state.load_position(tx, uuid)

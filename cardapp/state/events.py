@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cardapp.card import answers
 from cardapp.card.model import Identity
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
@@ -27,7 +28,7 @@ from cardapp.state.database import read_only
 NAVIGATION_SET = "navigation.set"
 NAVIGATION_MOVED = "navigation.moved"
 NAVIGATION_SYNCED = "navigation.synced"
-CHECKPOINT_READY = "checkpoint.ready"
+CHECKPOINT_READY = answers.PROVED
 CHECKPOINT_REJECTED = "checkpoint.rejected"
 CHECKPOINT_FAILED = "checkpoint.failed"
 CHECKPOINT_CANCELLED = "checkpoint.cancelled"
@@ -37,6 +38,7 @@ EDITOR_RESET = "editor.reset"
 EDITOR_REDRAW = "editor.redraw"
 VIEWER_CHANGED = "viewer.changed"
 PROGRESS_CHANGED = "progress.changed"
+PREDICTION_JUDGED = answers.JUDGED
 EVIDENCE_ADDED = "evidence.added"
 STRATEGY_ADDED = "strategy.added"
 STRATEGY_REMOVED = "strategy.removed"
@@ -62,6 +64,7 @@ BACKEND_KINDS = frozenset(
         EDITOR_REDRAW,
         VIEWER_CHANGED,
         PROGRESS_CHANGED,
+        PREDICTION_JUDGED,
         EVIDENCE_ADDED,
         STRATEGY_ADDED,
         STRATEGY_REMOVED,

@@ -101,7 +101,7 @@ function drifted(failure) {
 }
 
 function drift(failure) {
-  const wrong = drifted(failure)?.checks?.filter((check) => !check.match);
+  const wrong = drifted(failure)?.checks?.filter((check) => check.match === false);
   if (!wrong?.length) return null;
   return table(['', 'Expected', 'Seen'], wrong.map(({ name, expected, actual }) => [name, expected, actual ?? 'unreadable', false]));
 }
@@ -126,10 +126,10 @@ function outcome() {
 
 function table(heads, rows) {
   const head = element('tr', {}, ...[...heads, ''].map((text) => element('th', { scope: 'col' }, text)));
-  const body = rows.map(([name, expected, seen, match]) => element('tr', { class: match ? '' : 'different' },
+  const body = rows.map(([name, expected, seen, match]) => element('tr', { class: match === false ? 'different' : '' },
     element('th', { scope: 'row' }, element('code', {}, name)),
     ...[expected, seen].map((value) => element('td', {}, element('code', {}, String(value)))),
-    element('td', {}, match ? '✓' : '≠')));
+    element('td', {}, { true: '✓', false: '≠' }[match] ?? '')));
   return element('table', {}, element('thead', {}, head), element('tbody', {}, ...body));
 }
 

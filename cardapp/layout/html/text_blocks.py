@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 
 from cardapp.layout.escape import html
 from cardapp.layout.font_metrics import longer_than_a_line
 from cardapp.layout.sheets import INDENTED_LEVELS
-from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
+from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span, parse
 from cardapp.layout.text_fitting import Setting, indent
 
 _LOWEST_RANK = 6
@@ -73,6 +74,11 @@ class TextWriter:
         if link.url.startswith("#") and link.url[1:] not in self.keys:
             return f"<span{title}>{inner}</span>"
         return f'<a href="{html(link.url)}"{title}>{inner}</a>'
+
+
+def unmeasured(markdown: str, keys: Container[str]) -> str:
+    """Render a text that is not on a sheet, so that the browser alone breaks its lines."""
+    return TextWriter(rank=3, keys=keys).blocks(parse(markdown), Setting(inf, 1.0, 1.0, 1.0, 1.0))
 
 
 def words(text: str, long_words: Collection[str] = (), *, code: bool = False) -> str:

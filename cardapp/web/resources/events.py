@@ -1,11 +1,22 @@
-"""The chronological record of events: reads a page of events, and appends a client's event."""
+"""The chronological record of events: reads a page of events, appends a client's event, and reads what the learner's
+events say of each stop."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from cardapp.card import answers as rules
+from cardapp.card.model import Snapshot
+from cardapp.card.prediction import unasked
+from cardapp.card_loader import ServedCard
 from cardapp.errors import InvalidValue
+from cardapp.schema import pointer
 from cardapp.state import events as store
+from cardapp.state import learner
 from cardapp.web.http import Reply, Request, answer, created
 from cardapp.web.resources.navigation import key_of_saved
+
+_AT_STOPS = (rules.PREDICTION, rules.SELF, rules.HINT)
 
 
 def page(request: Request) -> Reply:
@@ -22,20 +33,55 @@ def page(request: Request) -> Reply:
 
 
 def append(request: Request) -> Reply:
-    """Append a note, or an event of a kind that the client defines. Without ``key`` the saved position is used."""
+    """Append a note, or an event of a kind that the client defines. Without ``key`` the saved position is used.
+
+    Where no session runs, the card's own values judge a prediction at once, in the same transaction.
+    """
     services, loaded, body = request.services, request.services.card_loader.current(), request.body
     key = body.get("key")
     if key is not None and loaded.catalog.find(key) is None:
         raise InvalidValue.of("/key", f"{key!r} is not a position of this card; GET /api/navigation/catalog lists all")
+    by_card = body["kind"] == rules.PREDICTION and not services.sessions.brief()["available"]
     with services.database.write() as tx:
+        at_key = key_of_saved(tx, loaded) if key is None else key
+        snapshot = _stop(loaded, at_key, body) if body["kind"] in _AT_STOPS else None
         event = store.append(
             tx,
             kind=body["kind"],
             actor=body["actor"],
-            key=key_of_saved(tx, loaded) if key is None else key,
+            key=at_key,
             card=loaded.identity,
             data=body.get("data", {}),
-            text=body["text"],
+            text=body.get("text"),
             at=services.clock(),
         )
+        if by_card and snapshot is not None:
+            learner.judge(tx, at_key, snapshot, None, actor=body["actor"], card=loaded.identity, at=services.clock())
     return created(event, f"/api/events?after={event['seq'] - 1}&limit=1")
+
+
+def _stop(loaded: ServedCard, key: str, body: dict[str, Any]) -> Snapshot:
+    """The stop of a prediction, a rating or a hint; refuse what its card does not have."""
+    snapshot = loaded.catalog.snapshots.get(key)
+    if snapshot is None:
+        raise InvalidValue.of("/key", f"{key!r} is not a snapshot; give task/block/phase/step/snapshot")
+    data = body["data"]
+    for expression in unasked(snapshot, data.get("values", {})):
+        asked = ", ".join(snapshot.ask) or "nothing"
+        raise InvalidValue.of(pointer(["data", "values", expression]), f"is not asked at this stop, which asks {asked}")
+    if data.get("hint", 0) > len(snapshot.hints):
+        raise InvalidValue.of("/data/hint", f"is not a hint of this stop, which has {len(snapshot.hints)}")
+    return snapshot
+
+
+def answers(request: Request) -> Reply:
+    """What the learner predicted and answered, and who was right: an item for each stop with an event."""
+    loaded, key = request.services.card_loader.current(), request.query.get("key")
+    if key is not None and key not in loaded.catalog.snapshots:
+        raise InvalidValue.of("/key", f"{key!r} is not a snapshot of this card; GET /api/navigation/catalog lists all")
+    with request.services.database.read() as conn:
+        if key is None:
+            found = learner.entries(conn, loaded.identity.id)
+        else:
+            found = learner.entries_at(conn, loaded.identity.id, (key, loaded.catalog.item(key).first_step))
+    return answer(rules.overview(loaded.catalog, list(loaded.catalog.snapshots) if key is None else [key], found))

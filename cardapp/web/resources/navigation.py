@@ -8,10 +8,11 @@ from typing import Any
 
 from cardapp.card import keyboard
 from cardapp.card import navigation as rules
-from cardapp.card.catalog import Catalog
+from cardapp.card.catalog import Catalog, Item
 from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
 from cardapp.card_loader import ServedCard
+from cardapp.layout.html.text_blocks import unmeasured
 from cardapp.state import card_state, checkpoint_results, events
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer, encode
@@ -31,8 +32,29 @@ def catalog(request: Request) -> Reply:
 
 @lru_cache(maxsize=2)
 def _catalog_body(identity: Identity, catalog: Catalog) -> bytes:
-    items = [item.as_json() for item in catalog.items]
+    items = [item.as_json() | _texts(item, catalog) for item in catalog.items]
     return encode({"identity": identity.as_json(), "levels": LEVELS, "counts": catalog.counts, "items": items})
+
+
+def _texts(item: Item, catalog: Catalog) -> dict[str, Any]:
+    """What the page shows of a step or a snapshot outside the sheets."""
+
+    def as_html(markdown: str) -> str:
+        return unmeasured(markdown, keys=catalog)
+
+    if item.level == "step":
+        step = catalog.steps[item.key]
+        question = as_html(step.question) if step.question else None
+        return {"question": step.question or None, "question_html": question, "text": step.text or None}
+    if item.level == "snapshot":
+        snapshot = catalog.snapshots[item.key]
+        return {
+            "ask": snapshot.ask,
+            "undefined": [each.expression for each in snapshot.expect if each.undefined],
+            "hints_html": [as_html(hint) for hint in snapshot.hints],
+            "explanation_html": as_html(snapshot.explanation) if snapshot.explanation else None,
+        }
+    return {}
 
 
 def current(request: Request) -> Reply:

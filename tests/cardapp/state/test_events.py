@@ -204,6 +204,7 @@ def test_the_backend_appends_the_kinds_of_the_contract() -> None:
         "editor": {"reset", "redraw"},
         "viewer": {"changed"},
         "progress": {"changed"},
+        "prediction": {"judged"},
         "evidence": {"added"},
         "strategy": {"added", "removed"},
         "annotation": {"added", "removed", "shown", "hidden"},

@@ -58,6 +58,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/report/lesson.html"): ("/api/report/lesson.html", None),
     ("GET", "/api/events"): ("/api/events", None),
     ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),
+    ("GET", "/api/answers"): ("/api/answers?key=t1/b1/p1/s1/one", None),
     ("POST", "/api/evidence"): ("/api/evidence?caption=a", b"png"),
     ("GET", "/api/evidence/{name}"): ("/api/evidence/{name}", None),
 }

@@ -1,0 +1,93 @@
+"""Reads the events of a learner's predictions and answers, and appends the judgements of predictions.
+
+Each query uses an index by kind, so that its time depends on the learner's events, not on the length of the record.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cardapp.card.answers import ANSWER, HINT, JUDGED, PREDICTION, PROVED, REVEALED, SELF, Entry
+from cardapp.card.model import Identity, Snapshot
+from cardapp.card.prediction import judged
+from cardapp.state import events
+
+_KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
+
+
+def entries(conn: sqlite3.Connection, card_id: str) -> list[Entry]:
+    """The events of the card from which its answers are made, in order."""
+    rows = conn.execute(
+        f"SELECT seq, at, kind, key, data FROM event WHERE card_id = ? AND kind IN ({_marks(_KINDS)})",
+        (card_id, *_KINDS),
+    )
+    first = conn.execute(
+        "SELECT min(seq) AS seq, at, kind, key, '{}' AS data FROM event WHERE card_id = ? AND kind = ? GROUP BY key",
+        (card_id, PROVED),
+    )
+    return _in_order([*rows, *first])
+
+
+def entries_at(conn: sqlite3.Connection, card_id: str, keys: Iterable[str]) -> list[Entry]:
+    """The same for the events at the positions ``keys``."""
+    found: list[sqlite3.Row] = []
+    for key in keys:
+        found += _at(conn, card_id, key, _KINDS)
+        found += _first_proof(conn, card_id, key)
+    return _in_order(found)
+
+
+def judge(
+    tx: sqlite3.Connection,
+    key: str,
+    snapshot: Snapshot,
+    values: Mapping[str, Any] | None,
+    *,
+    actor: str,
+    card: Identity,
+    at: str,
+) -> None:
+    """Judge each prediction at the stop ``key`` that was not judged yet, in the write transaction ``tx``.
+
+    ``values`` are those that the program has at the stop; None: the card judges.
+    """
+    for data in _judgements(tx, key, snapshot, values, card.id):
+        events.append(tx, kind=events.PREDICTION_JUDGED, actor=actor, key=key, card=card, data=data, at=at)
+
+
+def _judgements(
+    conn: sqlite3.Connection, key: str, snapshot: Snapshot, values: Mapping[str, Any] | None, card_id: str
+) -> Iterator[dict[str, Any]]:
+    found = _in_order(_at(conn, card_id, key, (PREDICTION, JUDGED)))
+    done = {entry.data["prediction"] for entry in found if entry.kind == JUDGED}
+    for entry in found:
+        if entry.kind == PREDICTION and entry.seq not in done:
+            yield judged(entry.seq, entry.data["values"], snapshot, values)
+
+
+def _at(conn: sqlite3.Connection, card_id: str, key: str, kinds: tuple[str, ...]) -> list[sqlite3.Row]:
+    # The plus keeps SQLite from the index by card and kind, in which it would have to look at every position.
+    return conn.execute(
+        f"SELECT seq, at, kind, key, data FROM event WHERE kind IN ({_marks(kinds)}) AND key = ? AND +card_id = ?",
+        (*kinds, key, card_id),
+    ).fetchall()
+
+
+def _first_proof(conn: sqlite3.Connection, card_id: str, key: str) -> list[sqlite3.Row]:
+    return conn.execute(
+        "SELECT seq, at, kind, key, '{}' AS data FROM event WHERE kind = ? AND key = ? AND +card_id = ? "
+        "ORDER BY seq LIMIT 1",
+        (PROVED, key, card_id),
+    ).fetchall()
+
+
+def _marks(values: tuple[str, ...]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _in_order(rows: Iterable[sqlite3.Row]) -> list[Entry]:
+    ordered = sorted(rows, key=lambda row: row["seq"])
+    return [Entry(row["seq"], row["at"], row["kind"], row["key"], json.loads(row["data"])) for row in ordered]

@@ -1,0 +1,158 @@
+"""Predictions as events, their judgement by the card, and the learner's answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cardapp.web.conftest import card_source
+
+STOP, SECOND, STEP = "t1/b1/p1/s1/one", "t1/b1/p1/s1/two", "t1/b1/p1/s1"
+
+
+@pytest.fixture
+def card_file(card_file: Path) -> Path:
+    source = card_source()
+    step = source["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]
+    step |= {"question": "How *many*?", "text": "Look at `n`."}
+    step["snapshots"][0] |= {
+        "expect": {"n": "64", "p": {"undefined": True}},
+        "ask": ["n", "p", "m"],
+        "hints": ["It **doubles**.", "<b>32</b> twice"],
+        "explanation": "See [the next step](#t1/b1/p1/s2) or [nowhere](#t9).",
+    }
+    card_file.write_text(json.dumps(source))
+    return card_file
+
+
+def event(kind: str, **members: Any) -> dict[str, Any]:
+    return {"kind": kind, "actor": "ada", "key": STOP, **members}
+
+
+def predict(api: Any, values: dict[str, str]) -> Any:
+    return api("POST", "/api/events", event("x-prediction", data={"values": values}), status=201).json
+
+
+def test_the_catalog_has_what_the_page_asks_and_shows(api: Any) -> None:
+    items = {item["key"]: item for item in api.get("/api/navigation/catalog")["items"]}
+    step, stop, plain = items[STEP], items[STOP], items[SECOND]
+    assert (step["question"], step["text"]) == ("How *many*?", "Look at `n`.")
+    assert "<em>many</em>" in step["question_html"]
+    assert (stop["ask"], stop["undefined"]) == (["n", "p", "m"], ["p"])
+    assert "<strong>doubles</strong>" in stop["hints_html"][0]
+    assert "&lt;b&gt;32&lt;/b&gt;" in stop["hints_html"][1]
+    assert 'href="#t1/b1/p1/s2"' in stop["explanation_html"]
+    assert 'href="#t9"' not in stop["explanation_html"]
+    assert (plain["ask"], plain["undefined"], plain["hints_html"], plain["explanation_html"]) == (["n"], [], [], None)
+    assert [items["t1/b1/p1/s2"][name] for name in ("question", "question_html", "text")] == [None] * 3
+    assert "ask" not in step
+    assert "question" not in items["t1"]
+
+
+def test_a_prediction_waits_for_the_session(api: Any) -> None:
+    made = predict(api, {"n": "0x40"})
+    assert (made["key"], made["data"]) == (STOP, {"values": {"n": "0x40"}})
+    found = api.get("/api/answers")
+    (item,) = found["items"]
+    assert item["predictions"] == [{"expression": "n", "said": "0x40", "seen": None, "right": None}]
+    assert (item["question"], item["by"], item["revealed"]) == ("How *many*?", None, False)
+    assert (found["summary"]["stops"], found["summary"]["predicted"]) == (5, 1)
+
+
+def test_without_a_session_the_card_judges_at_once(api: Any, no_session: Any) -> None:
+    made = predict(api, {"n": "0x40", "p": "0", "m": "1"})
+    (verdict,) = api.get("/api/events?kind=prediction.judged")["events"]
+    assert (verdict["seq"], verdict["key"], verdict["actor"]) == (made["seq"] + 1, STOP, "ada")
+    assert verdict["data"] == {
+        "prediction": made["seq"],
+        "said": {"n": "0x40", "p": "0", "m": "1"},
+        "seen": {"n": "64", "p": "undefined", "m": None},
+        "right": {"n": True, "p": None, "m": None},
+        "by": "card",
+    }
+    predict(api, {"n": "65"})
+    assert len(api.get("/api/events?kind=prediction.judged")["events"]) == 2
+    (item,) = api.get(f"/api/answers?key={STOP}")["items"]
+    assert [each["right"] for each in item["predictions"]] == [True, None, None]
+    assert [each["right"] for each in item["latest"]] == [False]
+    assert (item["tries"], item["by"], item["right_first"], item["revealed"]) == (2, "card", True, True)
+
+
+@pytest.mark.parametrize(
+    ("members", "pointer"),
+    [
+        ({}, "/data"),
+        ({"data": {}}, "/data/values"),
+        ({"data": {"values": {}}}, "/data/values"),
+        ({"data": {"values": {"n": 64}}}, "/data/values/n"),
+        ({"data": {"values": {"n": ""}}}, "/data/values/n"),
+        ({"data": {"values": {"n": "x" * 1001}}}, "/data/values/n"),
+        ({"data": {"values": {"n": "1"}, "by": "me"}}, "/data/by"),
+        ({"data": {"values": {"n": "1", "q/r": "1"}}}, "/data/values/q~1r"),
+        ({"data": {"values": {"n": "1"}}, "key": STEP}, "/key"),
+        ({"data": {"values": {"n": "1"}}, "key": ""}, "/key"),
+    ],
+)
+def test_a_prediction_of_another_shape_is_refused(api: Any, members: dict[str, Any], pointer: str) -> None:
+    found = api.problem("POST", "/api/events", event("x-prediction", **members), status=422, code="invalid_value")
+    assert found["errors"][0]["pointer"] == pointer
+    assert api.get("/api/events")["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "pointer"),
+    [
+        ("x-self", {"self": "maybe"}, "/data/self"),
+        ("x-self", {}, "/data/self"),
+        ("x-hint", {"hint": 0}, "/data/hint"),
+        ("x-hint", {"hint": True}, "/data/hint"),
+        ("x-hint", {"hint": 3}, "/data/hint"),
+    ],
+)
+def test_a_rating_or_a_hint_of_another_shape_is_refused(api: Any, kind: str, data: Any, pointer: str) -> None:
+    found = api.problem("POST", "/api/events", event(kind, data=data), status=422, code="invalid_value")
+    assert found["errors"][0]["pointer"] == pointer
+
+
+def test_other_kinds_need_a_text_and_their_data_is_free(api: Any) -> None:
+    for kind in ("note", "x-answer", "x-revealed", "x-timer"):
+        found = api.problem("POST", "/api/events", event(kind), status=422, code="invalid_value")
+        assert found["errors"] == [{"pointer": "/text", "message": "is missing"}]
+    api("POST", "/api/events", event("x-timer", text="go", data={"values": {}, "hint": 9}), status=201)
+
+
+def test_answers_hints_and_ratings_are_read_back(api: Any) -> None:
+    api("POST", "/api/events", event("x-answer", text="it doubles", key=STEP), status=201)
+    api("POST", "/api/events", event("x-hint", data={"hint": 1}), status=201)
+    api("POST", "/api/events", event("x-self", data={"self": "partly"}), status=201)
+    first, second = api.get("/api/answers")["items"]
+    assert (first["answer"], first["hints"], first["self"], first["first_at"] is None) == (
+        "it doubles",
+        1,
+        "partly",
+        False,
+    )
+    assert (second["key"], second["answer"], second["hints"]) == (SECOND, "it doubles", 0)
+    assert api.get(f"/api/answers?key={STOP}")["items"] == [first]
+
+
+def test_answers_of_a_position_that_is_no_stop_are_refused(api: Any) -> None:
+    for key in ("", STEP, "t9"):
+        found = api.problem("GET", f"/api/answers?key={key}", status=422, code="invalid_value")
+        assert found["errors"][0]["pointer"] == "/key"
+
+
+def test_unchanged_answers_are_not_sent_again(api: Any) -> None:
+    tag = api("GET", "/api/answers", status=200).headers["ETag"]
+    assert api("GET", "/api/answers", headers={"If-None-Match": tag}).status_int == 304
+    predict(api, {"n": "1"})
+    assert api("GET", "/api/answers", headers={"If-None-Match": tag}).status_int == 200
+
+
+def test_events_of_another_card_do_not_count(api: Any, card_file: Path) -> None:
+    predict(api, {"n": "1"})
+    card_file.write_text(card_file.read_text().replace('"id": "small"', '"id": "other"'))
+    assert api.get("/api/answers")["items"] == api.get(f"/api/answers?key={STOP}")["items"] == []
