@@ -6,10 +6,9 @@ A stop is a snapshot. An event at a step counts for each stop of the step. The f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from cardapp.card.catalog import Catalog
 
@@ -25,8 +24,7 @@ _MAX_GAP_SECONDS = 600.0
 """A longer time between two events is no work."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An event of one of the kinds above. Of ``PROVED`` only the first at a stop is needed, without its ``data``."""
 
     seq: int

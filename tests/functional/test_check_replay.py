@@ -42,8 +42,10 @@ def checked(card: CountingCard, capsys: pytest.CaptureFixture[str], *options: st
 def test_every_wrong_value_and_every_unreadable_expression_is_a_fault(
     card: CountingCard, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    card.second["expect"] = {"total": 4, "n": 2, "nothing": 1}
+    undefined = {"undefined": True}
+    card.second["expect"] = {"total": 4, "n": 2, "nothing": 1, "n + 1": undefined, "nil": undefined}
     card.second["watch"] = ["calls", "nowhere"]
+    card.second["ask"] = ["total", "calls", "nobody"]
     card.write()
     code, found = checked(card, capsys)
     assert code == 1
@@ -53,7 +55,9 @@ def test_every_wrong_value_and_every_unreadable_expression_is_a_fault(
     assert faults == [
         ("snapshot_drift", "total", "4"),
         ("snapshot_drift", "nothing", "1"),
+        ("unreadable_value", "nil", None),
         ("unreadable_watch", "nowhere", None),
+        ("unreadable_value", "nobody", None),
     ]
     assert found["faults"][0]["seen"] == "3"
     assert 'No symbol "nothing"' in found["faults"][1]["seen"]
