@@ -197,6 +197,12 @@ class DebuggerFailed(CardAppError):
     code = "debugger_failed"
 
 
+class ProgramNotStopped(Conflict):
+    """The program runs, has ended or was not started, so it cannot be stepped."""
+
+    code = "program_not_stopped"
+
+
 class TooSlow(CardAppError):
     """A time limit was exceeded."""
 

@@ -19,6 +19,7 @@ from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
 from cardapp.session_client.link import SessionLink, SessionStatus
 from cardapp.session_client.operation import CheckpointStorage
+from cardapp.session_client.program import Program
 from cardapp.session_client.sync import Control, SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
@@ -73,6 +74,7 @@ class Service:
             database=self._database,
             checkpoints=self._checkpoints,
             editor=self._editor,
+            program=Program(self._link),
             sessions=SessionStatus(self._link, time.monotonic),
             control=control,
             sheets=self._sheets,

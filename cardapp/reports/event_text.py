@@ -67,6 +67,8 @@ def headline(event: Event, title: str) -> str:
         return (
             "The program state differs from the card" if data.get("code") == "snapshot_drift" else "The replay failed"
         )
+    if kind == events.PROGRAM_MOVED:
+        return f"The program was moved: {data.get('command', 'unknown command')}"
     if kind == events.SYNC_OFF:
         return f"SYNC went off: {str(data.get('reason', 'unknown reason')).replace('_', ' ')}"
     if kind == events.PROGRESS_CHANGED:

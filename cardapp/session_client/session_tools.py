@@ -25,6 +25,7 @@ from cardapp.errors import (
     FieldError,
     McpError,
     McpTimeout,
+    ProgramNotStopped,
     SessionUnavailable,
     SnapshotDrift,
     TooSlow,
@@ -33,6 +34,7 @@ from cardapp.mcp.client import McpClient
 from cardapp.schema import field_errors, validator
 
 REPLAY = "checkpoint_replay"
+MOVES = ("step", "next", "finish", "continue")
 
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
 """The possible names in ``fallbacks`` of a replay's result. ``service.json`` describes each."""
@@ -158,6 +160,8 @@ _FAILURES: dict[str, type[CardAppError]] = {
     "source_drift": SnapshotDrift,
     "ambiguous_function": Conflict,
     "bad_condition": Conflict,
+    "program_not_stopped": ProgramNotStopped,
+    "command_refused": Conflict,
 }
 
 _CODE = re.compile("[a-z][a-z0-9_]{0,63}")
@@ -272,6 +276,21 @@ _BY_TOOL = {
 }
 
 
+_STATE: dict[str, dict[str, Any]] = {
+    "state": {"enum": ["none", "running", "stopped", "exited"]},
+    "stop_id": _TEXT,
+    "file": _TEXT_OR_NULL,
+    "line": _INTEGER_OR_NULL,
+    "function": _TEXT_OR_NULL,
+    "reason": _TEXT_OR_NULL,
+}
+_FRAME = _record(level=_INTEGER, function=_TEXT_OR_NULL, file=_TEXT_OR_NULL, line=_INTEGER_OR_NULL)
+_LOCAL = _record(name=_TEXT, type=_TEXT, value=_TEXT)
+_BY_TOOL |= {
+    **{command: _record(**_STATE) for command in MOVES},
+    "backtrace": _record(**_STATE, frames={"type": "array", "items": _FRAME, "maxItems": 64}),
+    "locals": _record(**_STATE, locals={"type": "array", "items": _LOCAL, "maxItems": 200}),
+}
 _CHECKERS = {tool: validator(schema) for tool, schema in _BY_TOOL.items()}
 
 

@@ -47,9 +47,9 @@ class Control:
         self._database = database
         self._active = active
         self._clock = clock
-        self.reset_lock = threading.Lock()
-        """A request that resets the target holds this lock until it has switched SYNC off. Otherwise the monitor could
-        switch SYNC off first, and the event would not name the actor of the request."""
+        self.target_lock = threading.Lock()
+        """A request that resets or moves the target holds this lock until it has switched SYNC off. Otherwise the
+        monitor could switch SYNC off first, and the event would not name the actor of the request."""
 
     def state(self) -> dict[str, Any]:
         """The body of ``GET /api/control/state``. ``revision`` increases with each change of the publication."""
@@ -183,7 +183,7 @@ class SyncMonitor:
         reason = self._difference(published)
         if reason is None or self._checkpoints.active() is not None:
             return None  # a running replay moves the program; the monitor checks again when the replay has ended
-        with self._control.reset_lock, self._database.write() as tx:
+        with self._control.target_lock, self._database.write() as tx:
             return reason if self._control.switch_off(tx, published.operation_id, reason) else None
 
     def _published(self) -> Publication | None:

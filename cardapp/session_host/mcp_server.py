@@ -21,14 +21,16 @@ from cardapp.mcp.server import McpServer, UnixListener
 from cardapp.session_host.directory import SessionDirectory
 from cardapp.session_host.process import Instance, Process
 from cardapp.session_host.profile import load_profile
+from cardapp.session_host.program_tools import ProgramTools
 from cardapp.session_host.session import Session
 from cardapp.session_host.session_tools import SessionTools
 
 INSTRUCTIONS = """\
 A C program under gdb, inside the learner's Neovim. Call session_binding first: checkpoint_replay needs its
 container_id, instance, profile and target. A replay brings the program to a stop and reads expressions there.
-debugger_state reports where the program is; its stop_id changes whenever the program moves. target_reset ends the
-program, and restarts Neovim and gdb if they have ended."""
+debugger_state reports where the program is; its stop_id changes whenever the program moves. step, next, finish and
+continue move a stopped program, as gdb's commands do; backtrace and locals read it. target_reset ends the program, and
+restarts Neovim and gdb if they have ended."""
 
 RECORD_POLL = 2.0  # seconds between two checks that the session's record exists
 
@@ -45,7 +47,8 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
     try:
         session.bring_up()
         session.load()
-        server = McpServer("card-session", __version__, SessionTools(session).tools(), INSTRUCTIONS)
+        tools = [*SessionTools(session).tools(), *ProgramTools(session).tools()]
+        server = McpServer("card-session", __version__, tools, INSTRUCTIONS)
         listener = UnixListener(directory.mcp_socket, server)
         listener.start()
         if session.watch is not None:

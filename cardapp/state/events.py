@@ -36,6 +36,7 @@ CHECKPOINT_TIMEOUT = "checkpoint.timeout"
 SYNC_OFF = "sync.off"
 EDITOR_RESET = "editor.reset"
 EDITOR_REDRAW = "editor.redraw"
+PROGRAM_MOVED = "program.moved"
 VIEWER_CHANGED = "viewer.changed"
 PROGRESS_CHANGED = "progress.changed"
 PREDICTION_JUDGED = answers.JUDGED
@@ -62,6 +63,7 @@ BACKEND_KINDS = frozenset(
         SYNC_OFF,
         EDITOR_RESET,
         EDITOR_REDRAW,
+        PROGRAM_MOVED,
         VIEWER_CHANGED,
         PROGRESS_CHANGED,
         PREDICTION_JUDGED,

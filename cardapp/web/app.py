@@ -15,6 +15,7 @@ from cardapp.web.resources import (
     evidence,
     navigation,
     page,
+    program,
     progress,
     reports,
     service,
@@ -92,6 +93,11 @@ ROUTES: tuple[Route, ...] = (
           body=Body("ResetRequest", optional=True), problems=(409, 502, 503, 504)),
     Route("POST", "/api/editor/redraw", editor.redraw, "Fit pane and grid, then redraw", "RedrawAnswer",
           body=Body("RedrawRequest", optional=True), problems=(409, 502, 503, 504)),
+    # -- the program -----------------------------------------------------------------------------------------------
+    Route("GET", "/api/program", program.state, "Where the program is, its call stack and its locals", "Program",
+          problems=(409, 502, 503, 504)),
+    Route("POST", "/api/program/{command}", program.move, "Step or continue the stopped program", "Program",
+          parameter="ProgramCommand", body=Body("ProgramRequest", optional=True), problems=(409, 502, 503, 504)),
     # -- progress, record, evidence --------------------------------------------------------------------------------
     Route("GET", "/api/progress", progress.overview, "Items, statuses, execution summary", "Progress",
           cache="no-cache"),

@@ -41,7 +41,8 @@ def describe(routes: Iterable[Route], websockets: Mapping[str, Any]) -> dict[str
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    parameters = [_parameter("path", name, {"type": "string"}, required=True) for name in route.parameters]
+    in_path: dict[str, Any] = {"type": "string"} if route.parameter is None else _reference(route.parameter)
+    parameters = [_parameter("path", name, in_path, required=True) for name in route.parameters]
     if route.query is not None:
         query = schemas.definition(route.query)
         for name, part in query["properties"].items():

@@ -51,6 +51,7 @@ class Route:
     ``path`` contains its parameters in braces. ``answer`` names the schema of a successful JSON response. ``problems``
     lists the error statuses of this route, without those of the gate and of validation, which every route has. A route
     with ``ignores_query`` does not read the query: browsers and pages may add one, for example to load a file again.
+    ``parameter`` names the schema of the path's parameter: a value that it does not allow names no resource.
     """
 
     method: str
@@ -62,6 +63,7 @@ class Route:
     produces: tuple[str, ...] = (JSON,)
     body: Body | None = None
     query: str | None = None
+    parameter: str | None = None
     ignores_query: bool = False
     problems: tuple[int, ...] = ()
     cache: Cache = "no-store"
@@ -107,11 +109,15 @@ def _match(router: bottle.Router, environ: Mapping[str, Any]) -> tuple[Route, di
         found: tuple[Route, dict[str, str]] = router.match({"REQUEST_METHOD": method, "PATH_INFO": path})
     except bottle.HTTPError as error:
         if error.status_code != 405:
-            raise NotFound(f"there is no resource {path[:200]!r}; GET /api/openapi.json lists all paths") from error
+            raise _no_resource(path) from error
         allowed = set(error.get_header("Allow").split(","))
         allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
         raise MethodNotAllowed(f"{path} does not support {method[:40]}; it supports {allow}", allow) from error
     return found
+
+
+def _no_resource(path: str) -> NotFound:
+    return NotFound(f"there is no resource {path[:200]!r}; GET /api/openapi.json lists all paths")
 
 
 def _path(environ: Mapping[str, Any]) -> str:
@@ -129,7 +135,9 @@ def _answer(route: Route, request: Request, if_none_match: str | None) -> Reply:
 
 
 def receive(route: Route, services: Services, environ: Mapping[str, Any], path: Mapping[str, str]) -> Request:
-    """The validated request. Raises :class:`MalformedJson` or :class:`InvalidValue`."""
+    """The validated request. Raises :class:`NotFound`, :class:`MalformedJson` or :class:`InvalidValue`."""
+    if route.parameter is not None and any(schemas.faults(route.parameter, value) for value in path.values()):
+        raise _no_resource(_path(environ))
     text = "" if route.ignores_query else environ.get("QUERY_STRING", "")
     query = query_of(text, route.query or "NoParameters")
     body: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
 from cardapp.session_client.link import SessionStatus
+from cardapp.session_client.program import Program
 from cardapp.session_client.sync import Control
 from cardapp.settings import Settings
 from cardapp.state.database import Database
@@ -27,6 +28,7 @@ class Services:
     database: Database
     checkpoints: Checkpoints
     editor: Editor
+    program: Program
     sessions: SessionStatus
     control: Control
     sheets: SheetPages

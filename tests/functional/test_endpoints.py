@@ -32,13 +32,14 @@ def bodies(stage: Stage) -> dict[str, Any]:
         "POST /api/editor/input": {"text": "<Esc>"},
         "POST /api/editor/reset": {},
         "POST /api/editor/redraw": {"cols": 120, "rows": 40},
+        "POST /api/program/{command}": {"actor": "ada"},
         "PUT /api/progress/{itemId}": {"status": "approved", "note": "seen", "actor": "ada"},
         "POST /api/events": {"kind": "note", "actor": "ada", "text": "hello"},
     }
 
 
 def call(api: Api, stage: Stage, route: Route) -> Any:
-    path = route.path.replace("{itemId}", ITEM)
+    path = route.path.replace("{itemId}", ITEM).replace("{command}", "next")
     name = f"{route.method} {route.path}"
     if name == "POST /api/evidence":
         return api.request("POST", path, picture(1), {"Content-Type": "image/png"})
@@ -48,6 +49,8 @@ def call(api: Api, stage: Stage, route: Route) -> Any:
         stored = api.request("POST", "/api/evidence", picture(2), {"Content-Type": "image/png"})
         path = stored.headers["Location"]
     body = bodies(stage)[name] if route.method != "GET" else None
+    if route.path == "/api/program/{command}":
+        assert api.post("/api/navigation/sync").status == 200
     if name == "POST /api/checkpoint/cancel":
         activation = stage.activation(SLOW)
         running = Background(lambda: api.post("/api/checkpoint/activate", activation))
@@ -121,5 +124,5 @@ def test_a_stale_revision_is_refused(api: Api) -> None:
 
 @pytest.mark.parametrize("route", [r for r in ROUTES if r.body], ids=lambda route: f"{route.method} {route.path}")
 def test_a_request_without_body_and_type_is_answered_as_documented(api: Api, route: Route) -> None:
-    answer = api.request(route.method, route.path.replace("{itemId}", ITEM))
+    answer = api.request(route.method, route.path.replace("{itemId}", ITEM).replace("{command}", "next"))
     assert answer.status in ({200, 409} if route.body and route.body.optional else {400, 415, 422}), answer.body

@@ -47,6 +47,8 @@ NO_SESSION = {
     ("POST", "/api/editor/input"): 503,
     ("POST", "/api/editor/reset"): 503,
     ("POST", "/api/editor/redraw"): 503,
+    ("GET", "/api/program"): 503,
+    ("POST", "/api/program/{command}"): 503,
     ("POST", "/api/evidence"): 415,
     ("GET", "/api/evidence/{name}"): 404,
 }
@@ -94,7 +96,7 @@ def test_every_row_answers_as_documented(
         assert ask(connection, "PUT", "/api/navigation/current", position)[0] == 200
     step = service.services.card_loader.current().catalog.at("step")[0].key.replace("/", ".")
     name = "page.js" if route.path.startswith("/static/") else f"{'0' * 64}.png"
-    path = route.path.replace("{itemId}", step).replace("{name}", name)
+    path = route.path.replace("{itemId}", step).replace("{name}", name).replace("{command}", "step")
     body = BODIES.get(route.body.schema, {}) if route.body is not None else None
     kind = "image/png" if route.path == "/api/evidence" else "application/json"
     status, media_type, raw = ask(connection, route.method, path, body, kind)

@@ -22,6 +22,9 @@ pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 PEER = runpy.run_path(str(Path(__file__).resolve().parent.parent / "cardapp" / "mcp" / "sdk_server.py"))
 PATIENCE = 30.0
+TOOLS = {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"} | {
+    *("step", "next", "finish", "continue", "backtrace", "locals")
+}
 LINE = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "/* again */" in line)
 
 
@@ -68,7 +71,7 @@ def test_a_foreign_client_brings_the_program_to_a_stop(
             ):
                 await (client.discover() if era == "modern" else client.initialize())
                 tools = {tool.name for tool in (await client.list_tools()).tools}
-                assert tools == {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"}
+                assert tools == TOOLS
                 described = (await client.call_tool("session_binding", {})).structured_content
                 assert described["target"] == "probe"
                 binding = {name: described[name] for name in ("container_id", "instance", "profile", "target")}
@@ -89,6 +92,10 @@ def test_a_foreign_client_brings_the_program_to_a_stop(
                 assert wrong.structured_content["code"] == "binding_mismatch"
                 stood = (await client.call_tool("debugger_state", {})).structured_content
                 assert (stood["state"], stood["line"]) == ("stopped", LINE)
+                moved = (await client.call_tool("next", {})).structured_content
+                assert (moved["state"], moved["line"]) == ("stopped", LINE + 1)
+                stack = (await client.call_tool("backtrace", {})).structured_content
+                assert stack["frames"] == [{"level": 0, "function": "main", "file": "main.c", "line": LINE + 1}]
 
     anyio.run(script)
     assert stages == ["building", "resetting", "replaying", "verifying"]

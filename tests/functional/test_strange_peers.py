@@ -145,6 +145,8 @@ def requests(api: Api) -> dict[str, Callable[[], Response]]:
         "POST /api/editor/input": lambda: api.post("/api/editor/input", {"text": "<Esc>"}),
         "POST /api/editor/redraw": lambda: api.post("/api/editor/redraw"),
         "POST /api/editor/reset": lambda: api.post("/api/editor/reset"),
+        "GET /api/program": lambda: api.request("GET", "/api/program"),
+        "POST /api/program/{command}": lambda: api.post("/api/program/step"),
         "POST /api/navigation/sync": lambda: api.post("/api/navigation/sync"),
         "POST /api/checkpoint/activate": lambda: api.post("/api/checkpoint/activate", activation),
     }

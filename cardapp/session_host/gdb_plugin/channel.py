@@ -37,7 +37,6 @@ class Channel:
     """Serves ``path`` until gdb ends."""
 
     def __init__(self, path: str, program: Program, replays: Replays) -> None:
-        self._replays = replays
         self._busy = False
         self._waiting: deque[Callable[[], None]] = deque()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -50,12 +49,16 @@ class Channel:
             os.umask(mask)
         self._listener.listen()
         self._in_any_thread: dict[str, Callable[..., Any]] = {"state": program.state, "interrupt": program.interrupt}
+        self._awaited: dict[str, Callable[..., None]] = {"replay": replays.replay, "move": program.move}
+        """Operations that run the program. They call their first argument with the outcome when it has stopped."""
         self._in_main_thread: dict[str, Callable[..., Any]] = {
             "ping": os.getpid,
             "load": program.load,
             "prepare": replays.prepare,
             "checkpoint": replays.checkpoint,
             "kill": program.kill,
+            "call_stack": program.call_stack,
+            "locals": program.locals,
             "read": lambda **what: read(lambda: program.state()["stop_id"], **what),
         }
 
@@ -81,23 +84,25 @@ class Channel:
         if name in self._in_any_thread:
             return _outcome(self._in_any_thread[name], arguments)
         replies: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        if name == "replay":
-            return self._replay(arguments, replies)
+        if name in self._awaited:
+            return self._await(self._awaited[name], arguments, replies)
         if name not in self._in_main_thread:
             return {"error": "unknown_request", "reason": f"the channel has no operation {name!r}"}
         operation = self._in_main_thread[name]
         gdb.post_event(lambda: self._one_at_a_time(lambda: replies.put(_outcome(operation, arguments))))
         return replies.get()
 
-    def _replay(self, arguments: dict[str, Any], replies: queue.SimpleQueue[dict[str, Any]]) -> dict[str, Any]:
-        """Start a replay and wait for its end. gdb's main thread is free in between."""
+    def _await(
+        self, operation: Callable[..., None], arguments: dict[str, Any], replies: queue.SimpleQueue[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Start the program and wait for its stop. gdb's main thread is free in between."""
 
         def done(outcome: dict[str, Any] | Exception) -> None:
             replies.put(_error(outcome) if isinstance(outcome, Exception) else {"ok": outcome})
 
         def start() -> None:
             try:
-                self._replays.replay(done, **arguments)
+                operation(done, **arguments)
             except Exception as error:  # otherwise the client would wait until its time is over
                 done(error)
 

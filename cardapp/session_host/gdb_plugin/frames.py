@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
 import gdb
+
+MAX_FRAMES = 64
 
 
 def frame_with_source() -> gdb.Frame | None:
@@ -50,6 +53,17 @@ def current_place() -> dict[str, Any] | None:
         return shown_place()
     except gdb.error:
         return None
+
+
+def call_stack() -> list[dict[str, Any]]:
+    """``{level, function, file, line}`` of the frames, from the newest one outwards; at most :data:`MAX_FRAMES`."""
+    found: list[dict[str, Any]] = []
+    with contextlib.suppress(gdb.error):  # a program that has destroyed its stack
+        frame = gdb.newest_frame()
+        while frame is not None and len(found) < MAX_FRAMES:
+            found.append({"level": len(found)} | place_of(frame))
+            frame = frame.older()
+    return found
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ from typing import Any
 import gdb
 
 from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended
-from cardapp.session_host.gdb_plugin.frames import frame_with_source, place_of
+from cardapp.session_host.gdb_plugin.frames import call_stack, frame_with_source, place_of
+from cardapp.session_host.gdb_plugin.move import Move
 from cardapp.session_host.gdb_plugin.rerun import Ended, Rerun, exit_signal
 from cardapp.session_host.gdb_plugin.stops import Failure
+from cardapp.session_host.gdb_plugin.values import local_variables
 
 # Set before each replay, because the learner may have changed them.
 SETTINGS = (
@@ -42,6 +44,13 @@ SECONDS = "CARDAPP_PROGRAM_SECONDS"
 KILL_POLL = 0.05
 """Seconds between two checks whether the program was killed from outside. gdb sends no event for this."""
 
+NOT_STOPPED = {
+    "running": "the program runs: press Ctrl-C in gdb's window, or sync",
+    "exited": "the program has ended: sync",
+    "none": "no program runs: sync",
+}
+"""Why the program cannot be moved, by its state."""
+
 NO_PLACE = {"file": None, "line": None, "function": None, "reason": None}
 
 
@@ -59,7 +68,7 @@ class Program:
         self._pidfd: int | None = None
         self._pid = 0
         self._state: dict[str, Any] = {"state": "none"}
-        self._rerun: Rerun | None = None
+        self._run: Rerun | Move | None = None
         self._loaded: tuple[Any, ...] | None = None
         self._ignoring_events = False
         self.launch: tuple[Any, ...] = ()
@@ -94,8 +103,8 @@ class Program:
     def interrupt(self, hard: bool = False) -> None:
         """Stop the running program with SIGINT. With ``hard`` kill it, because a program can block SIGINT."""
         with self._lock:
-            if self._rerun is not None:
-                self._rerun.interrupted = True
+            if self._run is not None:
+                self._run.interrupted = True
             if self._pidfd is not None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL if hard else signal.SIGINT)
@@ -175,11 +184,11 @@ class Program:
             self.on_end()
 
     def _advance(self, event: gdb.Event | Ended) -> None:
-        """Pass the event to the rerun when this handler has returned, because a handler must not continue the
+        """Pass the event to the run when this handler has returned, because a handler must not continue the
         program."""
-        rerun = self._rerun
-        if rerun is not None and not rerun.over:
-            gdb.post_event(lambda: rerun.advance(event))
+        run = self._run
+        if run is not None and not run.over:
+            gdb.post_event(lambda: run.advance(event))
 
     @contextlib.contextmanager
     def ignoring_events(self) -> Iterator[None]:
@@ -245,14 +254,34 @@ class Program:
             self._set_process(0)
             self._set_state({"state": "none"})
         self.on_end()
-        if self._rerun is not None:
-            self._rerun.finish(Failure("interrupted", "the program was ended", reached=0, place=None))
+        if self._run is not None:
+            self._run.finish(Failure("interrupted", "the program was ended", reached=0, place=None))
+
+    def move(self, done: Callable[[dict[str, Any] | Exception], None], command: str) -> None:
+        """Execute step, next, finish or continue. Calls ``done`` with the :meth:`state` at the next stop, or with a
+        :class:`Failure`: ``program_not_stopped`` or ``command_refused``."""
+        state = self.state()["state"]
+        if state != "stopped":
+            raise Failure("program_not_stopped", NOT_STOPPED[state])
+        move = Move(command, self.state, done)
+        self.follow(move)
+        move.start()
+
+    def call_stack(self) -> dict[str, Any]:
+        """The state and ``frames``, which are empty while the program is not stopped."""
+        found = self.state()
+        return found | {"frames": call_stack() if found["state"] == "stopped" else []}
+
+    def locals(self) -> dict[str, Any]:
+        """The state and ``locals``, which are empty while the program is not stopped."""
+        found = self.state()
+        return found | {"locals": local_variables() if found["state"] == "stopped" else []}
 
     # -- for replays -------------------------------------------------------------------------------------------------
 
-    def follow(self, rerun: Rerun) -> None:
-        """Pass each stop and the end of the program to ``rerun``."""
-        self._rerun = rerun
+    def follow(self, run: Rerun | Move) -> None:
+        """Pass each stop and the end of the program to ``run``."""
+        self._run = run
 
     def restarted(self) -> None:
         """Record that a checkpoint was restarted: the program is stopped where it is now, in another process."""

@@ -15,6 +15,10 @@ from cardapp.session_host.gdb_plugin.frames import frame_with_source
 
 MAX_BLOCKS = 4096
 MAX_LABEL = 200
+MAX_LOCALS = 200
+MAX_LOCAL_ELEMENTS = 200
+"""gdb's own default for an array and a string. A card's values may be longer, because a card asks for few of them."""
+MAX_LOCAL_TEXT = 2000
 
 # gdb's defaults, passed explicitly because the learner may have changed them. See gdb.Value.format_string.
 FORMAT: dict[str, Any] = {
@@ -69,10 +73,10 @@ def _value(stop_id: Callable[[], str], expression: str, letter: str | None) -> d
     return {"value": text, "error": None}
 
 
-def _text(value: gdb.Value, letter: str | None = None) -> str:
+def _text(value: gdb.Value, letter: str | None = None, **chosen: Any) -> str:
     # A string is shown without its address, which differs between machines.
     is_string = letter is None and _points_to_text(value) and int(value) != 0
-    chosen = {} if letter is None else {"format": letter}
+    chosen |= {} if letter is None else {"format": letter}
     text = value.format_string(**FORMAT | {"address": not is_string} | chosen)
     return str(text).strip()
 
@@ -83,6 +87,45 @@ def _points_to_text(value: gdb.Value) -> bool:
         return False
     target = kind.target().strip_typedefs()
     return target.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR) and target.sizeof == 1
+
+
+# -- the locals ------------------------------------------------------------------------------------------------------
+
+
+def local_variables() -> list[dict[str, str]]:
+    """``{name, type, value}`` of the arguments and locals of the innermost frame with source, as they are declared.
+
+    A variable that another one of the same name hides is left out. A value that cannot be read is gdb's message.
+    """
+    frame = frame_with_source()
+    symbols: dict[str, gdb.Symbol] = {}
+    block = None if frame is None else _block_of(frame)
+    while block is not None and not block.is_static and not block.is_global:
+        for symbol in block:
+            if symbol.is_variable or symbol.is_argument:
+                symbols.setdefault(symbol.name, symbol)
+        block = None if block.function is not None else block.superblock
+    declared = sorted(symbols.values(), key=lambda symbol: (not symbol.is_argument, symbol.line))
+    with read_only(), setting("output-radix", "10"):
+        return [
+            {"name": symbol.name, "type": str(symbol.type), "value": _local(symbol, frame)}
+            for symbol in declared[:MAX_LOCALS]
+        ]
+
+
+def _block_of(frame: gdb.Frame) -> gdb.Block | None:
+    try:
+        return frame.block()
+    except RuntimeError:  # the function was built without -g
+        return None
+
+
+def _local(symbol: gdb.Symbol, frame: gdb.Frame | None) -> str:
+    try:
+        text = _text(symbol.value(frame), max_elements=MAX_LOCAL_ELEMENTS)
+    except (gdb.error, RuntimeError, OverflowError) as error:
+        text = f"<{error}>"
+    return text if len(text) <= MAX_LOCAL_TEXT else f"{text[:MAX_LOCAL_TEXT]}…"
 
 
 # -- the allocator ---------------------------------------------------------------------------------------------------

@@ -29,11 +29,11 @@ def keys(request: Request) -> Reply:
 def reset(request: Request) -> Reply:
     """End the program and restore the debugger. The program has then left its checkpoint, so SYNC is switched off."""
     services = request.services
-    with services.control.reset_lock:
+    with services.control.target_lock:
         published = services.control.published_operation()
         outcome = services.editor.reset()
         with services.database.write() as tx:
-            actor = _record(tx, request, events.EDITOR_RESET, outcome)
+            actor = record(tx, request, events.EDITOR_RESET, outcome)
             services.control.switch_off(tx, published, "target_reset", actor=actor)
     return answer(outcome)
 
@@ -42,11 +42,12 @@ def redraw(request: Request) -> Reply:
     """Resize the editor's terminal and the browser's grid to ``cols`` x ``rows``, then redraw both."""
     sizes = request.services.editor.redraw(request.body.get("cols"), request.body.get("rows"))
     with request.services.database.write() as tx:
-        _record(tx, request, events.EDITOR_REDRAW, sizes)
+        record(tx, request, events.EDITOR_REDRAW, sizes)
     return answer(sizes)
 
 
-def _record(tx: Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
+def record(tx: Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
+    """Append an event at the saved position. Returns the request's actor."""
     loaded = request.services.card_loader.current()
     actor: str = request.body.get("actor", "api")
     key, card = key_of_saved(tx, loaded), loaded.identity

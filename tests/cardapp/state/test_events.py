@@ -202,6 +202,7 @@ def test_the_backend_appends_the_kinds_of_the_contract() -> None:
         "checkpoint": {"ready", "rejected", "failed", "cancelled", "timeout"},
         "sync": {"off"},
         "editor": {"reset", "redraw"},
+        "program": {"moved"},
         "viewer": {"changed"},
         "progress": {"changed"},
         "prediction": {"judged"},

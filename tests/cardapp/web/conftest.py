@@ -179,6 +179,22 @@ def editor() -> StandIn:
     )
 
 
+PROGRAM = {
+    "state": "stopped",
+    "reason": None,
+    "file": "a.c",
+    "line": 3,
+    "function": "main",
+    "frames": [{"level": 0, "function": "main", "file": "a.c", "line": 3}],
+    "locals": [{"name": "n", "type": "int", "value": "1"}],
+}
+
+
+@pytest.fixture
+def program() -> StandIn:
+    return StandIn(move=None, read=PROGRAM)
+
+
 @pytest.fixture
 def sessions() -> StandIn:
     return StandIn(
@@ -214,7 +230,7 @@ def card_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def services(
-    state_dir: Path, card_file: Path, checkpoints: StandIn, editor: StandIn, sessions: StandIn
+    state_dir: Path, card_file: Path, checkpoints: StandIn, editor: StandIn, program: StandIn, sessions: StandIn
 ) -> Iterator[Services]:
     ticks = itertools.count()
 
@@ -229,7 +245,8 @@ def services(
     control = Control(card_loader=card_loader, database=database, active=lambda: None, clock=clock)
     sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
     live = LiveFeed(control.state)
-    yield Services(settings, card_loader, database, checkpoints, editor, sessions, control, sheets, live, clock)
+    parts = (checkpoints, editor, program, sessions, control, sheets, live)
+    yield Services(settings, card_loader, database, *parts, clock)
     database.close()
 
 

@@ -52,6 +52,8 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/api/editor/input"): ("/api/editor/input", {"text": "j"}),
     ("POST", "/api/editor/reset"): ("/api/editor/reset", {}),
     ("POST", "/api/editor/redraw"): ("/api/editor/redraw", {"cols": 100, "rows": 30}),
+    ("GET", "/api/program"): ("/api/program", None),
+    ("POST", "/api/program/{command}"): ("/api/program/step", {}),
     ("GET", "/api/progress"): ("/api/progress", None),
     ("PUT", "/api/progress/{itemId}"): ("/api/progress/t1.b1.p1.s1", {"status": "approved"}),
     ("GET", "/api/report/teams.md"): ("/api/report/teams.md", None),

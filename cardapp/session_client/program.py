@@ -1,0 +1,41 @@
+"""The program of the chosen session: moves it, and reads where it is, its call stack and its locals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cardapp.errors import ProgramNotStopped
+from cardapp.session_client.link import SessionLink
+
+PLACE = ("state", "reason", "file", "line", "function")
+ATTEMPTS = 3
+
+
+class Program:
+    """Methods raise the errors of :meth:`SessionLink.call`."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self._link = link
+
+    def move(self, command: str) -> None:
+        """Execute ``step``, ``next``, ``finish`` or ``continue``, and wait a moment for the next stop.
+
+        Raises :class:`ProgramNotStopped`, and ``Conflict`` with the code ``command_refused``, for example when the
+        program is to return from its outermost function.
+        """
+        self._link.call(command, {})
+
+    def read(self) -> dict[str, Any]:
+        """``{state, reason, file, line, function, frames, locals}``, all of one moment.
+
+        ``state`` is stopped, running, exited or none. ``frames`` and ``locals`` are empty unless it is stopped.
+        Raises :class:`ProgramNotStopped` if the program moves again and again while it is read.
+        """
+        for _ in range(ATTEMPTS):
+            stack, variables = self._link.call("backtrace", {}), self._link.call("locals", {})
+            place = {name: variables[name] for name in PLACE}
+            if variables["state"] != "stopped":
+                return place | {"frames": [], "locals": []}
+            if stack["stop_id"] == variables["stop_id"]:
+                return place | {"frames": stack["frames"], "locals": variables["locals"]}
+        raise ProgramNotStopped("the program moved while it was read: ask again")

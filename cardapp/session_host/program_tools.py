@@ -1,0 +1,125 @@
+"""The tools that move the stopped program with gdb's commands, and that read its call stack and its locals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from cardapp.errors import CardAppError, TooSlow
+from cardapp.mcp.tool import CallContext, Tool, ToolFailure
+from cardapp.session_host.gdb_client import DebuggerGone
+from cardapp.session_host.replay import relative_place
+from cardapp.session_host.session import Session
+from cardapp.session_host.session_tools import (
+    INTEGER,
+    INTEGER_OR_NULL,
+    NOTHING,
+    TEXT,
+    TEXT_OR_NULL,
+    Schema,
+    closed_object,
+    tool_schema,
+)
+
+TURN_SECONDS = 0.5
+MOVE_SECONDS = 2.0
+"""A program that runs longer is reported as running. It may wait for input, or run in an endless loop."""
+READ_SECONDS = 3.0
+
+STATE: dict[str, Schema] = {
+    "state": {"enum": ["none", "running", "stopped", "exited"]},
+    "stop_id": TEXT,
+    "file": TEXT_OR_NULL,
+    "line": INTEGER_OR_NULL,
+    "function": TEXT_OR_NULL,
+    "reason": TEXT_OR_NULL,
+}
+FRAME = closed_object(
+    {"level": INTEGER, "function": TEXT_OR_NULL, "file": TEXT_OR_NULL, "line": INTEGER_OR_NULL},
+)
+LOCAL = closed_object({"name": TEXT, "type": TEXT, "value": TEXT})
+MOVE_OUT = tool_schema(STATE)
+BACKTRACE_OUT = tool_schema(STATE | {"frames": {"type": "array", "items": FRAME}})
+LOCALS_OUT = tool_schema(STATE | {"locals": {"type": "array", "items": LOCAL}})
+
+_ANSWER = f"Answers where it has stopped, how it has ended, or after {MOVE_SECONDS:g} s that it is running."
+# gdb's command, title, description.
+MOVES = (
+    ("step", "Step", f"Execute one line of the stopped program; enter the functions that it calls. {_ANSWER}"),
+    ("next", "Next line", f"Execute one line of the stopped program, with the functions that it calls. {_ANSWER}"),
+    ("finish", "Finish", f"Let the stopped program return from its function. {_ANSWER}"),
+    ("continue", "Continue", f"Let the stopped program run to a breakpoint, a signal or its end. {_ANSWER}"),
+)
+
+
+class ProgramTools:
+    """The tools of one session. Every handler may be called from any thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def tools(self) -> list[Tool]:
+        moves = [Tool(*described, NOTHING, MOVE_OUT, partial(self._move, described[0])) for described in MOVES]
+        return [
+            *moves,
+            Tool(
+                "backtrace",
+                "Call stack",
+                "The functions that are being executed, the innermost first; at most 64 frames, and none unless the "
+                "program is stopped.",
+                NOTHING,
+                BACKTRACE_OUT,
+                self._backtrace,
+            ),
+            Tool(
+                "locals",
+                "Local variables",
+                "The arguments and local variables of the innermost function with source, as gdb prints them; none "
+                "unless the program is stopped. A variable that has no value yet shows what its memory holds.",
+                NOTHING,
+                LOCALS_OUT,
+                self._locals,
+            ),
+        ]
+
+    def _move(self, command: str, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        with _failures():
+            try:
+                with self._session.turn(TURN_SECONDS, context.cancelled):
+                    found = self._moved(command, context)
+            except TooSlow as error:
+                raise ToolFailure("program_not_stopped", f"{error.detail}: wait for its end") from error
+        return relative_place(found, self._session)
+
+    def _moved(self, command: str, context: CallContext) -> dict[str, Any]:
+        gdb = self._session.gdb
+        with gdb.begin("move", command=command) as pending:
+            try:
+                found: dict[str, Any] = pending.result(MOVE_SECONDS, context.cancelled)
+            except TooSlow:
+                found = gdb.call("state", timeout=READ_SECONDS)
+        return found
+
+    def _backtrace(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        found = self._read("call_stack")
+        return found | {"frames": [relative_place(frame, self._session) for frame in found["frames"]]}
+
+    def _locals(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        return self._read("locals")
+
+    def _read(self, what: str) -> dict[str, Any]:
+        with _failures():
+            return relative_place(self._session.gdb.call(what, timeout=READ_SECONDS), self._session)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Raise the errors of the channel to gdb as the tool's failures."""
+    try:
+        yield
+    except DebuggerGone as error:
+        raise ToolFailure(error.code, f"{error.detail}; reset the session") from error
+    except CardAppError as error:
+        raise ToolFailure(error.code, error.detail) from error

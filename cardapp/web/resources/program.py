@@ -1,0 +1,25 @@
+"""The program under gdb: where it is, and the commands that move it on from its stop."""
+
+from __future__ import annotations
+
+from cardapp.state import events
+from cardapp.web.http import Reply, Request, answer
+from cardapp.web.resources.editor import record
+
+
+def state(request: Request) -> Reply:
+    """Where the program is. Call stack and locals are empty unless the program is stopped."""
+    return answer(request.services.program.read())
+
+
+def move(request: Request) -> Reply:
+    """Execute one of gdb's commands. The program has then left its checkpoint, so SYNC is switched off. A program that
+    neither stops nor ends within two seconds is reported as running."""
+    services, command = request.services, request.path["command"]
+    with services.control.target_lock:
+        published = services.control.published_operation()
+        services.program.move(command)
+        with services.database.write() as tx:
+            actor = record(tx, request, events.PROGRAM_MOVED, {"command": command})
+            services.control.switch_off(tx, published, "target_ran_on", actor=actor)
+    return state(request)

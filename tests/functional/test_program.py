@@ -1,0 +1,309 @@
+"""gdb's commands move the program, and its call stack and locals are read: over the API and by the session's tools."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cardapp.settings import ROOT
+from tests.functional.program_cards import ProgramCard
+from tests.functional.serving import Stage, until
+from tests.functional.session_neovim import Neovim
+from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, line_of
+
+pytestmark = [pytest.mark.functional]
+
+# -- the shipped cards, over the API -----------------------------------------------------------------------------------
+
+
+class Walk(NamedTuple):
+    """A stop of a shipped card, the stack and some locals there, and where each command leads to."""
+
+    stop: str
+    functions: list[str]
+    locals: dict[str, str]
+    moves: list[tuple[str, str, str]]
+
+
+WALKS = {
+    "arena": Walk(
+        "bump/requests/three-requests/first/after-first",
+        ["demo_bump", "main"],
+        {"second": "char *", "a": "Arena"},
+        [
+            ("next", "demo_bump.c", "char *third ="),
+            ("step", "arena.c", "if (!is_power_of_two(align) ||"),
+            ("finish", "demo_bump.c", "char *third ="),
+            ("next", "demo_bump.c", "must(first && second"),
+        ],
+    ),
+    "calc": Walk(
+        "tokens/cursor/first-token/blanks/entered",
+        ["token_read", "lesson_tokens", "main"],
+        {"lexer": "struct lexer *", "start": "int"},
+        [
+            ("step", "token.c", "while (lexer->text[lexer->cursor] == ' '"),
+            ("finish", "token.c", "int start = lexer->cursor;\n    return"),
+            ("next", "token.c", "return read_from(lexer, start);\n}\n\nstruct"),
+        ],
+    ),
+}
+PC_SIGNS = """
+local found = {}
+for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+  for _, sign in ipairs(vim.fn.sign_getplaced(buffer, { group = '*' })[1].signs) do
+    local window = vim.fn.win_findbuf(buffer)[1]
+    local name = vim.fn.fnamemodify(vim.api.nvim_buf_get_name(buffer), ':t')
+    table.insert(found, { name, sign.lnum, window and vim.api.nvim_win_get_cursor(window)[1] or 0 })
+  end
+end
+return found
+"""
+"""File and line of every sign of the program's place, and the line of the cursor in that file's window."""
+
+
+@pytest.fixture(scope="module", params=sorted(WALKS))
+def shipped(request: pytest.FixtureRequest) -> Iterator[tuple[Stage, Walk]]:
+    """The application and a session on a shipped card, and a walk in it."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", ROOT / "etc" / "cards" / request.param)
+        try:
+            stage.sessions.start(stage.card)
+            yield stage, WALKS[request.param]
+        finally:
+            stage.close()
+
+
+@pytest.fixture
+def walk(shipped: tuple[Stage, Walk]) -> Iterator[tuple[Stage, Walk, Neovim]]:
+    """The program is at the stop of the walk, and SYNC is on."""
+    stage, walk = shipped
+    ids = dict(zip(("task_id", "block_id", "phase_id", "step_id", "snapshot_ref"), walk.stop.split("/"), strict=True))
+    assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "snapshot"}).status == 200
+    assert stage.tcp.post("/api/navigation/sync").status == 200
+    neovim = Neovim(stage)
+    yield stage, walk, neovim
+    neovim.close()
+
+
+def line_in(stage: Stage, file: str, text: str) -> int:
+    """The number of the line of a source file at which ``text``, which occurs once, begins."""
+    source = (stage.card / "src" / file).read_text()
+    assert source.count(text) == 1, text
+    return source[: source.index(text)].count("\n") + 1
+
+
+def test_each_command_moves_the_program_and_the_editor_follows(walk: tuple[Stage, Walk, Neovim]) -> None:
+    stage, (stop, *_, moves), neovim = walk
+    before = stage.tcp.get("/api/events?limit=1000")["last_seq"]
+    for command, file, text in moves:
+        line = line_in(stage, file, text)
+        answer = stage.tcp.post(f"/api/program/{command}", {"actor": "ada"})
+        assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store"), answer.body
+        assert (answer.json["state"], answer.json["file"], answer.json["line"]) == ("stopped", file, line)
+        assert stage.tcp.get("/api/program") == answer.json
+        until(lambda at=[file, line, line]: neovim.lua(PC_SIGNS) == [at])
+    control = stage.tcp.get("/api/control/state")
+    assert (control["sync"], control["reason"], control["key"]) == ("off", "target_ran_on", stop)
+    events = stage.tcp.get(f"/api/events?after={before}")["events"]
+    assert [(each["kind"], each["actor"]) for each in events if each["kind"] != "sync.off"] == [
+        ("program.moved", "ada") for _ in moves
+    ]
+    assert [(each["kind"], each["actor"]) for each in events][1] == ("sync.off", "ada")
+    assert [each["data"]["command"] for each in events if each["kind"] == "program.moved"] == [
+        move[0] for move in moves
+    ]
+
+
+def test_the_call_stack_and_the_locals_are_those_of_the_stop(walk: tuple[Stage, Walk, Neovim]) -> None:
+    stage, (_, functions, variables, _), _ = walk
+    found = stage.tcp.get("/api/program")
+    assert [frame["function"] for frame in found["frames"]] == functions
+    assert [frame["level"] for frame in found["frames"]] == [*range(len(functions))]
+    innermost = found["frames"][0]
+    assert (innermost["file"], innermost["line"]) == (found["file"], found["line"])
+    assert {each["name"]: each["type"] for each in found["locals"]}.items() >= variables.items()
+    assert stage.tcp.get("/api/control/state")["sync"] == "on"
+
+
+def test_a_program_that_runs_to_its_end_says_so_and_a_sync_brings_it_back(walk: tuple[Stage, Walk, Neovim]) -> None:
+    stage, (stop, *_), neovim = walk
+    ended = stage.tcp.post("/api/program/continue").json
+    assert (ended["state"], ended["reason"]) == ("exited", "exit code 0")
+    assert (ended["file"], ended["frames"], ended["locals"]) == (None, [], [])
+    until(lambda: neovim.lua(PC_SIGNS) == [])
+    for command in ("step", "continue"):
+        refused = stage.tcp.post(f"/api/program/{command}")
+        assert (refused.status, refused.json["code"]) == (409, "program_not_stopped")
+        assert "sync" in refused.json["detail"]
+    assert stage.tcp.post("/api/navigation/sync").json["snapshot_ref"] == stop
+    assert stage.tcp.get("/api/program")["state"] == "stopped"
+
+
+def test_gdbs_window_shows_the_commands_as_if_they_were_typed(walk: tuple[Stage, Walk, Neovim]) -> None:
+    stage, (*_, moves), _ = walk
+    session = stage.sessions.session()
+    for command, *_ in moves:
+        stage.tcp.post(f"/api/program/{command}")
+    session.gdb("print 6 * 7")
+    lines = eventually(lambda: "= 42" in session.screen() and session.screen()).splitlines()
+    right = [line.rpartition("│")[2].rstrip() for line in lines]
+    assert [line for line in right if line.startswith("(gdb)")][-len(moves) - 2 :] == [
+        *(f"(gdb) {command}" for command, *_ in moves),
+        "(gdb) print 6 * 7",
+        "(gdb)",
+    ]
+
+
+# -- other programs, by the session's tools ----------------------------------------------------------------------------
+
+
+def refusal(session: RunningSession, command: str) -> dict[str, Any]:
+    result = session.call(command)
+    assert result.is_error, result.structured
+    found: dict[str, Any] = result.structured
+    return found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        running = RunningSession(SessionTool(Path(folder)), TestCard(tmp_path_factory.mktemp("shared") / "card"))
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def session(shared: RunningSession) -> Iterator[RunningSession]:
+    yield shared
+    shared.card.behave()
+    shared.ask("target_reset")
+
+
+def test_before_the_first_start_there_is_nothing_to_move_or_read(session: RunningSession) -> None:
+    found = refusal(session, "next")
+    assert (found["code"], found["reason"]) == ("program_not_stopped", "no program runs: sync")
+    assert session.ask("backtrace")["frames"] == []
+    assert session.ask("locals")["locals"] == []
+
+
+def test_a_program_in_an_endless_loop_is_reported_as_running(session: RunningSession) -> None:
+    session.card.behave("loop")
+    session.replay(at("/* before */"))
+    assert session.ask("continue")["state"] == "running"
+    assert (session.ask("backtrace")["frames"], session.ask("locals")["locals"]) == ([], [])
+    assert refusal(session, "next")["code"] == "program_not_stopped"
+    session.check_usable()  # a replay ends the loop
+
+
+def test_a_crash_is_a_stop_and_the_next_continue_is_the_end(session: RunningSession) -> None:
+    session.card.behave("crash")
+    session.replay(at("/* before */"))
+    crashed = session.ask("continue")
+    assert (crashed["state"], crashed["reason"], crashed["function"]) == ("stopped", "SIGSEGV", "crash")
+    assert [frame["function"] for frame in session.ask("backtrace")["frames"]] == ["crash", "misbehave", "main"]
+    ended = session.ask("continue")
+    assert (ended["state"], ended["reason"]) == ("exited", "killed by SIGSEGV")
+
+
+def test_the_learners_breakpoint_stops_the_program(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    session.gdb("tbreak twice")
+    eventually(lambda: "Temporary breakpoint" in session.screen())
+    assert session.ask("continue")["function"] == "twice"
+    assert session.ask("finish")["line"] == line_of("/* after */")
+
+
+def test_the_outermost_function_cannot_be_finished(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    found = refusal(session, "finish")
+    assert found["code"] == "command_refused"
+    assert "outermost frame" in found["reason"]
+    assert session.ask("next")["state"] == "stopped"  # the refusal has left the program where it was
+
+
+def test_a_program_that_waits_for_input_goes_on_when_it_gets_some(session: RunningSession) -> None:
+    session.card.behave("stdin")
+    session.replay(at("/* before */"))
+    session.gdb("tbreak mark if n == 5")
+    eventually(lambda: "Temporary breakpoint" in session.screen())
+    assert session.ask("continue")["state"] == "running"
+    channel = "luaeval(\"vim.bo[require('card.windows').program].channel\")"
+    session.editor(f'chansend({channel}, "four\\n")')
+    stopped = eventually(lambda: (found := session.state())["state"] == "stopped" and found)
+    assert stopped["function"] == "mark"
+
+
+RECURSION = """
+static int dive(int depth)
+{
+    int here = depth;
+    char text[] = "a\\"b";
+    {
+        double here = 0.5;
+        if (depth == 100)
+            return (int)(here + text[0]); /* the bottom */
+    }
+    return dive(depth + 1) + here;
+}
+
+int main(void)
+{
+    struct { int x; const char *wild; } odd = {1, (const char *)8};
+    int many[1000] = {0};
+    char long_text[300];
+    for (int i = 0; i < 300; i++)
+        long_text[i] = (char)('a' + i % 26);
+    many[1] = 1;
+    return dive(0) + odd.x; /* the dive */
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+    card = ProgramCard(
+        tmp_path_factory.mktemp("deep") / "card", "prog: main.c\n\t$(CC) -g -O0 -o $@ main.c\n", {"main.c": RECURSION}
+    )
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        running = RunningSession(SessionTool(Path(folder)), card)
+        yield running
+        running.stop()
+
+
+def test_a_deep_call_stack_is_cut_and_inner_variables_hide_outer_ones(deep: RunningSession) -> None:
+    assert isinstance(deep.card, ProgramCard)
+    deep.replay(deep.card.at("/* the bottom */", "main.c"))
+    frames = deep.ask("backtrace")["frames"]
+    assert [frame["level"] for frame in frames] == [*range(64)]
+    assert {frame["function"] for frame in frames} == {"dive"}
+    assert {frame["file"] for frame in frames} == {"main.c"}
+    assert deep.ask("locals")["locals"] == [
+        {"name": "depth", "type": "int", "value": "100"},
+        {"name": "text", "type": "char [4]", "value": '"a\\"b"'},
+        {"name": "here", "type": "double", "value": "0.5"},
+    ]
+
+
+def test_long_values_are_cut_and_wild_pointers_are_shown(deep: RunningSession) -> None:
+    assert isinstance(deep.card, ProgramCard)
+    deep.replay(deep.card.at("/* the dive */", "main.c"))
+    found = {each["name"]: each["value"] for each in deep.ask("locals")["locals"]}
+    assert found["odd"] == "{x = 1, wild = 0x8 <error: Cannot access memory at address 0x8>}"
+    assert found["many"] == "{0, 1, 0 <repeats 998 times>}"
+    assert found["long_text"] == f'"{("abcdefghijklmnopqrstuvwxyz" * 8)[:200]}"...'
+
+
+def test_reading_leaves_the_learners_frame_and_settings_as_they_are(deep: RunningSession) -> None:
+    assert isinstance(deep.card, ProgramCard)
+    deep.replay(deep.card.at("/* the bottom */", "main.c"))
+    for command in ("frame 100", "set output-radix 16"):
+        deep.gdb(command)
+    eventually(lambda: "Output radix" in deep.screen())
+    assert deep.ask("locals")["locals"][0]["value"] == "100"
+    deep.gdb("print here")
+    eventually(lambda: "$1 = 0x0" in deep.screen())
