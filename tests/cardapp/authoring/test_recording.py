@@ -131,10 +131,11 @@ def test_values_are_filled_in_and_others_replace(card: DraftCard) -> None:
         "f": {"value": "?", "format": "x"},
         "gone": "?",
         "name": "?",
+        "unset": {"undefined": True},
     }
     card.changes()
     snapshot = Catalog(load_card(card.folder).card).snapshots[f"{STEP}/one"]
-    readings = {"n": "3", "same": "16", "a/b": "2", "f": "0x3", "name": r'"ada\000\000"'}
+    readings = {"n": "3", "same": "16", "a/b": "2", "f": "0x3", "name": r'"ada\000\000"', "unset": "9"}
     values: dict[str, Any] = {name: {"value": value, "error": None} for name, value in readings.items()}
     values["gone"] = {"value": None, "error": 'No symbol "gone" in current context.'}
     changes, problems = value_changes("key", "/s", snapshot, {"values": values})

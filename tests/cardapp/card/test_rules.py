@@ -269,6 +269,17 @@ def test_a_proof_compares_the_stop_and_the_values(catalog: Catalog) -> None:
         assert proof.drift_reason(proof.checks(snapshot, wrong)) is not None
 
 
+@pytest.mark.parametrize(
+    ("reading", "actual"), [({"value": "9", "error": None}, "9"), ({"value": None, "error": "gone"}, "<gone>")]
+)
+def test_an_undefined_value_is_shown_and_proves_nothing(reading: dict[str, Any], actual: str) -> None:
+    unset = Expectation("p", "undefined", undefined=True)
+    snapshot = Snapshot("s", "S", Stop(None, None, None, "main", 1), (unset,), ())
+    found = proof.checks(snapshot, {"file": "a.c", "line": 1, "function": "main", "values": {"p": reading}})
+    assert found[1].as_json() == {"name": "p", "expected": "undefined", "actual": actual, "match": None}
+    assert proof.drift_reason(found) is None
+
+
 # -- allocator -----------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cardapp.card.model import Expectation, Run
+from cardapp.card.proof import expressions
 from cardapp.card.source import load_card, parse_card, source_path
 from cardapp.errors import InvalidCard, NoCard
 
@@ -95,6 +96,7 @@ def test_a_snapshot_chooses_a_run_of_the_target(source: dict[str, Any]) -> None:
         ("a", Expectation("n", "a")),
         ({"value": 0.1, "tolerance": 1e-6}, Expectation("n", "0.1", None, 1e-6)),
         ({"value": "0x40", "format": "x"}, Expectation("n", "0x40", "x")),
+        ({"undefined": True}, Expectation("n", "undefined", undefined=True)),
     ],
 )
 def test_an_expected_value_has_several_forms(source: dict[str, Any], expected: Any, loaded: Expectation) -> None:
@@ -108,6 +110,7 @@ def test_an_expected_value_has_several_forms(source: dict[str, Any], expected: A
         ("expect", {"n = 4": "4"}, "/expect/n = 4"),
         ("expect", {"a/b(c)": "4"}, "/expect/a~1b(c)"),
         ("watch", ["n", "n++"], "/watch/1"),
+        ("ask", ["n", "f(n)"], "/ask/1"),
         ("stop", {"function": "main", "if": "n = 4"}, "/stop/if"),
     ],
 )
@@ -115,6 +118,32 @@ def test_an_expression_that_changes_the_program_is_refused(
     source: dict[str, Any], place: str, expression: Any, pointer: str
 ) -> None:
     snapshot_of(source)[place] = expression
+    assert list(faults(source)) == [f"/tasks/0/blocks/0/phases/0/steps/0/snapshots/0{pointer}"]
+
+
+def test_a_stop_asks_for_its_expected_values_or_for_those_that_it_names(source: dict[str, Any]) -> None:
+    snapshot_of(source).update({"expect": {"n": "1", "p": {"undefined": True}}, "watch": ["w"]})
+    stop = parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
+    assert (stop.ask, stop.hints, stop.explanation) == (("n", "p"), (), "")
+    assert expressions(stop) == ["n", "p", "w"]
+    snapshot_of(source).update({"ask": ["m", "n"], "hints": ["It *grows*."], "explanation": "By two."})
+    stop = parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
+    assert (stop.ask, stop.hints, stop.explanation) == (("m", "n"), ("It *grows*.",), "By two.")
+    assert expressions(stop) == ["n", "p", "w", "m"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "pointer"),
+    [
+        ("expect", {"n": {"undefined": False}}, "/expect/n/undefined"),
+        ("expect", {"n": {"undefined": True, "value": "1"}}, "/expect/n/undefined"),
+        ("ask", ["n", "n"], "/ask"),
+        ("hints", [""], "/hints/0"),
+        ("explanation", ["x"], "/explanation"),
+    ],
+)
+def test_what_a_stop_asks_has_its_form(source: dict[str, Any], name: str, value: Any, pointer: str) -> None:
+    snapshot_of(source)[name] = value
     assert list(faults(source)) == [f"/tasks/0/blocks/0/phases/0/steps/0/snapshots/0{pointer}"]
 
 
