@@ -220,6 +220,7 @@ def test_a_reset_brings_the_windows_back_to_their_places(session: RunningSession
 
 def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession) -> None:
     session.replay(at("/* before */"))
+    session.ask("target_reset")  # so gdb, which takes a checkpoint after the reply, writes nothing between the pieces
     line = line_of("/* after */")
     record = f'*stopped,frame={{fullname="{session.work}/probe/target.c",line="{line}"}}\n'
     channels = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb communication'})"

@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,15 +35,16 @@ def start(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cluster that was started once and shut down, for tests to copy."""
-    folder = tmp_path_factory.mktemp("made")
-    for place in (folder, *folder.parents[:-2]):  # pytest makes them 0700, and postgres has to pass
-        place.chmod(0o711)
-    cluster = Cluster(folder)
-    start(cluster)
-    cluster.stop()
-    return folder / "cluster"
+def made() -> Iterator[Path]:
+    """A cluster that was started once and shut down, for tests to copy.
+
+    It is not in a folder of pytest: every run of pytest closes these folders to other users, also to postgres.
+    """
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
+        cluster = Cluster(Path(folder))
+        start(cluster)
+        cluster.stop()
+        yield Path(folder, "cluster")
 
 
 @pytest.fixture

@@ -56,11 +56,11 @@ def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: py
 
 
 def test_a_holder_that_waits_for_its_client_is_not_disturbed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.8)
     loan = pool.connection()
     with loan as connection:
         connection.execute("SELECT 1")
-        threading.Event().wait(0.5)
+        threading.Event().wait(0.9)
         loan.renew()
         connection.execute("SELECT pg_sleep(0.1)")
 
