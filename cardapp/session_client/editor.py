@@ -61,9 +61,26 @@ _READ_LUA = _STATE_LUA + "return state(0)"
 _CURSOR_LUA = (
     _STATE_LUA
     + """
-local row, column, window, deadline = ...
+-- The current window, or another one if it is a terminal.
+local function code_window()
+  local windows = { vim.api.nvim_get_current_win(), unpack(vim.api.nvim_tabpage_list_wins(0)) }
+  for _, window in ipairs(windows) do
+    if vim.bo[vim.api.nvim_win_get_buf(window)].buftype == "" then return window end
+  end
+  vim.cmd("topleft new")
+  local made = vim.api.nvim_get_current_win()
+  vim.api.nvim_set_current_win(windows[1])
+  return made
+end
+local row, column, window, file, deadline = ...
 if (vim.uv or vim.loop).hrtime() / 1e9 > deadline then return { fault = "late" } end
 if window ~= 0 and not vim.api.nvim_win_is_valid(window) then return { fault = "window" } end
+if file ~= "" then
+  local path = vim.fn.fnamemodify(file, ":p")
+  if vim.fn.filereadable(path) == 0 then return { fault = "file" } end
+  if window == 0 then window = code_window() end
+  vim.api.nvim_win_set_buf(window, vim.fn.bufadd(path))
+end
 local buffer = vim.api.nvim_win_get_buf(window)
 local lines = vim.api.nvim_buf_line_count(buffer)
 if row > lines then return { fault = "row", last = lines } end
@@ -135,12 +152,14 @@ class Editor:
         except EditorUnavailable as error:
             return _unreadable(available=False, reason=error.detail)
 
-    def set_cursor(self, row: int, column: int, window: int | None = None) -> dict[str, Any]:
+    def set_cursor(self, row: int, column: int, window: int | None = None, file: str | None = None) -> dict[str, Any]:
         """Put a window's cursor at ``row`` (from 1) and ``column`` (from 0, in bytes); the focus does not change.
 
-        Returns the state of that window, as ``state`` does. The column after the last byte is allowed; outside insert
-        mode Neovim moves the cursor to the last character. A column inside a character becomes its first byte.
-        Raises ``InvalidValue`` with the pointer ``/row``, ``/column`` or ``/window``, and ``EditorBlocked``.
+        A ``file``, absolute or relative to the target's directory, is opened in the window first; without a ``window``,
+        in one that shows code. Returns the state of that window, as ``state`` does. The column after the last byte is
+        allowed; outside insert mode Neovim moves the cursor to the last character. A column inside a character becomes
+        its first byte. Raises ``InvalidValue`` with the pointer ``/row``, ``/column``, ``/window`` or ``/file``, and
+        ``EditorBlocked``.
         """
         _require_between("/row", row, 1)
         _require_between("/column", column, 0)
@@ -150,7 +169,7 @@ class Editor:
         mode = connection.mode(_CALL_SECONDS)
         if mode.blocking:
             raise EditorBlocked(_waiting(mode.name))
-        arguments = [row, column, window or 0, monotonic() + _CALL_SECONDS]
+        arguments = [row, column, window or 0, file or "", monotonic() + _CALL_SECONDS]
         answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_CALL_SECONDS)
         fault = answer.get("fault")
         if fault == "late":
@@ -159,6 +178,8 @@ class Editor:
             raise InvalidValue.of(
                 "/window", f"there is no window {window}; GET /api/editor/state names the current one"
             )
+        if fault == "file":
+            raise InvalidValue.of("/file", f"the session has no file {file!r} that can be read")
         if fault is not None:
             raise InvalidValue.of(f"/{fault}", _outside(fault, row, column, answer["last"]))
         return _present(answer)

@@ -141,6 +141,25 @@ def test_another_windows_cursor_moves_without_the_focus(editor: Editor, nvim: Ne
     assert current["window"]["id"] != other
 
 
+def test_a_cursor_in_another_file_opens_it_beside_the_terminal(
+    editor: Editor, nvim: NeovimConnection, state_dir: Path
+) -> None:
+    (state_dir / "other.txt").write_text("1\n2\n3\n4\n")
+    nvim.call("nvim_command", "botright new | terminal", timeout=10)
+    terminal = ask(nvim, "win_getid()")
+    for name, row in (("other.txt", 4), (str(state_dir / "text.txt"), 2), ("other.txt", 3)):
+        answer = editor.set_cursor(row, 0, file=name)
+        assert answer["buffer"]["name"] == str(state_dir / Path(name).name)
+        assert (answer["cursor"]["row"], answer["buffer"]["line_count"]) == (row, 4 if "other" in name else 3)
+        assert ask(nvim, "win_getid()") == terminal
+    with pytest.raises(InvalidValue, match="no file 'none") as refused:
+        editor.set_cursor(1, 0, file="none.txt")
+    assert [error.pointer for error in refused.value.errors] == ["/file"]
+    nvim.call("nvim_command", "only", timeout=10)  # the terminal is the only window
+    assert editor.set_cursor(1, 0, file="text.txt")["buffer"]["name"].endswith("/text.txt")
+    assert ask(nvim, "win_getid()") == terminal
+
+
 def test_input_types_keys_in_neovims_notation(editor: Editor, nvim: NeovimConnection) -> None:
     assert editor.input("ccö<LT>b>") == {"accepted": len("ccö<LT>b>".encode())}
     assert editor.input("<Esc>") == {"accepted": 5}

@@ -16,9 +16,10 @@ def state(request: Request) -> Reply:
 
 
 def set_cursor(request: Request) -> Reply:
-    """Set the cursor of a window. Returns the state of that window."""
+    """Set the cursor of a window, in a file if one is given. Returns the state of that window."""
     body = request.body
-    return answer(request.services.editor.set_cursor(body["row"], body["column"], body.get("window")))
+    editor = request.services.editor
+    return answer(editor.set_cursor(body["row"], body["column"], body.get("window"), body.get("file")))
 
 
 def keys(request: Request) -> Reply:

@@ -80,8 +80,8 @@ def test_expected_revision_guards_the_viewer(api: Any) -> None:
 
 def test_the_cursor_is_handed_on(api: Any, editor: Any) -> None:
     api("PUT", "/api/editor/cursor", {"row": 2, "column": 0, "window": 1000}, status=200)
-    api("PUT", "/api/editor/cursor", {"row": 3, "column": 1}, status=200)
-    assert editor.calls == [("set_cursor", 2, 0, 1000), ("set_cursor", 3, 1, None)]
+    api("PUT", "/api/editor/cursor", {"row": 3, "column": 1, "file": "a.c"}, status=200)
+    assert editor.calls == [("set_cursor", 2, 0, 1000, None), ("set_cursor", 3, 1, None, "a.c")]
     editor.answers["set_cursor"] = InvalidValue.of("/row", "99 is outside the buffer")
     found = api.problem("PUT", "/api/editor/cursor", {"row": 99, "column": 0}, status=422, code="invalid_value")
     assert found["errors"] == [{"pointer": "/row", "message": "99 is outside the buffer"}]
