@@ -2,7 +2,7 @@
 // updates the state; the views are drawn from the state.
 
 import { get, Notice, post, put, Refusal } from './api.js';
-import { Catalog, dropDraft, state, stepOf, update } from './state.js';
+import { Catalog, dropDraft, isAway, state, stepOf, update } from './state.js';
 
 const ACTOR = 'page';
 const FIELDS = ['task_id', 'block_id', 'phase_id', 'step_id'];
@@ -123,9 +123,13 @@ export function show(navigation, isOwn = true) {
   view({ scroll }, isOwn ? { scroll } : { scroll: { page_index: page } });
 }
 
+// Turn back to the page of the position.
+export const goBack = () => show(state.navigation);
+
 // -- sync ----------------------------------------------------------------------------------------------------------
 
 export async function sync() {
+  if (isAway()) return goBack();
   if (state.syncing) return;
   update({ syncing: true, failure: null });
   await moving;
@@ -134,7 +138,8 @@ export async function sync() {
     reveal(stepOf(last.snapshot_ref));
     update({ last });
   } catch (failure) {
-    update({ failure });
+    const last = failure.problem?.operation; // a sync that began and failed
+    update(last ? { last } : { failure });
     refresh();
   } finally {
     update({ syncing: false });
@@ -154,17 +159,18 @@ export async function cancel() {
 export async function reset() {
   try {
     await post('/api/editor/reset', { actor: ACTOR });
-    update({ failure: null });
+    dismiss();
   } catch (failure) {
     update({ failure });
   }
   refresh();
 }
 
-// Put the editor's cursor on the line at which a replay stopped.
-export async function openLine(line) {
+// Show a line of a file in the editor.
+export async function openLine(file, line) {
+  if (!state.viewer.viewer.editor.visible) view({ viewer: { editor: { visible: true } } });
   try {
-    await put('/api/editor/cursor', { row: line, column: 0 });
+    await put('/api/editor/cursor', { row: line, column: 0, file });
   } catch (failure) {
     update({ failure: new Notice('Not opened.', failure.message) });
   }
@@ -312,6 +318,7 @@ export async function resend() {
 }
 
 export async function approve(step, note) {
+  if (isAway()) return;
   const item = state.progress.items.find((each) => each.key === step);
   const status = item.status === 'approved' ? 'pending' : 'approved';
   try {
@@ -328,4 +335,5 @@ export function setTeacher(on) {
   update({ teacher: on });
 }
 
-export const dismissFailure = () => update({ failure: null });
+// Hide the failure that is shown, until another one.
+export const dismiss = () => update({ failure: null, dismissed: state.last?.operation_id ?? null });

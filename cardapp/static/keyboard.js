@@ -2,7 +2,7 @@
 
 import * as actions from './actions.js';
 import { $, button, element } from './dom.js';
-import { state, stepOf } from './state.js';
+import { failedHere, state, stepOf } from './state.js';
 
 const CODES = { Backtick: 'Backquote' };
 const ACTIONS = {
@@ -48,7 +48,7 @@ function onKey(event) {
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
   if (inField && plain && event.key !== 'Escape') return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
-  if (shortcut.action === 'dismiss' && !$('keyboard').open && !state.failure) return; // then a field gets Escape
+  if (shortcut.action === 'dismiss' && !$('keyboard').open && !isFailureShown()) return; // then a field gets Escape
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();
@@ -74,9 +74,11 @@ function approve() {
   if (step) actions.approve(step, document.querySelector('#step-bar input')?.value);
 }
 
+const isFailureShown = () => Boolean(state.failure || failedHere());
+
 function dismiss() {
   if ($('keyboard').open) $('keyboard').close();
-  else if (state.failure) actions.dismissFailure();
+  else if (isFailureShown()) actions.dismiss();
 }
 
 function toggleOverlay() {

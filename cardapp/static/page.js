@@ -4,6 +4,7 @@ import { events, Notice } from './api.js';
 import { go, leave, load, setTeacher, show, view } from './actions.js';
 import { $, button, element, fill } from './dom.js';
 import * as editor from './editor.js';
+import * as failures from './failure.js';
 import * as keyboard from './keyboard.js';
 import * as live from './live.js';
 import * as map from './map.js';
@@ -22,7 +23,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, map, status, memory, editor, keyboard]) part.start();
+  for (const part of [outline, map, status, failures, memory, editor, keyboard]) part.start();
   startHints();
   layout();
   remember();

@@ -11,7 +11,8 @@ export const state = {
   control: null,
   progress: { items: [], summary: {} },
   last: null, // the last finished operation
-  failure: null, // why the last sync was refused: a Refusal or Offline
+  failure: null, // why this page's last action failed: a Refusal, Offline or Notice
+  dismissed: null, // the id of the failed operation that this page no longer shows
   syncing: false,
   answers: new Map(), // step key -> the learner's answer
   revealed: new Set(), // step keys whose machine values are shown
@@ -85,6 +86,21 @@ export function keyOf(address) {
 export function stepOf(key) {
   const parts = key.split('/');
   return parts.length >= 4 ? parts.slice(0, 4).join('/') : null;
+}
+
+// Whether the shown page was turned away from the position. Then nothing may be done at the position, which is not seen.
+export function isAway() {
+  const { key } = state.navigation;
+  const page = state.catalog.pages[state.viewer.scroll.page_index].key;
+  return key !== '' && !`${key}/`.startsWith(`${page}/`) && !page.startsWith(`${key}/`);
+}
+
+// The last operation, if it failed, belongs to the position, and was not dismissed; else null.
+export function failedHere() {
+  const { last, navigation: { key } } = state;
+  if (!last || last.state === 'ready' || last.operation_id === state.dismissed || isAway()) return null;
+  const isHere = key && (stepOf(key) === stepOf(last.snapshot_ref) || last.snapshot_ref.startsWith(`${key}/`));
+  return isHere ? last : null;
 }
 
 // -- drafts ---------------------------------------------------------------------------------------------------------

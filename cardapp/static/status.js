@@ -1,14 +1,14 @@
-// Shows the state of SYNC, the result of a sync, and the status of the step. For a refusal it shows the reason, and the
-// possible next actions as buttons.
+// Shows the state of SYNC, the result of a sync that succeeded, and the status of the step.
 
-import { approve, cancel, dismissFailure, go, openLine, reset, sync } from './actions.js';
-import { $, button, copyButton, element, fill, sentence } from './dom.js';
-import { keepDraft, state, stepOf, subscribe } from './state.js';
+import { approve, cancel, go, sync } from './actions.js';
+import { $, button, element, fill } from './dom.js';
+import { failedHere, isAway, keepDraft, state, stepOf, subscribe } from './state.js';
 
 const STAGES = ['binding', 'building', 'resetting', 'replaying', 'verifying'];
 const REASONS = {
   source_changed: 'the card’s source changed', session_changed: 'another session was chosen',
   session_restarted: 'the session restarted', session_lost: 'the session ended', target_ran_on: 'the program ran on',
+  program_exited: 'the program ended', sync_failed: 'the sync failed', sync_cancelled: 'the sync was cancelled',
   target_reset: 'the program was reset', debugger_lost: 'the debugger ended',
   session_paused: 'the session’s container is paused',
 };
@@ -17,8 +17,8 @@ export function start() {
   $('sync').onclick = sync;
   subscribe((changed) => {
     const has = (...names) => names.some((name) => changed.has(name));
-    if (has('control', 'syncing', 'connected', 'session', 'navigation')) syncState();
-    if (has('failure', 'last', 'navigation', 'session', 'connected', 'progress')) result();
+    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer')) syncState();
+    if (has('failure', 'last', 'dismissed', 'navigation', 'progress')) result();
     if (has('navigation', 'progress')) stepBar();
   });
   syncState();
@@ -29,7 +29,7 @@ export function start() {
 function syncState() {
   const { control, connected, syncing } = state;
   const replay = control.checkpoint?.state === 'running' ? control.checkpoint : null;
-  $('sync').disabled = syncing || replay !== null;
+  $('sync').disabled = syncing || replay !== null || isAway();
   const word = connected && control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF';
   if (!connected) showSync('off', word, 'the service does not answer');
   else if (replay || syncing) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
@@ -63,47 +63,12 @@ function stages(current) {
   return element('span', { class: 'stages' }, ...STAGES.map((stage, index) => element('span', { class: kind(index) }, stage)));
 }
 
-// -- under the toolbar: the result of this step's last sync, or the reason of a refusal --------------------------------
+// -- under the toolbar: the result of this step's last sync ------------------------------------------------------------
 
 function result() {
-  const place = $('result');
-  const parts = state.failure ? refusal(state.failure) : outcome();
-  place.hidden = parts === null;
-  place.className = `result ${state.failure ? 'bad' : ''}`;
-  fill(place, ...(parts || []));
-}
-
-function refusal(failure) {
-  const reason = element('p', {}, element('b', {}, failure.heading ?? 'Not synced.'), ' ', sentence(failure.message));
-  return [reason, drift(failure), element('div', { class: 'actions' }, ...nextActions(failure))];
-}
-
-function nextActions(failure) {
-  const { code, status } = failure;
-  if (code === 'cancelled_by_request') return [button('Sync again', sync)];
-  if (code === 'level_not_syncable') return [button('Go to the first step', syncFirstStep)];
-  if (code === 'notice') return [button('Dismiss', dismissFailure)];
-  if (code === 'offline') return [button('Try again', sync)];
-  if (status === 503) return [copyButton(state.session.start_command), button('Try again', sync)];
-  const line = drifted(failure)?.line;
-  const open = line ? [button(`Open line ${line}`, () => openLine(line)), copyButton('bin/card-session refresh')] : [];
-  return [button('Retry', sync), button('Reset', reset), ...open];
-}
-
-async function syncFirstStep() {
-  await go(state.catalog.item(state.navigation.key).first_step);
-  await sync();
-}
-
-// The values at the stop, if the failure is that they differ from the card; null for another failure.
-function drifted(failure) {
-  return failure.code === 'snapshot_drift' ? failure.problem?.observed ?? state.last?.observed : null;
-}
-
-function drift(failure) {
-  const wrong = drifted(failure)?.checks?.filter((check) => check.match === false);
-  if (!wrong?.length) return null;
-  return table(['', 'Expected', 'Seen'], wrong.map(({ name, expected, actual }) => [name, expected, actual ?? 'unreadable', false]));
+  const parts = failedHere() || state.failure ? null : outcome();
+  $('outcome').hidden = parts === null;
+  fill($('outcome'), ...(parts || []));
 }
 
 function outcome() {

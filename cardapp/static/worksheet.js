@@ -3,9 +3,9 @@
 // until the step's question is answered.
 
 import { get } from './api.js';
-import { answer, go, showValues, view } from './actions.js';
-import { $, button, element } from './dom.js';
-import { keepDraft, keyOf, state, stepOf, subscribe } from './state.js';
+import { answer, go, goBack, showValues, view } from './actions.js';
+import { $, button, element, fill } from './dom.js';
+import { isAway, keepDraft, keyOf, state, stepOf, subscribe } from './state.js';
 
 const PX_PER_MM = 794 / 210;
 const FLOW_BELOW = 680; // px; in a narrower column a fitted sheet flows
@@ -37,8 +37,10 @@ export function start(moved) {
     if (changed.has('catalog')) renew(); // the card's files have changed
     if (changed.has('viewer')) render();
     if (changed.has('navigation')) mark(true);
+    if (changed.has('viewer') || changed.has('navigation')) showWayBack();
     if (['revealed', 'teacher', 'progress', 'last', 'answers'].some((name) => changed.has(name))) decorate(holder);
   });
+  showWayBack();
   render(!moved);
 }
 
@@ -132,6 +134,19 @@ export function turn(delta) {
     view({ scroll: { page_index: page, sheet_scroll_top: 0, x: 0, y: 0 } });
     requestAnimationFrame(() => scrollTo(0, 0));
   }
+}
+
+// If the page was turned away from the position, say so in the place of the position's question and its buttons.
+function showWayBack() {
+  const place = $('away');
+  const { key } = state.navigation;
+  const text = isAway() ? `Back to ${state.catalog.number.get(key)} ${state.catalog.item(key).title}` : '';
+  const page = state.viewer.scroll.page_index + 1;
+  if (place.dataset.shows === `${text} ${page}`) return; // drawing again would take the focus from the button
+  place.dataset.shows = `${text} ${page}`;
+  place.hidden = !text;
+  fill(place, element('span', {}, `You are looking at page ${page}.`), ' ',
+    button(text, goBack, { class: 'primary', title: `${text} (Enter)` }));
 }
 
 // -- zoom and scroll position --------------------------------------------------------------------------------------

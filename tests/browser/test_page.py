@@ -136,6 +136,34 @@ def test_a_step_is_approved_with_its_note(tab: Tab, stage: Stage) -> None:
     assert (item["status"], item["note"], item["actor"]) == ("approved", "The cursor moves by 8.", "page")
 
 
+def test_a_page_turned_away_from_the_position_only_offers_the_way_back(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    before = stage.tcp.get("/api/checkpoint/status")["generation"]
+    status = {item["key"]: item["status"] for item in stage.tcp.get("/api/progress")["items"]}
+    title = next(item["title"] for item in stage.tcp.get("/api/navigation/catalog")["items"] if item["key"] == FIRST)
+    back = opened.page.get_by_role("button", name=f"Back to 1.1.1.1 {title}")
+    for way in ("Enter", "F2", "click"):
+        opened.page.get_by_role("button", name="Next page", exact=True).click()
+        opened.page.locator("#away", has_text="You are looking at page 2.").wait_for()
+        back.wait_for()
+        assert opened.page.get_by_role("button", name="Sync", exact=True).is_disabled()
+        assert opened.page.get_by_role("button", name="Approve", exact=True).is_hidden()
+        opened.page.locator("#scroller").focus()
+        opened.page.keyboard.press("a")
+        if way == "click":
+            back.click()
+        else:
+            opened.page.keyboard.press(way)
+        opened.page.locator("#page-number", has_text="Page 1 ").wait_for()
+        opened.page.locator("#sheets .here").wait_for()
+        back.wait_for(state="hidden")
+    assert stage.tcp.get("/api/checkpoint/status")["generation"] == before
+    assert {item["key"]: item["status"] for item in stage.tcp.get("/api/progress")["items"]} == status
+    opened.page.locator("#scroller").focus()
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+
+
 def test_search_finds_titles_and_code(tab: Tab) -> None:
     page = tab().page
     page.keyboard.press("/")

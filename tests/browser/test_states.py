@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import BrowserContext, Locator
 
 from tests.browser.conftest import OpenPage
 from tests.functional.serving import Stage, make_card, until
@@ -60,24 +60,54 @@ def test_a_running_replay_shows_its_stage_and_can_be_cancelled(opened: OpenPage,
     opened.shows("SYNC ON · at this step")
 
 
-def test_drift_is_shown_as_expected_and_seen(opened: OpenPage, stage: Stage) -> None:
-    opened.page.get_by_role("treeitem", name="Step drifted").click()
-    opened.page.keyboard.press("Enter")
-    row = opened.page.locator("#result tr.different")
-    row.wait_for()
-    assert row.inner_text().split() == ["n", "7", "1", "≠"]
-    opened.page.get_by_role("button", name="Open line").click()
+def line_of(stage: Stage, text: str) -> int:
     code = (stage.card / "src" / "main.c").read_text().splitlines()
-    stop = next(number for number, line in enumerate(code, 1) if "/* quick */" in line)
-    until(lambda: stage.tcp.get("/api/editor/state")["cursor"]["row"] == stop)
+    return next(number for number, line in enumerate(code, 1) if text in line)
 
 
-def test_a_crash_before_the_stop_is_explained(opened: OpenPage) -> None:
-    opened.page.get_by_role("treeitem", name="Step beyond").click()
+def failed(opened: OpenPage, heading: str) -> Locator:
+    """Sync; wait for the report of the failure, and for the same report after a reload."""
     opened.page.keyboard.press("Enter")
-    opened.page.locator("#result", has_text="crashed with SIGSEGV").wait_for()
-    opened.page.get_by_role("button", name="Reset", exact=True).click()
-    opened.page.locator("#result").wait_for(state="hidden")
+    report = opened.page.locator("#result")
+    report.get_by_text(heading).wait_for()
+    before = report.inner_text()
+    opened.page.reload()
+    opened.ready()
+    assert report.inner_text() == before
+    return report
+
+
+def opens(report: Locator, stage: Stage, line: int) -> None:
+    report.get_by_role("button", name=f"Open line {line}", exact=True).first.click()
+    until(lambda: (state := stage.tcp.get("/api/editor/state"))["cursor"]["row"] == line and state["buffer"])
+    assert stage.tcp.get("/api/editor/state")["buffer"]["name"].endswith("/main.c")
+
+
+def test_drift_is_a_table_of_the_name_the_expected_and_the_seen_value(opened: OpenPage, stage: Stage) -> None:
+    opened.page.get_by_role("treeitem", name="Step drifted").click()
+    report = failed(opened, "The program is not as the card says.")
+    assert report.locator("tr.different").inner_text().split() == ["n", "7", "1"]
+    assert report.locator("thead").inner_text().split() == ["Name", "Expected", "Seen"]
+    opens(report, stage, line_of(stage, "/* quick */"))
+
+
+def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
+    opened.page.get_by_role("treeitem", name="Step drifted").click()
+    report = failed(opened, "The program is not as the card says.")
+    opened.page.get_by_role("treeitem", name="Step slow").click()
+    report.wait_for(state="hidden")
+    opened.page.get_by_role("treeitem", name="Step drifted").click()
+    report.wait_for()
+    opened.page.keyboard.press("Escape")
+    report.wait_for(state="hidden")
+
+
+def test_a_crash_before_the_stop_says_with_which_signal(opened: OpenPage) -> None:
+    opened.page.get_by_role("treeitem", name="Step beyond").click()
+    report = failed(opened, "The program crashed before the stop.")
+    assert "SIGSEGV" in report.inner_text()
+    report.get_by_role("button", name="Reset", exact=True).click()
+    report.wait_for(state="hidden")
 
 
 def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stage: Stage) -> None:
