@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cardapp.card import answers
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Identity
 from cardapp.errors import CardAppError
@@ -98,6 +99,13 @@ def _body(event: Event, context: CardContext) -> Iterator[str]:
     elif kind == events.EVIDENCE_ADDED and data.get("event_seq") is not None:
         entry_seq, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
         yield f'<p>“{caption}”, shown at <a href="#e{entry_seq}">entry {entry_seq}</a>.</p>\n'
+    elif kind == answers.PREDICTION:
+        yield _quoted(data.get("text"))
+        yield _members(data.get("values") or {})
+    elif kind == events.PREDICTION_JUDGED:
+        yield _judgement(data)
+    elif kind in (answers.SELF, answers.HINT):
+        yield _quoted(data.get("text"))
     elif kind not in events.BACKEND_KINDS:
         yield _quoted(data.get("text"))
         yield _members({name: value for name, value in data.items() if name != "text"})
@@ -135,12 +143,26 @@ def _proof(observed: Mapping[str, Any]) -> str:
 
 
 def _check(check: Mapping[str, Any]) -> str:
-    good = bool(check.get("match"))
-    mark = '<td class="mark" title="equal">✓</td>' if good else '<td class="mark" title="different">✗</td>'
+    match = check.get("match")
+    row = "seen" if match is None else "equal" if match else "different"
+    sign = {"equal": "✓", "different": "✗"}.get(row)
+    mark = f'<td class="mark" title="{row}">{sign}</td>' if sign else "<td></td>"
     return (
-        f'<tr class="{"equal" if good else "different"}"><th scope="row"><code>{html(check.get("name"))}</code></th>'
+        f'<tr class="{row}"><th scope="row"><code>{html(check.get("name"))}</code></th>'
         f"<td><code>{html(check.get('expected'))}</code></td><td><code>{html(_or_dash(check.get('actual')))}</code></td>{mark}</tr>"
     )
+
+
+def _judgement(data: Mapping[str, Any]) -> str:
+    """Render a table of the predicted values, each beside the value that there is."""
+    seen, right = data.get("seen") or {}, data.get("right") or {}
+    rows = [
+        _check({"name": name, "expected": said, "actual": seen.get(name), "match": right.get(name)})
+        for name, said in (data.get("said") or {}).items()
+    ]
+    has = "The card has" if data.get("by") == "card" else "The program has"
+    head = f"<tr><th>Predicted</th><th>Said</th><th>{has}</th><th></th></tr>"
+    return f'<table class="proof"><thead>{head}</thead>\n<tbody>{"".join(rows)}</tbody></table>\n'
 
 
 def _value(reading: object) -> str:

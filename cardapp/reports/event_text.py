@@ -5,9 +5,10 @@ Any member of ``data`` may be missing, because an older version or a client may 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from cardapp.card import answers
 from cardapp.state import events
 
 Event = Mapping[str, Any]
@@ -22,6 +23,9 @@ _PLAIN = {
     events.EDITOR_RESET: "The program was reset",
     events.EDITOR_REDRAW: "The editor was redrawn",
     events.NOTE: "Note",
+    answers.PREDICTION: "Predicted",
+    answers.ANSWER: "Answered",
+    answers.REVEALED: "The values were shown",
     events.STRATEGY_ADDED: "A debugging strategy was added",
     events.STRATEGY_REMOVED: "A debugging strategy was removed",
     events.ANNOTATION_ADDED: "An annotation was added",
@@ -57,6 +61,8 @@ def headline(event: Event, title: str) -> str:
     kind, data = event["kind"], event["data"]
     if kind in _PLAIN:
         return _PLAIN[kind]
+    if kind in _LEARNER:
+        return _LEARNER[kind](data)
     if kind == events.NAVIGATION_SET:
         return f"Went to “{title}”"
     if kind == events.NAVIGATION_MOVED:
@@ -95,6 +101,8 @@ def tone(event: Event) -> str:
         events.SYNC_OFF,
     ):
         return "warn"
+    if kind == events.PREDICTION_JUDGED and (judged := _judged(event["data"])):
+        return "good" if all(judged) else "warn"
     if kind == events.PROGRESS_CHANGED:
         return "done" if event["data"].get("to") == "approved" else "quiet"
     if kind in events.BACKEND_KINDS:
@@ -107,6 +115,26 @@ def _place(observed: Any, title: str) -> str:
         return f"“{title}”"
     function = observed.get("function")
     return f"{observed['file']}:{observed.get('line')}" + (f" in {function}()" if function else "")
+
+
+def _verdict(data: Mapping[str, Any]) -> str:
+    judged = _judged(data)
+    if not judged:
+        return "The prediction was not judged"
+    by = ", by the card" if data.get("by") == "card" else ""
+    return f"{judged.count(True)} of {len(judged)} predicted {'value' if len(judged) == 1 else 'values'} right{by}"
+
+
+_LEARNER: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    answers.SELF: lambda data: f"Own answer right: {data.get('self')}",
+    answers.HINT: lambda data: f"Opened hint {data.get('hint')}",
+    answers.JUDGED: _verdict,
+}
+
+
+def _judged(data: Mapping[str, Any]) -> list[object]:
+    """Whether each value of a judgement is right, without those that were not judged."""
+    return [right for right in (data.get("right") or {}).values() if right is not None]
 
 
 def _flag(name: str, value: object) -> str:

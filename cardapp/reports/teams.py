@@ -17,6 +17,8 @@ from cardapp.reports.overview import tallies
 MAX_NOTES = 10
 """The report has at most this number of the card's last notes."""
 _MAX_RESULTS = 8
+_MAX_WRONG = 8
+"""The report names at most this number of stops that were predicted wrong."""
 
 
 def render(
@@ -25,6 +27,7 @@ def render(
     card: Card,
     catalog: Catalog,
     progress: Mapping[str, Any],
+    answers: Mapping[str, Any],
     notes: Iterable[Event],
     at: str,
     base_url: str,
@@ -32,11 +35,13 @@ def render(
     """Yield the report in pieces.
 
     :param progress: from ``card.progress.overview``.
+    :param answers: from ``card.answers.overview``.
     :param notes: this card's last ``MAX_NOTES`` events of kind ``note``, in order.
     :param base_url: the address of the running application, without a path.
     """
     yield _heading(card, progress, base_url)
     yield from _table(catalog, progress)
+    yield from _section("Predictions", _predictions(answers, catalog, base_url))
     yield from _section("Notes on steps", _step_notes(progress, base_url))
     yield from _section("Latest notes", _latest_notes(notes, catalog, base_url))
     yield from _section("Last replays", _results(progress, base_url))
@@ -71,6 +76,23 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines under their title. Without lines, the title is left out too."""
     for number, line in enumerate(lines):
         yield f"- {line}\n" if number else f"\n### {title}\n\n- {line}\n"
+
+
+def _predictions(answers: Mapping[str, Any], catalog: Catalog, base_url: str) -> Iterator[str]:
+    """Yield how many stops were right at the first try, then the wrong ones in document order."""
+    summary = answers["summary"]
+    if summary["predicted"]:
+        looked = f", {summary['looked_first']} looked at first" if summary["looked_first"] else ""
+        yield f"{summary['right_first']} of {summary['predicted']} predicted stops right at the first try{looked}"
+    wrong = [item for item in answers["items"] if item["right_first"] is False]
+    for item in wrong[:_MAX_WRONG]:
+        rows = [row for row in item["predictions"] if row["right"] is False]
+        values = "; ".join(
+            f"{markdown(row['expression'])} is {markdown(row['seen'])}, said {markdown(row['said'])}" for row in rows
+        )
+        yield f"✗ {_link(catalog.item(item['key']).title, item['key'], base_url)}: {values}"
+    if len(wrong) > _MAX_WRONG:
+        yield f"✗ and {len(wrong) - _MAX_WRONG} more"
 
 
 def _step_notes(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cardapp.card import answers
 from cardapp.card import progress as rules
 from cardapp.card_loader import ServedCard
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
-from cardapp.state import card_state, checkpoint_results, events, evidence
+from cardapp.state import card_state, checkpoint_results, events, evidence, learner
 from cardapp.state.database import Connection
 from cardapp.web.gate import ADDRESS
 from cardapp.web.http import Reply, Request
@@ -25,12 +26,16 @@ def teams(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
+        answered = answers.overview(
+            loaded.catalog, list(loaded.catalog.snapshots), learner.entries(conn, loaded.identity.id)
+        )
         notes = events.latest(conn, limit=teams_report.MAX_NOTES, kind=events.NOTE, card_id=loaded.identity.id)
     report = teams_report.render(
         identity=loaded.identity,
         card=loaded.card,
         catalog=loaded.catalog,
         progress=done,
+        answers=answered,
         notes=notes,
         at=services.clock(),
         base_url=request.environ[ADDRESS],

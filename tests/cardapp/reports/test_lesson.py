@@ -230,12 +230,46 @@ def test_a_lost_position_and_another_source_are_reported(parts: dict[str, Any], 
         ("evidence.added", {"event_seq": None}, "An image was added"),
         ("note", {"text": "my `a.used` note"}, "my a.used note"),
         ("x-quiz", {"text": "Quiz", "score": 8, "who": "Ada"}, "score8whoAda"),
+        ("x-prediction", {"values": {"a.used": "48", "a.n": "2"}}, "a.used48a.n2"),
+        ("x-answer", {"text": "It bumps."}, "Answered"),
+        ("x-revealed", {"text": "They were shown."}, "The values were shown"),
+        ("x-self", {"self": "partly"}, "Own answer right: partly"),
+        ("x-hint", {"hint": 2}, "Opened hint 2"),
+        ("prediction.judged", {"right": {"a": True}}, "1 of 1 predicted value right"),
+        ("prediction.judged", {"right": {"a": True, "b": False, "c": None}}, "1 of 2 predicted values right"),
+        ("prediction.judged", {"right": {"a": True}, "by": "card"}, "1 of 1 predicted value right, by the card"),
+        ("prediction.judged", {"right": {"a": None}}, "The prediction was not judged"),
     ],
 )
 def test_each_event_is_described_in_words(
     parts: dict[str, Any], event: Make, kind: str, data: dict[str, Any], text: str
 ) -> None:
     assert text in Read(made(parts, [event(kind, data=data)])).text
+
+
+@pytest.mark.parametrize(("by", "head"), [("program", "The program has"), ("card", "The card has")])
+def test_a_judgement_shows_what_was_said_beside_what_there_is(
+    parts: dict[str, Any], event: Make, by: str, head: str
+) -> None:
+    data = {
+        "prediction": 1,
+        "said": {"a.used": "48", "a.n": "2", "p": "0"},
+        "seen": {"a.used": "0x30", "a.n": "3", "p": "undefined"},
+        "right": {"a.used": True, "a.n": False, "p": None},
+        "by": by,
+    }
+    text = made(parts, [event("prediction.judged", data=data)])
+    assert f"PredictedSaid{head}\na.used480x30✓a.n23✗p0undefined\n" in Read(text).text
+    assert re.findall('<tr class="(equal|different|seen)">', text) == ["equal", "different", "seen"]
+
+
+@pytest.mark.parametrize(
+    ("right", "tone"), [({"a": True, "b": None}, "good"), ({"a": True, "b": False}, "warn"), ({"b": None}, "quiet")]
+)
+def test_a_judgement_has_the_colour_of_its_result(
+    parts: dict[str, Any], event: Make, right: dict[str, Any], tone: str
+) -> None:
+    assert f'<article class="entry {tone}"' in made(parts, [event("prediction.judged", data={"right": right})])
 
 
 def test_a_checkpoint_shows_its_proof_and_the_arena(parts: dict[str, Any], event: Make) -> None:

@@ -1,16 +1,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cardapp.card import progress
+from cardapp.card.answers import JUDGED, PREDICTION, REVEALED, Entry, overview
+from cardapp.card.catalog import Catalog
 from cardapp.reports import teams
+from tests.cardapp.reports.conftest import STEPS
 
 Make = Callable[..., dict[str, Any]]
 
 
-def made(parts: dict[str, Any], notes: Sequence[dict[str, Any]]) -> str:
-    return "".join(teams.render(notes=notes, **parts))
+def made(parts: dict[str, Any], notes: Sequence[dict[str, Any]], entries: Sequence[Entry] = ()) -> str:
+    found = overview(parts["catalog"], list(parts["catalog"].snapshots), entries)
+    return "".join(teams.render(answers=found, notes=notes, **parts))
+
+
+def judged(seq: int, step: str, right: bool | None) -> list[Entry]:
+    """A prediction at a stop of the card, and its judgement."""
+    at, key = "2025-03-01T10:00:00.000Z", f"{step}/end"
+    verdict = {"prediction": seq, "seen": {"a.used": "4|8"}, "right": {"a.used": right}, "by": "program"}
+    return [
+        Entry(seq, at, PREDICTION, key, {"values": {"a.used": "64"}}),
+        Entry(seq + 1, at, JUDGED, key, verdict),
+    ]
 
 
 def test_the_report_has_all_sections_in_order(parts: dict[str, Any], event: Make) -> None:
@@ -47,6 +62,31 @@ arena 1.0.0 · source `abababababab` · 2025-03-02 12:30 UTC
     )
 
 
+def test_the_report_tells_how_many_predictions_were_right_and_names_the_wrong_ones(parts: dict[str, Any]) -> None:
+    looked = Entry(5, "2025-03-01T10:00:00.000Z", REVEALED, f"{STEPS[2]}/end", {})
+    entries = [*judged(1, STEPS[0], True), *judged(3, STEPS[1], False), looked]
+    assert """
+### Predictions
+
+- 1 of 2 predicted stops right at the first try, 1 looked at first
+- ✗ [End of Second](http://127.0.0.1:8080/#t1/b1/p1/s2/end): a.used is 4\\|8, said 64
+
+### Notes""" in made(parts, [], entries)
+
+
+def test_a_report_names_a_few_wrong_predictions_only(parts: dict[str, Any]) -> None:
+    step = parts["card"].tasks[0].blocks[0].phases[0].steps[0]
+    stops = [replace(step.snapshots[0], id=f"n{number}") for number in range(10)]
+    phase = replace(parts["card"].tasks[0].blocks[0].phases[0], steps=(replace(step, snapshots=tuple(stops)),))
+    block = replace(parts["card"].tasks[0].blocks[0], phases=(phase,))
+    parts["catalog"] = Catalog(replace(parts["card"], tasks=(replace(parts["card"].tasks[0], blocks=(block,)),)))
+    wrong = [judged(2 * number + 1, STEPS[0], False) for number in range(10)]
+    moved = [each._replace(key=f"{STEPS[0]}/n{number}") for number, pair in enumerate(wrong) for each in pair]
+    report = made(parts, [], moved)
+    assert report.count("- ✗ [End of First]") == 8
+    assert "- ✗ and 2 more\n" in report
+
+
 def test_sections_without_content_are_left_out(parts: dict[str, Any]) -> None:
     parts["progress"] = progress.overview(parts["catalog"], {}, {})
     report = made(parts, [])
@@ -58,7 +98,7 @@ def test_the_report_is_generated_note_by_note(parts: dict[str, Any]) -> None:
     """Thousands of steps may have a long note each, so the whole report is never in memory at once."""
     for item in parts["progress"]["items"]:
         item["note"] = "x" * 10_000
-    pieces = list(teams.render(notes=[], **parts))
+    pieces = list(teams.render(answers=overview(parts["catalog"], [], []), notes=[], **parts))
     assert [piece.count("x" * 10_000) for piece in pieces if "xxx" in piece] == [1, 1, 1]
 
 
