@@ -111,7 +111,7 @@ ROUTES: tuple[Route, ...] = (
           cache="no-cache"),
     Route("POST", "/api/events", events.append, "Append an entry", "Event", status=201, body=Body("EventRequest")),
     Route("GET", "/api/answers", events.answers, "The learner's predictions and answers, judged", "Answers",
-          query="AnswersQuery", cache="no-cache"),
+          query="AnswersQuery", cache="no-cache", problems=(404,)),
     Route("POST", "/api/evidence", evidence.add, "Store a PNG or JPEG and pin it to an event", "Evidence", status=201,
           query="EvidenceFields", body=Body("EvidenceFields", media_types=(evidence.FORM, *evidence.RAW))),
     Route("GET", "/api/evidence/{name}", evidence.picture, "A stored picture", produces=("image/png", "image/jpeg"),

@@ -9,7 +9,7 @@ from cardapp.card import answers as rules
 from cardapp.card.model import Snapshot
 from cardapp.card.prediction import unasked
 from cardapp.card_loader import ServedCard
-from cardapp.errors import InvalidValue
+from cardapp.errors import InvalidValue, NotFound
 from cardapp.schema import pointer
 from cardapp.state import events as store
 from cardapp.state import learner
@@ -78,7 +78,7 @@ def answers(request: Request) -> Reply:
     """What the learner predicted and answered, and who was right: an item for each stop with an event."""
     loaded, key = request.services.card_loader.current(), request.query.get("key")
     if key is not None and key not in loaded.catalog.snapshots:
-        raise InvalidValue.of("/key", f"{key!r} is not a snapshot of this card; GET /api/navigation/catalog lists all")
+        raise NotFound(f"this card has no snapshot {key!r}; GET /api/navigation/catalog lists all")
     with request.services.database.read() as conn:
         if key is None:
             found = learner.entries(conn, loaded.identity.id)
