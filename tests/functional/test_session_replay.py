@@ -38,6 +38,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory, runtime: str) -> Iterator[R
         running.stop()
 
 
+KILL = "python import os; os.kill(gdb.selected_inferior().pid, 9)"
+
+
 @pytest.fixture
 def session(shared: RunningSession) -> Iterator[RunningSession]:
     """The shared session; after the test it must still work."""
@@ -159,6 +162,15 @@ def test_the_sign_and_the_cursor_follow(session: RunningSession) -> None:
         session.replay(at(text))
         line = line_of(text)
         assert shown(session) == ("target.c", line, [line])
+
+
+@pytest.mark.parametrize("command", ["continue", "kill", "detach", KILL])
+def test_no_line_is_marked_when_the_program_runs_or_has_ended(session: RunningSession, command: str) -> None:
+    for _ in range(2):  # the second time a checkpoint is restarted
+        session.replay(at("/* before */"))
+        assert shown(session)[2] == [line_of("/* before */")]
+        session.gdb(command)
+        eventually(lambda: session.state()["state"] in ("none", "exited") and not shown(session)[2])
 
 
 def test_a_closed_code_window_is_opened_again(session: RunningSession) -> None:

@@ -112,6 +112,7 @@ class Program:
     def _current_state(self) -> dict[str, Any]:
         if self._state["state"] in ("running", "stopped") and self._is_gone():
             self._set_state({"state": "none", "reason": "the program was killed"})
+            gdb.post_event(self._end_killed)
         return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
 
     def _is_gone(self) -> bool:
@@ -175,6 +176,15 @@ class Program:
             self._set_state({"state": "exited", "reason": reason})
         self._advance(end)
         gdb.post_event(self._end_checkpoints)
+
+    def _end_killed(self) -> None:
+        """Make gdb notice that its program was killed. Otherwise the editor would show the program as stopped."""
+        with self._lock:
+            is_killed = self._state["state"] == "none"
+        if is_killed:
+            with self.ignoring_events(), contextlib.suppress(gdb.error):
+                gdb.execute("kill", to_string=True)
+            self.on_end()
 
     def _end_checkpoints(self) -> None:
         """End the checkpoints of a program that has ended."""

@@ -1,6 +1,7 @@
-" Fixes two bugs in how termdebug receives gdb's MI records:
+" Fixes three bugs in how termdebug receives gdb's MI records:
 " - Neovim delivers output in pieces. termdebug of 0.7.2 loses a record that is cut in two, and with the record the PC
 "   sign. termdebug of 0.10 joins the pieces in its JobOutCallback and passes complete records.
+" - termdebug keeps the PC sign when the program is killed or detached while it is stopped.
 " - termdebug shows a message for each ignored hit of a visible breakpoint. Many messages lead to a hit-enter prompt.
 " The script replaces termdebug's handler by a function that calls the old one. `funcref` refers to the old function, but
 " `function` would find the new one by its name.
@@ -46,6 +47,9 @@ func s:Take(job, record, event)
   catch
     echo strpart(v:exception, 0, &columns - 1)
   endtry
+  if record =~# '^=thread-group-exited,'
+    lua require('card.debugger').unmark()
+  endif
 endfunc
 
 execute 'func! ' .. s:name .. '(job, msgs, event)' .. "\n"

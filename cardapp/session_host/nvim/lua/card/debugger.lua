@@ -116,7 +116,7 @@ function M.show(file, line)
   vim.api.nvim_win_set_cursor(0, { math.min(line, vim.api.nvim_buf_line_count(0)), 0 })
   vim.cmd('normal! zvzz')
   if not has_sign(vim.api.nvim_get_current_buf(), line) then
-    M.clear()
+    M.unmark()
     local place = { lnum = line, priority = 110 }
     vim.fn.sign_place(12, vim.g.card_sign_group or '', 'debugPC', vim.api.nvim_get_current_buf(), place)
   end
@@ -125,13 +125,18 @@ end
 M.output = windows.output
 M.printed = windows.printed
 
--- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
-function M.clear()
+-- Remove the PC sign.
+function M.unmark()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     for _, sign in ipairs(signs(buffer)) do
       vim.fn.sign_unplace(sign.group, { buffer = buffer, id = sign.id })
     end
   end
+end
+
+-- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
+function M.clear()
+  M.unmark()
   vim.cmd('silent! checktime')
 end
 
