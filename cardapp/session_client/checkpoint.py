@@ -82,6 +82,9 @@ class Checkpoints:
         self._active: Operation | None = None
         self._stopping = False
         self._fallbacks = Fallbacks()
+        self.left_by: str | None = None
+        """Why the program has left the published snapshot, if the last operation has moved it and did not become ready:
+        ``sync_failed`` or ``sync_cancelled``."""
         self.on_change: Callable[[], None] = lambda: None
         """This function is called when an operation begins, ends or reaches another stage."""
 
@@ -224,6 +227,8 @@ class Checkpoints:
             finished = operation.finished(end_state(reported), self._storage.now(), reported)
             by = operation.cancelled_by if finished.state == "cancelled" else None
             self._storage.ended(served, finished, by or actor)
+            if finished.has_moved:
+                self.left_by = "sync_cancelled" if finished.state == "cancelled" else "sync_failed"
             reported.extra["operation"] = finished.as_json()
             if reported is error:
                 raise
@@ -312,6 +317,7 @@ class Checkpoints:
                 raise operation.cancellation
             finished = operation.finished("ready", self._storage.now())
             self._storage.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+            self.left_by = None
         return finished
 
     # -- failures --------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from cardapp.errors import (
     SnapshotDrift,
     TooSlow,
 )
+from cardapp.session_client.failure_details import Details
 from cardapp.session_client.session_tools import Binding
 from cardapp.state import card_state, checkpoint_results, events, learner
 from cardapp.state.database import Connection, Database
@@ -50,6 +51,7 @@ class OperationRecord(TypedDict):
     code: str | None
     reason: str | None
     observed: dict[str, Any] | None
+    failure: Details | None
 
 
 @dataclass
@@ -73,6 +75,7 @@ class Operation:
     code: str | None = None
     reason: str | None = None
     observed: dict[str, Any] | None = None
+    failure: Details | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     cancellation: CheckpointCancelled | None = None
     """The error that ends the operation once ``cancelled`` is set."""
@@ -95,6 +98,11 @@ class Operation:
             self.building += now - self._stage_start
         self.stage, self._stage_start = stage, now
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether the operation may have moved the program. A build does not."""
+        return STAGES.index(self.stage) >= STAGES.index("resetting")
+
     def cancel(self, error: CheckpointCancelled, actor: str | None = None) -> None:
         """Make the operation end with ``error``. Only the first call has an effect. Callers must hold a common lock."""
         if not self.cancelled.is_set():
@@ -102,7 +110,7 @@ class Operation:
             self.cancelled.set()
 
     def finished(self, state: str, at: str, error: CardAppError | None = None) -> Operation:
-        """A copy that ended in ``state`` at the time ``at``, with the code and the reason of ``error``."""
+        """A copy that ended in ``state`` at the time ``at``, with the code, the reason and the details of ``error``."""
         return replace(
             self,
             state=state,
@@ -110,6 +118,7 @@ class Operation:
             duration_ms=self._milliseconds(),
             code=error.code if error else None,
             reason=error.detail if error else None,
+            failure=error.extra.get("failure") if error else None,
         )
 
     def as_json(self) -> OperationRecord:
@@ -128,6 +137,7 @@ class Operation:
             "code": self.code,
             "reason": self.reason,
             "observed": self.observed,
+            "failure": self.failure,
         }
 
     def _milliseconds(self) -> float:
@@ -143,7 +153,9 @@ def unless_stored(active: OperationRecord | None, last: OperationRecord | None) 
 
 def load_last(conn: Connection, uuid: str) -> OperationRecord | None:
     """The last finished operation of the card with this ``uuid``; None before the first."""
-    return cast("OperationRecord | None", checkpoint_results.load_operation(conn, uuid))
+    stored = checkpoint_results.load_operation(conn, uuid)
+    # An operation that an earlier release stored has no failure.
+    return None if stored is None else cast("OperationRecord", {"failure": None, **stored})
 
 
 def end_state(error: CardAppError) -> str:

@@ -32,6 +32,7 @@ from cardapp.errors import (
 )
 from cardapp.mcp.client import McpClient
 from cardapp.schema import field_errors, validator
+from cardapp.session_client.failure_details import details
 
 REPLAY = "checkpoint_replay"
 MOVES = ("step", "next", "finish", "continue")
@@ -83,6 +84,7 @@ class DebuggerState(TypedDict):
     alive: bool
     state: str
     stop_id: str
+    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def session_binding(client: McpClient, *, seconds: float) -> BindingResult:
 
 
 def failure(structured: Any, text: str) -> CardAppError:
-    """The error for a tool's failure. It keeps the failure's code if that is well formed, and its data."""
+    """The error for a tool's failure. It keeps the failure's code if that is well formed, and its details."""
     data = dict(structured) if isinstance(structured, dict) else {}
     code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:MAX_PEER_TEXT]
     if not _CODE.fullmatch(code):
@@ -207,10 +209,11 @@ def failure(structured: Any, text: str) -> CardAppError:
         code, kind = "container_changed", CheckpointRejected
     else:
         kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
+    found = details(data)
     return kind(
         reason or "the session failed without a reason; reset it with bin/card-session reset",
         code=code,
-        extra={"session": data} if data else None,
+        extra={"failure": found} if found is not None else None,
     )
 
 
@@ -272,7 +275,7 @@ _BY_TOOL = {
     ),
     "target_reset": _record(stop_id=_TEXT, debugger_restarted=_BOOLEAN, editor_restarted=_BOOLEAN),
     "pane_fit": _record(host=_SIZE, grid=_SIZE),
-    "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, state=_TEXT, stop_id=_TEXT),
+    "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, state=_TEXT, stop_id=_TEXT, reason=_TEXT_OR_NULL),
 }
 
 

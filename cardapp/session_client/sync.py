@@ -28,6 +28,7 @@ from cardapp.state.checkpoint_results import Publication
 from cardapp.state.database import Connection, Database
 
 PERIOD_SECONDS = 0.5
+RAN_ON, EXITED = "target_ran_on", "program_exited"
 
 _log = logging.getLogger(__name__)
 
@@ -85,17 +86,26 @@ class Control:
             published = checkpoint_results.load_publication(conn, self._card_loader.current().identity.uuid)
         return published.operation_id if published else None
 
-    def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
+    def switch_off(
+        self,
+        tx: Connection,
+        operation_id: str | None,
+        reason: str,
+        *,
+        actor: str = "backend",
+        replacing: str | None = None,
+    ) -> bool:
         """Switch SYNC off in the write transaction ``tx``, and append the event.
 
-        Returns False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
+        Returns False if SYNC is off already for another reason than ``replacing``, or if an operation other than
+        ``operation_id`` has published meanwhile.
         """
         identity = self._card_loader.current().identity
         published = checkpoint_results.load_publication(tx, identity.uuid)
         if published is None or published.operation_id != operation_id:
             return False
         at = self._clock()
-        if not checkpoint_results.switch_off(tx, identity.uuid, reason, at):
+        if not checkpoint_results.switch_off(tx, identity.uuid, reason, at, replacing=replacing):
             return False
         data = {"reason": reason, "generation": published.generation}
         events.append(tx, kind=events.SYNC_OFF, actor=actor, key=published.key, card=identity, data=data, at=at)
@@ -176,15 +186,16 @@ class SyncMonitor:
             self._thread.join(timeout)
 
     def check(self) -> str | None:
-        """Check once. Returns the reason if SYNC was switched off now, else None."""
+        """Check once. Returns the reason if SYNC was switched off now, or the new reason why it is off; else None."""
         published = self._published()
-        if published is None or published.sync != "on":
+        if published is None:
             return None
-        reason = self._difference(published)
+        reason = self._difference(published) if published.sync == "on" else self._later_end(published)
         if reason is None or self._checkpoints.active() is not None:
             return None  # a running replay moves the program; the monitor checks again when the replay has ended
         with self._control.target_lock, self._database.write() as tx:
-            return reason if self._control.switch_off(tx, published.operation_id, reason) else None
+            done = self._control.switch_off(tx, published.operation_id, reason, replacing=published.reason)
+        return reason if done else None
 
     def _published(self) -> Publication | None:
         with self._database.read() as conn:
@@ -215,8 +226,15 @@ class SyncMonitor:
         if state["instance"] != published.instance:
             return "session_restarted"
         if state["stop_id"] != published.stop_id:
-            return _moved(state)
+            return self._checkpoints.left_by or _moved(state)
         return None
+
+    def _later_end(self, published: Publication) -> str | None:
+        """``program_exited`` if SYNC is off because the program ran on, and the program has ended since."""
+        if published.reason != RAN_ON or self._link.choice().socket != published.socket:
+            return None
+        state = self._link.debugger_state()
+        return EXITED if state["instance"] == published.instance and _moved(state) == EXITED else None
 
     def _await_move(self) -> None:
         """Wait until the program may have left the published snapshot, at most ``PERIOD_SECONDS``."""
@@ -248,4 +266,6 @@ def _moved(state: DebuggerState) -> str:
     """The reason why the program is no longer at the published stop."""
     if not state["alive"]:
         return "debugger_lost"
-    return "target_reset" if state["state"] == "none" else "target_ran_on"
+    if state["state"] == "none":
+        return EXITED if state["reason"] is not None else "target_reset"  # only a killed program has a reason
+    return EXITED if state["state"] == "exited" else RAN_ON

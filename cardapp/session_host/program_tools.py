@@ -10,7 +10,6 @@ from typing import Any
 from cardapp.errors import CardAppError, TooSlow
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.session_host.gdb_client import DebuggerGone
-from cardapp.session_host.replay import relative_place
 from cardapp.session_host.session import Session
 from cardapp.session_host.session_tools import (
     INTEGER,
@@ -91,7 +90,7 @@ class ProgramTools:
                     found = self._moved(command, context)
             except TooSlow as error:
                 raise ToolFailure("program_not_stopped", f"{error.detail}: wait for its end") from error
-        return relative_place(found, self._session)
+        return self._session.relative(found)
 
     def _moved(self, command: str, context: CallContext) -> dict[str, Any]:
         gdb = self._session.gdb
@@ -104,14 +103,14 @@ class ProgramTools:
 
     def _backtrace(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         found = self._read("call_stack")
-        return found | {"frames": [relative_place(frame, self._session) for frame in found["frames"]]}
+        return found | {"frames": [self._session.relative(frame) for frame in found["frames"]]}
 
     def _locals(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         return self._read("locals")
 
     def _read(self, what: str) -> dict[str, Any]:
         with _failures():
-            return relative_place(self._session.gdb.call(what, timeout=READ_SECONDS), self._session)
+            return self._session.relative(self._session.gdb.call(what, timeout=READ_SECONDS))
 
 
 @contextmanager

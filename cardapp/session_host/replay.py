@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from cardapp.card.source import source_lines
 from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 from cardapp.mcp.tool import CallContext, ToolFailure
 from cardapp.session_host.gdb_client import Cancellation, Cancelled, ChannelError, DebuggerGone, PendingReply
+from cardapp.session_host.replay_failures import StopFailures, build_failure, drift_failure
 from cardapp.session_host.session import POLL, EditorBusy, Session
 from cardapp.session_host.workspace import BuildCancelled, BuildFailed, Workspace
 
@@ -26,11 +26,7 @@ INTERRUPT_TIMEOUT = 1.0
 FOLLOW_TIMEOUT = 2.0
 READ_TIMEOUT = 10.0
 KILL_TIMEOUT = 3.0
-LAST_LINES = 5
-MAX_READS_OF_OUTPUT, READ_OUTPUT_AGAIN = 6, 0.02  # times, seconds
 BUILDING_PERIOD = 1.0  # seconds between two messages that the build still runs
-
-_MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([^:\s]+):")
 
 
 class _Building:
@@ -71,6 +67,7 @@ class Replay:
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.timeout
         self._pause = threading.Event()
+        self._failures = StopFailures(self.session, self.stop)
 
     def replay(self) -> dict[str, Any]:
         """Replay the snapshot. Returns ``{file, line, function, inside, signal, method, fresh, fallbacks, values,
@@ -96,8 +93,6 @@ class Replay:
                 return self._replay()
         except (Cancelled, BuildCancelled):
             raise self._cancelled() from None
-        except BuildFailed as error:
-            raise ToolFailure("build_failed", error.detail) from error
         except (EditorBusy, Conflict) as error:
             raise ToolFailure("editor_blocked", error.detail) from error
         except EditorUnavailable as error:
@@ -117,8 +112,7 @@ class Replay:
         self._stage(1)
         with self._timed("build"):
             self._file = self._checked_file(workspace)
-            if workspace.is_stale():
-                workspace.build(self.session.build_timeout(), _Building(self._turn, self.context))
+            self._build(workspace)
         self._check_input(workspace, run)
         if run.timeout is not None:
             self.timeout = min(self.timeout, run.timeout)
@@ -143,7 +137,7 @@ class Replay:
         self._check_cancelled()
         self._take_checkpoint()
         timings = {name: round(seconds * 1000, 1) for name, seconds in self.timings.items()}
-        return {**self._relative(place), **read, "timings_ms": timings}
+        return {**self.session.relative(place), **read, "timings_ms": timings}
 
     # -- before the stop ---------------------------------------------------------------------------------------------
 
@@ -181,19 +175,17 @@ class Replay:
         return str(path)
 
     def _check_drift(self, path: Path) -> None:
-        name, number, text = self.stop["file"], self.stop["line"], self.stop["text"]
-        lines = source_lines(path.parent, [path.name]).get(path.name)
-        if lines is None:
-            raise ToolFailure("source_drift", f"{name} cannot be read", found=None)
-        found = lines[number - 1] if number <= len(lines) else None
-        if found is None or text not in found:
-            now = "the file is shorter" if found is None else f"it now reads {found.strip()!r}"
-            raise ToolFailure(
-                "source_drift",
-                f"line {number} of {name} should hold {text!r}, but {now}; undo the edit, or fetch the card's sources "
-                "again with bin/card-session refresh",
-                found=found,
-            )
+        failure = drift_failure(self.stop, source_lines(path.parent, [path.name]).get(path.name))
+        if failure is not None:
+            raise failure
+
+    def _build(self, workspace: Workspace) -> None:
+        """Build the program if a file of it was edited."""
+        if workspace.is_stale():
+            try:
+                workspace.build(self.session.build_timeout(), _Building(self._turn, self.context))
+            except BuildFailed as error:
+                raise build_failure(error, workspace) from error
 
     def _reset(self) -> None:
         self.session.bring_up()
@@ -224,9 +216,9 @@ class Replay:
                 self._interrupt(pending)
                 raise
             except TooSlow:
-                self._fail_late(self._interrupt(pending))
+                raise self._failures.late(self._interrupt(pending), self.timeout) from None
             except ChannelError as error:
-                self._fail(error)
+                raise self._failures.of(error) from error
 
     @property
     def _stop(self) -> dict[str, Any]:
@@ -257,64 +249,6 @@ class Replay:
         self.session.bring_up(force=True)
         return {}
 
-    def _fail_late(self, known: dict[str, Any]) -> NoReturn:
-        place, reached = known.get("place"), known.get("reached", 0)
-        raise ToolFailure(
-            "replay_timeout",
-            f"the program did not reach the stop within {self.timeout:g} s: it was at the stop {reached} of "
-            f"{self.stop.get('hits', 1)} times, and was last {self._position(place)}",
-            reached=reached,
-            place=place and self._relative(place),
-        )
-
-    def _fail(self, error: ChannelError) -> NoReturn:
-        extra, place = error.extra, error.extra.get("place")
-        if error.code == "target_exited":
-            exited = f"the program exited with code {extra['exit_code']}"
-            reason = f"{exited}; it was at the stop {extra['reached']} of {self.stop.get('hits', 1)} times"
-            raise ToolFailure("target_exited", reason + self._causes(extra), **extra) from error
-        if error.code == "stop_not_reached" and "exit_code" in extra:
-            raise ToolFailure("stop_not_reached", error.detail + self._causes(extra), **extra) from error
-        if error.code == "target_crashed":
-            raise ToolFailure(
-                "target_crashed",
-                f"the program crashed with {extra['signal']} before the stop: it was {self._position(place)}"
-                + self._causes(extra),
-                signal=extra["signal"],
-                place=place and self._relative(place),
-            ) from error
-        raise ToolFailure(error.code, error.detail, **extra) from error
-
-    def _causes(self, extra: dict[str, Any]) -> str:
-        """The end of a message about a program that ended before the stop: what may explain it."""
-        lines = self._last_lines()
-        found = [
-            f"its library {missing[1]} was not found" for missing in map(_MISSING_LIBRARY.search, lines) if missing
-        ]
-        if extra.get("forked"):
-            found.append("it forked, and gdb follows only the first process")
-        if lines:
-            found.append(f"the last that it printed is {' / '.join(lines[-LAST_LINES:])}")
-        return "".join(f"; {each}" for each in found)
-
-    def _last_lines(self) -> list[str]:
-        """What the program printed last, on standard error and output. Neovim may not have read all of it yet."""
-        lines: list[str] = []
-        with contextlib.suppress(EditorUnavailable, TooSlow):
-            for _ in range(MAX_READS_OF_OUTPUT):
-                before, lines = lines, [line for line in self.session.editor.call("printed") if line.strip()]
-                if lines and lines == before:
-                    break
-                self._pause.wait(READ_OUTPUT_AGAIN)
-        return lines
-
-    def _position(self, place: dict[str, Any] | None) -> str:
-        if place is None or place["function"] is None:
-            return "at a place unknown to gdb"
-        inside = f", inside {place['inside']}" if place.get("inside") else ""
-        at = f" at {self._relative(place)['file']}:{place['line']}" if place["file"] else ""
-        return f"in {place['function']}{at}{inside}"
-
     # -- at the stop -------------------------------------------------------------------------------------------------
 
     def _show(self, place: dict[str, Any]) -> None:
@@ -333,7 +267,9 @@ class Replay:
         while not editor.call("shows", file, line):
             waited = time.monotonic() - begun
             if waited > FOLLOW_TIMEOUT:
-                raise EditorBusy(f"Neovim does not show {self._relative(place)['file']}:{line}; reset the session")
+                raise EditorBusy(
+                    f"Neovim does not show {self.session.relative(place)['file']}:{line}; reset the session"
+                )
             if waited > FOLLOW_TIMEOUT / 4 and not helped:
                 helped = True
                 place["fallbacks"].append("late_pc_sign")
@@ -341,9 +277,6 @@ class Replay:
                 editor.call("show", file, line)
             self._pause.wait(POLL)
             self._check_cancelled()
-
-    def _relative(self, place: dict[str, Any]) -> dict[str, Any]:
-        return relative_place(place, self.session)
 
     def _take_checkpoint(self) -> None:
         """Make gdb take the checkpoint for the next replay. Does not wait for the reply."""
@@ -395,11 +328,3 @@ def end_program(session: Session) -> None:
         session.await_program_end(KILL_TIMEOUT)
         session.gdb.call("kill", timeout=KILL_TIMEOUT)
     session.editor.call("clear")
-
-
-def relative_place(place: dict[str, Any], session: Session) -> dict[str, Any]:
-    """``place`` with its file relative to the target's directory, if the file is in it."""
-    file, directory = place["file"], session.record.source_directory
-    if file is not None and Path(file).is_relative_to(directory):
-        file = os.path.relpath(file, directory)
-    return place | {"file": file}

@@ -180,6 +180,13 @@ class Session:
         record = self.directory.build_record(self.record.runtime, self.record.card_id)
         return Workspace.of(self._loaded(), Path(self.record.source_directory), record)
 
+    def relative(self, place: dict[str, Any]) -> dict[str, Any]:
+        """``place`` with its file relative to the target's directory, if the file is in it."""
+        file, directory = place["file"], self.record.source_directory
+        if file is not None and Path(file).is_relative_to(directory):
+            file = os.path.relpath(file, directory)
+        return place | {"file": file}
+
     # -- turns -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

@@ -17,7 +17,7 @@ from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
 from cardapp.session_host.gdb_client import Cancelled
 from cardapp.session_host.pane import PaneFailed
-from cardapp.session_host.replay import Replay, end_program, relative_place
+from cardapp.session_host.replay import Replay, end_program
 from cardapp.session_host.session import POLL, Session
 
 # -- the schemas of arguments and results (JSON Schema 2020-12) --------------------------------------------------------
@@ -344,7 +344,7 @@ class SessionTools:
             gone = {"state": "none", "stop_id": GONE, "file": None, "line": None, "function": None}
             found = gone | {"alive": False, "reason": error.detail}
         else:
-            found = relative_place(found, session) | {"alive": True}
+            found = session.relative(found) | {"alive": True}
         return found | {"instance": session.instance.name, "editor_alive": session.editor.condition() is None}
 
     # -- parts of the handlers -----------------------------------------------------------------------------------------

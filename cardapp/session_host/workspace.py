@@ -45,9 +45,14 @@ BUILD_VARIABLE = "CARDAPP_BUILD"
 
 
 class BuildFailed(CardAppError):
-    """The build failed. The text has the compiler's output."""
+    """The build failed. ``what`` is the first line of the text; the compiler's ``output`` follows it."""
 
     code = "build_failed"
+
+    def __init__(self, what: str, output: str = "") -> None:
+        super().__init__(f"{what}\n{output}" if output else what)
+        self.what = what
+        self.output = output
 
 
 class BuildCancelled(CardAppError):
@@ -221,10 +226,10 @@ class Workspace:
                 raise
         if maker.returncode != 0:
             self.record.unlink(missing_ok=True)
-            raise BuildFailed(f"{command} failed in {self.directory}:\n{output}")
+            raise BuildFailed(f"{command} failed in {self.directory}", output)
         if not self.program.is_file():
             self.record.unlink(missing_ok=True)
-            raise BuildFailed(f"{command} made no {self.target.program}, which target.program names\n{output}")
+            raise BuildFailed(f"{command} made no {self.target.program}, which target.program names", output)
         return output
 
     def _age_files(self, fetched: Collection[str]) -> None:
@@ -298,7 +303,7 @@ class _Limit:
             raise BuildCancelled("the build was cancelled")
         if time.monotonic() > self._deadline:
             limit = f"{self._timeout:g} s (target.build_timeout_s)"
-            raise BuildFailed(f"the build took longer than {limit} and was killed\n{_text(output)}")
+            raise BuildFailed(f"the build took longer than {limit} and was killed", _text(output))
 
 
 def _read_output(maker: subprocess.Popen[bytes], limit: _Limit) -> str:

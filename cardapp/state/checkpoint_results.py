@@ -179,11 +179,12 @@ def publish(
     return int(row["revision"])
 
 
-def switch_off(conn: sqlite3.Connection, uuid: str, reason: str, at: str) -> bool:
-    """Switch SYNC off for a reason. If it is off already, return False and keep the first reason."""
+def switch_off(conn: sqlite3.Connection, uuid: str, reason: str, at: str, *, replacing: str | None = None) -> bool:
+    """Switch SYNC off for a reason. If it is off already, return False and keep the first reason, unless that is
+    ``replacing``."""
     changed = conn.execute(
         "UPDATE publication SET sync = 'off', reason = ?, updated_at = ?, revision = revision + 1 "
-        "WHERE card_uuid = ? AND sync = 'on'",
-        (reason, at, uuid),
+        "WHERE card_uuid = ? AND (sync = 'on' OR reason = ?)",
+        (reason, at, uuid, replacing),
     )
     return changed.rowcount == 1

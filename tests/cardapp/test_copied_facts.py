@@ -12,7 +12,7 @@ import cardapp
 from cardapp.card.catalog import LEVELS
 from cardapp.layout.diagram.shapes import CURRENT_STYLE
 from cardapp.layout.html.theme import COLORS, dark, style_sheet
-from cardapp.session_client import operation, sync
+from cardapp.session_client import checkpoint, operation, sync
 from cardapp.session_client.editor import MAX_INPUT
 from cardapp.session_host import replay
 
@@ -73,7 +73,8 @@ def test_the_page_shows_each_stage_of_a_replay() -> None:
 
 
 def test_the_page_has_a_text_for_each_reason_that_switches_sync_off() -> None:
-    reasons = set(re.findall(r'"((?:session|target|source|debugger)_[a-z_]+)"', read(Path(sync.__file__))))
+    service = read(Path(sync.__file__)) + read(Path(checkpoint.__file__))
+    reasons = set(re.findall(r'"((?:session|target|source|debugger|program|sync)_[a-z_]+)"', service))
     (words,) = re.findall(r"const REASONS = \{(.*?)\};", read(STATIC / "status.js"), re.DOTALL)
     assert reasons == set(re.findall(r"\b([a-z_]+):", words))
 

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +242,57 @@ def test_an_exit_before_the_stop_is_a_typed_failure(shared: Stage) -> None:
         shared.tcp.post("/api/checkpoint/activate", shared.activation(BEYOND)), 502, "target_exited"
     )
     assert "3" in problem["detail"]
+    program = {"exit_code": 3, "signal": None, "reached": 0, "hits": 1, "place": None, "printed": []}
+    assert problem["operation"]["failure"] == {"build": None, "program": program, "source": None}
+    assert shared.tcp.get("/api/checkpoint/status")["last"] == problem["operation"]
     assert shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK)).json["state"] == "ready"
+
+
+@contextmanager
+def edited(stage: Stage, old: str, new: str) -> Iterator[None]:
+    """The learner edits main.c in the session's copy. The edit is undone at the end."""
+    source = stage.sessions.session().work / "probe" / "main.c"
+    before = source.read_text()
+    source.write_text(before.replace(old, new))
+    try:
+        yield
+    finally:
+        source.write_text(before)
+
+
+def test_a_failed_build_has_the_compilers_messages_apart(shared: Stage) -> None:
+    shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    with edited(shared, "    n = 1;", "    n = missing;"):
+        answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(AGAIN))
+    problem = assert_problem(answer, 502, "build_failed")
+    last = shared.tcp.get("/api/checkpoint/status")["last"]
+    assert problem["operation"] == last
+    assert "undeclared" in last["reason"]
+    assert "\n" not in last["reason"]
+    build = last["failure"]["build"]
+    assert build["command"] == "gcc -g -O0 -o probe main.c"
+    first = build["messages"][0]
+    line = make_lines(shared).index("    n = 1;") + 1
+    assert (first["file"], first["line"], first["column"], first["kind"]) == ("main.c", line, 9, "error")
+    assert any("undeclared" in printed for printed in build["output"])
+    assert shared.tcp.get("/api/control/state")["sync"] == "on", "the program was left where it was"
+
+
+def make_lines(stage: Stage) -> list[str]:
+    return (stage.card / "src" / "main.c").read_text().splitlines()
+
+
+def test_a_stop_whose_line_was_edited_says_what_the_line_holds(shared: Stage) -> None:
+    with edited(shared, "/* quick */", "/* slower */"):
+        answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    problem = assert_problem(answer, 409, "source_drift")
+    source = problem["operation"]["failure"]["source"]
+    assert (source["file"], source["expected"], source["found"]) == (
+        "main.c",
+        "/* quick */",
+        "    n = n + 1; /* slower */",
+    )
+    assert make_lines(shared)[source["line"] - 1] == "    n = n + 1; /* quick */"
 
 
 @pytest.mark.parametrize("missing", ["snapshot_ref", "generation", "expected_binding", "expected_identity"])
@@ -423,7 +473,10 @@ def test_a_target_that_ends_badly_leaves_a_usable_session(
     stage = Stage(state_dir / "state", card, runtime, CARD_REPLAY_TIMEOUT=limit)
     try:
         stage.sessions.start(stage.card)
-        assert_problem(stage.tcp.post("/api/checkpoint/activate", stage.activation(BEYOND)), status, code)
+        problem = assert_problem(stage.tcp.post("/api/checkpoint/activate", stage.activation(BEYOND)), status, code)
+        program = problem["operation"]["failure"]["program"]
+        assert program["place"]["function"] in ("end", "rest", "nanosleep")
+        assert program["signal"] == ("SIGSEGV" if ending == "crash" else None)
         until(lambda: stage.tcp.get("/api/editor/state")["available"])
         answer = stage.tcp.post("/api/checkpoint/activate", stage.activation(QUICK))
         assert answer.status == 200, answer.body
@@ -441,6 +494,18 @@ def test_sync_is_off_after_the_target_has_run_on(own: Stage) -> None:
     control = until(lambda: (current := own.tcp.get("/api/control/state"))["sync"] == "off" and current)
     assert (control["reason"], control["key"]) == ("target_ran_on", QUICK)
     assert kinds(own)[-1] == "sync.off"
+
+
+def test_a_program_that_ran_on_and_ended_says_that_it_ended(shared: Stage) -> None:
+    assert shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK)).status == 200
+    last = shared.tcp.get("/api/checkpoint/status")["last"]
+    seen = len(kinds(shared))
+    shared.sessions.session().gdb("continue")
+    until(lambda: shared.tcp.get("/api/control/state")["reason"] == "program_exited")
+    assert shared.tcp.get("/api/checkpoint/status")["last"] == last
+    events = shared.tcp.get("/api/events?limit=1000")["events"][seen:]
+    reasons = [event["data"]["reason"] for event in events if event["kind"] == "sync.off"]
+    assert reasons in (["target_ran_on", "program_exited"], ["program_exited"])
 
 
 @pytest.mark.full  # the quick form is in test_sync_off

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 QUICK = "t1/b1/p1/quick/first"
 SLOW = "t1/b1/p1/slow/only"
+DRIFTED = "t1/b1/p1/drifted/only"
+BEYOND = "t1/b1/p1/beyond/only"
 SECONDS = 5.0  # the announcement takes milliseconds; the rest is for a busy machine
 
 
@@ -67,7 +69,7 @@ def kill_the_server(stage: Stage) -> None:
         (reset, "target_reset"),
         (lambda stage: stage.sessions.session().gdb("continue"), "target_ran_on"),
         (lambda stage: stage.sessions.session().gdb("set var n = 7"), "target_ran_on"),
-        (kill_the_program, "target_reset"),
+        (kill_the_program, "program_exited"),
         (lambda stage: stage.sessions.session().gdb("quit"), "debugger_lost"),
     ],
     ids=["reset", "continue", "set", "kill", "quit"],
@@ -92,9 +94,17 @@ def test_a_cancelled_replay_has_left_the_published_snapshot(synced: Stage) -> No
     synced.running(SLOW)
     assert synced.tcp.get("/api/control/state")["sync"] == "on"
     synced.tcp.post("/api/checkpoint/cancel")
-    off(synced)
+    assert off(synced)["data"]["reason"] == "sync_cancelled"
     assert running.answer().json["code"] == "cancelled_by_request"
     assert len(synced.tcp.get("/api/events?kind=sync.off&limit=1000")["events"]) == before + 1
+
+
+@pytest.mark.parametrize(("key", "code"), [(DRIFTED, "snapshot_drift"), (BEYOND, "target_exited")])
+def test_a_failed_replay_is_the_reason_not_where_it_left_the_program(synced: Stage, key: str, code: str) -> None:
+    assert synced.tcp.post("/api/checkpoint/activate", synced.activation(key)).json["code"] == code
+    assert off(synced)["data"]["reason"] == "sync_failed"
+    status = synced.tcp.get("/api/checkpoint/status")
+    assert (status["last"]["state"], status["last"]["code"]) == ("failed", code)
 
 
 def test_the_end_of_the_session_is_noticed_at_once(synced: Stage) -> None:

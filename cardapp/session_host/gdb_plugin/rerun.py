@@ -155,8 +155,9 @@ class Rerun:
             place = current_place()
             raise Failure("interrupted", "the program was interrupted", reached=self._stop.reached(), place=place)
         if self._has_crashed(event):
-            name = event.stop_signal
-            raise Failure("target_crashed", f"the program received {name}", signal=name, place=current_place())
+            name, place = event.stop_signal, current_place()
+            reached = self._stop.reached()
+            raise Failure("target_crashed", f"the program received {name}", signal=name, reached=reached, place=place)
         return False
 
     def _has_crashed(self, event: gdb.Event) -> bool:
@@ -170,7 +171,7 @@ class Rerun:
         if self.interrupted:
             return Failure("interrupted", "the program was interrupted", reached=reached, place=None)
         if end.exit_code is None:
-            return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), place=None)
+            return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), reached=reached)
         how = {"exit_code": end.exit_code, "reached": reached, "forked": self._has_forked()}
         if not self._stop.has_code():
             return Failure("stop_not_reached", self._stop.missing_code(), **how)

@@ -128,6 +128,7 @@ def operation(**members: Any) -> dict[str, Any]:
         "code": None,
         "reason": None,
         "observed": observed(),
+        "failure": None,
         **members,
     }
 
