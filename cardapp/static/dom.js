@@ -14,10 +14,18 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// Replace the content of `place`; null children are left out.
+// Replace the content of `place`; null children are left out. The focus goes from an old element to the new one that is
+// called the same.
 export function fill(place, ...children) {
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
   place.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
+  if (focused && !focused.isConnected) {
+    const same = [...place.querySelectorAll(focused.localName)].find((each) => called(each) === called(focused));
+    same?.focus({ preventScroll: true });
+  }
 }
+
+const called = (made) => made.ariaLabel ?? made.textContent;
 
 // A sentence with a capital letter and a full stop. The service's messages may have neither.
 export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;

@@ -14,7 +14,7 @@ const REASONS = {
 };
 
 export function start() {
-  $('sync').onclick = sync;
+  $('sync').onclick = () => { if ($('sync').ariaDisabled !== 'true') sync(); };
   subscribe((changed) => {
     const has = (...names) => names.some((name) => changed.has(name));
     if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer')) syncState();
@@ -29,7 +29,7 @@ export function start() {
 function syncState() {
   const { control, connected, syncing } = state;
   const replay = control.checkpoint?.state === 'running' ? control.checkpoint : null;
-  $('sync').disabled = syncing || replay !== null || isAway();
+  $('sync').ariaDisabled = String(syncing || replay !== null || isAway()); // a disabled button would lose the focus
   const word = connected && control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF';
   if (!connected) showSync('off', word, 'the service does not answer');
   else if (replay || syncing) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
