@@ -23,7 +23,7 @@ from cardapp.layout.html.pages import Pages
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 
-_MAP_ROOM = Room(110.0, 100_000.0)
+_MAP_ROOM = Room(180.0, 100_000.0)
 """The size of a diagram in mm. It is narrow enough to be read beside a sheet, and high enough that the diagram of a
 card is not split."""
 _MAX_MATCHES = 100

@@ -1,32 +1,50 @@
-// The map: the UML activity diagram of the card or of the current block, with zoom and pan. A click on a node goes to the
-// node's position.
+// The map: the UML activity diagram of the card or of the current block, with zoom and pan, over the worksheet. A click on a
+// node goes to the node's position and closes the map.
 
 import { get } from './api.js';
 import { go } from './actions.js';
 import { $, button, element } from './dom.js';
-import { marks } from './outline.js';
+import { choose, marks } from './outline.js';
 import { keyOf, state, stepOf, subscribe } from './state.js';
 
 let shown = null; // the key whose diagram is drawn
-let scale = 1;
+let unit = 0; // pixels per millimetre of the diagram
 let isVisible = false;
 let wholeCard = true;
+
+const SMALLEST_TEXT = 2.15; // mm; the type size of the small texts of a diagram
+const LEAST_UNIT = 11.2 / SMALLEST_TEXT; // no text is smaller than 11 px
+const MOST_UNIT = 24;
+const MARGIN = 12; // px around the diagram
+const FIRST_UNIT = 7; // at most, when the map is opened in a large window
 
 export function start() {
   const panel = $('map-panel');
   panel.append(
-    element('div', { class: 'map-tools', role: 'toolbar', 'aria-label': 'View of the map' },
-      button('Card', () => { wholeCard = true; render(); }), button('Block', () => { wholeCard = false; render(); }),
-      element('span', { class: 'space' }),
+    element('div', { class: 'tools', role: 'toolbar', 'aria-label': 'View of the map' },
+      scopeButton('Whole card', true), scopeButton('This block', false), element('span', { class: 'space' }),
       button('−', () => zoom(1 / 1.25), { class: 'icon', 'aria-label': 'Zoom out of the map' }),
-      button('+', () => zoom(1.25), { class: 'icon', 'aria-label': 'Zoom into the map' })),
+      button('+', () => zoom(1.25), { class: 'icon', 'aria-label': 'Zoom into the map' }),
+      button('×', close, { class: 'icon', 'aria-label': 'Close the map (Escape)', title: 'Close (Escape)' })),
     element('div', { class: 'map-view', id: 'map', tabindex: 0, role: 'group', 'aria-label': 'Activity diagram' }));
   $('map').addEventListener('click', onClick);
   $('map').addEventListener('wheel', onWheel, { passive: false });
   pan($('map'));
   document.addEventListener('map', (event) => { isVisible = event.detail; render(); });
+  panel.addEventListener('keydown', (event) => { if (event.key === 'Escape') close(); });
   subscribe((changed) => { if (['navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render(changed.has('catalog')); });
 }
+
+function scopeButton(label, isWhole) {
+  const made = button(label, () => {
+    for (const each of $('map-panel').querySelectorAll('[aria-pressed]')) each.setAttribute('aria-pressed', String(each === made));
+    wholeCard = isWhole;
+    render();
+  }, { 'aria-pressed': String(wholeCard === isWhole) });
+  return made;
+}
+
+const close = () => choose('outline', $('map-panel').contains(document.activeElement));
 
 function blockOf(key) {
   const parts = key.split('/');
@@ -46,6 +64,7 @@ async function render(renew = false) {
       $('map').replaceChildren(element('p', {}, failure.message));
       return;
     }
+    unit = 0;
     zoom(1);
   }
   paint();
@@ -70,8 +89,16 @@ function paint() {
 }
 
 function zoom(factor) {
-  scale = factor === 1 ? 1 : Math.min(6, Math.max(0.3, scale * factor));
-  for (const drawing of $('map').querySelectorAll('svg')) drawing.style.width = `${100 * scale}%`;
+  const drawings = [...$('map').querySelectorAll('svg')];
+  if (!unit) unit = Math.min(FIRST_UNIT, ...drawings.map(fitting));
+  unit = Math.min(MOST_UNIT, Math.max(LEAST_UNIT, unit * factor));
+  for (const drawing of drawings) drawing.style.width = `${drawing.viewBox.baseVal.width * unit}px`;
+}
+
+// The unit at which the whole drawing is seen.
+function fitting(drawing) {
+  const { width, height } = drawing.viewBox.baseVal;
+  return Math.min(($('map').clientWidth - 2 * MARGIN) / width, ($('map').clientHeight - 2 * MARGIN) / height);
 }
 
 function onWheel(event) {
@@ -85,6 +112,7 @@ function onClick(event) {
   if (!link) return;
   event.preventDefault();
   go(keyOf(link.getAttribute('href')));
+  close();
 }
 
 // Drag with the main button to move the view.

@@ -70,13 +70,21 @@ function arena({ allocator, difference }) {
   const added = new Set((difference?.added || []).map(identity));
   const near = nearEnd(allocator);
   const end = wholeArena ? size : near;
-  const cut = end < size ? ' cut' : '';
-  const strip = element('div', { class: `strip${cut}`, role: 'list', 'aria-label': `Arena of ${size} bytes` },
+  const isCut = end < size;
+  const strip = element('div', { class: 'strip', role: 'list', 'aria-label': `Arena of ${size} bytes` },
     ...zones(allocator, added).map((zone) => drawn(zone, end)),
     mark('pointer', used, end, `next free ${hex(allocator.allocation_pointer)}`),
     high !== null && high !== used ? mark('high', high, end, `high water ${high}`) : null);
+  const picture = element('div', { class: `picture${isCut ? ' cut' : ''}` }, strip, scale(end), ...(isCut ? rest(size) : []));
   const note = element('p', { class: 'quiet cut-note' }, near < size ? extentButton(size) : null);
-  return [strip, scale(end), note, change(difference), figures(allocator), blockTable(allocator.blocks, added)];
+  return [picture, note, change(difference), figures(allocator), blockTable(allocator.blocks, added)];
+}
+
+// The end of a cut strip: the axis is broken, and the arena's last bytes and its size follow.
+function rest(size) {
+  const title = `The picture leaves out the free bytes up to ${size}`;
+  return [element('div', { class: 'break', title }), element('div', { class: 'strip-end', title }),
+    element('div', { class: 'scale', 'aria-hidden': 'true' }, element('span', {}, String(size)))];
 }
 
 function nodes({ allocator, difference }) {

@@ -1,7 +1,6 @@
 // The outline: a tree of all positions, open down to the current position. This module also has the tabs of outline and
-// map, the search, and the breadcrumb.
+// map, and the breadcrumb.
 
-import { get } from './api.js';
 import { go, moveStep, sync } from './actions.js';
 import { $, element } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
@@ -26,8 +25,6 @@ export function start() {
   $('title').onclick = () => go('');
   $('tree').addEventListener('click', onClick);
   $('tree').addEventListener('keydown', onKey);
-  $('search').addEventListener('input', onSearch);
-  $('search').addEventListener('keydown', onSearchKey);
   subscribe((changed) => {
     const moved = changed.has('navigation') || changed.has('catalog');
     if (moved) renderTrail();
@@ -37,14 +34,14 @@ export function start() {
   render(true);
 }
 
-function choose(name, focus = false) {
+// Choose the tab `name`. The map is over the worksheet; the outline stays beside it.
+export function choose(name, focus = false) {
   for (const each of ['outline', 'map']) {
     const tab = $(`tab-${each}`);
     tab.setAttribute('aria-selected', String(each === name));
     tab.tabIndex = each === name ? 0 : -1;
     if (focus && each === name) tab.focus();
   }
-  $('tree-panel').hidden = name !== 'outline';
   $('map-panel').hidden = name !== 'map';
   document.dispatchEvent(new CustomEvent('map', { detail: name === 'map' }));
 }
@@ -149,51 +146,4 @@ function renderTrail() {
   document.title = items.length ? `${items.at(-1).title} · ${title}` : title;
   const hash = key ? `#/${key}` : '';
   if (location.hash !== hash) history.replaceState(null, '', hash || location.pathname + location.search);
-}
-
-// -- search --------------------------------------------------------------------------------------------------------
-
-let timer = 0;
-
-function onSearch() {
-  clearTimeout(timer);
-  timer = setTimeout(search, 120);
-}
-
-async function search() {
-  const text = $('search').value.trim();
-  const list = $('matches');
-  if (!text) {
-    list.hidden = true;
-    return;
-  }
-  let rows;
-  try {
-    const { matches } = await get(`/api/search?text=${encodeURIComponent(text.slice(0, 200))}`);
-    rows = matches.length ? matches.map(match) : [notFound(`Nothing in this card contains “${text}”.`)];
-  } catch (failure) {
-    rows = [notFound(failure.message)];
-  }
-  if ($('search').value.trim() !== text) return;
-  list.hidden = false;
-  list.replaceChildren(...rows);
-}
-
-const notFound = (reason) => element('li', { class: 'none' }, reason);
-
-function match(found) {
-  const number = state.catalog.number.get(found.key) ?? ''; // the catalog may be older than the match
-  return element('li', {}, element('button', { type: 'button', onclick: () => go(found.key), class: found.kind },
-    element('span', { class: 'number' }, found.line ? `${number} · line ${found.line}` : number),
-    element('span', { class: 'excerpt', dir: 'auto' }, found.excerpt)));
-}
-
-function onSearchKey(event) {
-  event.stopPropagation();
-  if (event.key === 'Escape') {
-    $('search').value = '';
-    $('matches').hidden = true;
-    $('search').blur();
-  } else if (event.key === 'Enter') $('matches').querySelector('button')?.click();
-  else if (event.key === 'ArrowDown') $('matches').querySelector('button')?.focus();
 }

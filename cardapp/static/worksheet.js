@@ -63,6 +63,11 @@ const OWN_STYLE = `
   color: var(--ink); background: var(--paper); border: 1px solid var(--ink-soft); border-radius: calc(.7 * var(--u));
   padding: calc(1 * var(--u)) calc(1.4 * var(--u)); }
 .part.question { min-height: calc(14 * var(--u)); }
+@media (forced-colors: active) {
+  .here { outline-color: Highlight; }
+  .cover { background: Canvas; border: 2px dashed CanvasText; }
+  .source .at { outline: 2px solid Highlight; outline-offset: -2px; }
+}
 `;
 
 // -- which page ----------------------------------------------------------------------------------------------------
@@ -170,7 +175,7 @@ function fit() {
   holder.classList.toggle('flow', isFlow());
   const u = unit();
   root.host.style.setProperty('--u', `${u.toFixed(4)}px`);
-  $('zoom').textContent = isFlow() ? 'flowing' : `${Math.round((100 * u) / PX_PER_MM)} %`;
+  $('zoom').textContent = `${Math.round((100 * u) / PX_PER_MM)} %`;
   $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
   reachCode();
   if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);

@@ -168,10 +168,159 @@ def test_search_finds_titles_and_code(tab: Tab) -> None:
     page = tab().page
     page.keyboard.press("/")
     page.keyboard.type("round_up")
-    page.locator("#matches button.code").first.click()
+    page.locator("#matches mark", has_text="round_up").first.wait_for()
+    found = page.locator("#matches button.code").first
+    assert found.locator(".number").first.inner_text().strip() != ""
+    assert found.locator(".title").inner_text() != "", "a line of code stands below the title of its step"
+    assert found.locator(".excerpt mark").first.inner_text() == "round_up"
+    found.click()
     page.locator("#sheets .here").wait_for()
     page.get_by_label("Search titles and code").fill("no such text anywhere")
     page.get_by_text("Nothing in this card contains").wait_for()
+
+
+def test_the_map_is_over_the_worksheet_and_readable(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    page = opened.page
+    page.get_by_role("tab", name="Map").click()
+    diagram = page.locator("#map svg")
+    diagram.wait_for()
+    least = """() => Math.min(...[...document.querySelectorAll('#map text')].map((text) =>
+      parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+    for width, height in ((1280, 720), (1920, 1080), (800, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        for _ in range(4):
+            assert page.evaluate(least) >= 11
+            page.get_by_role("button", name="Zoom out of the map").click()
+    page.set_viewport_size({"width": 1280, "height": 720})
+    panel, sheet = page.locator("#map-panel").bounding_box(), page.locator("#scroller").bounding_box()
+    assert panel
+    assert sheet
+    assert panel["x"] <= sheet["x"]
+    assert panel["y"] <= sheet["y"]
+    assert panel["x"] + panel["width"] >= sheet["x"] + sheet["width"]
+    assert panel["y"] + panel["height"] >= sheet["y"] + sheet["height"]
+    page.get_by_role("treeitem", name="Alignment").wait_for()
+    page.keyboard.press("Escape")
+    diagram.wait_for(state="hidden")
+    page.get_by_role("tab", name="Map").click()
+    page.get_by_role("button", name="This block").click()
+    page.locator('#map [data-key="bump/anatomy/empty/fields"]').wait_for()
+    page.get_by_role("button", name="Whole card").click()
+    page.locator('#map a[href="#alignment/padding"]').click()
+    diagram.wait_for(state="hidden")
+    until(lambda: stage.tcp.get("/api/navigation/current")["key"] == "alignment/padding")
+    page.locator("#sheets .here").wait_for()
+
+
+def test_forced_colours_mark_the_current_row_covered_values_and_the_state_of_sync(tab: Tab) -> None:
+    opened = tab("#/bump/requests/three-requests/first")
+    page = opened.page
+    page.emulate_media(forced_colors="active")
+    colour = "(each) => getComputedStyle(each).backgroundColor"
+    rows = page.locator("#tree [role=treeitem]")
+    current = page.locator("#tree [aria-current]")
+    assert current.evaluate(colour) not in {
+        row.evaluate(colour) for row in rows.all() if row.get_attribute("aria-current") is None
+    }
+    cover = page.locator("#sheets .cover").first
+    assert cover.evaluate(
+        "(each) => [getComputedStyle(each).borderTopStyle, getComputedStyle(each).borderTopWidth]"
+    ) == [
+        "dashed",
+        "2px",
+    ]
+    off = page.locator("#sync-state").evaluate(colour)
+    page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    assert page.locator("#sync-state").evaluate(colour) != off
+    page.keyboard.press("ArrowRight")
+    opened.shows("elsewhere")
+    assert page.locator("#sync-state").evaluate("(each) => getComputedStyle(each).borderTopStyle") == "dashed"
+
+
+def test_f2_and_f1_leave_the_focus_where_it_was(tab: Tab, stage: Stage) -> None:
+    opened = tab("#/bump/requests/three-requests/first")
+    page = opened.page
+    page.keyboard.press("Alt+6")
+    focused = "() => { const on = document.activeElement; return [on.localName, on.id, on.ariaLabel, on.dataset.key]; }"
+    for place in (
+        page.locator("#scroller"),
+        page.get_by_role("button", name="Sync", exact=True),
+        page.get_by_role("button", name="Hide the memory"),
+        page.get_by_label("Search titles and code"),
+        page.get_by_role("treeitem", name="The first block"),
+        page.get_by_label("Zoom in", exact=True),
+    ):
+        place.focus()
+        before = page.evaluate(focused)
+        generation = stage.tcp.get("/api/checkpoint/status")["generation"]
+        page.keyboard.press("F2")
+        until(lambda last=generation: stage.tcp.get("/api/checkpoint/status")["generation"] > last)
+        opened.shows("SYNC ON · at this step")
+        until(lambda: page.locator("#memory .strip").count())
+        assert page.evaluate(focused) == before
+        page.keyboard.press("F1")
+        opened.shows("the program was reset")
+        assert page.evaluate(focused) == before
+
+
+def test_each_control_has_a_name_of_its_own(tab: Tab) -> None:
+    page = tab().page
+    page.keyboard.press("Alt+6")
+    page.locator("#memory .panel-head").wait_for()
+    names = """() => [...document.querySelectorAll('button, input, [role=tab]')]
+      .filter((each) => each.checkVisibility()).map((each) => [each.ariaLabel ?? (each.labels?.[0] ?? each).textContent.trim(), each.textContent.trim()])"""
+    found = page.evaluate(names)
+    own = [name for name, _text in found]
+    assert sorted(own) == sorted(set(own))
+    words = [text for _name, text in found if text not in ("", "−", "+", "×")]
+    assert sorted(words) == sorted(set(words))
+    assert "flowing" not in page.locator("body").inner_text()
+
+
+def test_a_memory_picture_that_leaves_bytes_out_draws_the_break(tab: Tab) -> None:
+    opened = tab("#/bump/requests/three-requests/first")
+    page = opened.page
+    page.keyboard.press("Alt+6")
+    page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    gap = page.locator("#memory .break")
+    gap.wait_for()
+    boxes = """() => ['strip', 'break', 'strip-end'].map((name) => document.querySelector(`#memory .${name}`))
+      .map((each) => each.getBoundingClientRect().toJSON())"""
+    left, middle, right = page.evaluate(boxes)
+    assert left["x"] + left["width"] - middle["x"] == pytest.approx(middle["x"] + middle["width"] - right["x"], abs=1)
+    assert (middle["y"], middle["height"]) < (left["y"], left["height"] + 20)
+    assert middle["height"] > left["height"], "the strokes reach over the strip's border"
+    size = page.locator("#memory .figures dd").first.inner_text().split()[2]
+    assert page.locator("#memory .scale").last.inner_text() == size
+    page.get_by_role("button", name="Whole arena").click()
+    gap.wait_for(state="hidden")
+    page.get_by_role("button", name="Used part only").click()
+    gap.wait_for()
+
+
+def test_enter_goes_to_a_match_and_the_next_enter_does_what_the_page_says(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    page = opened.page
+    page.keyboard.press("/")
+    page.keyboard.type("THREE  blocks")
+    page.keyboard.press("Enter")
+    chosen = page.locator("#matches [aria-current]")
+    chosen.wait_for()
+    assert chosen.locator("mark").first.inner_text().lower() == "three blocks"
+    until(lambda: stage.tcp.get("/api/navigation/current")["key"] != FIRST)
+    page.keyboard.press("/")
+    page.keyboard.type("The first bl")
+    page.locator("#matches mark", has_text="The first bl").first.wait_for()
+    assert page.get_by_label("Search titles and code").input_value() == "The first bl", "a search starts anew"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(lambda: stage.tcp.get("/api/navigation/current")["key"] == "bump/requests/three-requests/first")
+    page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    assert stage.tcp.get("/api/control/state")["key"].startswith("bump/requests/three-requests/first/")
 
 
 def test_a_position_that_changed_without_a_page_is_shown(tab: Tab, stage: Stage) -> None:
