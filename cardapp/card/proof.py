@@ -1,6 +1,7 @@
 """Proves a replay: compares what the session observed at the stop with what the card expects.
 
-Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``), within a tolerance if one is given.
+Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``, ``NULL`` equals ``0x0``), within a
+tolerance if one is given.
 Strings are compared without the address that gdb prints before them; an array of characters equals its text up to the
 first NUL. ``*`` in place of a member's value, as in ``{x = 1, next = *}``, stands for any pointer. Everything else is
 compared as text, with each run of white space as one blank.
@@ -18,7 +19,7 @@ from cardapp.card.model import Expectation, Snapshot
 _ADDRESS = re.compile(r"^(?:\([^()]*\*+\)\s*)?0x[0-9a-f]+\s+(?=[LuU]?8?\")")
 _CHARACTER = re.compile(r"^(-?\d+) (L?'(?:\\.[^']*|[^'])')$")
 _LEADING_NUMBER = re.compile(r"^(?:\([^()]*\*+\)\s*)?([+-]?(?:0[xX][0-9a-fA-F]+|\d+))(?:\s+<[^>]*>)?$")
-_TRUTH = {"true": 1, "false": 0}
+_WORDS = {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
 _TEXT = re.compile(r'^[LuU]?8?"((?:\\.|[^"\\])*)"')
 _AFTER_NUL = re.compile(r"\\000.*$", re.DOTALL)
 _REPEATED_NUL = re.compile(r"^'\\000' <repeats \d+ times>$")
@@ -104,8 +105,8 @@ def _plain(text: str) -> str:
 
 
 def _number(text: str) -> int | float | None:
-    if text in _TRUTH:
-        return _TRUTH[text]
+    if text in _WORDS:
+        return _WORDS[text]
     character = _CHARACTER.match(text)
     if character is not None:
         return int(character[1])
