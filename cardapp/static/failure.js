@@ -15,10 +15,14 @@ const MAX_MESSAGES = 20; // of a build; the others are in its output
 
 export function start() {
   subscribe((changed) => {
+    if (changed.has('syncing') || changed.has('control')) $('result').classList.toggle('old', isRunning());
     if (['failure', 'last', 'dismissed', 'navigation', 'session', 'viewer'].some((name) => changed.has(name))) show();
   });
   show();
 }
+
+// While the program runs again, the report is of the time before.
+const isRunning = () => state.syncing || state.control.checkpoint?.state === 'running';
 
 let shown = ''; // what is shown; an equal failure is not drawn again, because its buttons would lose the focus
 
@@ -60,7 +64,7 @@ function report(operation) {
   const { code, observed, failure } = operation;
   const again = code === 'cancelled_by_request' ? [button('Sync again', sync)] : [button('Retry', sync), button('Reset', reset)];
   return [
-    reason(HEADINGS[code] ?? 'Not synced.', operation.reason),
+    failure?.build ? command(failure.build) : reason(HEADINGS[code] ?? 'Not synced.', operation.reason),
     code === 'snapshot_drift' ? values(observed.checks) : null,
     failure?.source ? excerpt(failure.source) : null,
     ...(failure?.build ? build(failure.build) : []),
@@ -92,6 +96,8 @@ function table(heads, rows) {
     ...cells.map((text) => element('td', {}, element('code', {}, String(text))))));
   return element('table', {}, element('thead', {}, head), element('tbody', {}, ...body));
 }
+
+const command = (build) => element('p', {}, element('b', {}, HEADINGS.build_failed), ' ', element('code', {}, build.command), ' failed.');
 
 function build({ directory, output, messages }) {
   const errors = messages.filter(({ kind }) => kind === 'error');

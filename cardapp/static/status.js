@@ -17,7 +17,7 @@ export function start() {
   $('sync').onclick = () => { if ($('sync').ariaDisabled !== 'true') sync(); };
   subscribe((changed) => {
     const has = (...names) => names.some((name) => changed.has(name));
-    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer')) syncState();
+    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer', 'last')) syncState();
     if (has('failure', 'last', 'dismissed', 'navigation', 'progress')) result();
     if (has('navigation', 'progress')) stepBar();
   });
@@ -52,6 +52,7 @@ function showSync(kind, word, detail, action = null) {
 }
 
 function offReason({ reason }) {
+  if (!reason && failedHere()) return failedHere().state === 'cancelled' ? REASONS.sync_cancelled : REASONS.sync_failed;
   if (reason === 'session_lost' && state.session.available) return REASONS.session_restarted;
   if (reason) return REASONS[reason] || reason.replaceAll('_', ' ');
   return state.session.available ? 'not synced yet' : 'no session';

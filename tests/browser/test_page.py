@@ -270,7 +270,8 @@ def test_each_control_has_a_name_of_its_own(tab: Tab) -> None:
     page.keyboard.press("Alt+6")
     page.locator("#memory .panel-head").wait_for()
     names = """() => [...document.querySelectorAll('button, input, [role=tab]')]
-      .filter((each) => each.checkVisibility()).map((each) => [each.ariaLabel ?? (each.labels?.[0] ?? each).textContent.trim(), each.textContent.trim()])"""
+      .filter((each) => each.checkVisibility())
+      .map((each) => [each.ariaLabel ?? (each.labels?.[0] ?? each).textContent.trim(), each.textContent.trim()])"""
     found = page.evaluate(names)
     own = [name for name, _text in found]
     assert sorted(own) == sorted(set(own))

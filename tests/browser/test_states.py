@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,27 @@ def line_of(stage: Stage, text: str) -> int:
     return next(number for number, line in enumerate(code, 1) if text in line)
 
 
+@contextmanager
+def edited(stage: Stage, old: str, new: str) -> Iterator[None]:
+    """The learner edits main.c in the session's copy. The edit is undone at the end."""
+    source = stage.sessions.session().work / "probe" / "main.c"
+    before = source.read_text()
+    assert old in before
+    source.write_text(before.replace(old, new))
+    try:
+        yield
+    finally:
+        source.write_text(before)
+
+
 def failed(opened: OpenPage, heading: str) -> Locator:
     """Sync; wait for the report of the failure, and for the same report after a reload."""
-    opened.page.keyboard.press("Enter")
+    with opened.page.expect_response("**/api/navigation/sync"):
+        opened.page.keyboard.press("Enter")
     report = opened.page.locator("#result")
     report.get_by_text(heading).wait_for()
     before = report.inner_text()
+    assert "ran on" not in opened.page.locator("#sync-state").inner_text()
     opened.page.reload()
     opened.ready()
     assert report.inner_text() == before
@@ -102,12 +118,44 @@ def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
     report.wait_for(state="hidden")
 
 
-def test_a_crash_before_the_stop_says_with_which_signal(opened: OpenPage) -> None:
+def test_a_crash_before_the_stop_says_with_which_signal_and_where(opened: OpenPage, stage: Stage) -> None:
     opened.page.get_by_role("treeitem", name="Step beyond").click()
     report = failed(opened, "The program crashed before the stop.")
     assert "SIGSEGV" in report.inner_text()
+    opens(report, stage, line_of(stage, "*(volatile int *)0"))
     report.get_by_role("button", name="Reset", exact=True).click()
     report.wait_for(state="hidden")
+
+
+def test_an_end_before_the_stop_says_its_exit_code(opened: OpenPage, stage: Stage) -> None:
+    opened.page.get_by_role("treeitem", name="Step beyond").click()
+    with edited(stage, "*(volatile int *)0 = n;", 'puts("last  words"); exit(3);'):
+        report = failed(opened, "The program ended before the stop.")
+    assert "code 3" in report.inner_text()
+    assert report.locator("pre").inner_text() == "last  words"
+
+
+def test_a_build_error_has_a_button_for_each_line(opened: OpenPage, stage: Stage) -> None:
+    with edited(stage, "    n = 1;", "    n = missing  one;"), edited(stage, "return n;", "return m;"):
+        report = failed(opened, "The program does not build.")
+        assert report.locator(".messages li").count() >= 2
+        opens(report, stage, line_of(stage, "return n;"))
+        opens(report, stage, line_of(stage, "    n = 1;"))
+        report.get_by_text("All that the build printed").click()
+        printed = report.locator("pre")
+        assert "    n = missing  one;\n" in printed.inner_text()
+        assert "mono" in printed.evaluate("(each) => getComputedStyle(each).fontFamily").lower()
+        line = printed.evaluate("(each) => parseFloat(getComputedStyle(each).lineHeight)")
+        assert printed.evaluate("(each) => each.scrollHeight") >= line * printed.inner_text().count("\n")
+
+
+def test_an_edited_line_is_compared_with_the_cards(opened: OpenPage, stage: Stage) -> None:
+    with edited(stage, "/* quick */", "/*  slower  */"):
+        report = failed(opened, "The code is not the card’s.")
+        row = report.locator("tr.different").inner_text()
+        assert "/* quick */" in row
+        assert "n = n + 1; /*  slower  */" in row
+        opens(report, stage, line_of(stage, "/* quick */"))
 
 
 def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stage: Stage) -> None:
