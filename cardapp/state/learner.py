@@ -16,6 +16,9 @@ from cardapp.card.prediction import judged
 from cardapp.state import events
 
 _KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
+_MEMBERS: Mapping[str, tuple[str, type]] = {PREDICTION: ("values", dict), SELF: ("self", str), HINT: ("hint", int)}
+"""The member of ``data`` that an event of a kind must have. An earlier release let a client append these kinds with any
+data; such events stay in the record, and are ignored here."""
 
 
 def entries(conn: sqlite3.Connection, card_id: str) -> list[Entry]:
@@ -90,4 +93,10 @@ def _marks(values: tuple[str, ...]) -> str:
 
 def _in_order(rows: Iterable[sqlite3.Row]) -> list[Entry]:
     ordered = sorted(rows, key=lambda row: row["seq"])
-    return [Entry(row["seq"], row["at"], row["kind"], row["key"], json.loads(row["data"])) for row in ordered]
+    found = (Entry(row["seq"], row["at"], row["kind"], row["key"], json.loads(row["data"])) for row in ordered)
+    return [entry for entry in found if _has_its_member(entry)]
+
+
+def _has_its_member(entry: Entry) -> bool:
+    member = _MEMBERS.get(entry.kind)
+    return member is None or isinstance(entry.data.get(member[0]), member[1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.card.answers import ANSWER, HINT, JUDGED, PREDICTION, PROVED
+from cardapp.card.answers import ANSWER, HINT, JUDGED, PREDICTION, PROVED, SELF
 from cardapp.card.model import Expectation, Snapshot, Stop
 from cardapp.state import events, learner
 from cardapp.state.database import Connection, Database
@@ -53,6 +53,15 @@ def test_only_the_first_proof_of_a_stop_is_an_entry_and_all_are_in_order(db: Dat
     assert [(entry.seq, entry.kind) for entry in found] == [(1, PROVED), (2, PREDICTION), (4, PROVED), (5, ANSWER)]
     assert found[0].data == {}
     assert here == [entry for entry in found if entry.key != OTHER]
+
+
+@pytest.mark.parametrize("kind", [PREDICTION, SELF, HINT])
+def test_an_event_without_the_data_of_its_kind_is_ignored(db: Database, add: Add, kind: str) -> None:
+    for data in ({}, {"values": [], "self": 1, "hint": "1"}):
+        add(kind=kind, key=STOP, data=data)
+    with db.read() as conn:
+        assert learner.entries(conn, CARD.id) == learner.entries_at(conn, CARD.id, (STOP,)) == []
+    assert judged(db) == []
 
 
 def work(db: Database, query: Callable[[Connection], object]) -> int:
