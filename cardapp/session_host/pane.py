@@ -47,9 +47,12 @@ class Pane:
         return int(columns), int(rows)
 
     def resize(self, columns: int | None, rows: int | None) -> None:
-        """Resize the window to the given size; if both are None, to the size of the attached terminals."""
+        """Resize the window to the given size; if both are None, to the size of the terminal that was used last.
+
+        A given size holds until a terminal is attached or changes its size (tmux.conf).
+        """
         if columns is None and rows is None:
-            self._run(["resize-window", "-A", "-t", WINDOW])
+            self._run(["set-option", "-w", "-t", WINDOW, "window-size", "latest"])
             return
         size = [f"-x{columns}"] * (columns is not None) + [f"-y{rows}"] * (rows is not None)
         self._run(["resize-window", "-t", WINDOW, *size])
@@ -59,8 +62,7 @@ class Pane:
 
     def attach_command(self) -> list[str]:
         """The command that shows the session in the caller's terminal. The window takes the size of that terminal."""
-        fit = ["set-option", "-t", WINDOW, "-w", "window-size", "latest"]
-        return [*self._tmux, *fit, ";", "attach-session", "-t", "card"]
+        return [*self._tmux, "attach-session", "-t", "card"]
 
     def detach(self) -> bool:
         """Detach all terminals. Returns False if none was attached."""
