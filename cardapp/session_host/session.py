@@ -102,12 +102,15 @@ class Editor:
         self._request("nvim_input", keys, timeout=timeout)
 
     def free(self, timeout: float = 1.0) -> bool:
-        """Leave prompts, pending keys, the command line and terminals for normal mode. Returns whether that worked."""
+        """Leave prompts, pending keys and the command line for normal mode. Returns whether that worked.
+
+        A terminal that takes the learner's keys keeps them.
+        """
         deadline = time.monotonic() + timeout
         pause = threading.Event()
         while time.monotonic() < deadline:
             mode, blocking = self.mode(max(0.1, deadline - time.monotonic()))
-            if mode in ("n", "nt") and not blocking:
+            if mode in ("n", "nt", "t") and not blocking:
                 if not self.lua("return vim.fn.getcmdwintype()"):
                     return True
                 self.input(":quit<CR>")

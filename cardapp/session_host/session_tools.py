@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from cardapp.card.expression import fault as expression_fault
@@ -322,7 +321,6 @@ class SessionTools:
         session = self._session
         try:
             columns, rows = self._wanted_size(arguments)
-            self._arrange_windows(columns)
             session.pane.resize(columns, rows)
             width, height = session.pane.size()
             grid = self._settled_grid(width, height)
@@ -393,15 +391,6 @@ class SessionTools:
         if columns is None and rows is None and not self._session.pane.attached():
             return self._session.profile.columns, self._session.profile.rows
         return columns, rows
-
-    def _arrange_windows(self, columns: int | None) -> None:
-        """Arrange Neovim's windows for the new width before the terminal is resized, because a terminal window that
-        gets narrow loses text."""
-        editor = self._session.editor
-        if columns is not None:
-            with suppress(TooSlow):
-                if not editor.mode(ASK_TIMEOUT).blocking:
-                    editor.lua("require('card.windows').adapt(...)", columns, timeout=ASK_TIMEOUT)
 
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
         """Wait until Neovim has taken the terminal's size, and return its grid. A smaller attached UI limits the grid.

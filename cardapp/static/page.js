@@ -12,7 +12,6 @@ import * as memory from './memory.js';
 import * as outline from './outline.js';
 import { keyOf, state, stepOf, subscribe, update } from './state.js';
 import * as search from './search.js';
-import * as session from './session.js';
 import * as status from './status.js';
 import * as worksheet from './worksheet.js';
 
@@ -25,7 +24,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, search, map, status, session, failures, memory, editor, keyboard]) part.start();
+  for (const part of [outline, search, map, status, failures, memory, editor, keyboard]) part.start();
   startHints();
   layout();
   remember();

@@ -50,11 +50,12 @@ def session(shared: RunningSession) -> Iterator[RunningSession]:
 
 
 def shown(session: RunningSession) -> tuple[str, int, list[int]]:
-    """The file and line of the code window that has the focus, and the lines with a PC sign there."""
-    file = session.editor("expand('%:t')")
-    placed = "sign_getplaced('%', {'group': '*'})[0].signs"
+    """The file and line of the code window, and the lines with a PC sign there."""
+    window = "filter(range(1, winnr('$')), {_, w -> getwinvar(w, '&buftype') == ''})[0]"
+    file = session.editor(f"fnamemodify(bufname(winbufnr({window})), ':t')")
+    placed = f"sign_getplaced(winbufnr({window}), {{'group': '*'}})[0].signs"
     signs = session.editor(f"join(map(filter({placed}, {{_, s -> s.name ==# 'debugPC'}}), {{_, s -> s.lnum}}))")
-    return file, int(session.editor("line('.')")), [int(line) for line in signs.split()]
+    return file, int(session.editor(f"line('.', win_getid({window}))")), [int(line) for line in signs.split()]
 
 
 # -- what a replay answers -------------------------------------------------------------------------------------------

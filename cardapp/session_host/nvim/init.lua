@@ -20,6 +20,7 @@ vim.opt.equalalways = false
 vim.opt.title = false
 vim.opt.background = 'dark'
 vim.opt.laststatus = 2
+vim.opt.updatetime = 100
 vim.g.c_syntax_for_h = 1
 vim.cmd('colorscheme card')
 
@@ -35,6 +36,12 @@ vim.api.nvim_create_autocmd('VimEnter', {
 vim.api.nvim_create_autocmd('VimResized', {
   callback = function()
     require('card.windows').adapt()
+  end,
+})
+-- WinScrolled comes when a window's size has changed; in Neovim 0.7 only for the window with the focus.
+vim.api.nvim_create_autocmd({ 'WinScrolled', 'CursorHold' }, {
+  callback = function()
+    require('card.windows').learn_shares()
   end,
 })
 

@@ -41,8 +41,10 @@ end
 
 -- Put all three windows in their places.
 function M.tidy()
-  vim.api.nvim_set_current_win(windows.need_code_window())
-  windows.arrange()
+  windows.keep_focus(function()
+    windows.need_code_window()
+    windows.arrange()
+  end)
 end
 
 function M.is_ready()
@@ -56,14 +58,16 @@ function M.restart()
       vim.fn.jobstop(channel.id)
     end
   end
-  -- jobstop kills a gdb that ignores SIGHUP and SIGTERM after 4 s; the caller waits 15 s.
-  vim.wait(10000, function()
-    return vim.fn.exists(':Gdb') == 0
-  end, 10)
-  for _, buffer in pairs({ windows.gdb, windows.program }) do
-    vim.cmd('silent! bwipeout! ' .. buffer)
-  end
-  M.start()
+  windows.keep_focus(function()
+    -- jobstop kills a gdb that ignores SIGHUP and SIGTERM after 4 s; the caller waits 15 s.
+    vim.wait(10000, function()
+      return vim.fn.exists(':Gdb') == 0
+    end, 10)
+    for _, buffer in pairs({ windows.gdb, windows.program }) do
+      vim.cmd('silent! bwipeout! ' .. buffer)
+    end
+    M.start()
+  end)
 end
 
 local function buffer_of(file)
@@ -91,7 +95,7 @@ local function has_sign(buffer, line)
   return false
 end
 
--- Whether a window shows `file` with the PC sign and the cursor on `line`; if so, the window gets the focus.
+-- Whether a window shows `file` with the PC sign and the cursor on `line`.
 function M.shows(file, line)
   local buffer = buffer_of(file)
   if not buffer or not has_sign(buffer, line) then
@@ -99,7 +103,6 @@ function M.shows(file, line)
   end
   for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
     if vim.api.nvim_win_get_cursor(window)[1] == line then
-      vim.api.nvim_set_current_win(window)
       windows.follow_output()
       return true
     end
@@ -107,8 +110,7 @@ function M.shows(file, line)
   return false
 end
 
--- Show `file` with the PC sign and the cursor on `line`. Used if termdebug does not do so.
-function M.show(file, line)
+local function show(file, line)
   vim.api.nvim_set_current_win(windows.need_code_window())
   if vim.api.nvim_buf_get_name(0) ~= file then
     vim.cmd('silent edit ' .. vim.fn.fnameescape(file))
@@ -120,6 +122,13 @@ function M.show(file, line)
     local place = { lnum = line, priority = 110 }
     vim.fn.sign_place(12, vim.g.card_sign_group or '', 'debugPC', vim.api.nvim_get_current_buf(), place)
   end
+end
+
+-- Show `file` with the PC sign and the cursor on `line`. Used if termdebug does not do so.
+function M.show(file, line)
+  windows.keep_focus(function()
+    show(file, line)
+  end)
 end
 
 M.output = windows.output

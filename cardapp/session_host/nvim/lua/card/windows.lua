@@ -1,19 +1,31 @@
 -- Three windows: the code on the left; gdb on the right, with the program's output below it. On a narrow screen the code
 -- is on top, and the others are below it.
+local reflow = require('card.reflow')
 local M = {}
 
 -- If the screen has at least this many columns, the code and gdb fit side by side.
 local WIDE = 110
 
+-- The code's share of the screen, and gdb's share of the rest, side by side (true) and one above the other (false). The
+-- learner changes them by moving the borders of the windows.
+local shares = { [true] = { code = 0.55, gdb = 0.65 }, [false] = { code = 0.55, gdb = 0.65 } }
+
 -- Whether the windows were last arranged side by side.
 local side_by_side = nil
+
+-- The screen and the windows' sizes after they were last arranged, or after the learner moved their borders.
+local known = nil
 
 -- The buffers of termdebug's two terminals since its last start.
 M.gdb, M.program = nil, nil
 
--- Find these buffers after a start of termdebug.
+-- Find these buffers after a start of termdebug. The channel of an earlier gdb may still be listed.
 function M.learn()
-  for _, channel in ipairs(vim.api.nvim_list_chans()) do
+  local channels = vim.api.nvim_list_chans()
+  table.sort(channels, function(one, other)
+    return one.id < other.id
+  end)
+  for _, channel in ipairs(channels) do
     local argv = channel.argv or {}
     if channel.mode == 'terminal' and table.concat(argv, ' '):find('#gdb program', 1, true) then
       M.program = channel.buffer
@@ -117,53 +129,122 @@ local function plain(window, title)
   vim.wo[window].winhighlight = 'Normal:CardTerminal'
 end
 
--- Arrange the windows for a screen of `columns`. They keep their ids, because termdebug uses these.
-function M.arrange(columns)
+-- Call `change`. Afterwards the window that had the focus has it again, and a terminal still takes the keys. If `change`
+-- has replaced gdb's window, the new one gets both.
+function M.keep_focus(change)
+  local window, typing = vim.api.nvim_get_current_win(), vim.api.nvim_get_mode().mode == 't'
+  local gdb = window_with(M.gdb)
+  change()
+  if window == gdb then
+    window = window_with(M.gdb)
+  end
+  if not window or not vim.api.nvim_win_is_valid(window) then
+    return
+  end
+  vim.api.nvim_set_current_win(window)
+  if typing and window ~= gdb then -- the old terminal ends terminal mode when this function has returned
+    vim.defer_fn(function()
+      vim.cmd('startinsert')
+    end, 0)
+  end
+end
+
+-- -- sizes ----------------------------------------------------------------------------------------------------------
+
+local function size_of(window)
+  return side_by_side and vim.api.nvim_win_get_width(window) or vim.api.nvim_win_get_height(window)
+end
+
+-- The windows of the code, of gdb and of the program, if there are no others; else nil.
+local function three()
+  local count = 0
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    count = count + (vim.api.nvim_win_get_config(window).relative == '' and 1 or 0)
+  end
+  local code, gdb, program = M.code_window(), window_with(M.gdb), window_with(M.program)
+  if count == 3 and code and gdb and program then
+    return code, gdb, program
+  end
+end
+
+-- The screen's size, and the sizes on which the shares depend; nil if there are other windows.
+local function measured()
+  local code, gdb, program = three()
+  if not code then
+    return nil
+  end
+  local rows = vim.api.nvim_win_get_height(gdb) + vim.api.nvim_win_get_height(program)
+  return {
+    screen = { vim.o.columns, vim.o.lines },
+    code = { size_of(code), side_by_side and vim.o.columns or vim.api.nvim_win_get_height(code) + rows },
+    gdb = { vim.api.nvim_win_get_height(gdb), rows },
+  }
+end
+
+-- Take over the shares if the learner has moved a border, on a screen of the same size.
+function M.learn_shares()
+  local now = known and measured()
+  if not now or not vim.deep_equal(now.screen, known.screen) then
+    return
+  end
+  for _, name in ipairs({ 'code', 'gdb' }) do
+    if now[name][1] ~= known[name][1] then
+      shares[side_by_side][name] = now[name][1] / now[name][2]
+    end
+  end
+  known = now
+end
+
+-- `share` of `whole`, which leaves at least one line or column for the other part.
+local function part(whole, share)
+  return math.max(1, math.min(whole - 1, math.floor(whole * share + 0.5)))
+end
+
+local function give_sizes(code, gdb, program)
+  local share = shares[side_by_side]
+  local height = vim.api.nvim_win_get_height
+  if side_by_side then
+    vim.api.nvim_win_set_width(code, part(vim.o.columns, share.code))
+  else
+    vim.api.nvim_win_set_height(code, part(height(code) + height(gdb) + height(program), share.code))
+  end
+  vim.api.nvim_win_set_height(gdb, part(height(gdb) + height(program), share.gdb))
+end
+
+-- Put the windows in their places. A terminal window that the learner has closed is opened again. The windows keep their
+-- ids, because termdebug uses these.
+function M.arrange()
   local code = M.code_window()
   local gdb = need_terminal_window(M.gdb, nil)
   local program = need_terminal_window(M.program, gdb)
+  side_by_side = vim.o.columns >= WIDE
   if gdb then
     plain(gdb, ' gdb')
   end
   if program then
     plain(program, ' the program')
   end
-  side_by_side = (columns or vim.o.columns) >= WIDE
-  local rows = vim.o.lines - 4
   if code then
     vim.api.nvim_set_current_win(code)
     vim.cmd(side_by_side and 'wincmd H' or 'wincmd K')
-    if side_by_side then
-      vim.api.nvim_win_set_width(code, math.floor(vim.o.columns * 0.55))
-    else
-      vim.api.nvim_win_set_height(code, math.floor(rows * 0.55))
-    end
   end
-  if gdb and program then
-    vim.api.nvim_win_set_height(gdb, math.floor(rows * (side_by_side and 0.6 or 0.25)))
+  if code and gdb and program then
+    give_sizes(code, gdb, program)
   end
+  known = measured()
   M.follow_output()
 end
 
--- Arrange the windows for a screen of `columns` (default: the present width). If the learner has opened or closed
--- windows, arrange them only if the code no longer fits beside gdb, or fits there again.
-function M.adapt(columns)
-  columns = columns or vim.o.columns
-  local windows = 0
-  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
-    windows = windows + (vim.api.nvim_win_get_config(window).relative == '' and 1 or 0)
-  end
-  if side_by_side == nil or (windows ~= 3 and side_by_side == (columns >= WIDE)) then
+-- Arrange the windows for the screen's new size. If the learner has opened or closed windows, arrange them only if the
+-- code no longer fits beside gdb, or fits there again.
+function M.adapt()
+  if side_by_side == nil or (not three() and side_by_side == (vim.o.columns >= WIDE)) then
     return
   end
-  local current, typing = vim.api.nvim_get_current_win(), vim.fn.mode() == 't'
-  pcall(M.arrange, columns) -- a small screen may have no room for another window
-  if vim.api.nvim_win_is_valid(current) then
-    vim.api.nvim_set_current_win(current)
-  end
-  if typing then
-    vim.cmd('startinsert')
-  end
+  reflow.begin({ M.gdb, M.program })
+  M.keep_focus(function()
+    pcall(M.arrange) -- a small screen may have no room for another window
+  end)
 end
 
 return M

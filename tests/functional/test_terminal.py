@@ -1,0 +1,199 @@
+"""The session's Neovim in a learner's terminal: its size, its panes, their text and the focus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.functional.attached_terminal import AttachedTerminal
+from tests.functional.serving import Stage, position, until
+from tests.functional.session_neovim import Neovim
+
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+
+SIZES = ((200, 50), (120, 30), (80, 24), (70, 18), (60, 14))
+PANES = """
+local windows, found = require('card.windows'), {}
+for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+  local buffer = vim.api.nvim_win_get_buf(window)
+  local name = ({ [windows.gdb] = 'gdb', [windows.program] = 'program' })[buffer] or 'code'
+  found[name] = { vim.api.nvim_win_get_width(window), vim.api.nvim_win_get_height(window) }
+end
+return found
+"""
+LONG = "".join(f" {number:03}" for number in range(48))
+"""Longer than gdb's pane on the widest screen, so it is on two lines there."""
+
+
+@pytest.fixture
+def neovim(stage: Stage) -> Iterator[Neovim]:
+    found = Neovim(stage)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def terminal(stage: Stage) -> Iterator[AttachedTerminal]:
+    with AttachedTerminal(stage.sessions, 200, 50) as attached:
+        yield attached
+
+
+def has_size(neovim: Neovim, columns: int, rows: int) -> None:
+    until(lambda: neovim.lua("return { vim.o.columns, vim.o.lines }") == [columns, rows])
+
+
+def panes(neovim: Neovim) -> dict[str, Any]:
+    found: dict[str, Any] = neovim.lua(PANES)
+    return found
+
+
+def drag(neovim: Neovim, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Drag the border of a window, with rows and columns from 0."""
+    for action, place in (("press", start), ("drag", end), ("release", end)):
+        neovim.call("nvim_input_mouse", "left", action, "", 0, *place)
+        neovim.screen()  # Neovim takes inputs that arrive together as one
+
+
+def text_of(neovim: Neovim, pane: str) -> list[str]:
+    """The lines of a terminal pane that are not blank."""
+    lines = neovim.lua(f"return vim.api.nvim_buf_get_lines(require('card.windows').{pane}, 0, -1, false)")
+    return [line for line in lines if line.strip()]
+
+
+def test_gdbs_pane_is_the_larger_one_at_every_size(neovim: Neovim, terminal: AttachedTerminal) -> None:
+    for columns, rows in (*SIZES, *reversed(SIZES)):
+        terminal.resize(columns, rows)
+        has_size(neovim, columns, rows)
+        found = panes(neovim)
+        assert found["gdb"][1] > found["program"][1] > 0, (columns, rows)
+        share = found["code"][0] / columns if columns > 110 else found["code"][1] / (rows - 5)
+        assert 0.5 < share < 0.6, (columns, rows)
+
+
+def test_a_terminal_is_followed_again_after_a_fit(stage: Stage, neovim: Neovim) -> None:
+    def fit(**size: int) -> Any:
+        return stage.tcp.post("/api/editor/redraw", size).json["grid"]
+
+    with AttachedTerminal(stage.sessions, 200, 50) as terminal:
+        has_size(neovim, 200, 50)
+        assert fit(cols=100, rows=30) == {"cols": 100, "rows": 30}
+        terminal.resize(150, 45)
+        has_size(neovim, 150, 45)
+        terminal.resize(120, 40)
+        has_size(neovim, 120, 40)
+        assert fit(cols=100, rows=30) == {"cols": 100, "rows": 30}
+        assert fit() == {"cols": 120, "rows": 40}  # as Ctrl+` in the terminal
+        terminal.resize(130, 41)
+        has_size(neovim, 130, 41)
+    fit(cols=90, rows=33)
+    with AttachedTerminal(stage.sessions, 110, 44) as terminal:
+        has_size(neovim, 110, 44)
+        terminal.resize(111, 40)
+        has_size(neovim, 111, 40)
+
+
+def print_in_program(stage: Stage, neovim: Neovim, line: str) -> None:
+    tty = neovim.lua("return vim.api.nvim_get_chan_info(vim.bo[require('card.windows').program].channel).pty")
+    with open(stage.sessions.session().outside(tty), "w") as output:
+        output.write(f"{line}\n")
+
+
+def test_text_outlasts_a_narrow_terminal(stage: Stage, neovim: Neovim, terminal: AttachedTerminal) -> None:
+    has_size(neovim, 200, 50)
+    gdb = stage.sessions.session().gdb
+    gdb(f"echo {LONG}\\n")
+    print_in_program(stage, neovim, LONG)
+
+    def is_whole() -> bool:  # Neovim 0.7 shows no blanks at the end of a row
+        texts = ("".join(text_of(neovim, pane)).replace(" ", "") for pane in ("gdb", "program"))
+        return all(LONG.replace(" ", "") in text for text in texts)
+
+    until(lambda: is_whole() and text_of(neovim, "gdb")[-1].strip() == "(gdb)")
+    before = {pane: text_of(neovim, pane) for pane in ("gdb", "program")}
+    for columns, rows in ((120, 30), (80, 24), (40, 20), (80, 24), (200, 50)):
+        terminal.resize(columns, rows)
+        has_size(neovim, columns, rows)
+        until(is_whole)
+    until(lambda: {pane: text_of(neovim, pane) for pane in ("gdb", "program")} == before)
+    gdb("print 40 + 2")
+    print_in_program(stage, neovim, "the next line")
+    until(lambda: [line.strip() for line in text_of(neovim, "gdb")[-2:]] == ["$1 = 42", "(gdb)"])
+    until(lambda: text_of(neovim, "program")[-1] == "the next line")
+
+
+def test_panes_keep_the_shares_that_the_learner_gave_them(neovim: Neovim, terminal: AttachedTerminal) -> None:
+    has_size(neovim, 200, 50)
+    drag(neovim, (5, 110), (5, 60))
+    drag(neovim, (panes(neovim)["gdb"][1], 150), (10, 150))
+    until(lambda: (panes(neovim)["code"][0], panes(neovim)["gdb"][1]) == (60, 10))
+    time.sleep(0.5)  # a learner rests after a drag; requests would keep Neovim from noticing that it is idle
+    terminal.resize(120, 30)
+    until(lambda: panes(neovim)["code"][0] == 36)
+    terminal.resize(80, 24)
+    has_size(neovim, 80, 24)
+    terminal.resize(200, 50)
+    until(lambda: (panes(neovim)["code"][0], panes(neovim)["gdb"][1]) == (60, 10))
+
+
+# -- the focus -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_gdb(stage: Stage, neovim: Neovim) -> Neovim:
+    """Neovim with the learner in gdb's pane, where typed keys go to gdb."""
+    until(lambda: neovim.lua("return #require('card.keys').status()") > 0)
+    neovim.call("nvim_input", "<C-\\><C-n>")
+    until(lambda: neovim.call("nvim_get_mode")["mode"] in ("n", "nt"))
+    neovim.lua("vim.api.nvim_set_current_win(vim.fn.win_findbuf(require('card.windows').gdb)[1])")
+    neovim.call("nvim_input", "i")
+    until(lambda: neovim.call("nvim_get_mode")["mode"] == "t")
+    return neovim
+
+
+def press(stage: Stage, neovim: Neovim, key: str, kind: str) -> None:
+    """Press a key of the editor, and wait for the event that it causes and its message."""
+    last = stage.tcp.get("/api/events?limit=1000")["last_seq"]
+    neovim.call("nvim_input", key)
+    until(lambda: stage.tcp.get(f"/api/events?after={last}&kind={kind}")["events"], 30)
+    until(lambda: any(text in neovim.screen() for text in ("sync: ready", "reset: done")))
+
+
+def gdb_takes(neovim: Neovim, typed: str, answer: str) -> None:
+    """What is typed now goes to gdb and not into the code."""
+    ticks = (
+        "local code = require('card.windows').code_window()\n"
+        "return vim.api.nvim_buf_get_changedtick(vim.api.nvim_win_get_buf(code))"
+    )
+    before = neovim.lua(ticks)
+    neovim.call("nvim_input", f"{typed}<CR>")
+    until(lambda: any(line.endswith(answer) for line in text_of(neovim, "gdb")))
+    assert neovim.lua(ticks) == before
+
+
+def test_the_next_command_goes_to_gdb_after_f2_and_f1(stage: Stage, in_gdb: Neovim) -> None:
+    for number, snapshot in enumerate(("first", "second", "first")):  # the last from a fork checkpoint
+        stage.tcp.put("/api/navigation/current", position("quick", snapshot))
+        press(stage, in_gdb, "<F2>", "checkpoint.ready")
+        gdb_takes(in_gdb, f"print {number} + n * 1000", f"= {(1, 2, 1)[number] * 1000 + number}")
+    press(stage, in_gdb, "<F1>", "editor.reset")
+    gdb_takes(in_gdb, "print 40 + 2", "= 42")
+
+
+def test_the_next_command_goes_to_the_gdb_that_a_reset_has_started(stage: Stage, in_gdb: Neovim) -> None:
+    in_gdb.call("nvim_input", "shell sleep 1000<CR>")
+    until(lambda: "sleep" in stage.sessions.session().processes().values())
+    press(stage, in_gdb, "<F1>", "editor.reset")
+    gdb_takes(in_gdb, "print 40 + 3", "= 43")
+
+
+def test_a_replay_leaves_the_focus_in_a_terminal_window_that_takes_no_keys(stage: Stage, in_gdb: Neovim) -> None:
+    in_gdb.call("nvim_input", "<C-\\><C-n>")
+    until(lambda: in_gdb.call("nvim_get_mode")["mode"] == "nt")
+    window = in_gdb.call("nvim_get_current_win")
+    stage.tcp.put("/api/navigation/current", position("quick", "second"))
+    done = stage.tcp.post("/api/navigation/sync").json
+    assert done["state"] == "ready"
+    assert (in_gdb.call("nvim_get_current_win"), in_gdb.call("nvim_get_mode")["mode"]) == (window, "nt")
