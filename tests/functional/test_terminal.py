@@ -138,6 +138,37 @@ def test_panes_keep_the_shares_that_the_learner_gave_them(neovim: Neovim, termin
     until(lambda: (panes(neovim)["code"][0], panes(neovim)["gdb"][1]) == (60, 10))
 
 
+# -- the code --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "expandtab", "tabstop", "shiftwidth"),
+    [
+        (["int f(void)", "{", "    if (a)", "        b();", "    c();", "}"], True, 4, 4),
+        (["/*", " * about", " */", "{", "  if (a)", "    b();", "}"], True, 4, 2),
+        (["{", "\tif (a)", "\t\tb();", "}"], False, 4, 4),
+        (["{", "  if (a)", "    {", "      b ();", "      if (c)", "\td ();", "    }", "}"], True, 8, 2),  # GNU
+        (["{", "\tcall(a,", "\t     b);", "\tif (c)", "\t\td();", "}"], False, 8, 8),  # Linux
+        (["x"], True, 4, 4),
+    ],
+    ids=["four", "two", "tabs", "GNU", "Linux", "none"],
+)
+def test_the_indent_is_the_cards(
+    neovim: Neovim, lines: list[str], expandtab: bool, tabstop: int, shiftwidth: int
+) -> None:
+    found = neovim.lua("return require('card.indent').detect(...)", lines)
+    assert found == {"expandtab": expandtab, "tabstop": tabstop, "shiftwidth": shiftwidth}
+
+
+def test_the_code_is_not_wrapped_and_typed_lines_are_indented_as_it_is(neovim: Neovim) -> None:
+    code = neovim.lua("return require('card.windows').code_window()")
+    options = "vim.wo[window].wrap, vim.bo[buffer].expandtab, vim.bo[buffer].shiftwidth, vim.bo[buffer].softtabstop"
+    found = neovim.lua(
+        f"local window = ... local buffer = vim.api.nvim_win_get_buf(window) return {{ {options} }}", code
+    )
+    assert found == [False, True, 4, -1]
+
+
 # -- the focus -------------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ vim.opt.autoread = true
 vim.opt.hidden = true
 vim.opt.mouse = 'a'
 vim.opt.number = true
+vim.opt.wrap = false
 vim.opt.signcolumn = 'yes'
 vim.opt.scrolloff = 3
 vim.opt.equalalways = false
@@ -42,6 +43,14 @@ vim.api.nvim_create_autocmd('VimResized', {
 vim.api.nvim_create_autocmd({ 'WinScrolled', 'CursorHold' }, {
   callback = function()
     require('card.windows').learn_shares()
+  end,
+})
+
+vim.api.nvim_create_autocmd('BufWinEnter', { -- later than the options of the file's type
+  callback = function(event)
+    if vim.bo[event.buf].buftype == '' then
+      require('card.indent').apply(event.buf)
+    end
   end,
 })
 
