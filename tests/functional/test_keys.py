@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -315,6 +316,20 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
     press(nvim, "<F2>")
     shows(nvim, "sync: request failed (ENOENT): start bin/cardapp serve")
     assert len(api.requests) == known
+
+
+def test_the_keys_work_soon_after_the_session_was_chosen(api: Application, state_dir: Path) -> None:
+    """Until then the application refuses the requests of a container."""
+    refused = response(403, {"detail": "another session is chosen"}, "application/problem+json")
+    api.answers[TABLE] = refused
+    with neovim_with_ui(state_dir / "n", *LOAD, environment={"CARD_API_SOCKET": str(state_dir / "api.sock")}) as neovim:
+        nvim = NeovimConnection(neovim.path)
+        eventually(lambda: len(api.requests) >= 5)
+        api.answers[TABLE] = response(200, keyboard.as_json())
+        chosen = time.monotonic()
+        when_bound(nvim)
+        assert time.monotonic() - chosen < 0.5
+        nvim.close()
 
 
 def test_without_the_variable_the_reason_is_shown(state_dir: Path) -> None:

@@ -1,6 +1,6 @@
 -- The editor's key mappings, made from the application's table of shortcuts (GET /api/keyboard, scope "editor"). No key
--- is mapped until the application answers. The request is repeated at growing intervals, so that editor and application
--- may start in either order. `:CardKeys` shows the mappings, or why there are none.
+-- is mapped until the application answers. The request is repeated, because editor and application may start in either
+-- order, and the application refuses a container until its session is chosen. `:CardKeys` shows the mappings, or why there are none.
 local actions = require('card.actions')
 local api = require('card.api')
 local message = require('card.message')
@@ -8,7 +8,7 @@ local uv = vim.uv or vim.loop
 local M = {}
 
 local TABLE_SECONDS = 5
-local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms; frequent, because a failed connect takes only microseconds
+local RETRY = 250 -- ms; the keys work at most half a second after the session was chosen
 
 local MODES = { 'n', 'x', 'i', 't' }
 local MODIFIERS = { Ctrl = 'C', Alt = 'M', Shift = 'S' }
@@ -18,7 +18,7 @@ local NAMES = {
 } -- stylua: ignore
 
 local bound, problem = {}, 'the table of shortcuts was not loaded yet'
-local retry, delay
+local retry
 
 -- A key of the table (`Ctrl+Backtick`) in Neovim's notation (<C-`>); nil if it has an unknown modifier.
 function M.notation(keys)
@@ -75,8 +75,7 @@ local function load()
     end
     problem = (failure or not sound) and reason or nil
     if problem then
-      retry:start(delay, 0, vim.schedule_wrap(load))
-      delay = math.min(delay * 2, LAST_RETRY)
+      retry:start(RETRY, 0, vim.schedule_wrap(load))
     end
   end)
 end
@@ -101,7 +100,6 @@ end
 function M.setup()
   retry = retry or uv.new_timer()
   retry:stop()
-  delay = FIRST_RETRY
   load()
 end
 
