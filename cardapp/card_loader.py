@@ -81,7 +81,11 @@ class CardLoader:
 
     def source_digest(self) -> str:
         """The same as ``source_sha256``, but the file is read only if its status has changed. Used for polling."""
-        return self._digest(self._path)[1]
+        return self.digest(self._path)
+
+    def digest(self, path: Path) -> str:
+        """The SHA-256 of a file in hex; "" if it is missing. The file is read only if its status has changed."""
+        return self._digest(path)[1]
 
     def revision(self) -> dict[str, str]:
         """``{revision, changed_at}`` of the card source, its layout file and the target's code files.

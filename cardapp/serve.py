@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import threading
-import time
 from pathlib import Path
 
 from cardapp import private_directories
@@ -17,9 +16,11 @@ from cardapp.errors import NoCard, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
-from cardapp.session_client.link import SessionLink, SessionStatus
+from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import CheckpointStorage
 from cardapp.session_client.program import Program
+from cardapp.session_client.session_sources import SessionSources
+from cardapp.session_client.session_status import SessionStatus, SessionWatch
 from cardapp.session_client.sync import Control, SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
@@ -55,7 +56,14 @@ class Service:
             storage=CheckpointStorage(self._database, now),
             timeout=settings.replay_timeout,
         )
-        control = Control(card_loader=card_loader, database=self._database, active=self._checkpoints.active, clock=now)
+        sessions = SessionStatus(self._link, card_loader, SessionSources(self._link, card_loader))
+        control = Control(
+            card_loader=card_loader,
+            database=self._database,
+            active=self._checkpoints.active,
+            session=sessions.known,
+            clock=now,
+        )
         self._editor = Editor(self._link.editor_socket, self._link.target_reset, self._link.pane_fit)
         self._sync_monitor = SyncMonitor(
             card_loader=card_loader,
@@ -67,6 +75,7 @@ class Service:
         self._live = LiveFeed(control.state)
         self._database.on_commit = self._live.wake
         self._checkpoints.on_change = self._wake
+        self._session_watch = SessionWatch(sessions, self._wake)
         self._sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
         self.services = Services(
             settings=settings,
@@ -75,7 +84,7 @@ class Service:
             checkpoints=self._checkpoints,
             editor=self._editor,
             program=Program(self._link),
-            sessions=SessionStatus(self._link, time.monotonic),
+            sessions=sessions,
             control=control,
             sheets=self._sheets,
             live=self._live,
@@ -113,6 +122,7 @@ class Service:
         for name in missing:
             _log.warning("the picture %s is missing in %s: reports omit it", name, self.settings.evidence_dir)
         self._sync_monitor.start()
+        self._session_watch.start()
         self._live.start()
         self._composer.start()
 
@@ -123,6 +133,7 @@ class Service:
         self._checkpoints.stop()
         self.listener.stop()
         self._sync_monitor.stop()
+        self._session_watch.stop()
         self._editor.close()
         self._link.close()
         self._database.close()

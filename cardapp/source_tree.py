@@ -8,8 +8,11 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
+from cardapp.card.model import Target
 from cardapp.card.source import LoadedCard
 
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+"""The names of a makefile, in the order in which make looks for it."""
 CMAKE_CACHE = "CMakeCache.txt"
 """CMake writes this file to a build tree and refuses the tree in any other place."""
 
@@ -63,6 +66,12 @@ def _walked(top: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
                     folders.append(f"{folder}{entry.name}/")
                 else:
                     yield folder + entry.name, entry.stat(follow_symlinks=False)
+
+
+def edited_files(target: Target) -> tuple[str, ...]:
+    """The files that people edit, relative to the target's directory. Not every one exists; the build makes the
+    others."""
+    return (*target.sources, *MAKEFILES)
 
 
 def names_its_build(name: str, begin: bytes) -> bool:

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cardapp.errors import CardAppError, MissingRequirement
-from cardapp.source_tree import files_of, git, names_its_build
+from cardapp.source_tree import MAKEFILES, files_of, git, names_its_build
 
 BUILD_SECONDS = 600.0
-MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 FLAGS = 'CFLAGS="-g -O0" CXXFLAGS="-g -O0"'
 KEPT = "ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=: MAKEINFO=:"
 """Keeps what the Autotools made: a copy has other times, which would have make call the author's versions of them."""

@@ -22,6 +22,7 @@ _PLAIN = {
     events.CHECKPOINT_TIMEOUT: "The replay exceeded its time limit",
     events.EDITOR_RESET: "The program was reset",
     events.EDITOR_REDRAW: "The editor was redrawn",
+    events.SESSION_RESTORED: "The session's copy of the sources was restored",
     events.NOTE: "Note",
     answers.PREDICTION: "Predicted",
     answers.ANSWER: "Answered",

@@ -17,7 +17,13 @@ from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
 from cardapp.session_client.link import Choice, SessionLink
-from cardapp.session_client.session_tools import Binding, BindingResult, session_binding
+from cardapp.session_client.session_tools import (
+    Binding,
+    BindingResult,
+    card_difference,
+    card_of,
+    session_binding,
+)
 from cardapp.unix_socket import SocketIdentity, identity
 
 _BINDING_SECONDS = 3.0
@@ -33,13 +39,27 @@ class Fingerprint:
     socket: SocketIdentity | None
     peer_pid: int | None
     peer_start: int | None
-    container: tuple[int, int] | None
-    """The pid of a container's first process and its start time; None if the session is in no container."""
-    binding: Binding
-    card: Identity
+    result: BindingResult
     source_sha256: str
-    build_timeout: float
-    """The session's time limit for a build, in seconds. It is not compared."""
+
+    @property
+    def container(self) -> tuple[int, int] | None:
+        """The pid of a container's first process and its start time; None if the session is in no container."""
+        process = self.result.get("container_process")
+        return (process["pid"], process["started"]) if process is not None else None
+
+    @property
+    def binding(self) -> Binding:
+        return Binding.of(self.result)
+
+    @property
+    def card(self) -> Identity:
+        return card_of(self.result)
+
+    @property
+    def build_timeout(self) -> float:
+        """The session's time limit for a build, in seconds. It is not compared."""
+        return self.result.get("build_timeout_s", 0.0)
 
 
 class Guard:
@@ -62,18 +82,13 @@ class Guard:
         self.client.close()
 
     def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
-        found = session_binding(client, seconds=_BINDING_SECONDS)
-        card = found["card"]
         return Fingerprint(
             choice=choice,
             socket=socket,
             peer_pid=client.peer_pid,
             peer_start=client.peer_start,
-            container=_container_of(found),
-            binding=Binding.of(found),
-            card=Identity(card["id"], card["uuid"], card["version"], card["source_sha256"]),
+            result=session_binding(client, seconds=_BINDING_SECONDS),
             source_sha256=self._card_loader.source_sha256(),
-            build_timeout=found.get("build_timeout_s", 0.0),
         )
 
     def confirm(self) -> None:
@@ -164,12 +179,6 @@ class Guard:
             client.close()
 
 
-def _container_of(result: BindingResult) -> tuple[int, int] | None:
-    """``container_process`` of a result of ``session_binding``."""
-    process = result.get("container_process")
-    return (process["pid"], process["started"]) if process is not None else None
-
-
 def expect_binding(expected: dict[str, Any], actual: Binding) -> None:
     """Reject a request if the binding that it expects is not the binding of the chosen session."""
     _expect(expected, actual.as_json(), "binding", "the chosen session", "GET /api/session")
@@ -192,15 +201,7 @@ def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: 
 
 def expect_same_card(served: Identity, session: Fingerprint) -> None:
     """Reject a session if its card is not the served card, or is another revision of it."""
-    if session.card != served:
-        raise CheckpointRejected(
-            f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "
-            "choose a session of the served card with bin/card-session select NAME, start one with "
-            "bin/card-session start CARD, or serve the other card (CARD_SOURCE)",
-            code="identity_mismatch",
-            extra={"identity": session.card.as_json()},
-        )
-
-
-def _titled(card: Identity) -> str:
-    return f"card {card.id} {card.version} ({card.source_sha256[:12]})"
+    difference = card_difference(session.choice.name, session.result, served)
+    if difference is not None:
+        identity_of_session = card_of(session.result).as_json()
+        raise CheckpointRejected(difference, code="identity_mismatch", extra={"identity": identity_of_session})

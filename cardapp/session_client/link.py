@@ -1,4 +1,4 @@
-"""The chosen session: the file that names it, the connections to its MCP server, and its status.
+"""The chosen session: the file that names it, and the connections to its MCP server.
 
 The choice is read again at each call, because ``card-session select`` may have changed it.
 """
@@ -8,18 +8,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from cardapp import __version__, procfs
-from cardapp.errors import CardAppError, McpError, SessionUnavailable, TooSlow
+from cardapp.errors import McpError, SessionUnavailable, TooSlow
 from cardapp.mcp.client import McpClient
 from cardapp.schema import decode
 from cardapp.session_client.session_tools import (
-    Binding,
     BindingResult,
     DebuggerState,
     call_tool,
@@ -33,8 +31,6 @@ CONNECT_SECONDS = 3.0
 CALL_SECONDS = 3.0
 REFUSAL_SECONDS = 1.0
 """For this time after a failed connection, other callers get the same error at once, so that they need not wait."""
-MAX_AGE_SECONDS = 0.5
-"""The maximum age of a cached status of the session."""
 
 _START_HINT = "start one with bin/card-session start CARD_DIR, or choose one with bin/card-session select NAME"
 
@@ -65,7 +61,8 @@ def read_choice(path: Path) -> Choice:
 
 # -- connections ---------------------------------------------------------------------------------------------------
 
-_Target = tuple[Choice, SocketIdentity | None]
+Target = tuple[Choice, SocketIdentity | None]
+"""The chosen session and its present socket."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +70,11 @@ class _Connection:
     """A connection to the socket of ``target``. A thread began to open it at ``began`` (monotonic seconds). ``client``
     is done when it is open."""
 
-    target: _Target
+    target: Target
     client: Future[McpClient]
     began: float
 
-    def usable(self, target: _Target) -> bool:
+    def usable(self, target: Target) -> bool:
         if self.target != target:
             return False
         if not self.client.done():
@@ -98,6 +95,10 @@ class SessionLink:
 
     def choice(self) -> Choice:
         return read_choice(self._choice_path)
+
+    def target(self) -> Target:
+        choice = self.choice()
+        return choice, identity(choice.socket)
 
     def connect(self, choice: Choice, *, seconds: float = CONNECT_SECONDS) -> McpClient:
         """Open a connection, which the caller must close. Raises :class:`SessionUnavailable`, which says how to restore
@@ -181,8 +182,7 @@ class SessionLink:
     def _client(self, seconds: float) -> McpClient:
         """The kept connection, or a new one. The first caller opens the new connection, and other callers wait for
         it."""
-        choice = self.choice()
-        target = (choice, identity(choice.socket))
+        target = self.target()
         with self._lock:
             kept = self._kept
             if kept is not None and kept.usable(target):
@@ -219,64 +219,3 @@ def _close(connection: _Connection | None) -> None:
     """Close an open connection. A connection that is still being opened is closed by the thread that opens it."""
     if connection is not None and connection.client.done() and connection.client.exception() is None:
         connection.client.result().close()
-
-
-# -- the status ----------------------------------------------------------------------------------------------------
-
-
-class SessionStatus:
-    """The session's status for ``GET /api/session`` and ``GET /api/state``.
-
-    :meth:`brief` caches the status. It calls the session again when the choice or the socket has changed, or when the
-    cached status is older than ``max_age`` seconds.
-    """
-
-    def __init__(self, link: SessionLink, monotonic: Callable[[], float], max_age: float = MAX_AGE_SECONDS) -> None:
-        self._link = link
-        self._monotonic = monotonic
-        self._max_age = max_age
-        self._lock = threading.Lock()
-        self._cached: tuple[_Target, float, dict[str, Any]] | None = None
-
-    def describe(self) -> dict[str, Any]:
-        """The body of ``GET /api/session``."""
-        choice = self._link.choice()
-        found = self._link.binding()
-        return {
-            "name": choice.name,
-            "binding": Binding.of(found).as_json(),
-            "runtime": found["runtime"],
-            "mcp_socket": choice.socket,
-            "card": found["card"],
-        }
-
-    def brief(self) -> dict[str, Any]:
-        """``{available, name, binding, reason}``; never raises."""
-        try:
-            choice = self._link.choice()
-        except CardAppError as error:
-            return {"available": False, "name": None, "binding": None, "reason": error.detail}
-        target = (choice, identity(choice.socket))
-        cached = self._cached
-        old = cached if cached is not None and cached[0] == target else None
-        if old is not None and self._monotonic() - old[1] <= self._max_age:
-            return old[2]
-        # One thread calls the session. The others use the old status, and wait only if there is none.
-        if not self._lock.acquire(blocking=old is None):
-            assert old is not None
-            return old[2]
-        try:
-            if self._cached is cached:
-                fresh = self._read(choice.name)
-                self._cached = (target, self._monotonic(), fresh)
-            assert self._cached is not None
-            return self._cached[2]
-        finally:
-            self._lock.release()
-
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            found = self._link.binding(seconds=MAX_AGE_SECONDS)
-        except CardAppError as error:
-            return {"available": False, "name": name, "binding": None, "reason": error.detail}
-        return {"available": True, "name": name, "binding": Binding.of(found).as_json(), "reason": None}

@@ -7,12 +7,13 @@ module decide whether a result is valid. They contain only the members that the 
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 from dataclasses import asdict, dataclass
 from typing import Any, NotRequired, TypedDict, cast
 
 from cardapp.card import proof
-from cardapp.card.model import AllocatorRecipe, NodesRecipe, Snapshot
+from cardapp.card.model import AllocatorRecipe, Identity, NodesRecipe, Snapshot
 from cardapp.errors import (
     MAX_PEER_TEXT,
     CardAppError,
@@ -48,6 +49,7 @@ class CardResult(TypedDict):
     uuid: str
     version: str
     source_sha256: str
+    title: NotRequired[str | None]
 
 
 class ContainerProcess(TypedDict):
@@ -73,6 +75,7 @@ class BindingResult(TypedDict):
     target: str
     runtime: str
     card: CardResult
+    card_source: NotRequired[str]
     editor: EditorResult
     build_timeout_s: NotRequired[float]
 
@@ -103,6 +106,31 @@ class Binding:
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
+
+
+def card_of(result: BindingResult) -> Identity:
+    """The identity of the card in a result of ``session_binding``."""
+    card = result["card"]
+    return Identity(card["id"], card["uuid"], card["version"], card["source_sha256"])
+
+
+def card_difference(name: str, result: BindingResult, served: Identity) -> str | None:
+    """In what the card of session ``name`` differs from the served card, and what to do; None if they are the same."""
+    card = card_of(result)
+    if card == served:
+        return None
+    path = result.get("card_source", "")
+    serve = f"serve the other card (CARD_SOURCE={shlex.quote(path)} bin/cardapp serve)" if path else "serve its card"
+    return (
+        f"session {name!r} runs {_titled(card, result['card'].get('title'))}, this service serves {_titled(served)}: "
+        "choose a session of the served card with bin/card-session select NAME, start one with bin/card-session start "
+        f"CARD, or {serve}"
+    )
+
+
+def _titled(card: Identity, title: str | None = None) -> str:
+    named = f"card {card.id} {card.version} ({card.source_sha256[:12]})"
+    return f"{title!r}, {named}" if title else named
 
 
 # -- the replay ----------------------------------------------------------------------------------------------------
@@ -221,6 +249,7 @@ def failure(structured: Any, text: str) -> CardAppError:
 
 _TEXT = {"type": "string"}
 _SHORT = {"type": "string", "maxLength": 300}
+_SHORT_OR_NULL = {"type": ["string", "null"], "maxLength": 300}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _INTEGER = {"type": "integer"}
 _INTEGER_OR_NULL = {"type": ["integer", "null"]}
@@ -252,7 +281,9 @@ _BY_TOOL = {
             uuid=_SHORT,
             version=_SHORT,
             source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
+            title=_SHORT_OR_NULL | {"default": None},  # sessions of an earlier release have none
         ),
+        card_source={"type": "string", "maxLength": 4096, "default": ""},
         editor=_record(socket={"type": "string", "pattern": "^[^\\u0000]*$"}),
         # A session of an earlier release counts its build as a part of the replay.
         build_timeout_s={"type": "number", "minimum": 0, "maximum": 3600, "default": 0},
@@ -274,6 +305,12 @@ _BY_TOOL = {
         stop_id=_TEXT,
     ),
     "target_reset": _record(stop_id=_TEXT, debugger_restarted=_BOOLEAN, editor_restarted=_BOOLEAN),
+    "list_sources": _record(
+        copied=_BOOLEAN,
+        files={"type": "array", "maxItems": 10_000, "items": _record(file=_TEXT, sha256=_TEXT_OR_NULL)},
+    ),
+    "read_source": _record(content=_TEXT_OR_NULL),
+    "restore_source": _record(backup=_SHORT_OR_NULL),
     "pane_fit": _record(host=_SIZE, grid=_SIZE),
     "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, state=_TEXT, stop_id=_TEXT, reason=_TEXT_OR_NULL),
 }

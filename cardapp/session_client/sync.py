@@ -42,11 +42,13 @@ class Control:
         card_loader: CardLoader,
         database: Database,
         active: Callable[[], OperationRecord | None],
+        session: Callable[[], dict[str, Any]],
         clock: Callable[[], str],
     ) -> None:
         self._card_loader = card_loader
         self._database = database
         self._active = active
+        self._session = session
         self._clock = clock
         self.target_lock = threading.Lock()
         """A request that resets or moves the target holds this lock until it has switched SYNC off. Otherwise the
@@ -78,6 +80,7 @@ class Control:
             "viewer_revision": viewer_revision,
             "card_revision": self._card_loader.revision()["revision"],
             "revision": published.revision if published else 0,
+            "session": self._session(),
         }
 
     def published_operation(self) -> str | None:

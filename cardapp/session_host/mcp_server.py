@@ -24,6 +24,7 @@ from cardapp.session_host.profile import load_profile
 from cardapp.session_host.program_tools import ProgramTools
 from cardapp.session_host.session import Session
 from cardapp.session_host.session_tools import SessionTools
+from cardapp.session_host.source_tools import SourceTools
 
 INSTRUCTIONS = """\
 A C program under gdb, inside the learner's Neovim. Call session_binding first: checkpoint_replay needs its
@@ -47,7 +48,8 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
     try:
         session.bring_up()
         session.load()
-        tools = [*SessionTools(session).tools(), *ProgramTools(session).tools()]
+        parts = (SessionTools(session), ProgramTools(session), SourceTools(session))
+        tools = [tool for part in parts for tool in part.tools()]
         server = McpServer("card-session", __version__, tools, INSTRUCTIONS)
         listener = UnixListener(directory.mcp_socket, server)
         listener.start()

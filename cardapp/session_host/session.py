@@ -165,6 +165,10 @@ class Session:
         except (KeyError, TypeError) as error:
             raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
 
+    def title(self) -> str:
+        """The card's title. Raises the errors of :meth:`target`."""
+        return self._loaded().card.title
+
     def target(self) -> Target:
         """The card's target, read from its source file now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
         return self._loaded().card.target

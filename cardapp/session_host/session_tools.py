@@ -52,7 +52,7 @@ BINDING_OUT = tool_schema(
         "target": TEXT,
         "runtime": TEXT,
         "container_process": {"anyOf": [closed_object({"pid": INTEGER, "started": INTEGER}), {"type": "null"}]},
-        "card": closed_object({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT}),
+        "card": closed_object({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT, "title": TEXT}),
         "card_source": TEXT,
         "source_directory": TEXT,
         "editor": closed_object({"socket": TEXT, **AVAILABILITY}),
@@ -263,7 +263,8 @@ class SessionTools:
     def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         session, record, container = self._session, self._session.record, self._session.instance.container
         try:
-            identity, build_timeout = session.identity(), session.build_timeout()
+            card = session.identity().as_json() | {"title": session.title()}
+            build_timeout = session.build_timeout()
         except (OSError, ValueError) as error:
             raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
         editor = session.editor.condition()
@@ -272,7 +273,7 @@ class SessionTools:
             **self._expected_binding(),
             "runtime": record.runtime,
             "container_process": container.as_json() if container is not None else None,
-            "card": identity.as_json(),
+            "card": card,
             "card_source": record.card_source,
             "source_directory": record.source_directory,
             "editor": {"socket": str(session.directory.nvim_socket), "available": editor is None, "reason": editor},

@@ -125,20 +125,22 @@ class _Update:
                 self._report.kept.append(name)
                 self._workspace.mark_edited(have)
                 return before
-            self._report.backups[name] = self._back_up(name)
+            self._report.backups[name] = back_up(self._copy, name)
         if name != self._card:
             self._workspace.mark_changed()
         self._report.updated.append(name)
         return original.stamp, _copy(original, self._copy, name, keep_time=name not in self._known)
 
-    def _back_up(self, name: str) -> str:
-        base, number = os.path.basename(name), 1
-        backup = f"{base}.orig"
-        while self._copy.stamp(os.path.join(os.path.dirname(name), backup)) is not None:
-            number += 1
-            backup = f"{base}.orig{number}"
-        self._copy.rename(name, backup)
-        return backup
+
+def back_up(copy: CopiedTree, name: str) -> str:
+    """Rename a file to ``NAME.orig`` (``NAME.orig2``, …). Returns the new name, without its folder."""
+    base, number = os.path.basename(name), 1
+    backup = f"{base}.orig"
+    while copy.stamp(os.path.join(os.path.dirname(name), backup)) is not None:
+        number += 1
+        backup = f"{base}.orig{number}"
+    copy.rename(name, backup)
+    return backup
 
 
 def _copy(original: _Original, copy: CopiedTree, name: str, *, new: bool = False, keep_time: bool = True) -> Stamp:

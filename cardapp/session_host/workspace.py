@@ -33,11 +33,11 @@ from cardapp.session_host.gdb_client import Cancellation
 from cardapp.session_host.manifest import MANIFEST, read_manifest, write_manifest
 from cardapp.session_host.process import end_processes
 from cardapp.session_host.profile import load_profile
+from cardapp.source_tree import edited_files
 
 MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read and dropped, because otherwise the build would block
 CANCEL_POLL = 0.05  # seconds between two checks of the cancellation
 END_TIMEOUT = 5.0  # seconds for what a killed build left running
-MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 BUILT = {".o", ".d", ".a"}
 FILE_TIME_LAG = 10_000_000  # ns by which the kernel's times of files are at most behind the clock
 BUILD_VARIABLE = "CARDAPP_BUILD"
@@ -119,8 +119,7 @@ class Workspace:
         return {"begun": begun, "build": list(self.target.build), "inputs": inputs, "program": _stamp(self.program)}
 
     def _edited(self) -> list[Path]:
-        """The files that people edit. The build makes the others."""
-        return [self.directory / name for name in (*self.target.sources, *MAKEFILES)]
+        return [self.directory / name for name in edited_files(self.target)]
 
     def _read_record(self) -> dict[str, Any] | None:
         try:

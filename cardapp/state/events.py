@@ -37,6 +37,7 @@ SYNC_OFF = "sync.off"
 EDITOR_RESET = "editor.reset"
 EDITOR_REDRAW = "editor.redraw"
 PROGRAM_MOVED = "program.moved"
+SESSION_RESTORED = "session.restored"
 VIEWER_CHANGED = "viewer.changed"
 PROGRESS_CHANGED = "progress.changed"
 PREDICTION_JUDGED = answers.JUDGED
@@ -64,6 +65,7 @@ BACKEND_KINDS = frozenset(
         EDITOR_RESET,
         EDITOR_REDRAW,
         PROGRAM_MOVED,
+        SESSION_RESTORED,
         VIEWER_CHANGED,
         PROGRESS_CHANGED,
         PREDICTION_JUDGED,

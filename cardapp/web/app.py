@@ -19,6 +19,7 @@ from cardapp.web.resources import (
     progress,
     reports,
     service,
+    session,
     viewer,
 )
 from cardapp.web.routing import Body, Route, routed
@@ -43,8 +44,10 @@ ROUTES: tuple[Route, ...] = (
           cache="no-cache"),
     Route("GET", "/api/state", service.state, "Composite state", "State", cache="no-cache"),
     Route("GET", "/api/control/state", service.control, "The state of SYNC, in brief", "Control", cache="no-cache"),
-    Route("GET", "/api/session", service.session, "The chosen session", "SessionBinding", cache="no-cache",
+    Route("GET", "/api/session", session.state, "The chosen session", "SessionBinding", cache="no-cache",
           problems=(409, 502, 503, 504)),
+    Route("POST", "/api/session/restore", session.restore, "Restore the session's copy of the sources", "Restored",
+          body=Body("RestoreRequest", optional=True), problems=(409, 502, 503, 504)),
     # -- the page ---------------------------------------------------------------------------------------------------
     Route("GET", "/static/{name}", page.static, "A file of the page",
           produces=(page.SCRIPT, page.CSS, page.FONT), ignores_query=True, cache="no-cache"),

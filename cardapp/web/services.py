@@ -10,8 +10,8 @@ from cardapp.card_loader import CardLoader
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
-from cardapp.session_client.link import SessionStatus
 from cardapp.session_client.program import Program
+from cardapp.session_client.session_status import SessionStatus
 from cardapp.session_client.sync import Control
 from cardapp.settings import Settings
 from cardapp.state.database import Database

@@ -56,11 +56,6 @@ def card_revision(request: Request) -> Reply:
     return answer(request.services.card_loader.revision())
 
 
-def session(request: Request) -> Reply:
-    """The selected session. The service asks it now. If the session does not answer, the response is an error."""
-    return answer(request.services.sessions.describe())
-
-
 def control(request: Request) -> Reply:
     """The state of SYNC. It is read from the database; the session is not called."""
     return answer(request.services.control.state())

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cardapp.errors import SessionUnavailable
-from cardapp.session_client.link import Choice, SessionLink, SessionStatus, read_choice
+from cardapp.session_client.link import Choice, SessionLink, read_choice
 
 
 def test_a_choice_is_read(tmp_path: Path) -> None:
@@ -46,43 +43,6 @@ def test_without_a_choice_file_no_session_is_chosen(tmp_path: Path) -> None:
     with pytest.raises(SessionUnavailable, match="card-session start") as caught:
         read_choice(tmp_path / "none")
     assert caught.value.code == "no_session"
-
-
-TOLD = {"container_id": "c", "instance": "i", "profile": "p", "target": "t"}
-
-
-class Slow:
-    """A link whose session answers only when the test allows it."""
-
-    def __init__(self) -> None:
-        self.let = threading.Event()
-        self.asked = threading.Semaphore(0)
-
-    def choice(self) -> Choice:
-        return Choice("s", "/nonexistent")
-
-    def binding(self, *, seconds: float) -> dict[str, Any]:
-        self.asked.release()
-        self.let.wait(10)
-        return TOLD
-
-
-def test_concurrent_readers_get_the_last_status_while_one_queries_the_session() -> None:
-    link, now = Slow(), [0.0]
-    view = SessionStatus(link, lambda: now[0], max_age=1.0)  # type: ignore[arg-type]
-    link.let.set()
-    first = view.brief()
-    assert (first["available"], first["binding"]) == (True, TOLD)
-    assert link.asked.acquire(timeout=1)
-    link.let.clear()
-    now[0] = 5.0
-    with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(view.brief)
-        assert link.asked.acquire(timeout=5)
-        assert view.brief() == first
-        link.let.set()
-        assert slow.result(5) == first
-    assert not link.asked.acquire(blocking=False)
 
 
 def test_a_failed_connection_answers_the_next_callers_too(state_dir: Path) -> None:

@@ -203,6 +203,7 @@ def test_the_backend_appends_the_kinds_of_the_contract() -> None:
         "sync": {"off"},
         "editor": {"reset", "redraw"},
         "program": {"moved"},
+        "session": {"restored"},
         "viewer": {"changed"},
         "progress": {"changed"},
         "prediction": {"judged"},

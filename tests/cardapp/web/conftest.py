@@ -34,6 +34,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import webtest
 
+SESSION_CARD = {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64, "title": "Small"}
 BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}
 READING = {
     "base": 4096,
@@ -204,9 +205,25 @@ def sessions() -> StandIn:
             "binding": BINDING,
             "runtime": "local",
             "mcp_socket": "/tmp/mcp.sock",
-            "card": {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64},
+            "card": SESSION_CARD,
+            "mismatch": None,
+            "changes": [],
         },
-        brief={"available": True, "name": "main", "binding": BINDING, "reason": None},
+        brief={
+            "available": True,
+            "name": "main",
+            "binding": BINDING,
+            "reason": None,
+            "card": SESSION_CARD,
+            "mismatch": None,
+            "changes": [],
+        },
+        known={
+            "name": "main",
+            "card": {name: SESSION_CARD[name] for name in ("id", "uuid", "title")},
+            "mismatch": None,
+        },
+        restore=[{"file": "a.c", "backup": "a.c.orig"}],
     )
 
 
@@ -215,7 +232,9 @@ def no_session(sessions: StandIn) -> SessionUnavailable:
     """Make the service one without a session. Returns the error that it reports."""
     error = SessionUnavailable("no session is chosen: start one")
     sessions.answers["describe"] = error
-    sessions.answers["brief"] = {"available": False, "name": None, "binding": None, "reason": error.detail}
+    nothing = dict.fromkeys(("name", "binding", "card", "mismatch", "changes"))
+    sessions.answers["brief"] = {"available": False, "reason": error.detail, **nothing}
+    sessions.answers["known"] = {"name": None, "card": None, "mismatch": None}
     return error
 
 
@@ -231,7 +250,12 @@ def card_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def services(
-    state_dir: Path, card_file: Path, checkpoints: StandIn, editor: StandIn, program: StandIn, sessions: StandIn
+    state_dir: Path,
+    card_file: Path,
+    checkpoints: StandIn,
+    editor: StandIn,
+    program: StandIn,
+    sessions: StandIn,
 ) -> Iterator[Services]:
     ticks = itertools.count()
 
@@ -243,7 +267,9 @@ def services(
     )
     database = Database.open(settings.state_database)
     card_loader = CardLoader(card_file)
-    control = Control(card_loader=card_loader, database=database, active=lambda: None, clock=clock)
+    control = Control(
+        card_loader=card_loader, database=database, active=lambda: None, session=sessions.known, clock=clock
+    )
     sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
     live = LiveFeed(control.state)
     parts = (checkpoints, editor, program, sessions, control, sheets, live)

@@ -35,6 +35,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/state"): ("/api/state", None),
     ("GET", "/api/control/state"): ("/api/control/state", None),
     ("GET", "/api/session"): ("/api/session", None),
+    ("POST", "/api/session/restore"): ("/api/session/restore", {}),
     ("GET", "/api/keyboard"): ("/api/keyboard", None),
     ("GET", "/api/navigation/catalog"): ("/api/navigation/catalog", None),
     ("GET", "/api/navigation/current"): ("/api/navigation/current", None),

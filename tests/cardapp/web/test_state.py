@@ -33,7 +33,28 @@ def test_the_control_state_queries_neither_editor_nor_session(
     api: Any, editor: Any, sessions: Any, checkpoints: Any
 ) -> None:
     api.get("/api/control/state")
-    assert editor.calls == sessions.calls == checkpoints.calls == []
+    assert editor.calls == checkpoints.calls == []
+    assert sessions.calls == [("known",)]
+
+
+def test_a_session_on_another_card_is_told_in_every_state(api: Any, sessions: Any) -> None:
+    mismatch = {"code": "other_card", "detail": "session 'main' runs another card: choose another session"}
+    for method in ("describe", "brief", "known"):
+        sessions.answers[method]["mismatch"] = mismatch
+    state = api.get("/api/state")
+    assert state["control"]["session"]["mismatch"] == state["session"]["mismatch"] == mismatch
+    assert api.get("/api/session")["mismatch"] == mismatch
+
+
+def test_a_restore_is_an_event_with_the_backups(api: Any, sessions: Any) -> None:
+    restored = [{"file": "a.c", "backup": "a.c.orig"}]
+    answer = api("POST", "/api/session/restore", {"actor": "ada"}, status=200).json
+    assert answer == {"restored": restored, "changes": []}
+    (event,) = api.get("/api/events?kind=session.restored")["events"]
+    assert (event["actor"], event["data"]) == ("ada", {"session": "main", "restored": restored})
+    sessions.answers["restore"] = []
+    assert api("POST", "/api/session/restore", status=200).json["restored"] == []
+    assert len(api.get("/api/events?kind=session.restored")["events"]) == 1
 
 
 def test_the_control_state_tells_position_and_publication_apart(api: Any, publish: Any) -> None:

@@ -143,10 +143,15 @@ function M.unmark()
   end
 end
 
--- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
+-- Reload files that changed on disk and have no unsaved changes.
+function M.reload()
+  vim.cmd('silent! checktime')
+end
+
+-- Remove the PC sign, and reload changed files.
 function M.clear()
   M.unmark()
-  vim.cmd('silent! checktime')
+  M.reload()
 end
 
 return M

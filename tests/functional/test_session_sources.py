@@ -1,0 +1,132 @@
+"""What the learner changed in the session's copy of the sources is told with its difference, and can be restored."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.serving import Stage, make_card, position, until
+
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+
+
+@pytest.fixture
+def copy(stage: Stage) -> Iterator[Path]:
+    """The session's copy of the card's folder. Afterwards it is as the card's again."""
+    found = stage.sessions.session().work / "probe"
+    yield found
+    stage.tcp.post("/api/session/restore")
+
+
+def changes(stage: Stage) -> Any:
+    found = stage.tcp.get("/api/session")["changes"]
+    until(lambda: stage.tcp.get("/api/state")["session"]["changes"] == found)
+    return found
+
+
+def test_a_fresh_copy_has_no_changes(stage: Stage) -> None:
+    assert changes(stage) == []
+
+
+def test_an_edit_is_told_with_its_difference_and_restored_with_a_backup(stage: Stage, copy: Path) -> None:
+    source, original = copy / "main.c", (stage.card / "src" / "main.c").read_text()
+    edited = original.replace("    n = 1;", "    n = 4;")
+    source.write_text(edited)
+    (change,) = changes(stage)
+    assert (change["file"], change["kind"], change["truncated"]) == ("main.c", "changed", False)
+    assert "--- card/main.c\n+++ session/main.c\n" in change["diff"]
+    assert "\n-    n = 1;\n+    n = 4;\n" in change["diff"]
+    stage.tcp.put("/api/navigation/current", position("quick"))
+    assert stage.tcp.post("/api/navigation/sync").json["code"] == "snapshot_drift"
+    answer = stage.tcp.post("/api/session/restore", {"actor": "ada"})
+    assert (answer.status, answer.json["changes"]) == (200, [])
+    ((name, backup),) = [(each["file"], each["backup"]) for each in answer.json["restored"]]
+    assert name == "main.c"
+    assert (source.read_text(), (copy / backup).read_text()) == (original, edited)
+    event = stage.tcp.get("/api/events?kind=session.restored&limit=1000")["events"][-1]
+    assert (event["actor"], event["data"]) == ("ada", {"session": "s", "restored": answer.json["restored"]})
+    assert stage.tcp.post("/api/navigation/sync").json["state"] == "ready"
+
+
+def test_the_editor_shows_the_restored_file(stage: Stage, copy: Path) -> None:
+    session = stage.sessions.session()
+    session.editor("nvim_command('edit main.c')")
+    (copy / "main.c").write_text("int edited;\n")
+    session.editor("nvim_command('checktime')")
+    until(lambda: session.editor("getbufline('main.c', 1)[0]") == "int edited;")
+    stage.tcp.post("/api/session/restore")
+    until(lambda: session.editor("getbufline('main.c', 1)[0]") == "#include <stdio.h>")
+
+
+def test_a_removed_and_an_added_file_are_told_and_restored(stage: Stage, copy: Path) -> None:
+    (copy / "main.c").unlink()
+    (copy / "GNUmakefile").write_text("all:\n\ttrue")
+    removed, added = changes(stage)
+    assert (removed["file"], removed["kind"]) == ("main.c", "removed")
+    assert (added["file"], added["kind"]) == ("GNUmakefile", "added")
+    assert added["diff"].endswith("+all:\n+\ttrue\n\\ No newline at end of file\n")
+    restored = stage.tcp.post("/api/session/restore").json["restored"]
+    assert restored == [{"file": "main.c", "backup": None}, {"file": "GNUmakefile", "backup": "GNUmakefile.orig"}]
+    assert (copy / "main.c").read_text() == (stage.card / "src" / "main.c").read_text()
+    assert not (copy / "GNUmakefile").exists()
+    (copy / "GNUmakefile.orig").unlink()
+
+
+def test_an_edit_of_the_cards_own_file_is_a_difference_too(stage: Stage, copy: Path) -> None:
+    source = stage.card / "src" / "main.c"
+    original = source.read_text()
+    try:
+        source.write_text(f"{original}\n/* the author's */\n")
+        (change,) = changes(stage)
+        assert "-/* the author's */\n" in change["diff"]
+    finally:
+        source.write_text(original)
+    assert changes(stage) == []
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x\n" * 6000, b"x" * (2 << 20)], ids=["binary", "long", "large"])
+def test_what_is_no_short_text_has_no_difference(stage: Stage, copy: Path, content: bytes) -> None:
+    (copy / "main.c").write_bytes(content)
+    (change,) = changes(stage)
+    assert (change["kind"], change["diff"]) == ("changed", None)
+
+
+def test_a_long_difference_is_cut(stage: Stage, copy: Path) -> None:
+    (copy / "main.c").write_text("".join(f"int number_{number};\n" for number in range(3000)))
+    (change,) = changes(stage)
+    assert (len(change["diff"]), change["truncated"]) == (20_000, True)
+
+
+def test_a_link_in_the_place_of_a_source_leads_nowhere(stage: Stage, copy: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret\n")
+    (copy / "main.c").unlink()
+    os.symlink(secret, copy / "main.c")
+    try:
+        assert "secret" not in json.dumps(stage.tcp.get("/api/session"))
+        assert stage.tcp.post("/api/session/restore").status != 200
+        assert secret.read_text() == "a secret\n"
+    finally:
+        (copy / "main.c").unlink()
+
+
+def test_another_card_has_no_changes_and_is_not_restored(stage: Stage, tmp_path: Path) -> None:
+    """The service serves one card, the chosen session runs another."""
+    other = make_card(tmp_path / "other", uuid="bbbbbbbb-0000-4000-8000-000000000002")
+    stage.sessions.start(other, "b")
+    try:
+        stage.sessions.must("select", "b")
+        source = stage.sessions.session("b").work / "probe" / "main.c"
+        source.write_text("int edited;\n")
+        assert changes(stage) is None
+        answer = stage.tcp.post("/api/session/restore")
+        assert (answer.status, answer.json["code"]) == (409, "identity_mismatch")
+        assert source.read_text() == "int edited;\n"
+    finally:
+        stage.sessions.must("select", "s")
+        stage.sessions.stop("b")
