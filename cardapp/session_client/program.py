@@ -17,13 +17,13 @@ class Program:
     def __init__(self, link: SessionLink) -> None:
         self._link = link
 
-    def move(self, command: str) -> None:
+    def move(self, command: str) -> str:
         """Execute ``step``, ``next``, ``finish`` or ``continue``, and wait a moment for the next stop.
 
-        Raises :class:`ProgramNotStopped`, and ``Conflict`` with the code ``command_refused``, for example when the
-        program is to return from its outermost function.
+        Returns the state: stopped, exited or running. Raises :class:`ProgramNotStopped`, and ``Conflict`` with the
+        code ``command_refused``, for example when the program is to return from its outermost function.
         """
-        self._link.call(command, {})
+        return str(self._link.call(command, {})["state"])
 
     def read(self) -> dict[str, Any]:
         """``{state, reason, file, line, function, frames, locals}``, all of one moment.

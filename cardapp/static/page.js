@@ -10,6 +10,7 @@ import * as live from './live.js';
 import * as map from './map.js';
 import * as memory from './memory.js';
 import * as outline from './outline.js';
+import * as program from './program.js';
 import { keyOf, state, stepOf, subscribe, update } from './state.js';
 import * as search from './search.js';
 import * as status from './status.js';
@@ -24,7 +25,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, search, map, status, failures, memory, editor, keyboard]) part.start();
+  for (const part of [outline, search, map, status, failures, memory, editor, program, keyboard]) part.start();
   startHints();
   layout();
   remember();

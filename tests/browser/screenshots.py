@@ -85,6 +85,16 @@ def with_session(album: Album, folder: Path) -> None:
                 page.get_by_role("button", name="Fit", exact=True).last.click()
                 page.locator("#editor .suggested").wait_for(state="detached")
                 album.take(page, f"proved-{name}")
+        for scheme in ("light", "dark"):
+            with album.page(arena, f"#/{SYNCED}", SMALL, scheme) as page:
+                page.locator("#sync-state.on").wait_for()
+                for part in ("Call stack", "Locals"):
+                    page.get_by_role("region", name=part).locator("summary").click()
+                page.get_by_role("button", name="Step").click()
+                page.get_by_role("row", name="arena_alloc").wait_for()
+                album.take(page, f"stepped-1280-{scheme}")
+                page.get_by_role("button", name="Back to the stop").click()
+                page.locator("#sync-state.on").wait_for()
         with album.page(arena, f"#/{SYNCED}") as page:
             page.keyboard.press("ArrowRight")
             album.take(page, "elsewhere")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from cardapp.session_host.gdb_client import GdbChannel
 from cardapp.settings import ROOT
 from tests.functional.program_cards import ProgramCard
 from tests.functional.serving import Stage, until
@@ -136,6 +140,7 @@ def test_a_program_that_runs_to_its_end_says_so_and_a_sync_brings_it_back(walk: 
     assert (ended["state"], ended["reason"]) == ("exited", "exit code 0")
     assert (ended["file"], ended["frames"], ended["locals"]) == (None, [], [])
     until(lambda: neovim.lua(PC_SIGNS) == [])
+    assert stage.tcp.get("/api/control/state")["reason"] == "program_exited"
     for command in ("step", "continue"):
         refused = stage.tcp.post(f"/api/program/{command}")
         assert (refused.status, refused.json["code"]) == (409, "program_not_stopped")
@@ -198,6 +203,37 @@ def test_a_program_in_an_endless_loop_is_reported_as_running(session: RunningSes
     assert (session.ask("backtrace")["frames"], session.ask("locals")["locals"]) == ([], [])
     assert refusal(session, "next")["code"] == "program_not_stopped"
     session.check_usable()  # a replay ends the loop
+
+
+def test_a_running_program_that_is_killed_ends_the_command(session: RunningSession, loops: Callable[..., int]) -> None:
+    """gdb has to notice it, whoever asks for the state meanwhile."""
+    session.card.behave("loop")
+    gdb, over = GdbChannel(session.path / "run" / "gdb.sock"), threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            gdb.call("state", timeout=5.0)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for _ in range(loops(quick=2, full=20)):
+            session.replay(at("/* before */"))
+            killer = threading.Timer(0.5, kill_what_runs, [session])
+            killer.start()
+            ended = session.ask("continue")
+            killer.join()
+            assert (ended["state"], ended["reason"]) == ("exited", "killed by SIGKILL")
+    finally:
+        over.set()
+        asking.join()
+
+
+def kill_what_runs(session: RunningSession) -> None:
+    """Kill the program, but not its stopped checkpoints."""
+    for pid, command in session.processes().items():
+        if command == "target" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R":
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_crash_is_a_stop_and_the_next_continue_is_the_end(session: RunningSession) -> None:

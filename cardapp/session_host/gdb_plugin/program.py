@@ -45,7 +45,7 @@ KILL_POLL = 0.05
 """Seconds between two checks whether the program was killed from outside. gdb sends no event for this."""
 
 NOT_STOPPED = {
-    "running": "the program runs: press Ctrl-C in gdb's window, or sync",
+    "running": "the program runs: type interrupt in gdb's window, or sync",
     "exited": "the program has ended: sync",
     "none": "no program runs: sync",
 }
@@ -110,9 +110,11 @@ class Program:
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL if hard else signal.SIGINT)
 
     def _current_state(self) -> dict[str, Any]:
-        if self._state["state"] in ("running", "stopped") and self._is_gone():
+        state = self._state["state"]
+        if state in ("running", "stopped") and self._is_gone():
             self._set_state({"state": "none", "reason": "the program was killed"})
-            gdb.post_event(self._end_killed)
+            if state == "stopped":  # gdb notices the end of a running program by itself
+                gdb.post_event(self._end_killed)
         return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
 
     def _is_gone(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cardapp.session_client.sync import EXITED, RAN_ON
 from cardapp.state import events
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.editor import record
@@ -18,8 +19,8 @@ def move(request: Request) -> Reply:
     services, command = request.services, request.path["command"]
     with services.control.target_lock:
         published = services.control.published_operation()
-        services.program.move(command)
+        reason = EXITED if services.program.move(command) == "exited" else RAN_ON
         with services.database.write() as tx:
             actor = record(tx, request, events.PROGRAM_MOVED, {"command": command})
-            services.control.switch_off(tx, published, "target_ran_on", actor=actor)
+            services.control.switch_off(tx, published, reason, actor=actor)
     return state(request)

@@ -194,7 +194,7 @@ PROGRAM = {
 
 @pytest.fixture
 def program() -> StandIn:
-    return StandIn(move=None, read=PROGRAM)
+    return StandIn(move="stopped", read=PROGRAM)
 
 
 @pytest.fixture

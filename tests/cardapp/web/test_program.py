@@ -35,6 +35,16 @@ def test_a_move_answers_where_the_program_is_and_switches_sync_off(
     ]
 
 
+@pytest.mark.parametrize(("state", "reason"), [("running", "target_ran_on"), ("exited", "program_exited")])
+def test_the_reason_tells_a_program_that_has_ended_from_one_that_runs(
+    api: Any, program: Any, publish: Any, state: str, reason: str
+) -> None:
+    publish("t1/b1/p1/s1/one")
+    program.answers["move"] = state
+    api("POST", "/api/program/continue", status=200)
+    assert api.get("/api/control/state")["reason"] == reason
+
+
 def test_every_move_is_an_event_but_sync_goes_off_once(api: Any, publish: Any) -> None:
     publish("t1/b1/p1/s1/one")
     for _ in range(2):

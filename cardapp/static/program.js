@@ -1,0 +1,165 @@
+// Over the editor: the buttons that move the program on from its stop, as gdb's commands do. Below the editor: its call
+// stack and its locals. They are read only while they are shown.
+
+import { go, sync } from './actions.js';
+import { get, Notice, post } from './api.js';
+import { $, button, element, fill, sentence } from './dom.js';
+import { state, stepOf, subscribe, update } from './state.js';
+
+const MOVES = [['next', '⇥', 'Next line'], ['step', '↳', 'Step'], ['finish', '↰', 'Finish'], ['continue', '▶', 'Continue']];
+const NOT_MOVED = 'Program not moved.';
+const SLOW_MS = 200; // a command that takes longer is shown as running
+const READ_AGAIN_MS = 1000; // the page is not told when the program moves without a command of the page
+const WORDS = {
+  stopped: ({ reason, file, line, function: name }) => `${reason ? `${reason} ` : ''}${file ? `${file}:${line}` : name ?? '??'}`,
+  running: () => 'The program runs',
+  exited: ({ reason }) => `Ended: ${reason}`,
+  none: () => 'No program runs',
+};
+let toolbar, moves, backButton, said, regions, stack, variables;
+let program = null; // the last answer of the service; null if it is not known where the program is now
+let trouble = ''; // why there is no answer
+let run = ''; // the replay or session that `program` belongs to
+let revision = -1; // of the control state when the program was read last; SYNC goes off when the program moves
+let requests = 0; // number of requests that were sent; only the answer to the last one counts
+let isMoving = false;
+let timer = 0;
+
+export function start() {
+  moves = MOVES.map(([command, sign, name]) => signed(sign, name, () => move(command)));
+  backButton = signed('⟲', 'Back to the stop', back);
+  said = element('span', { class: 'quiet', role: 'status' });
+  toolbar = element('div', { class: 'program', role: 'toolbar', 'aria-label': 'Program' }, ...moves, backButton, said);
+  stack = region('Call stack');
+  variables = region('Locals');
+  $('editor').before(toolbar);
+  regions = element('div', { class: 'program-parts' }, stack, variables);
+  $('editor').after(regions);
+  subscribe((changed) => {
+    if (['control', 'syncing', 'session', 'viewer', 'navigation', 'revealed', 'teacher'].some((name) => changed.has(name))) show();
+  });
+  show();
+}
+
+function signed(sign, name, onclick) {
+  const made = button(name, onclick);
+  made.prepend(element('span', { 'aria-hidden': 'true' }, sign), ' ');
+  return made;
+}
+
+function region(name) {
+  const details = element('details', { ontoggle: show }, element('summary', {}, name), element('div'));
+  return element('section', { class: 'program-part', 'aria-label': name }, details);
+}
+
+// -- moving --------------------------------------------------------------------------------------------------------
+
+async function move(command) {
+  if (isMoving) return;
+  isMoving = true;
+  const number = ++requests;
+  const slow = setTimeout(() => say(WORDS.running()), SLOW_MS);
+  try {
+    const found = await post(`/api/program/${command}`, { actor: 'page' });
+    if (state.failure?.heading === NOT_MOVED) update({ failure: null });
+    take(found, number);
+  } catch (failure) {
+    update({ failure: new Notice(NOT_MOVED, failure.message) });
+    await read(number);
+  } finally {
+    clearTimeout(slow);
+    isMoving = false;
+    plan();
+  }
+}
+
+// Bring the program to the published stop. Before the first one, to that of the position.
+async function back() {
+  const { key } = state.control;
+  if (key && key !== currentStop()) await go(key);
+  await sync();
+}
+
+const currentStop = () => (stepOf(state.navigation.key) ? state.catalog.item(state.navigation.key).first_snapshot : null);
+
+// -- reading -------------------------------------------------------------------------------------------------------
+
+const isReplaying = () => state.syncing || state.control.checkpoint?.state === 'running';
+const isCovered = () => Boolean(currentStop()) && !state.teacher && !state.revealed.has(stepOf(currentStop()));
+const isOpen = (part) => part.firstChild.open;
+
+async function read(number) {
+  revision = state.control.revision;
+  take(await get('/api/program').catch((failure) => ({ trouble: sentence(failure.message) })), number);
+}
+
+function take(found, number) {
+  if (number !== requests) return;
+  trouble = found.trouble ?? '';
+  program = trouble ? null : found;
+  show();
+}
+
+// After a replay or a change of the session the program is somewhere else.
+function forget() {
+  const now = JSON.stringify([isReplaying(), state.control.checkpoint?.operation_id, state.session.binding]);
+  if (now === run) return;
+  run = now;
+  requests += 1;
+  [program, trouble] = [null, ''];
+}
+
+// Read the program as long as something of it is shown.
+function plan() {
+  clearTimeout(timer);
+  const isShown = program !== null || ((isOpen(stack) || isOpen(variables)) && !isCovered());
+  if (toolbar.hidden || isReplaying() || isMoving || !isShown) return;
+  const isFresh = (program || trouble) && revision === state.control.revision;
+  timer = setTimeout(() => read(++requests), isFresh ? READ_AGAIN_MS : 0);
+}
+
+// -- drawing -------------------------------------------------------------------------------------------------------
+
+function show() {
+  forget();
+  const hidden = !state.session.available || !state.viewer.viewer.editor.visible;
+  for (const part of [toolbar, regions]) part.hidden = hidden;
+  for (const made of moves) made.disabled = isReplaying() || (program !== null && program.state !== 'stopped');
+  backButton.disabled = isReplaying();
+  say(trouble || (program && WORDS[program.state](program)) || '');
+  draw(stack, frames);
+  draw(variables, locals);
+  plan();
+}
+
+// An unchanged text is not set again, because a screen reader would read it again.
+function say(text) {
+  if (said.textContent === text) return;
+  said.textContent = text;
+  said.title = text;
+}
+
+const drawn = new WeakMap(); // region -> what it shows; drawing again would lose a selection
+
+function draw(part, content) {
+  if (!isOpen(part)) return;
+  const text = isCovered() ? 'Covered until the program has stopped here.' : trouble;
+  const now = JSON.stringify([text, program]);
+  if (drawn.get(part) === now || (!text && !program)) return;
+  drawn.set(part, now);
+  const stopped = program?.state === 'stopped';
+  fill(part.querySelector('div'), text || !stopped ? element('p', { class: 'quiet' }, text || WORDS[program.state](program)) : content());
+}
+
+function frames() {
+  const rows = program.frames.map(({ level, function: name, file, line }) => element('tr', {}, element('td', { class: 'number' }, String(level)),
+    element('th', { scope: 'row' }, element('code', {}, name ?? '??')), element('td', {}, file ? `${file}:${line}` : '')));
+  return element('table', { class: 'values' }, element('tbody', {}, ...rows));
+}
+
+function locals() {
+  if (!program.locals.length) return element('p', { class: 'quiet' }, 'This function has no local variables.');
+  const rows = program.locals.map(({ name, type, value }) => element('tr', {}, element('th', { scope: 'row' }, element('code', {}, name)),
+    element('td', { class: 'type quiet', title: type }, element('code', {}, type)), element('td', {}, element('code', {}, value))));
+  return element('table', { class: 'values' }, element('tbody', {}, ...rows));
+}
