@@ -131,7 +131,7 @@ export const goBack = () => show(state.navigation);
 export async function sync() {
   if (isAway()) return goBack();
   if (state.syncing) return;
-  update({ syncing: true, failure: null });
+  update({ syncing: true, failure: null, restored: null });
   await moving;
   try {
     const last = await post('/api/navigation/sync', { actor: ACTOR });
@@ -164,6 +164,16 @@ export async function reset() {
     update({ failure });
   }
   refresh();
+}
+
+// Replace the session's edited files by the card's. The service keeps the edited ones beside them.
+export async function restoreSources() {
+  try {
+    const { restored, changes } = await post('/api/session/restore', { actor: ACTOR });
+    update({ restored, session: { ...state.session, changes } });
+  } catch (failure) {
+    update({ failure: new Notice('Not restored.', failure.message) });
+  }
 }
 
 // Show a line of a file in the editor.

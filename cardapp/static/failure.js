@@ -15,14 +15,10 @@ const MAX_MESSAGES = 20; // of a build; the others are in its output
 
 export function start() {
   subscribe((changed) => {
-    if (changed.has('syncing') || changed.has('control')) $('result').classList.toggle('old', isRunning());
     if (['failure', 'last', 'dismissed', 'navigation', 'session', 'viewer'].some((name) => changed.has(name))) show();
   });
   show();
 }
-
-// While the program runs again, the report is of the time before.
-const isRunning = () => state.syncing || state.control.checkpoint?.state === 'running';
 
 let shown = ''; // what is shown; an equal failure is not drawn again, because its buttons would lose the focus
 

@@ -86,9 +86,12 @@ async function take(control, before) {
   }
   const tasks = [];
   if (control.viewer_revision !== state.viewer.revision) tasks.push(get('/api/viewer/state').then(takeView));
+  const hasOther = JSON.stringify(control.session) !== JSON.stringify(before.session); // another session was chosen
   const last = control.checkpoint;
   const hasChanged = last?.operation_id !== before.checkpoint?.operation_id || last?.state !== before.checkpoint?.state;
-  if (hasChanged && last?.state !== 'running') tasks.push(takeResult(), refresh());
+  const hasEnded = hasChanged && last?.state !== 'running';
+  if (hasEnded) tasks.push(takeResult());
+  if (hasEnded || hasOther) tasks.push(refresh());
   await Promise.all(tasks);
 }
 

@@ -13,6 +13,7 @@ import * as outline from './outline.js';
 import * as program from './program.js';
 import { keyOf, state, stepOf, subscribe, update } from './state.js';
 import * as search from './search.js';
+import * as session from './session.js';
 import * as status from './status.js';
 import * as worksheet from './worksheet.js';
 
@@ -25,7 +26,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, search, map, status, failures, memory, editor, program, keyboard]) part.start();
+  for (const part of [outline, search, map, status, session, failures, memory, editor, program, keyboard]) part.start();
   startHints();
   layout();
   remember();

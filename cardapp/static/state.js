@@ -12,6 +12,7 @@ export const state = {
   progress: { items: [], summary: {} },
   last: null, // the last finished operation
   failure: null, // why this page's last action failed: a Refusal, Offline or Notice
+  restored: null, // the files of the session that this page has just restored
   dismissed: null, // the id of the failed operation that this page no longer shows
   syncing: false,
   answers: new Map(), // step key -> the learner's answer

@@ -33,22 +33,29 @@ function syncState() {
   const word = connected && control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF';
   if (!connected) showSync('off', word, 'the service does not answer');
   else if (replay || syncing) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
-  else if (control.sync !== 'on') showSync('off', word, offReason(control));
+  else if (control.sync !== 'on') showSync('off', word, offReason(control), isFailureElsewhere() ? whyButton : null);
   else if (control.at_position) showSync('on', word, `at this ${state.navigation.position.focus_level}`);
   else showSync('away', word, 'elsewhere', goButton);
 }
 
 const cancelButton = button('×', cancel, { class: 'cancel', 'aria-label': 'Cancel the replay', title: 'Cancel the replay' });
 const goButton = button('Go there', () => go(state.control.key), { class: 'link' });
+const whyButton = button('See why', () => go(stepOf(state.last.snapshot_ref)), { class: 'link' });
 let shownSync = '';
 
 // Draw the state only if it has changed, because a screen reader reads a live region again whenever it is drawn.
 function showSync(kind, word, detail, action = null) {
-  const now = `${kind} ${word} ${detail.outerHTML ?? detail}`;
+  const now = `${kind} ${word} ${detail.outerHTML ?? detail} ${action?.textContent}`;
   if (now === shownSync) return;
   shownSync = now;
   $('sync-state').className = `sync-state ${kind}`;
   fill($('sync-state'), element('b', {}, word), ' · ', detail, ...(action ? [' ', action] : []));
+}
+
+// Whether the last sync failed at another position, which shows why.
+function isFailureElsewhere() {
+  const { control, last, dismissed } = state;
+  return control.reason === 'sync_failed' && last !== null && last.operation_id !== dismissed && !failedHere();
 }
 
 function offReason({ reason }) {

@@ -112,6 +112,9 @@ def test_a_proved_step_with_its_memory_and_map_is_accessible(
     opened.page.keyboard.press("Escape")
     opened.page.keyboard.press("ArrowRight")
     opened.shows("elsewhere")
+    found += faults(opened)
+    opened.page.get_by_role("button", name="Next page", exact=True).click()
+    opened.page.get_by_role("button", name="Back to").wait_for()
     assert found + faults(opened) == []
 
 
