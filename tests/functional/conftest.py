@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from cardapp.publish.lualatex import PACKAGES
 from tests.functional import postgresql_wheels
 from tests.functional.chromium import PROGRAM, chromium
 from tests.functional.registry import NpmPrograms
@@ -60,6 +63,16 @@ def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
     running = RunningSession(tool, card)
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def latex_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """lualatex' font cache. All workers of a run share it, because it takes lualatex seconds to fill it."""
+    for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
+        if shutil.which(program) is None:
+            pytest.skip(f"not run: there is no {program} here (Debian: {package})")
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "latex-cache"
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import unicodedata
 from collections.abc import Callable
@@ -20,20 +19,12 @@ from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import render
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
-from cardapp.publish.lualatex import PACKAGES, TypesetPdf, typeset
+from cardapp.publish.lualatex import TypesetPdf, typeset
 from tests.cardapp.layout.hostile import FILE, IDENTITY, SNIPPETS, hostile_cards, shipped
 
 pytestmark = pytest.mark.functional
 
 LAYOUTS = layouts.known_ids()
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
-        if shutil.which(program) is None:
-            pytest.skip(f"not run: there is no {program} here (Debian: {package})")
-    return tmp_path_factory.mktemp("latex") / "cache"
 
 
 STEP = "bump/anatomy/empty/fields"
@@ -82,25 +73,26 @@ def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> s
     return text
 
 
-def test_all_hostile_texts_are_set_as_text(cache: Path, tmp_path: Path) -> None:
+def test_all_hostile_texts_are_set_as_text(latex_cache: Path, tmp_path: Path) -> None:
     lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
     made_up = small("\n\n".join(SNIPPETS), TITLE, " ".join(lines), lines)
-    document, typeset_pdf = set_(*made_up, "karta-5b", cache)
+    document, typeset_pdf = set_(*made_up, "karta-5b", latex_cache)
     text = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
     for trick in (r"\input{/etc/passwd}", r"\end{document}", "<script>alert(1)</script>", "$x$", "100%of$x_1^2$&#1~"):
         assert trick in text, trick
 
 
 @pytest.mark.full
-def test_lines_of_ten_thousand_characters_are_set_whole(cache: Path, tmp_path: Path) -> None:
+def test_lines_of_ten_thousand_characters_are_set_whole(latex_cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
-    document, typeset_pdf = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
+    made_up = small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000))
+    document, typeset_pdf = set_(*made_up, "karta-classic", latex_cache)
     text = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
     assert text.count("%") == 10_000
     assert text.count("allworkandnoplay") >= 500
 
 
-def test_any_card_is_set_within_its_sheets(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:
+def test_any_card_is_set_within_its_sheets(latex_cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:
     taken = iter(LAYOUTS * 1000)
 
     @settings(
@@ -111,17 +103,17 @@ def test_any_card_is_set_within_its_sheets(cache: Path, tmp_path: Path, loops: C
     )
     @given(hostile_cards())
     def check(made_up: tuple[Card, dict[str, list[str]]]) -> None:
-        assert_sound(*set_(*made_up, next(taken), cache), tmp_path)
+        assert_sound(*set_(*made_up, next(taken), latex_cache), tmp_path)
 
     check()
 
 
-def test_the_same_sheets_give_the_same_bytes(cache: Path) -> None:
-    assert set_(*small(), "karta-5a", cache)[1].pdf == set_(*small(), "karta-5a", cache)[1].pdf
+def test_the_same_sheets_give_the_same_bytes(latex_cache: Path) -> None:
+    assert set_(*small(), "karta-5a", latex_cache)[1].pdf == set_(*small(), "karta-5a", latex_cache)[1].pdf
 
 
 def test_a_missing_font_family_is_reported_and_set_in_noto(
-    cache: Path, tmp_path: Path, pytestconfig: pytest.Config
+    latex_cache: Path, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     if not pytestconfig.getoption("full"):
         pytest.skip("to look for a font by its name takes half a minute: only with --full")
@@ -129,7 +121,7 @@ def test_a_missing_font_family_is_reported_and_set_in_noto(
     layout = layouts.find("karta-5a").arranged("latex")
     typography = replace(layout.typography, families={"text": ("No Such Family",), "code": ("Noto Sans Mono",)})
     document = compose(card, IDENTITY, replace(layout, typography=typography), sources)
-    typeset_pdf = typeset(render(document), cache)
+    typeset_pdf = typeset(render(document), latex_cache)
     remarks = [remark.partition(";")[0] for remark in typeset_pdf.remarks]
     assert remarks == ["the font family No Such Family is not installed"]
     (tmp_path / "card.pdf").write_bytes(typeset_pdf.pdf)
@@ -155,23 +147,23 @@ def test_a_missing_font_family_is_reported_and_set_in_noto(
         pytest.param(r"\directlua{io.popen('touch {TARGET}')}\errmessage{closed}", marks=pytest.mark.full),
     ],
 )
-def test_even_a_command_would_reach_nothing(attack: str, cache: Path, tmp_path: Path) -> None:
+def test_even_a_command_would_reach_nothing(attack: str, latex_cache: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     said = attack.replace("{TARGET}", str(target))
     with pytest.raises(CardAppError):
-        typeset(f"\\documentclass{{article}}\\begin{{document}}\nx {said}\n\\end{{document}}", cache)
+        typeset(f"\\documentclass{{article}}\\begin{{document}}\nx {said}\n\\end{{document}}", latex_cache)
     assert not target.exists()
 
 
 @pytest.fixture(scope="module")
-def checking_cache(cache: Path) -> Path:
-    """The cache, for a LuaTeX that checks the file names of Lua's functions."""
+def checking_cache(latex_cache: Path) -> Path:
+    """The font cache, for a LuaTeX that checks the file names of Lua's functions."""
     asks = r"\directlua{assert(kpse.in_name_ok_silent_extended)}"
     try:
-        typeset(f"\\documentclass{{article}}\\begin{{document}}x {asks}\\end{{document}}", cache)
+        typeset(f"\\documentclass{{article}}\\begin{{document}}x {asks}\\end{{document}}", latex_cache)
     except TypesettingFailed:
         pytest.skip("not run: this LuaTeX checks no file name that Lua code opens (1.15 does not, 1.18 does)")
-    return cache
+    return latex_cache
 
 
 @pytest.mark.parametrize(
@@ -206,11 +198,11 @@ def test_even_lua_would_read_and_write_nothing(attack: str, checking_cache: Path
         pytest.param("", r"\undefined", marks=pytest.mark.full),
     ],
 )
-def test_an_error_of_latex_names_the_place_in_the_card(key: str, fault: str, cache: Path) -> None:
+def test_an_error_of_latex_names_the_place_in_the_card(key: str, fault: str, latex_cache: Path) -> None:
     card, sources = small()
     document = compose(card, IDENTITY, layouts.find("karta-classic").arranged("latex"), sources)
     kind = next(part.kind for sheet in document.sheets for part in sheet.parts if part.key == key)
     head, opening, rest = render(document).partition(rf"\begin{{CardPart}}{{{kind} {key}}}")
     tex = head + opening + rest.replace("\n", f"\n{fault}\n", 1)
     with pytest.raises(TypesettingFailed, match=rf"LaTeX failed in {kind} {key} ?\(line \d+\): "):
-        typeset(tex, cache)
+        typeset(tex, latex_cache)

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -25,7 +23,7 @@ from cardapp.layout.layout_model import Frame
 from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Question, RichText, Title
 from cardapp.layout.text import Block, Bullets, Quote
 from cardapp.publish import layouts
-from cardapp.publish.lualatex import PACKAGES, TypesetPdf, typeset
+from cardapp.publish.lualatex import TypesetPdf, typeset
 from tests.cardapp.layout.hostile import SHIPPED, shipped
 from tests.cardapp.layout.test_text import text_of
 
@@ -33,9 +31,7 @@ pytestmark = pytest.mark.functional
 
 MM = 25.4 / 72
 NEAR = 0.4  # mm; what the eye would not see
-LANES = 2  # runs of lualatex at once
 QUICK = [("arena", "karta-classic"), ("calc", "karta-mixed")]
-Pair = tuple[str, str]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -88,38 +84,16 @@ class Sheets:
 SIDES = ("xMin", "yMin", "xMax", "yMax")
 
 
-def made(pair: Pair, folder: Path, lane: int) -> Sheets:
-    card, layout = pair
+@pytest.fixture(scope="module")
+def sheets(request: pytest.FixtureRequest, latex_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Sheets:
+    card, layout = request.param
     loaded = shipped(card)
     document = compose(loaded.card, loaded.identity, layouts.find(layout).arranged("latex"), loaded.sources())
     tex = render(document)
-    typeset_pdf = typeset(tex, folder / f"cache-{lane}")
-    path = folder / f"{card}-{layout}.pdf"
+    typeset_pdf = typeset(tex, latex_cache)
+    path = tmp_path_factory.mktemp("pdf") / f"{card}-{layout}.pdf"
     path.write_bytes(typeset_pdf.pdf)
     return Sheets(document, tex, typeset_pdf, path)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
-        if shutil.which(program) is None:
-            pytest.skip(f"not run: there is no {program} here (Debian: {package})")
-    return tmp_path_factory.mktemp("pdf")
-
-
-@pytest.fixture(scope="module")
-def runs(folder: Path, pytestconfig: pytest.Config) -> Iterator[dict[Pair, Future[Sheets]]]:
-    """All runs of lualatex, begun at once in two lanes, each with a cache of its own."""
-    pairs = list(product(SHIPPED, layouts.known_ids())) if pytestconfig.getoption("full") else QUICK
-    lanes = [ThreadPoolExecutor(1) for _ in range(LANES)]
-    yield {pair: lanes[at % LANES].submit(made, pair, folder, at % LANES) for at, pair in enumerate(pairs)}
-    for lane in lanes:
-        lane.shutdown(cancel_futures=True)
-
-
-@pytest.fixture(scope="module")
-def sheets(request: pytest.FixtureRequest, runs: dict[Pair, Future[Sheets]]) -> Sheets:
-    return runs[request.param].result()
 
 
 def test_latex_has_nothing_to_complain_of(sheets: Sheets) -> None:
