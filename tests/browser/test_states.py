@@ -108,14 +108,11 @@ def test_drift_is_a_table_of_the_name_the_expected_and_the_seen_value(opened: Op
 
 
 def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
-    opened.page.keyboard.press("Enter")
-    opened.shows("SYNC ON · at this step")
     opened.page.get_by_role("treeitem", name="Step drifted").click()
     report = failed(opened, "The program is not as the card says.")
-    opened.shows("SYNC OFF · the sync failed")
     opened.page.get_by_role("treeitem", name="Step slow").click()
     report.wait_for(state="hidden")
-    opened.page.get_by_role("button", name="See why").click()
+    opened.page.get_by_role("treeitem", name="Step drifted").click()
     report.wait_for()
     opened.page.keyboard.press("Escape")
     report.wait_for(state="hidden")
@@ -159,6 +156,42 @@ def test_an_edited_line_is_compared_with_the_cards(opened: OpenPage, stage: Stag
         assert "/* quick */" in row
         assert "n = n + 1; /*  slower  */" in row
         opens(report, stage, line_of(stage, "/* quick */"))
+
+
+def test_an_edited_copy_is_told_with_its_difference_and_restored(opened: OpenPage, stage: Stage) -> None:
+    told = opened.page.locator("#session")
+    with edited(stage, "    n = 1;", "    n =  5;"):
+        opened.page.reload()
+        opened.ready()
+        told.get_by_text("main.c").first.wait_for()
+        difference = told.locator("pre")
+        assert difference.is_hidden(), "the difference is folded"
+        told.get_by_text("main.c").first.click()
+        assert difference.locator(".removed", has_text="-    n = 1;").count() == 1
+        assert difference.locator(".added", has_text="+    n =  5;").count() == 1
+        opened.page.get_by_role("button", name="Restore").click()
+        told.get_by_text("Restored: ").wait_for()
+        source = stage.sessions.session().work / "probe" / "main.c"
+        assert source.read_text() == (stage.card / "src" / "main.c").read_text()
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    told.wait_for(state="hidden")
+
+
+def test_a_session_of_another_card_is_told_until_it_is_no_longer_chosen(
+    opened: OpenPage, stage: Stage, tmp_path: Path
+) -> None:
+    told = opened.page.locator("#session")
+    other = make_card(tmp_path / "other", uuid="aaaaaaaa-0000-4000-8000-000000000002")
+    stage.sessions.start(other, "other")
+    try:
+        stage.sessions.must("select", "other")
+        told.get_by_text("This session is of another card.").wait_for()
+        stage.sessions.must("select", "s")
+        told.wait_for(state="hidden")
+    finally:
+        stage.sessions.must("select", "s")
+        stage.sessions.stop("other")
 
 
 def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stage: Stage) -> None:
