@@ -57,6 +57,8 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("redraw", ("Ctrl+Backtick",), "page", _REDRAW),
     Shortcut("previous", ("ArrowLeft",), "page", _PREVIOUS),
     Shortcut("next", ("ArrowRight",), "page", _NEXT),
+    Shortcut("previous_stop", ("Shift+ArrowLeft",), "page", "Go to the previous stop of the step"),
+    Shortcut("next_stop", ("Shift+ArrowRight",), "page", "Go to the next stop of the step"),
     Shortcut("coarser", ("Shift+ArrowUp",), "page", "Focus the next coarser level"),
     Shortcut("finer", ("Shift+ArrowDown",), "page", "Focus the next finer level"),
     *(

@@ -1,8 +1,9 @@
 // Everything that a person can do on the page by a key or a button. Each action sends a request to the service and
 // updates the state; the views are drawn from the state.
 
+import { predict, recorded, resendEvents, takeLast } from './answers.js';
 import { get, Notice, post, put, Refusal } from './api.js';
-import { Catalog, dropDraft, isAway, state, stepOf, update } from './state.js';
+import { Catalog, currentStop, draft, dropDraft, isAway, state, stepOf, stopsBeside, update } from './state.js';
 
 const ACTOR = 'page';
 const FIELDS = ['task_id', 'block_id', 'phase_id', 'step_id'];
@@ -22,7 +23,7 @@ export async function load() {
   const unsaved = sessionStorage.getItem('unsaved-view');
   if (unsaved) view(JSON.parse(unsaved));
   sessionStorage.removeItem('unsaved-view');
-  if (unsent.length) resend();
+  resendEvents();
 }
 
 // Call this after the card's files have changed. This tab keeps its scroll and scale. If the service has another card
@@ -54,7 +55,25 @@ export const move = (delta, level) => settle(() => post('/api/navigation/move', 
 // Move on the focus level. If the focus is the card, which has no neighbour, move on the step level.
 export const moveOn = (delta) => move(delta, state.navigation.position.focus_level === 'card' ? 'step' : undefined);
 
-export const moveStep = (delta) => move(delta, state.navigation.position.focus_level === 'snapshot' ? 'snapshot' : 'step');
+export const moveStep = (delta) => move(delta, 'step');
+
+export const goFirst = () => go(state.catalog.item(state.navigation.key).first_step);
+
+// Go to another stop of the same step, if there is one.
+export function moveStop(delta) {
+  const stop = currentStop();
+  const stops = stop ? stopsBeside(stop).map((item) => item.key) : [];
+  const wanted = stops[stops.indexOf(stop) + delta];
+  if (wanted) return go(wanted);
+}
+
+// Go to the next stop of the card, in the same step or in the next one. Returns whether there is one.
+export function goOn() {
+  const stops = state.catalog.stops.map((item) => item.key);
+  const next = stops[stops.indexOf(currentStop()) + 1];
+  if (next) go(stepOf(next) === stepOf(currentStop()) ? next : stepOf(next));
+  return Boolean(next);
+}
 
 export function focus(level) {
   const { key } = state.navigation;
@@ -128,15 +147,20 @@ export const goBack = () => show(state.navigation);
 
 // -- sync ----------------------------------------------------------------------------------------------------------
 
+// Bring the program to the position. What was typed there is a prediction. The card and a task have no stop, so the first
+// step is shown.
 export async function sync() {
   if (isAway()) return goBack();
   if (state.syncing) return;
+  if (['card', 'task'].includes(state.navigation.position.focus_level)) {
+    await goFirst();
+    return;
+  }
+  if (currentStop()) predict(currentStop());
   update({ syncing: true, failure: null, restored: null });
-  await moving;
+  await Promise.all([moving, recorded()]);
   try {
-    const last = await post('/api/navigation/sync', { actor: ACTOR });
-    reveal(stepOf(last.snapshot_ref));
-    update({ last });
+    takeLast(await post('/api/navigation/sync', { actor: ACTOR }));
   } catch (failure) {
     const last = failure.problem?.operation; // a sync that began and failed
     update(last ? { last } : { failure });
@@ -236,6 +260,13 @@ function save() {
   saving = saving.then(savePending);
 }
 
+// Call this when the service answers again. Sends the unsaved view, then the unsent events.
+export function resend() {
+  save();
+  refresh();
+  resendEvents();
+}
+
 async function savePending() {
   if (isEmpty(pending)) return;
   [sent, pending] = [pending, {}];
@@ -278,62 +309,37 @@ export function toggleMemory() {
 
 // One shortcut turns the panel's stream and the keyboard on together.
 export function toggleControl() {
-  const { control } = state.viewer.viewer.editor;
-  view({ viewer: { editor: control ? { control: false } : { visible: true, sync: true, control: true } } });
+  if (state.viewer.viewer.editor.control) view({ viewer: { editor: { control: false } } });
+  else takeControl();
 }
 
-// -- answers and progress ------------------------------------------------------------------------------------------
+export let granting = null; // while the service does not know yet that the editor has control: a promise
 
-export function reveal(step) {
-  if (!step || state.revealed.has(step)) return;
-  update({ revealed: new Set(state.revealed).add(step) });
-}
-
-export async function answer(step, text) {
-  update({ answers: new Map(state.answers).set(step, text) });
-  dropDraft(`answer ${step}`);
-  reveal(step);
-  await record('x-answer', step, text);
-}
-
-export async function showValues(step) {
-  reveal(step);
-  await record('x-revealed', step, 'The values were shown without an answer.');
-}
-
-let unsent = JSON.parse(sessionStorage.getItem('unsent-events') || '[]');
-
-function setUnsent(events) {
-  unsent = events;
-  sessionStorage.setItem('unsent-events', JSON.stringify(unsent));
-}
-
-// Send an event. If the service does not answer, the event is kept until it answers again.
-async function record(kind, key, text) {
-  try {
-    await post('/api/events', { kind, key, text, actor: ACTOR });
-  } catch (failure) {
-    if (failure instanceof Refusal) update({ failure: new Notice('Not recorded.', failure.message) });
-    else setUnsent([...unsent, [kind, key, text]]);
-  }
-}
-
-// Call this when the service answers again. Sends the unsaved view, then the unsent events in their order.
-export async function resend() {
+// The service drops keys and clicks until it has saved the flag.
+export function takeControl() {
+  view({ viewer: { editor: { visible: true, sync: true, control: true } } });
   save();
-  refresh();
-  const events = unsent;
-  setUnsent([]);
-  for (const event of events) await record(...event);
+  granting = saving.then(() => { granting = null; });
 }
 
-export async function approve(step, note) {
-  if (isAway()) return;
-  const item = state.progress.items.find((each) => each.key === step);
-  const status = item.status === 'approved' ? 'pending' : 'approved';
+// -- progress -------------------------------------------------------------------------------------------------------
+
+// Approve a step, or withdraw the approval. A note that was typed is kept with it.
+export function approve(step) {
+  if (isAway()) return Promise.resolve();
+  return setProgress(step, progressOf(step).status === 'approved' ? 'pending' : 'approved');
+}
+
+export const keepNote = (step) => setProgress(step, progressOf(step).status);
+
+export const progressOf = (step) => state.progress.items.find((item) => item.key === step);
+export const noteDraft = (step) => `note ${step}`;
+
+async function setProgress(step, status) {
+  const item = progressOf(step);
   try {
-    await put(`/api/progress/${item.id}`, { status, note: note ?? item.note, actor: ACTOR });
-    dropDraft(`note ${step}`);
+    await put(`/api/progress/${item.id}`, { status, note: draft(noteDraft(step)) ?? item.note, actor: ACTOR });
+    dropDraft(noteDraft(step));
     update({ progress: await get('/api/progress') });
   } catch (failure) {
     update({ failure: new Notice('Not saved.', failure.message) });

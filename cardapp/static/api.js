@@ -47,14 +47,3 @@ async function request(method, path, body, options = {}) {
 export const get = (path) => request('GET', path);
 export const put = (path, body, options) => request('PUT', path, body, options);
 export const post = (path, body = {}) => request('POST', path, body);
-
-// All events of one kind, oldest first. The service returns them in pages.
-export async function events(kind) {
-  const found = [];
-  for (let after = 0; ; ) {
-    const page = await get(`/api/events?kind=${encodeURIComponent(kind)}&limit=1000&after=${after}`);
-    if (!page.events.length) return found;
-    found.push(...page.events);
-    after = page.next_after;
-  }
-}

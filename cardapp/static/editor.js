@@ -1,7 +1,7 @@
 // The editor panel: draws the session's Neovim from its UI stream. `viewer.editor.sync` attaches the panel to the stream,
 // `viewer.editor.control` gives the panel the keyboard.
 
-import { redraw, refresh, toggleControl, view } from './actions.js';
+import { granting, redraw, refresh, takeControl, toggleControl, view } from './actions.js';
 import { Notice } from './api.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
@@ -41,7 +41,7 @@ export function start() {
   document.fonts.load(`13px "Noto Sans Mono"`).then(() => painter.setSize(fontSize));
   document.addEventListener('redraw-editor', fit);
   bindKeys();
-  mouse = new Mouse({ area, field, painter, hasControl, send });
+  mouse = new Mouse({ area, field, painter, hasControl, takeControl, send });
   new ResizeObserver(place).observe(area);
   subscribe((changed) => {
     if (changed.has('viewer') || changed.has('session') || changed.has('control')) follow();
@@ -158,7 +158,8 @@ function paint() {
 }
 
 function send(message) {
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  if (granting && message.type !== 'ack') granting.then(() => send(message));
+  else if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
 
 const NO_SESSION = 'The worksheet works without one. A session adds this editor, the debugger and the memory.';

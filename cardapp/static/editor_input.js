@@ -52,8 +52,9 @@ export function bindComposition(field, take) {
 }
 
 // -- the mouse ------------------------------------------------------------------------------------------------------
-// While the editor has control, mouse and wheel over the picture go to Neovim. Without control, or with Shift as in a
-// terminal, the mouse selects text in the picture for the clipboard.
+// While the editor has control, mouse and wheel over the picture go to Neovim. Without control a click takes control, as a
+// click into any text field does. A drag without control, or with Shift as in a terminal, selects text in the picture for
+// the clipboard.
 
 const BUTTONS = ['left', 'middle', 'right']; // by `event.button`
 
@@ -72,8 +73,8 @@ const WHEEL_PX = 40; // a movement of the wheel by this many pixels scrolls one 
 
 export class Mouse {
   // `send(message)` sends to Neovim; `field` is the element that receives the keys.
-  constructor({ area, field, painter, hasControl, send }) {
-    Object.assign(this, { field, painter, hasControl, send });
+  constructor({ area, field, painter, hasControl, takeControl, send }) {
+    Object.assign(this, { field, painter, hasControl, takeControl, send });
     this.canvas = painter.canvas;
     this.dragging = null; // while a button is held down: { kind: 'neovim' or 'selection', at: the last cell }
     this.wheel = 0; // movement of the wheel that was not sent yet, in lines
@@ -129,8 +130,18 @@ export class Mouse {
   release(event) {
     const { selection } = this.painter;
     if (this.dragging?.kind === 'neovim') this.send(mouseMessage(event, 'release', this.cell(event)));
-    else if (selection && selection.from.row === selection.to.row && selection.from.col === selection.to.col) this.select(null);
+    else if (selection && selection.from.row === selection.to.row && selection.from.col === selection.to.col) {
+      this.select(null);
+      if (!this.hasControl() && event.button === 0) this.click(event);
+    }
     this.dragging = null;
+  }
+
+  // Take control, then send the click, so that Neovim's cursor is where the click was.
+  click(event) {
+    this.takeControl();
+    if (!this.painter.grid.mouse) return;
+    for (const action of ['press', 'release']) this.send(mouseMessage(event, action, this.cell(event), 'left'));
   }
 
   turn(event) {

@@ -1,7 +1,7 @@
 // Shows, below the toolbar of the sheets, why the last action of this page failed or why the last sync of the position
 // failed, with the possible next actions as buttons. A failed sync is known to the service, so a reload shows it again.
 
-import { dismiss, go, openLine, reset, sync } from './actions.js';
+import { dismiss, openLine, reset, sync } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { failedHere, state, subscribe } from './state.js';
 
@@ -42,16 +42,10 @@ function refusal(failure) {
 }
 
 function remedies({ code, status }) {
-  if (code === 'level_not_syncable') return [button('Go to the first step', syncFirstStep)];
   if (code === 'notice') return [button('Dismiss', dismiss)];
   if (code === 'offline') return [button('Try again', sync)];
   if (status === 503) return [copyButton(state.session.start_command), button('Try again', sync)];
   return [button('Retry', sync), button('Reset', reset)];
-}
-
-async function syncFirstStep() {
-  await go(state.catalog.item(state.navigation.key).first_step);
-  await sync();
 }
 
 // -- a sync that failed ------------------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 import * as actions from './actions.js';
 import { $, button, element } from './dom.js';
+import * as finish from './finish.js';
+import { emptyField } from './foot.js';
+import * as map from './map.js';
 import { failedHere, state, stepOf } from './state.js';
 
 const CODES = { Backtick: 'Backquote' };
@@ -11,6 +14,8 @@ const ACTIONS = {
   redraw: () => document.dispatchEvent(new CustomEvent('redraw-editor')),
   previous: () => actions.moveOn(-1),
   next: () => actions.moveOn(1),
+  previous_stop: () => actions.moveStop(-1),
+  next_stop: () => actions.moveStop(1),
   coarser: () => actions.focusBy(-1),
   finer: () => actions.focusBy(1),
   focus: (shortcut) => actions.focus(shortcut.level),
@@ -19,11 +24,14 @@ const ACTIONS = {
   approve: () => approve(),
   search: () => $('search').focus(),
   help: () => toggleOverlay(),
-  dismiss: () => dismiss(),
+  dismiss: () => dismissal()(),
 };
-const MOVES = new Set(['previous', 'next', 'coarser', 'finer']);
+const MOVES = new Set(['previous', 'next', 'previous_stop', 'next_stop', 'coarser', 'finer']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
+
+// The shortcuts that are no letters. No value begins with them.
+const SIGNS = new Set(['/', '?']);
 
 // Elements that use a key themselves. While one of them has the focus, the key is no shortcut. Arrows scroll focused code.
 const TAKES_ENTER = 'button, a, summary, [role=tab], [role=treeitem]';
@@ -32,9 +40,20 @@ const OWN_KEYS = {
   Enter: TAKES_ENTER, ArrowLeft: TAKES_ARROWS, ArrowRight: TAKES_ARROWS, ArrowUp: TAKES_ARROWS, ArrowDown: TAKES_ARROWS,
 };
 
+// Controls that a mouse click focuses. Afterwards the focus is on none of them, so that keys still work as on the sheet.
+const CLICKED = 'button, a, summary, [type=checkbox], [role=tab], [role=treeitem], [role=separator]';
+const KEEPS_FOCUS = '#act, dialog *';
+
 export function start() {
   addEventListener('keydown', onKey, true);
+  addEventListener('click', onClick);
   $('help').onclick = toggleOverlay;
+}
+
+function onClick(event) {
+  const focused = document.activeElement;
+  const isByMouse = event.detail > 0;
+  if (isByMouse && focused.matches(CLICKED) && !focused.matches(KEEPS_FOCUS)) focused.blur();
 }
 
 function onKey(event) {
@@ -43,17 +62,28 @@ function onKey(event) {
   const isElement = typing instanceof Element;
   const inEditor = isElement && typing.closest('#editor') && typing.localName === 'textarea';
   const inField = isElement && /^(input|textarea|select)$/.test(typing.localName) && !inEditor && typing.type !== 'checkbox';
+  if (!inEditor && !inField && startsPrediction(event)) return;
   const shortcut = state.keyboard.shortcuts.find(({ scope, keys }) => scope === 'page' && keys.some((each) => matches(event, each)));
   if (!shortcut || (inEditor && state.viewer.viewer.editor.control && !ALWAYS.has(shortcut.action))) return;
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
-  if (inField && plain && event.key !== 'Escape') return;
+  if ((inField || inEditor) && plain && event.key !== 'Escape') return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
-  if (shortcut.action === 'dismiss' && !$('keyboard').open && !isFailureShown()) return; // then a field gets Escape
+  if (shortcut.action === 'dismiss' && !dismissal()) return; // then a field gets Escape
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();
   event.stopPropagation();
   if (!event.repeat || MOVES.has(shortcut.action)) run(shortcut); // only moves are repeated while a key is held down
+}
+
+// A character that is typed on the sheet goes into the first empty field, except the signs that are shortcuts. The browser
+// types it into the element that has the focus after this event.
+function startsPrediction(event) {
+  const isCharacter = [...event.key].length === 1 && event.key !== ' ' && !event.ctrlKey && !event.altKey && !event.metaKey;
+  if (!isCharacter || SIGNS.has(event.key) || $('keyboard').open || finish.isOpen()) return false;
+  const field = emptyField();
+  field?.focus({ preventScroll: true });
+  return Boolean(field);
 }
 
 // Whether an event matches keys like `Ctrl+Backtick`, `Alt+6` or `Shift+ArrowUp`. A printable key is named by its place
@@ -71,14 +101,15 @@ export function matches(event, keys) {
 
 function approve() {
   const step = stepOf(state.navigation.key);
-  if (step) actions.approve(step, document.querySelector('#step-bar input')?.value);
+  if (step) actions.approve(step);
 }
 
-const isFailureShown = () => Boolean(state.failure || failedHere());
-
-function dismiss() {
-  if ($('keyboard').open) $('keyboard').close();
-  else if (isFailureShown()) actions.dismiss();
+// What Escape closes: the uppermost of what lies over the worksheet; null if there is nothing.
+function dismissal() {
+  if ($('keyboard').open) return () => $('keyboard').close();
+  const over = [map, finish].find((each) => each.isOpen());
+  if (over) return over.close;
+  return state.failure || failedHere() ? actions.dismiss : null;
 }
 
 function toggleOverlay() {

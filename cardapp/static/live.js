@@ -1,9 +1,10 @@
 // Follows the control state: by the WebSocket /api/live, or by polling while the WebSocket is closed. A second page, the
 // editor and other clients change the same state, so their changes are fetched here.
 
+import { refresh, reload, resend, takePosition, takeView } from './actions.js';
+import { takeLast } from './answers.js';
 import { get, Notice, Refusal } from './api.js';
-import { refresh, reload, resend, reveal, takePosition, takeView } from './actions.js';
-import { state, stepOf, update } from './state.js';
+import { state, update } from './state.js';
 
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
 const POLL_MS = 1000;
@@ -96,7 +97,5 @@ async function take(control, before) {
 }
 
 async function takeResult() {
-  const { last } = await get('/api/checkpoint/status');
-  if (last?.state === 'ready') reveal(stepOf(last.snapshot_ref));
-  update({ last, ...(last?.state === 'ready' && { failure: null }) });
+  takeLast((await get('/api/checkpoint/status')).last);
 }

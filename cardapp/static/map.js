@@ -31,7 +31,6 @@ export function start() {
   $('map').addEventListener('wheel', onWheel, { passive: false });
   pan($('map'));
   document.addEventListener('map', (event) => { isVisible = event.detail; render(); });
-  panel.addEventListener('keydown', (event) => { if (event.key === 'Escape') close(); });
   subscribe((changed) => { if (['navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render(changed.has('catalog')); });
 }
 
@@ -44,7 +43,8 @@ function scopeButton(label, isWhole) {
   return made;
 }
 
-const close = () => choose('outline', $('map-panel').contains(document.activeElement));
+export const isOpen = () => isVisible;
+export const close = () => choose('outline', $('map-panel').contains(document.activeElement));
 
 function blockOf(key) {
   const parts = key.split('/');

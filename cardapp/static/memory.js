@@ -1,8 +1,9 @@
 // Shows the checkpoint's values. For a card with an arena it also draws the arena byte by byte, with the changes since
 // the previous checkpoint; for one with linked nodes it lists them.
 
-import { get } from './api.js';
 import { toggleMemory } from './actions.js';
+import { isUncovered } from './answers.js';
+import { get } from './api.js';
 import { $, button, element, fill, sentence } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
@@ -13,7 +14,7 @@ let wholeArena = false;
 
 export function start() {
   subscribe((changed) => {
-    if (['viewer', 'control', 'revealed', 'teacher', 'catalog'].some((name) => changed.has(name))) show();
+    if (['viewer', 'control', 'answers', 'session', 'teacher', 'catalog'].some((name) => changed.has(name))) show();
   });
   show();
 }
@@ -53,8 +54,7 @@ function render() {
   const body = [];
   const reason = reading.available && sync !== 'on' ? 'SYNC is off: the program may have left this checkpoint' : reading.reason;
   if (reason) body.push(element('p', { class: 'quiet' }, sentence(reason)));
-  const isOpen = !key || state.teacher || state.revealed.has(stepOf(key));
-  if (!isOpen) body.push(element('p', { class: 'quiet' }, 'The values of this step are covered until you answer its question.'));
+  if (!isUncovered(key)) body.push(element('p', { class: 'quiet' }, 'The values are covered until the program has stopped here.'));
   else {
     if (reading.allocator) body.push(...(reading.allocator.base === null ? nodes(reading) : arena(reading)));
     body.push(values(reading));

@@ -2,7 +2,8 @@
 // map, and the breadcrumb.
 
 import { go, moveStep, sync } from './actions.js';
-import { $, element } from './dom.js';
+import { recordOf } from './answers.js';
+import { $, button, element } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
 const DEEPEST = 'step'; // snapshots are only on the sheet
@@ -28,7 +29,7 @@ export function start() {
   subscribe((changed) => {
     const moved = changed.has('navigation') || changed.has('catalog');
     if (moved) renderTrail();
-    if (moved || changed.has('progress')) render(moved);
+    if (moved || changed.has('progress') || changed.has('answers')) render(moved);
   });
   renderTrail();
   render(true);
@@ -89,8 +90,17 @@ function sign(item) {
   const steps = item.level === DEEPEST ? [item.key] : state.catalog.stepsBelow(item.key);
   const done = steps.filter((key) => approved.has(key)).length;
   if (done === steps.length && done) return element('span', { class: 'sign done', 'aria-label': 'approved' }, '✓');
+  const proved = item.level === DEEPEST ? provedStops(item.key) : '';
+  if (proved) return element('span', { class: 'sign', title: 'Stops that the program has run to' }, `◐ ${proved}`);
   if (done || steps.some((key) => visited.has(key))) return element('span', { class: 'sign', 'aria-label': done ? 'partly approved' : 'visited' }, '◐');
   return element('span', { class: 'sign' });
+}
+
+// How many of a step's stops the program has run to, like `1/2`; empty for none and for a step with one stop.
+function provedStops(step) {
+  const stops = state.catalog.children.get(step);
+  const proved = stops.filter(({ key }) => recordOf(key).proved_at).length;
+  return stops.length > 1 && proved ? `${proved}/${stops.length}` : '';
 }
 
 function onClick(event) {
@@ -135,12 +145,18 @@ function onKey(event) {
   actions[event.key]();
 }
 
+// The ancestors as numbers, then the title of the step or of what is above the steps.
 function renderTrail() {
   const { key } = state.navigation;
-  const items = state.catalog.trail(key).slice(0, 5);
-  $('trail').replaceChildren(...items.map((item, at) => element('button', {
-    type: 'button', onclick: () => go(item.key), title: item.title, ...(at === items.length - 1 && { 'aria-current': 'location' }),
-  }, `${item.level === 'snapshot' ? '' : `${state.catalog.number.get(item.key)} `}${item.title}`)));
+  const items = state.catalog.trail(key);
+  const shown = items.slice(0, 4);
+  $('trail').replaceChildren(...shown.map((item, at) => {
+    const isLast = at === shown.length - 1;
+    const number = state.catalog.number.get(item.key);
+    const name = { title: item.title, 'aria-label': `${number} ${item.title}` };
+    const where = isLast ? { 'aria-current': 'location' } : name;
+    return button(isLast ? `${number} ${item.title}` : number, () => go(item.key), where);
+  }));
   const title = state.catalog.item('').title;
   $('title').textContent = title;
   document.title = items.length ? `${items.at(-1).title} · ${title}` : title;

@@ -1,17 +1,20 @@
 // Starts the page: reads the state, starts the views, then follows the changes.
 
-import { events, Notice } from './api.js';
 import { go, leave, load, setTeacher, show, view } from './actions.js';
-import { $, button, element, fill } from './dom.js';
+import { readAnswers } from './answers.js';
+import { Notice } from './api.js';
+import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
 import * as failures from './failure.js';
+import * as finish from './finish.js';
+import * as foot from './foot.js';
 import * as keyboard from './keyboard.js';
 import * as live from './live.js';
 import * as map from './map.js';
 import * as memory from './memory.js';
 import * as outline from './outline.js';
 import * as program from './program.js';
-import { keyOf, state, stepOf, subscribe, update } from './state.js';
+import { keyOf, state, subscribe, update } from './state.js';
 import * as search from './search.js';
 import * as session from './session.js';
 import * as status from './status.js';
@@ -26,8 +29,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, search, map, status, session, failures, memory, editor, program, keyboard]) part.start();
-  startHints();
+  for (const part of [outline, search, map, status, session, failures, foot, finish, memory, editor, program, keyboard]) part.start();
   layout();
   remember();
   subscribe((changed) => {
@@ -37,7 +39,7 @@ async function start() {
   });
   bind();
   live.connect();
-  restoreAnswers();
+  readAnswers();
 }
 
 // Go to the position that the address names: `#/task/block/…` (links of the reports) or `#task/block/…`. Returns whether
@@ -65,22 +67,6 @@ function showMoved() {
 
 const seenName = () => `seen-position ${state.identity.uuid}`;
 const remember = () => localStorage.setItem(seenName(), String(state.navigation.revision));
-
-// Read the answers and the revealed steps from the events. A failed sync does not cover revealed values again.
-async function restoreAnswers() {
-  const kinds = ['x-answer', 'x-revealed', 'checkpoint.ready'];
-  try {
-    const found = await Promise.all(kinds.map(events));
-    const [answers, ...others] = found.map((list) => list.filter((event) => event.card.id === state.identity.id));
-    const steps = [...answers, ...others.flat()].map((event) => stepOf(event.key));
-    update({
-      answers: new Map([...answers.map((event) => [stepOf(event.key), event.data.text]), ...state.answers]),
-      revealed: new Set([...steps, ...state.revealed]),
-    });
-  } catch (failure) {
-    update({ failure: new Notice('Earlier answers not read.', failure.message) });
-  }
-}
 
 function bind() {
   addEventListener('hashchange', openAddress);
@@ -156,43 +142,6 @@ function drag(divider) {
 function notice() {
   $('notice').hidden = state.connected;
   $('notice').replaceChildren(element('b', {}, 'The service does not answer.'), ' The page tries again by itself; what you wrote on the worksheet is kept.');
-}
-
-// -- hints ----------------------------------------------------------------------------------------------------------
-// Three hints for the first visit, in the order of a lesson: move, answer, sync. A hint is not shown again after the
-// learner has followed it.
-
-const key = (name) => element('kbd', {}, name);
-const HINTS = [
-  { name: 'move', words: () => [key('→'), ' next step'] },
-  { name: 'answer', words: () => ['Answer the question first'] },
-  { name: 'sync', words: () => [key('⏎'), ' runs the program there'] },
-];
-let doneHints = new Set(JSON.parse(localStorage.getItem('hints-done') || '[]'));
-let firstPosition = null;
-
-function startHints() {
-  firstPosition = state.navigation.key;
-  subscribe((changed) => {
-    if (changed.has('navigation') && state.navigation.key !== firstPosition) finishHints('move');
-    if (changed.has('answers') && state.answers.size) finishHints('answer');
-    if (changed.has('last') && state.last?.state === 'ready') finishHints('sync');
-  });
-  renderHints();
-}
-
-function finishHints(...names) {
-  if (names.every((name) => doneHints.has(name))) return;
-  doneHints = new Set([...doneHints, ...names]);
-  localStorage.setItem('hints-done', JSON.stringify([...doneHints]));
-  renderHints();
-}
-
-function renderHints() {
-  const open = HINTS.filter((hint) => !doneHints.has(hint.name));
-  $('hints').hidden = !open.length;
-  fill($('hints'), ...open.map((hint) => element('span', {}, ...hint.words())),
-    button('×', () => finishHints(...HINTS.map((hint) => hint.name)), { class: 'icon', 'aria-label': 'Close the hints' }));
 }
 
 start();

@@ -2,9 +2,10 @@
 // stack and its locals. They are read only while they are shown.
 
 import { go, sync } from './actions.js';
+import { isUncovered } from './answers.js';
 import { get, Notice, post } from './api.js';
 import { $, button, element, fill, sentence } from './dom.js';
-import { state, stepOf, subscribe, update } from './state.js';
+import { currentStop, state, subscribe, update } from './state.js';
 
 const MOVES = [['next', '⇥', 'Next line'], ['step', '↳', 'Step'], ['finish', '↰', 'Finish'], ['continue', '▶', 'Continue']];
 const NOT_MOVED = 'Program not moved.';
@@ -36,7 +37,7 @@ export function start() {
   regions = element('div', { class: 'program-parts' }, stack, variables);
   $('editor').after(regions);
   subscribe((changed) => {
-    if (['control', 'syncing', 'session', 'viewer', 'navigation', 'revealed', 'teacher'].some((name) => changed.has(name))) show();
+    if (['control', 'syncing', 'session', 'viewer', 'navigation', 'answers', 'teacher'].some((name) => changed.has(name))) show();
   });
   show();
 }
@@ -80,12 +81,10 @@ async function back() {
   await sync();
 }
 
-const currentStop = () => (stepOf(state.navigation.key) ? state.catalog.item(state.navigation.key).first_snapshot : null);
-
 // -- reading -------------------------------------------------------------------------------------------------------
 
 const isReplaying = () => state.syncing || state.control.checkpoint?.state === 'running';
-const isCovered = () => Boolean(currentStop()) && !state.teacher && !state.revealed.has(stepOf(currentStop()));
+const isCovered = () => !isUncovered(currentStop());
 const isOpen = (part) => part.firstChild.open;
 
 async function read(number) {

@@ -15,8 +15,7 @@ export const state = {
   restored: null, // the files of the session that this page has just restored
   dismissed: null, // the id of the failed operation that this page no longer shows
   syncing: false,
-  answers: new Map(), // step key -> the learner's answer
-  revealed: new Set(), // step keys whose machine values are shown
+  answers: new Map(), // stop key -> what is known of the learner there, an item of GET /api/answers
   teacher: localStorage.getItem('teacher') === 'on',
   connected: true,
 };
@@ -47,6 +46,8 @@ export class Catalog {
       else this.children.set(item.parent, [item]);
     }
     this.pages = answer.items.filter((item) => item.level === 'block');
+    this.stops = answer.items.filter((item) => item.level === 'snapshot');
+    this.stepCount = answer.counts.step;
     this.steps = new Map(); // key -> the keys of the steps below it; filled by `stepsBelow`
     this.number = new Map([['', '']]);
     for (const [parent, siblings] of this.children)
@@ -104,6 +105,17 @@ export function failedHere() {
   return isHere ? last : null;
 }
 
+// The stop that a position means: the position itself, or the first stop of its step; null above the steps. A stop is a
+// snapshot: the place at which the program is stopped.
+export function stopOf(key) {
+  return stepOf(key) ? state.catalog.item(key)?.first_snapshot ?? null : null;
+}
+
+export const currentStop = () => stopOf(state.navigation.key);
+
+// The stops of the step that contains the stop.
+export const stopsBeside = (stop) => state.catalog.children.get(stepOf(stop));
+
 // -- drafts ---------------------------------------------------------------------------------------------------------
 // Texts that were typed but not sent. A reload, another page of the worksheet or a change of the card's files keeps them.
 
@@ -114,11 +126,15 @@ const storeDrafts = () => sessionStorage.setItem('drafts', JSON.stringify([...dr
 // Fill a field with the draft `name`, if there is one, and keep the typed text as this draft.
 export function keepDraft(field, name) {
   if (drafts.has(name)) field.value = drafts.get(name);
-  field.addEventListener('input', () => {
-    drafts.set(name, field.value);
-    storeDrafts();
-  });
+  field.addEventListener('input', () => setDraft(name, field.value));
 }
+
+export function setDraft(name, text) {
+  drafts.set(name, text);
+  storeDrafts();
+}
+
+export const draft = (name) => drafts.get(name);
 
 export function dropDraft(name) {
   drafts.delete(name);

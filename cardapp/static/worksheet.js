@@ -1,11 +1,12 @@
 // The worksheet: one page of the card at a time, in a shadow root with the style of the sheets. A page is a block with
-// all its sheets. Zoom sets `--u`, the pixels per millimetre, so text stays sharp. The values of the machine are covered
-// until the step's question is answered.
+// all its sheets. Zoom sets `--u`, the pixels per millimetre, so text stays sharp. The values of a stop are covered until
+// the program has stopped there.
 
+import { go, goBack, view } from './actions.js';
+import { isUncovered, showValues } from './answers.js';
 import { get } from './api.js';
-import { answer, go, goBack, showValues, view } from './actions.js';
 import { $, button, element, fill } from './dom.js';
-import { isAway, keepDraft, keyOf, state, stepOf, subscribe } from './state.js';
+import { isAway, keyOf, state, stopOf, subscribe } from './state.js';
 
 const PX_PER_MM = 794 / 210;
 const FLOW_BELOW = 680; // px; in a narrower column a fitted sheet flows
@@ -38,7 +39,7 @@ export function start(moved) {
     if (changed.has('viewer')) render();
     if (changed.has('navigation')) mark(true);
     if (changed.has('viewer') || changed.has('navigation')) showWayBack();
-    if (['revealed', 'teacher', 'progress', 'last', 'answers'].some((name) => changed.has(name))) decorate(holder);
+    if (['answers', 'session', 'teacher', 'progress'].some((name) => changed.has(name))) decorate(holder);
   });
   showWayBack();
   render(!moved);
@@ -54,15 +55,10 @@ const OWN_STYLE = `
 .cover { position: absolute; inset: 0; display: grid; place-items: center; border: 1px dashed var(--rule); border-radius: 3px;
   background: repeating-linear-gradient(135deg, var(--panel) 0 6px, var(--paper) 6px 12px); }
 .part.covered > :not(.cover), .node.covered > .code { visibility: hidden; }
-.cover button, .reply button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent);
+.cover button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent);
   border: 0; border-radius: calc(1 * var(--u)); padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
 .cover button { color: var(--accent); background: var(--paper); border: 1px solid var(--accent); }
 .flow .source { font-size: calc(.86 * var(--code-size) * var(--u)); scrollbar-width: thin; }
-.reply { position: absolute; left: 0; right: 0; bottom: 0; display: flex; gap: calc(1.2 * var(--u)); align-items: end; }
-.reply textarea { flex: 1; resize: none; height: calc(7.2 * var(--u)); font: calc(3.1 * var(--u))/1.35 var(--text);
-  color: var(--ink); background: var(--paper); border: 1px solid var(--ink-soft); border-radius: calc(.7 * var(--u));
-  padding: calc(1 * var(--u)) calc(1.4 * var(--u)); }
-.part.question { min-height: calc(14 * var(--u)); }
 @media (forced-colors: active) {
   .here { outline-color: Highlight; }
   .cover { background: Canvas; border: 2px dashed CanvasText; }
@@ -152,6 +148,13 @@ function showWayBack() {
   place.hidden = !text;
   fill(place, element('span', {}, `You are looking at page ${page}.`), ' ',
     button(text, goBack, { class: 'primary', title: `${text} (Enter)` }));
+}
+
+// An element with a text of the card that the service made HTML of.
+export function fragment(kind, html) {
+  const made = element('div', { class: kind, dir: 'auto' });
+  made.innerHTML = html; // safe: the service escaped every text
+  return made;
 }
 
 // -- zoom and scroll position --------------------------------------------------------------------------------------
@@ -272,39 +275,33 @@ function onClick(event) {
   if (title) go(title.dataset.key);
 }
 
-// -- covered values and answers -------------------------------------------------------------------------------------
+// -- covered values ------------------------------------------------------------------------------------------------
 
 const COVERED = new Set(['machine', 'memory']);
 
-function isOpen(step) {
-  return state.teacher || !step || state.revealed.has(step);
-}
-
-// Cover or show the values of each step on the page, tick the approved ones, and put the answers in their fields.
+// Cover or show the values of each stop on the page, and tick the approved steps.
 function decorate(holder) {
   const approved = new Set(state.progress.items.filter((item) => item.status === 'approved').map((item) => item.key));
   for (const part of holder.querySelectorAll('.part')) {
     const { key, kind } = part.dataset;
-    const step = stepOf(key);
     if (kind === 'step_title') part.classList.toggle('done', approved.has(key));
-    if (COVERED.has(kind)) cover(part, step, isOpen(step));
+    if (COVERED.has(kind)) cover(part, key, isUncovered(stopOf(key)));
     if (kind === 'states') for (const node of part.querySelectorAll('.node.state[data-key]')) coverState(node);
-    if (kind === 'question') reply(part, step);
   }
 }
 
 // The class sets `visibility: hidden`, which also removes the values from the accessibility tree.
-function cover(part, step, open) {
+function cover(part, stop, open) {
   const covering = part.querySelector(':scope > .cover');
   part.classList.toggle('covered', !open);
   if (open) covering?.remove();
-  else if (!covering) part.append(element('div', { class: 'cover' }, button('Show values', () => showValues(step))));
+  else if (!covering) part.append(element('div', { class: 'cover' }, button('Show values', () => showValues(stop))));
 }
 
 // A state of the diagram lists the values of its snapshot, and names them in its title.
 function coverState(node) {
   const { key } = node.dataset;
-  const open = isOpen(stepOf(key));
+  const open = isUncovered(stopOf(key));
   const title = node.querySelector('title');
   if (!stateTitles.has(node)) stateTitles.set(node, title.textContent);
   node.classList.toggle('covered', !open);
@@ -312,46 +309,3 @@ function coverState(node) {
 }
 
 const stateTitles = new WeakMap();
-
-function reply(part, step) {
-  if (!step) return;
-  const known = part.querySelector('.reply textarea');
-  if (known) {
-    known.defaultValue = state.answers.get(step) || ''; // not shown if somebody has typed into the field
-    labelReply(known, step);
-    return;
-  }
-  for (const line of part.querySelectorAll('.answer')) line.style.visibility = 'hidden';
-  const field = element('textarea', { 'aria-label': 'Your answer', placeholder: 'Your answer', rows: 1 });
-  field.defaultValue = state.answers.get(step) || '';
-  keepDraft(field, `answer ${step}`);
-  // The focus leaves the field with the answer, so that the next Enter syncs.
-  const send = () => {
-    const text = field.value.trim();
-    if (!text) return;
-    if (text !== state.answers.get(step)) answer(step, text);
-    leaveField();
-  };
-  field.addEventListener('input', () => labelReply(field, step));
-  field.addEventListener('keydown', (event) => {
-    event.stopPropagation(); // Enter in a text field never syncs
-    if (event.key === 'Escape') leaveField();
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      send();
-    }
-  });
-  const onsubmit = (event) => {
-    event.preventDefault();
-    send();
-  };
-  part.append(element('form', { class: 'reply', onsubmit }, field, element('button', { type: 'submit' })));
-  labelReply(field, step);
-}
-
-const leaveField = () => $('scroller').focus({ preventScroll: true });
-
-function labelReply(field, step) {
-  const isAnswered = field.value.trim() !== '' && field.value.trim() === state.answers.get(step);
-  field.form.querySelector('button').textContent = isAnswered ? 'Answered ✓' : 'Answer';
-}

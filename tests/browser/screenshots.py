@@ -81,7 +81,6 @@ def with_session(album: Album, folder: Path) -> None:
         for name, size, scheme in VARIANTS:
             with album.page(arena, f"#/{SYNCED}", size, scheme) as page:
                 page.locator("#sync-state.on").wait_for()
-                page.get_by_role("button", name="Close the hints").click()
                 page.get_by_role("button", name="Fit", exact=True).last.click()
                 page.locator("#editor .suggested").wait_for(state="detached")
                 album.take(page, f"proved-{name}")

@@ -54,8 +54,9 @@ def test_typing_in_the_panel_lands_in_the_buffer(tab: Tab, stage: Stage) -> None
 
 
 def test_keys_reach_the_editor_only_while_it_has_control(tab: Tab, stage: Stage) -> None:
-    opened = tab()
-    opened.page.locator("#editor canvas").click()
+    opened = tab().control(stage)
+    opened.page.keyboard.press("F8")
+    until(lambda: not stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
     opened.page.keyboard.type("ggdG")
     assert stage.tcp.get("/api/editor/state")["buffer"]["modified"] is False
 
@@ -338,11 +339,11 @@ def test_a_position_that_changed_without_a_page_is_shown(tab: Tab, stage: Stage)
 def test_enter_after_an_answer_syncs(tab: Tab, stage: Stage) -> None:
     known = stage.tcp.get("/api/events?kind=x-answer")["last_seq"]
     opened = tab()
-    field = opened.page.get_by_label("Your answer").first
+    field = opened.page.get_by_label("Your answer")
     field.fill("offset 0")
     field.press("Enter")
-    opened.page.get_by_role("button", name="Answered").wait_for()
+    opened.page.get_by_role("button", name="Run to the stop").wait_for()
     opened.page.keyboard.press("Enter")
     opened.shows("SYNC ON · at this step")
     answers = stage.tcp.get(f"/api/events?kind=x-answer&after={known}")["events"]
-    assert [(event["key"], event["data"]["text"]) for event in answers] == [(FIRST, "offset 0")]
+    assert [(event["key"], event["data"]["text"]) for event in answers] == [(f"{FIRST}/initialised", "offset 0")]

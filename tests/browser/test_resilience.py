@@ -66,7 +66,7 @@ def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, 
         page.get_by_text("The service does not answer.").wait_for()
         page.locator("#editor .overlay", has_text="Keys are lost until the editor is connected again").wait_for()
         page.keyboard.type("lost")
-        field = page.get_by_label("Your answer").first
+        field = page.get_by_label("Your answer")
         field.fill("written while it was away")
         field.press("Enter")
         page.get_by_role("button", name="Zoom in", exact=True).click()

@@ -34,7 +34,6 @@ def opened(context: BrowserContext, stage: Stage, tab: Any) -> OpenPage:
     if not stage.tcp.get("/api/state")["session"]["available"]:
         stage.sessions.start(stage.card)
     page: OpenPage = tab("#/t1/b1/p1/quick")
-    page.page.get_by_role("button", name="Close the hints").click()
     return page
 
 

@@ -72,7 +72,7 @@ def test_the_page_does_nothing_below_the_keyboard_table(tab: Tab, stage: Stage) 
 def test_typing_an_answer_is_not_taken_away_by_the_editor(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     opened = tab()
     opened.control(stage)
-    field = opened.page.get_by_label("Your answer").first
+    field = opened.page.get_by_label("Your answer")
     field.click()
     opened.page.keyboard.type("some")
     assert stage.tcp.put("/api/viewer/state", {"viewer": {"allocator": {"visible": True}}}).status == 200
@@ -128,7 +128,7 @@ def test_a_panel_that_is_expanded_has_the_whole_window(tab: Tab) -> None:
 
 def test_an_answer_and_a_note_that_were_not_sent_outlast_turning_the_page_and_a_reload(tab: Tab) -> None:
     opened = tab()
-    answer, note = opened.page.get_by_label("Your answer").first, opened.page.get_by_label("Note on this step")
+    answer, note = opened.page.get_by_label("Your answer"), opened.page.get_by_label("Note on this step")
     answer.fill("half an answer")
     note.fill("half a note")
     opened.page.get_by_role("button", name="Next page", exact=True).click()

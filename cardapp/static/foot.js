@@ -1,0 +1,338 @@
+// The foot of the worksheet: the question of the current stop, a field for each value to predict, and one button that goes
+// on: Predict, Run to the stop, Next. When the program has stopped there, each field becomes a row of what was said and
+// what the program has.
+
+import * as actions from './actions.js';
+import {
+  answerDraft, askedAt, isKnown, isUncovered, isUnjudged, isWaiting, judge, openHint, predict, predictionDraft, recordOf, saidOf, showValues,
+  startAgain, typed,
+} from './answers.js';
+import { $, button, element, fill } from './dom.js';
+import * as finish from './finish.js';
+import { currentStop, draft, keepDraft, state, stepOf, stopOf, stopsBeside, subscribe } from './state.js';
+import { fragment } from './worksheet.js';
+
+const SHOWN = ['navigation', 'catalog', 'answers', 'control', 'session', 'progress', 'syncing', 'last', 'teacher'];
+const LONG_NAME = 18; // characters; a longer expression has a line of its own
+const LONG_ROW = 26; // the same for a row with its values
+
+export function start() {
+  $('act').onclick = act;
+  $('act').onkeydown = (event) => { if (event.repeat) event.preventDefault(); }; // a key that is held down acts once
+  subscribe((changed) => { if (SHOWN.some((name) => changed.has(name))) render(); });
+  render();
+}
+
+let shown = null; // the stop that is drawn
+
+function render() {
+  const stop = currentStop();
+  if (stop !== shown) say('');
+  shown = stop;
+  for (const part of ['foot-text', 'foot-values', 'foot-words', 'foot-more']) $(part).hidden = !stop;
+  drawHead(stop);
+  if (stop) for (const draw of [drawText, drawValues, drawWords, drawMore]) draw(stop);
+  drawAct(stop);
+}
+
+const drawn = new WeakMap();
+
+// Draw a part of the foot, but only if `shows` has changed. A control that had the focus by the keyboard has it again.
+function redraw(part, shows, make) {
+  const place = $(part);
+  const now = JSON.stringify(shows);
+  if (drawn.get(place) === now) return;
+  drawn.set(place, now);
+  const focused = place.querySelector(':focus-visible');
+  fill(place, ...make());
+  if (!focused) return;
+  const again = [...place.querySelectorAll('button:enabled, input, textarea')].find((each) => labelOf(each) === labelOf(focused));
+  (again ?? $('act')).focus({ preventScroll: true });
+}
+
+const labelOf = (control) => control.ariaLabel ?? control.textContent;
+
+// -- where the learner is -------------------------------------------------------------------------------------------
+
+function drawHead(stop) {
+  const { key } = state.navigation;
+  if (!stop) {
+    const count = state.catalog.stepsBelow(key).length;
+    redraw('foot-head', [key, count], () => [element('b', {}, `${count} step${count === 1 ? '' : 's'}`)]);
+    return;
+  }
+  const step = state.catalog.item(stepOf(stop));
+  const stops = stopsBeside(stop);
+  const number = stops.findIndex((item) => item.key === stop) + 1;
+  const place = placeOf(stop);
+  const { hints_html: hints } = state.catalog.item(stop);
+  const opened = recordOf(stop).hints;
+  const isOver = isKnown(stop) && !isWaiting(stop);
+  redraw('foot-head', [stop, place, opened, isOver], () => [
+    element('span', { class: 'where' }, element('b', {}, `Step ${step.index + 1} of ${state.catalog.stepCount}`),
+      stops.length > 1 ? ` · stop ${number} of ${stops.length}` : null),
+    ...(stops.length > 1 ? [stopButton(-1, number === 1), stopButton(1, number === stops.length)] : []),
+    place.key ? button(place.words, () => actions.go(state.control.key), { class: 'link quiet', title: 'Go there' })
+      : element('span', { class: 'quiet' }, place.words),
+    element('span', { class: 'space' }),
+    opened ? element('span', { class: 'quiet' }, `hint ${opened} of ${hints.length}`) : null,
+    opened < hints.length && !isOver ? button('Hint', () => openHint(stop), { title: `${hints.length - opened} more` }) : null,
+  ]);
+}
+
+function stopButton(delta, disabled) {
+  const [label, sign, keys] = delta < 0 ? ['Previous stop', '◂', 'Shift+←'] : ['Next stop', '▸', 'Shift+→'];
+  return button(sign, () => actions.moveStop(delta), { class: 'icon', 'aria-label': label, title: `${label} (${keys})`, disabled });
+}
+
+// Where the program is, in words; `key` is the other stop at which it is stopped.
+function placeOf(stop) {
+  const { sync, key } = state.control;
+  if (sync !== 'on' || !stopOf(key)) return { words: recordOf(stop).proved_at ? 'Run before' : 'Not run yet' };
+  if (key === stop) {
+    const { file, line } = (isLastAt(stop) && state.last.observed) || {};
+    return { words: file ? `Stopped here, ${file}:${line}` : 'Stopped here' };
+  }
+  const stops = stopsBeside(key);
+  const which = stops.length > 1 ? `, stop ${stops.findIndex((item) => item.key === key) + 1}` : '';
+  return { words: `Stopped at ${state.catalog.number.get(stepOf(key))}${which}`, key };
+}
+
+const isLastAt = (stop) => state.last?.state === 'ready' && state.last.snapshot_ref === stop;
+
+// -- the question ---------------------------------------------------------------------------------------------------
+
+function drawText(stop) {
+  const { question_html: question } = state.catalog.item(stepOf(stop));
+  const { hints_html: hints, explanation_html: explanation } = state.catalog.item(stop);
+  const opened = recordOf(stop).hints;
+  const explained = isKnown(stop) && !isWaiting(stop) ? explanation : null;
+  redraw('foot-text', [stop, question, hints.slice(0, opened), explained], () => [
+    question ? fragment('question', question) : null,
+    ...hints.slice(0, opened).map((hint) => fragment('hint', hint)),
+    explained ? fragment('explanation', explained) : null,
+  ]);
+  const text = $('foot-text');
+  const newest = explained || opened ? text.lastElementChild : null;
+  if (newest) text.scrollTop = newest.offsetTop - text.offsetTop;
+  if (text.scrollHeight > text.clientHeight) text.tabIndex = 0; // so that the keyboard scrolls it
+  else text.removeAttribute('tabindex');
+}
+
+// -- the values -----------------------------------------------------------------------------------------------------
+
+const isAskingAgain = (stop) => askedAt(stop).some((expression) => draft(predictionDraft(stop, expression)) !== undefined);
+
+function drawValues(stop) {
+  const isOver = isKnown(stop) && !isWaiting(stop) && !isAskingAgain(stop);
+  if (isOver) drawRows(stop);
+  else redraw('foot-values', [stop, askedAt(stop).map((expression) => saidOf(stop, expression))], () => fields(stop));
+}
+
+function fields(stop) {
+  const asked = askedAt(stop);
+  const made = asked.map((expression) => {
+    const field = element('input', { type: 'text', 'aria-label': expression, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false' });
+    field.value = saidOf(stop, expression) ?? '';
+    keepDraft(field, predictionDraft(stop, expression));
+    bindField(field);
+    return element('label', { class: `value${expression.length > LONG_NAME ? ' long' : ''}` }, nameOf(expression), field);
+  });
+  return asked.length ? [legend('What will the program have here?'), ...made] : [];
+}
+
+const legend = (words) => element('p', { class: 'quiet legend' }, words);
+
+// Enter predicts and moves the focus to the button, so that the next Enter runs the program.
+function bindField(field) {
+  field.addEventListener('input', () => { say(''); drawAct(currentStop()); });
+  field.addEventListener('keydown', (event) => {
+    if (event.isComposing) return;
+    if (event.key === 'Escape') $('scroller').focus({ preventScroll: true });
+    if (event.key !== 'Enter' || event.shiftKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (!event.repeat) tryToPredict();
+  });
+}
+
+// An expression breaks only at its blanks.
+function nameOf(expression) {
+  const words = expression.split(' ').flatMap((word, at) => [at ? ' ' : null, element('span', {}, word)]);
+  return element('code', { class: 'name', title: expression }, ...words);
+}
+
+function drawRows(stop) {
+  const rows = rowsOf(stop);
+  const { by } = recordOf(stop);
+  const judged = rows.filter(({ right }) => right !== null);
+  const score = judged.length ? `: ${judged.filter(({ right }) => right).length} of ${judged.length} right` : '';
+  const hasSaid = rows.some(({ said }) => said !== null);
+  const words = `${hasSaid ? 'You said, and the' : 'The'} program has${by === 'card' ? ', by the card' : ''}${score}`;
+  redraw('foot-values', [stop, rows, words], () => rows.length ? [legend(words), table(rows, hasSaid)] : []);
+}
+
+// {expression, said, seen, right} of what was predicted and of what is undefined. Without a prediction, the values come from
+// the last run.
+function rowsOf(stop) {
+  const { latest } = recordOf(stop);
+  const { undefined: undefinedOnes } = state.catalog.item(stop);
+  const read = isLastAt(stop) ? state.last.observed?.values ?? {} : {};
+  return [...new Set([...askedAt(stop), ...undefinedOnes])].map((expression) => {
+    const isUndefined = undefinedOnes.includes(expression);
+    const seen = isUndefined ? 'undefined' : read[expression]?.value ?? null;
+    return { said: null, right: null, ...latest.find((each) => each.expression === expression), expression, isUndefined, ...(seen && { seen }) };
+  }).filter(({ seen }) => seen);
+}
+
+function table(rows, hasSaid) {
+  const made = rows.map((each) => row(each, hasSaid));
+  return element('div', { role: 'table', class: 'rows', 'aria-label': 'What you said and what the program has' }, ...made);
+}
+
+const SIGNS = { true: ['✓', 'right'], false: ['✗', 'wrong'], null: ['', ''] };
+
+function row({ expression, said, seen, right, isUndefined }, hasSaid) {
+  const [sign, word] = SIGNS[right];
+  const length = expression.length + (said ?? '').length + seen.length;
+  const note = isUndefined && said !== null ? 'not judged' : right === false ? word : '';
+  return element('div', { role: 'row', class: `value ${word}${length > LONG_ROW ? ' long' : ''}` },
+    element('span', { role: 'rowheader' }, nameOf(expression)),
+    element('code', { role: 'cell', class: 'said' }, said ?? (hasSaid ? '—' : '')),
+    element('span', { role: 'cell', class: 'sign', 'aria-hidden': 'true' }, sign),
+    element('code', { role: 'cell', class: 'seen' }, seen),
+    element('span', { role: 'cell', class: 'note' }, note));
+}
+
+// -- the answer in words ----------------------------------------------------------------------------------------------
+
+const JUDGEMENTS = [['yes', 'Yes'], ['partly', 'Partly'], ['no', 'No']];
+
+function drawWords(stop) {
+  const { question } = state.catalog.item(stepOf(stop));
+  const { answer, self } = recordOf(stop);
+  $('foot-words').hidden = !question;
+  const canJudge = isKnown(stop) && !isWaiting(stop);
+  redraw('foot-words', [stop, answer, canJudge, self], () => [answerField(stop), ...(canJudge ? [judgement(stop, self)] : [])]);
+}
+
+function answerField(stop) {
+  const field = element('textarea', { rows: 1, 'aria-label': 'Your answer', placeholder: 'Your answer in words', dir: 'auto' });
+  field.value = recordOf(stop).answer ?? '';
+  keepDraft(field, answerDraft(stop));
+  bindField(field);
+  return field;
+}
+
+function judgement(stop, self) {
+  return element('div', { class: 'judgement', role: 'group', 'aria-label': 'Did you get it?' }, 'Did you get it?',
+    ...JUDGEMENTS.map(([name, label]) => button(label, () => judge(stop, name), { 'aria-pressed': String(name === self) })));
+}
+
+// -- note and approval ------------------------------------------------------------------------------------------------
+
+function drawMore(stop) {
+  const step = stepOf(stop);
+  const { status, note } = actions.progressOf(step);
+  const isApproved = status === 'approved';
+  const canApprove = isApproved || isUncovered(stop);
+  redraw('foot-more', [step, status, note, canApprove], () => [
+    noteField(step, note),
+    canApprove ? button(isApproved ? 'Withdraw' : 'Approve', () => actions.approve(step),
+      { title: isApproved ? 'Withdraw the approval (A)' : 'Approve the step (A)' }) : null,
+    isApproved ? element('span', { class: 'sign done' }, '✓ Approved') : null,
+  ]);
+}
+
+function noteField(step, note) {
+  const field = element('input', { type: 'text', 'aria-label': 'Note on this step', placeholder: 'Note' });
+  field.value = note;
+  keepDraft(field, actions.noteDraft(step));
+  field.addEventListener('keydown', async (event) => {
+    if (event.key !== 'Enter' || event.isComposing) return;
+    event.stopPropagation();
+    await actions.keepNote(step);
+    say('Note kept.');
+  });
+  return field;
+}
+
+// -- the button -------------------------------------------------------------------------------------------------------
+
+function nextAct(stop) {
+  if (!stop) return 'begin';
+  const { answer, values } = typed(stop);
+  if (answer || values) return 'predict';
+  if (isAskingAgain(stop)) return 'predict';
+  if (isWaiting(stop)) return 'run';
+  if (isKnown(stop)) return 'next';
+  return recordOf(stop).answer || !hasFields(stop) ? 'run' : 'predict';
+}
+
+const hasFields = (stop) => askedAt(stop).length > 0 || Boolean(state.catalog.item(stepOf(stop)).question);
+
+const LABELS = { begin: 'Go to the first step', predict: 'Predict', run: 'Run to the stop', next: 'Next' };
+
+function drawAct(stop) {
+  const next = nextAct(stop);
+  redraw('act', next, () => [LABELS[next], ' ', element('kbd', { 'aria-hidden': 'true' }, '⏎')]);
+  const isRunning = state.syncing || (isLastAt(stop) && isUnjudged(stop));
+  $('act').setAttribute('aria-disabled', String(next === 'run' && isRunning));
+  const others = stop ? otherActs(stop, next) : [];
+  redraw('foot-other', [stop, next, others.map(([label]) => label)], () => others.map(([label, run]) => button(label, run, { class: 'link quiet' })));
+}
+
+// What else can be done here, as [label, action].
+function otherActs(stop, next) {
+  if (next === 'predict' && !isKnown(stop)) return [state.session.available ? ['I don’t know, run it', runUnpredicted] : ['I don’t know, show it', () => showValues(stop)]];
+  if (next !== 'next') return [];
+  const again = askedAt(stop).length ? [['Predict again', () => { startAgain(stop); focusFirst(); }]] : [];
+  const isHere = state.control.sync === 'on' && state.control.key === stop;
+  return isHere || !state.session.available ? again : [['Run again', actions.sync], ...again];
+}
+
+async function runUnpredicted() {
+  $('act').focus();
+  await actions.sync();
+}
+
+function act() {
+  if ($('act').ariaDisabled === 'true') return;
+  const stop = currentStop();
+  const acts = { begin, predict: tryToPredict, run: actions.sync, next: goOn };
+  return acts[nextAct(stop)]();
+}
+
+async function begin() {
+  const going = actions.goFirst();
+  focusFirst();
+  await going;
+}
+
+function tryToPredict() {
+  if (predict(currentStop()) || nextAct(currentStop()) !== 'predict') {
+    $('act').focus();
+    return;
+  }
+  say('Write what you expect first.');
+  focusFirst();
+}
+
+function goOn() {
+  if (actions.goOn()) focusFirst();
+  else finish.open();
+}
+
+// The first field without a prediction; null if none is seen.
+export function emptyField() {
+  const fields = [...$('foot-values').querySelectorAll('input')];
+  return fields.find((field) => field.value === '' && field.offsetParent) ?? null;
+}
+
+function focusFirst() {
+  (emptyField() ?? $('act')).focus({ preventScroll: true });
+}
+
+function say(words) {
+  $('foot-said').textContent = words;
+}
