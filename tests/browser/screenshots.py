@@ -56,7 +56,8 @@ class Album:
 
 
 def with_session(album: Album, folder: Path) -> None:
-    """First visit, covered values, a proved stop (light, dark, both sizes), away from it, search, map, keyboard."""
+    """First visit, covered values, a proved stop (light, dark, both sizes), away from it, search, map, keyboard, forced
+    colours."""
     with stage(folder, ARENA) as arena:
         with album.page(arena) as page:
             album.take(page, "first-visit")
@@ -99,8 +100,15 @@ def with_session(album: Album, folder: Path) -> None:
             album.take(page, "elsewhere")
             page.keyboard.press("/")
             page.keyboard.type("round_up")
-            page.locator("#matches button").first.wait_for()
+            page.locator("#matches mark").first.wait_for()
             album.take(page, "search")
+            page.get_by_role("button", name="Next page", exact=True).click()
+            album.take(page, "turned-away")
+        with album.page(arena, f"#/{SYNCED}") as page:
+            page.emulate_media(forced_colors="active")
+            page.keyboard.press("Enter")
+            page.locator("#sync-state.on").wait_for()
+            album.take(page, "forced-colours")
 
 
 VARIANTS: tuple[tuple[str, tuple[int, int], ColorScheme], ...] = (
@@ -109,7 +117,7 @@ VARIANTS: tuple[tuple[str, tuple[int, int], ColorScheme], ...] = (
 
 
 def refusals(album: Album, folder: Path) -> None:
-    """A replay under way, a drifted snapshot, a program that ended before the stop, a program that crashed."""
+    """A replay under way, a drifted snapshot, a program that crashed, an edited file that does not build."""
     with stage(folder, make_card(folder / "card", ending="crash")) as probe:
         with album.page(probe, "#/t1/b1/p1/slow") as page:
             page.keyboard.press("Enter")
@@ -122,6 +130,14 @@ def refusals(album: Album, folder: Path) -> None:
                     page.keyboard.press("Enter")
                     page.locator("#result.bad").wait_for()
                     album.take(page, name if scheme == "light" else f"{name}-dark")
+        source = probe.sessions.session().work / "probe" / "main.c"
+        source.write_text(source.read_text().replace("    n = 1;", "    n = missing;"))
+        for scheme in ("light", "dark"):
+            with album.page(probe, "#/t1/b1/p1/quick", SMALL, scheme) as page:
+                page.keyboard.press("Enter")
+                page.locator("#result .messages").wait_for()
+                page.locator("#session summary").click()
+                album.take(page, "build-error" if scheme == "light" else "build-error-dark")
 
 
 def without_session(album: Album, folder: Path) -> None:

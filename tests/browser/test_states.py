@@ -107,11 +107,14 @@ def test_drift_is_a_table_of_the_name_the_expected_and_the_seen_value(opened: Op
 
 
 def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
     opened.page.get_by_role("treeitem", name="Step drifted").click()
     report = failed(opened, "The program is not as the card says.")
+    opened.shows("SYNC OFF · the sync failed")
     opened.page.get_by_role("treeitem", name="Step slow").click()
     report.wait_for(state="hidden")
-    opened.page.get_by_role("treeitem", name="Step drifted").click()
+    opened.page.get_by_role("button", name="See why").click()
     report.wait_for()
     opened.page.keyboard.press("Escape")
     report.wait_for(state="hidden")
