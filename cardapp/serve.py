@@ -16,6 +16,7 @@ from cardapp.errors import NoCard, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
+from cardapp.session_client.editor_panels import EditorPanels
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import CheckpointStorage
 from cardapp.session_client.program import Program
@@ -83,6 +84,7 @@ class Service:
             database=self._database,
             checkpoints=self._checkpoints,
             editor=self._editor,
+            panels=EditorPanels(self._link.pane_follow),
             program=Program(self._link),
             sessions=sessions,
             control=control,

@@ -53,6 +53,7 @@ local function state(window)
     cursor = { row = cursor[1], column = cursor[2] },
     mode = vim.api.nvim_get_mode().mode,
     grid = { cols = vim.o.columns, rows = vim.o.lines },
+    terminal_attached = vim.g.card_terminal == true,
   }
 end
 """
@@ -128,14 +129,15 @@ class Editor:
         return {"available": True, "reason": None}
 
     def state(self) -> dict[str, Any]:
-        """``{available, reason, blocking, buffer, window, cursor, mode, grid}``. Does not raise ``EditorUnavailable``.
+        """``{available, reason, blocking, buffer, window, cursor, mode, grid, terminal_attached}``. Does not raise
+        ``EditorUnavailable``.
 
         ``buffer: {number, name, line_count, modified, filetype}``, ``window: {id, width, height}`` in cells,
-        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. These four members
-        describe the current window at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and
-        the four members are None. ``mode`` is then the mode in which Neovim waits, or None for a script, and ``reason``
-        says how to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are
-        None.
+        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``,
+        ``terminal_attached``: whether a terminal is attached to the session, whose size the grid then has. These five
+        members describe one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and the five
+        members are None. ``mode`` is then the mode in which Neovim waits, or None for a script, and ``reason`` says how
+        to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are None.
         """
         try:
             connection = self._connect()
@@ -299,8 +301,8 @@ def _mode_after_key(connection: NeovimConnection) -> Any:
 def _unreadable(
     *, available: bool, reason: str, blocking: bool | None = None, mode: str | None = None
 ) -> dict[str, Any]:
-    unread = dict.fromkeys(("buffer", "window", "cursor"))
-    return {"available": available, "reason": reason, "blocking": blocking, **unread, "mode": mode, "grid": None}
+    unread = dict.fromkeys(("buffer", "window", "cursor", "grid", "terminal_attached"))
+    return {"available": available, "reason": reason, "blocking": blocking, **unread, "mode": mode}
 
 
 def _present(read: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ MAX_QUEUED_CHARACTERS = 4 * 1024 * 1024
 """Maximum number of characters in the frames that wait to be sent."""
 MAX_PENDING_REQUESTS = 1000
 """Maximum number of requests that wait for Neovim, for example while it runs a shell command."""
+TERMINAL = "card_terminal"
+"""The notification that says whether a terminal is attached to the session."""
 _EVENTS = frozenset({
     "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
     "mode_info_set", "mode_change", "busy_start", "busy_stop", "mouse_on", "mouse_off", "set_title", "bell", "flush",
@@ -41,6 +43,7 @@ class EditorStream:
         self._queue: deque[str] = deque()
         self._queued_characters = 0
         self._events: list[Any] = []
+        self._terminal_attached: bool | None = None
         self._seq = 0
         self._acknowledged = 0
         self._behind = False
@@ -51,6 +54,8 @@ class EditorStream:
         """Request the UI. If Neovim waits for a key, it attaches the UI when it continues."""
         options = {"rgb": True, "ext_linegrid": True}
         self._put({"type": "hello", "protocol": "card-editor-ui.v1"})
+        self._connection.send("nvim_subscribe", TERMINAL)
+        self._connection.send("nvim_exec_lua", "require('card.terminal').tell()", [])
         self._connection.send("nvim_ui_attach", *MAX_GRID, options)
 
     def take(self, timeout: float) -> str | None:
@@ -109,6 +114,9 @@ class EditorStream:
     # -- Neovim's thread -------------------------------------------------------------------------------------------
 
     def _notified(self, name: str, arguments: list[Any]) -> None:
+        if name == TERMINAL and arguments[0] is not self._terminal_attached:  # each new stream makes Neovim tell all
+            self._terminal_attached = arguments[0]
+            self._put({"type": "terminal", "attached": arguments[0]})
         if name != "redraw":
             return
         self._events += [event for event in arguments if event[0] in _EVENTS]

@@ -154,6 +154,10 @@ class SessionLink:
         wanted = {"cols": cols, "rows": rows}
         return self.call("pane_fit", {name: size for name, size in wanted.items() if size is not None})
 
+    def pane_follow(self, cols: int, rows: int) -> None:
+        """Give the session's pane the size of a page's panel, unless it has the size of a terminal."""
+        self.call("pane_fit", {"cols": cols, "rows": rows, "follow_panel": True})
+
     def debugger_state(self) -> DebuggerState:
         return cast("DebuggerState", self.call("debugger_state", {}))
 

@@ -57,6 +57,14 @@ class Pane:
         size = [f"-x{columns}"] * (columns is not None) + [f"-y{rows}"] * (rows is not None)
         self._run(["resize-window", "-t", WINDOW, *size])
 
+    def follow_panel(self, columns: int, rows: int) -> None:
+        """Resize the window to the given size, unless it has the size of a terminal.
+
+        One command checks and resizes, so that no terminal can be attached between the two.
+        """
+        is_free = "#{||:#{==:#{session_attached},0},#{==:#{window-size},manual}}"
+        self._run(["if-shell", "-F", "-t", WINDOW, is_free, f"resize-window -t {WINDOW} -x {columns} -y {rows}"])
+
     def attached(self) -> bool:
         return bool((self._ask("list-clients", "-t", "card") or "").strip())
 

@@ -171,7 +171,10 @@ RESET_OUT = tool_schema({"stop_id": TEXT, "debugger_restarted": BOOLEAN, "editor
 
 COLUMNS: Schema = {"type": "integer", "minimum": 20, "maximum": 500}
 ROWS: Schema = {"type": "integer", "minimum": 6, "maximum": 200}
-FIT_IN = tool_schema({"cols": COLUMNS, "rows": ROWS}, optional=("cols", "rows"))
+FIT_IN = {
+    **tool_schema({"cols": COLUMNS, "rows": ROWS, "follow_panel": BOOLEAN}, optional=("cols", "rows", "follow_panel")),
+    "dependentRequired": {"follow_panel": ["cols", "rows"]},
+}
 SIZE = closed_object({"cols": INTEGER, "rows": INTEGER})
 FIT_OUT = tool_schema({"host": SIZE, "grid": SIZE})
 
@@ -230,8 +233,9 @@ DESCRIBED = (
     (
         "pane_fit",
         "Fit the terminal",
-        "Resize the session's terminal to the given columns and rows, else to the terminals attached to it. A Neovim "
-        "that waits for a key or runs a command is resized when it continues.",
+        "Resize the session's terminal to the given columns and rows, else to the terminals attached to it. With "
+        "follow_panel it keeps the size of an attached terminal. A Neovim that waits for a key or runs a command is "
+        "resized when it continues.",
         FIT_IN,
         FIT_OUT,
     ),
@@ -321,8 +325,10 @@ class SessionTools:
     def fit(self, arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
         session = self._session
         try:
-            columns, rows = self._wanted_size(arguments)
-            session.pane.resize(columns, rows)
+            if arguments.get("follow_panel", False):
+                session.pane.follow_panel(arguments["cols"], arguments["rows"])
+            else:
+                session.pane.resize(*self._wanted_size(arguments))
             width, height = session.pane.size()
             grid = self._settled_grid(width, height)
         except PaneFailed as error:

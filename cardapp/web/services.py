@@ -10,6 +10,7 @@ from cardapp.card_loader import CardLoader
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
+from cardapp.session_client.editor_panels import EditorPanels
 from cardapp.session_client.program import Program
 from cardapp.session_client.session_status import SessionStatus
 from cardapp.session_client.sync import Control
@@ -28,6 +29,7 @@ class Services:
     database: Database
     checkpoints: Checkpoints
     editor: Editor
+    panels: EditorPanels
     program: Program
     sessions: SessionStatus
     control: Control

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from cardapp.card.viewer import FRESH
 from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
 from cardapp.session_client.editor_stream import EditorStream
 from cardapp.state import card_state
@@ -30,7 +31,8 @@ DESCRIPTION = {
         "subprotocol": "card-editor-ui.v1",
         "summary": "The editor's external UI. The service sends `hello`, then for each flush of Neovim a `redraw` with "
         "its ext_linegrid events, and `bye` at the end. A client acknowledges each `seq`. If a client falls behind, it "
-        "gets a full grid when it has caught up.",
+        "gets a full grid when it has caught up. `terminal` says whether a terminal is attached to the session. While "
+        "none is and `viewer.editor.fit` is on, the grid has the size of the `panel` of the page focused last.",
         "client": {"$ref": "#/components/schemas/EditorUiMessage"},
         "server": {"$ref": "#/components/schemas/EditorUiFrame"},
     },
@@ -78,6 +80,7 @@ def editor_ui(services: Services, connection: Connection) -> None:
         end = error
     finally:
         stream.close()
+        services.panels.leave(stream)
         if sender.ident is not None:
             sender.join(_TURN_SECONDS)
     _bye(connection, end.code, end.detail)  # only now, because the sender may not send at the same time
@@ -111,15 +114,20 @@ def _take(text: str, stream: EditorStream, services: Services) -> None:
     schemas.check("EditorUiMessage", message, "the message")
     if message["type"] == "ack":
         stream.acknowledge(message["seq"])
-    elif _has_control(services):
+    elif message["type"] == "panel":
+        if _flags(services)["fit"]:
+            services.panels.report(stream, message["cols"], message["rows"], focused=message["focused"])
+    elif _flags(services)["control"]:
         _input(message, stream)
 
 
-def _has_control(services: Services) -> bool:
+def _flags(services: Services) -> dict[str, bool]:
+    """The flags ``viewer.editor``."""
     loaded = services.card_loader.current()
     with services.database.read() as conn:
         state, _ = card_state.load_viewer(conn, loaded.identity.uuid)
-    return bool(state and state["viewer"]["editor"]["control"])
+    flags: dict[str, bool] = (state or FRESH)["viewer"]["editor"]
+    return flags
 
 
 def _input(message: Mapping[str, Any], stream: EditorStream) -> None:

@@ -90,6 +90,7 @@ def test_state_shows_buffer_window_cursor_mode_and_grid(session: Session, editor
         "cursor": {"row": 1, "column": 0},
         "mode": "n",
         "grid": {"cols": 80, "rows": 24},
+        "terminal_attached": False,
     }
     assert editor.availability() == {"available": True, "reason": None}
     editor.input("ix")

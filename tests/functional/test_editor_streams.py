@@ -129,7 +129,7 @@ def test_a_client_that_acknowledges_nothing_is_bounded_and_gets_a_full_grid_late
     waiting = [received(deaf)]
     while (text := deaf.receive(timeout=0.5)) is not None:
         waiting.append(json.loads(text))
-    assert [frame["type"] for frame in waiting] == ["hello"] + ["redraw"] * MAX_FRAMES_AHEAD
+    assert [frame["type"] for frame in waiting] == ["hello", "terminal"] + ["redraw"] * MAX_FRAMES_AHEAD
     deaf.send(json.dumps({"type": "ack", "seq": waiting[-1]["seq"]}))
     assert received(deaf)["type"] == "hello"
     frames(deaf, late, lambda: late.text() == neovim.screen())

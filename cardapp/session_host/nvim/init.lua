@@ -67,8 +67,9 @@ vim.api.nvim_create_autocmd('FileChangedShell', {
   end,
 })
 
--- The commands of the card, and the keys from the table of shortcuts. An error in them must not prevent Neovim's start.
-for _, part in ipairs({ 'card.user_commands', 'card.keys' }) do
+-- The commands of the card, the keys from the table of shortcuts, and the watch on terminals. An error in them must not
+-- prevent Neovim's start.
+for _, part in ipairs({ 'card.user_commands', 'card.keys', 'card.terminal' }) do
   local found, loaded = pcall(require, part)
   if found then
     pcall(loaded.setup)

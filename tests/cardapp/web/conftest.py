@@ -19,6 +19,7 @@ from cardapp import settings as settings_module
 from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
+from cardapp.session_client.editor_panels import EditorPanels
 from cardapp.session_client.sync import Control
 from cardapp.state import checkpoint_results
 from cardapp.state.database import Database
@@ -155,6 +156,7 @@ EDITOR_STATE = {
     "cursor": {"row": 1, "column": 0},
     "mode": "n",
     "grid": {"cols": 80, "rows": 24},
+    "terminal_attached": False,
 }
 
 
@@ -272,7 +274,7 @@ def services(
     )
     sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
     live = LiveFeed(control.state)
-    parts = (checkpoints, editor, program, sessions, control, sheets, live)
+    parts = (checkpoints, editor, EditorPanels(StandIn().follow), program, sessions, control, sheets, live)
     yield Services(settings, card_loader, database, *parts, clock)
     database.close()
 

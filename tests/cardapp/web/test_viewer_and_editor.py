@@ -115,7 +115,7 @@ def test_redraw_records_itself(api: Any, editor: Any) -> None:
 
 
 def test_without_an_editor_only_the_state_answers(api: Any, editor: Any) -> None:
-    absent = dict.fromkeys(("blocking", "buffer", "window", "cursor", "mode", "grid"))
+    absent = dict.fromkeys(("blocking", "buffer", "window", "cursor", "mode", "grid", "terminal_attached"))
     editor.answers["state"] = {"available": False, "reason": "no session", **absent}
     for call in ("set_cursor", "input", "redraw"):
         editor.answers[call] = EditorUnavailable("no session")
