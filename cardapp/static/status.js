@@ -2,7 +2,7 @@
 
 import { cancel, go, sync } from './actions.js';
 import { $, button, element, fill } from './dom.js';
-import { failedHere, isAway, state, subscribe } from './state.js';
+import { failedHere, isAway, state, stepOf, subscribe } from './state.js';
 
 const STAGES = ['binding', 'building', 'resetting', 'replaying', 'verifying'];
 const REASONS = {
