@@ -1,8 +1,8 @@
 """JSON decoding and JSON Schema (draft 2020-12) validation.
 
-Three things differ from jsonschema's defaults. ``1.0`` is not an integer. A ``$`` at the end of a pattern does not
-match before a final line feed (as in ECMA-262, unlike Python). All errors are reported. Each error has the JSON pointer
-(RFC 6901) of its field, and a message in the terms of JSON instead of Python.
+Two things differ from jsonschema's defaults. A ``$`` at the end of a pattern does not match before a final line feed
+(as in ECMA-262, unlike Python). All errors are reported. Each error has the JSON pointer (RFC 6901) of its field, and a
+message in the terms of JSON instead of Python.
 """
 
 from __future__ import annotations
@@ -19,10 +19,6 @@ import jsonschema
 from jsonschema.protocols import Validator
 
 from cardapp.errors import FieldError
-
-_types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
-    "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
-).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
 
 MAX_DEPTH = 500
 """Maximum depth of nested arrays and objects. It is half of ``sys.getrecursionlimit``, so that recursive code can
@@ -54,7 +50,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
-    jsonschema.Draft202012Validator, validators={"pattern": _pattern}, type_checker=_types
+    jsonschema.Draft202012Validator, validators={"pattern": _pattern}
 )
 
 
@@ -65,15 +61,13 @@ def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
     return found
 
 
-def decode(raw: bytes, *, integral_as_int: bool = False) -> Any:
+def decode(raw: bytes) -> Any:
     """Decode the JSON value in ``raw``.
 
     The decoder is stricter than JSON, because each accepted value must be fit to be shown, stored and sent on. Names in
     an object are unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is
-    limited.
+    limited. ``44.0`` is the integer 44, as in JSON Schema.
 
-    :param integral_as_int: return ``44.0`` as the integer 44. The standard of JSON Schema accepts ``44.0`` as an
-        integer, but :func:`validator` does not.
     :raises ValueError: the message has no subject, for example "is not JSON: …". The caller puts the subject before it,
         for example "the body".
     """
@@ -82,7 +76,7 @@ def decode(raw: bytes, *, integral_as_int: bool = False) -> Any:
             raw.decode("utf-8"),
             object_pairs_hook=_unique_object,
             parse_int=_integer,
-            parse_float=_finite_or_integer if integral_as_int else _finite,
+            parse_float=_finite_or_integer,
             parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError as error:
@@ -113,16 +107,11 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _finite(text: str) -> float:
+def _finite_or_integer(text: str) -> float | int:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"contains the number {text[:40]}, which is too large")
-    return value
-
-
-def _finite_or_integer(text: str) -> float | int:
-    value = _finite(text)
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() and abs(value) < 10**_MAX_DIGITS else value
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -177,7 +177,7 @@ def decode_source(raw: bytes, name: str) -> Any:
     :raises InvalidCard: it is not JSON.
     """
     try:
-        return decode(raw, integral_as_int=True)
+        return decode(raw)
     except ValueError as error:
         raise InvalidCard(f"{name} {error}") from error
 

@@ -106,5 +106,6 @@ def test_any_other_json_is_decoded() -> None:
         "": {},
     }
     assert decode(b"9" * 300) == 10**300 - 1
+    assert repr(decode(b"[1.0, -2e3, 1.5, 1e300]")) == "[1, -2000, 1.5, 1e+300]"
     value = decode(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
     assert json.loads(json.dumps(value)) == value

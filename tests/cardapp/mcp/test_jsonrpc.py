@@ -128,7 +128,7 @@ def test_mid_line_is_true_only_within_a_message() -> None:
         (b'{"jsonrpc":"2.0","id":null,"method":"m"}', INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":true,"method":"m"}', INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"m"}', INVALID_REQUEST),
-        (b'{"jsonrpc":"2.0","id":1.0,"result":{}}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1.5,"result":{}}', INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}', INVALID_PARAMS),
         (b'{"jsonrpc":"2.0","id":1}', INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}', INVALID_REQUEST),

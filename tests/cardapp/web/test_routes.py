@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -234,3 +235,29 @@ def test_what_the_client_has_is_not_sent_again(route: Route, api: Any) -> None:
 def test_a_path_that_is_not_there(api: Any) -> None:
     for path in ("/api", "/api/", "/api/identity/", "/favicon.ico", "/api/editor-ui", "/api/ident%FFity"):
         api.problem("GET", path, status=404, code="not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/api/navigation/move", {"level": "step", "delta": 1.0}),
+        ("PUT", "/api/editor/cursor", {"row": 1.0, "column": 0.0, "window": 1e3}),
+        ("PUT", "/api/viewer/state", {"scroll": {"page_index": 1.0}, "expected_revision": 0.0}),
+        ("POST", "/api/checkpoint/activate", ACTIVATION | {"generation": 2.0}),
+    ],
+)
+def test_a_number_without_a_fraction_is_an_integer(
+    method: str, path: str, body: dict[str, Any], api: Any, editor: Any, checkpoints: Any
+) -> None:
+    found = api(method, path, raw=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, status=200)
+    assert ".0" not in found.text
+    numbers = [value for call in (*editor.calls, *checkpoints.calls) for value in call if isinstance(value, float)]
+    assert numbers == []
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "1", None])
+def test_anything_else_is_no_integer(value: Any, api: Any) -> None:
+    found = api.problem(
+        "POST", "/api/navigation/move", {"level": "step", "delta": value}, status=422, code="invalid_value"
+    )
+    assert found["errors"][0]["pointer"] == "/delta"
