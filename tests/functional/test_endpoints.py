@@ -33,6 +33,7 @@ def bodies(stage: Stage) -> dict[str, Any]:
         "POST /api/editor/reset": {},
         "POST /api/editor/redraw": {"cols": 120, "rows": 40},
         "POST /api/program/{command}": {"actor": "ada"},
+        "POST /api/session/restore": {"actor": "ada"},
         "PUT /api/progress/{itemId}": {"status": "approved", "note": "seen", "actor": "ada"},
         "POST /api/events": {"kind": "note", "actor": "ada", "text": "hello"},
     }

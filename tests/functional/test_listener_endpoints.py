@@ -40,6 +40,7 @@ BODIES: dict[str, Any] = {
 # Without a session these cannot succeed. The error says why, and what to do next.
 NO_SESSION = {
     ("GET", "/api/session"): 503,
+    ("POST", "/api/session/restore"): 503,
     ("POST", "/api/navigation/sync"): 503,
     ("POST", "/api/checkpoint/activate"): 422,
     ("POST", "/api/checkpoint/cancel"): 409,
