@@ -96,6 +96,7 @@ function take(found, number) {
   if (number !== requests) return;
   trouble = found.trouble ?? '';
   program = trouble ? null : found;
+  update({ program });
   show();
 }
 
@@ -106,12 +107,14 @@ function forget() {
   run = now;
   requests += 1;
   [program, trouble] = [null, ''];
+  update({ program });
 }
 
 // Read the program as long as something of it is shown.
 function plan() {
   clearTimeout(timer);
-  const isShown = program !== null || ((isOpen(stack) || isOpen(variables)) && !isCovered());
+  const hasMoved = state.control.reason === 'target_ran_on';
+  const isShown = program !== null || hasMoved || ((isOpen(stack) || isOpen(variables)) && !isCovered());
   if (toolbar.hidden || isReplaying() || isMoving || !isShown) return;
   const isFresh = (program || trouble) && revision === state.control.revision;
   timer = setTimeout(() => read(++requests), isFresh ? READ_AGAIN_MS : 0);

@@ -11,6 +11,7 @@ export const state = {
   control: null,
   progress: { items: [], summary: {} },
   last: null, // the last finished operation
+  program: null, // where the program is after it was moved on; null if that is not known
   failure: null, // why this page's last action failed: a Refusal, Offline or Notice
   restored: null, // the files of the session that this page has just restored
   dismissed: null, // the id of the failed operation that this page no longer shows

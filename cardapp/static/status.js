@@ -17,7 +17,7 @@ export function start() {
   $('sync').onclick = () => { if ($('sync').ariaDisabled !== 'true') sync(); };
   subscribe((changed) => {
     const has = (...names) => names.some((name) => changed.has(name));
-    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer', 'last')) syncState();
+    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer', 'last', 'program')) syncState();
   });
   syncState();
 }
@@ -54,7 +54,10 @@ function isFailureElsewhere() {
   return control.reason === 'sync_failed' && last !== null && last.operation_id !== dismissed && !failedHere();
 }
 
+const MOVED = { running: 'the program runs', exited: REASONS.program_exited };
+
 function offReason({ reason }) {
+  if (reason === 'target_ran_on') return MOVED[state.program?.state] ?? REASONS.target_ran_on;
   if (!reason && failedHere()) return failedHere().state === 'cancelled' ? REASONS.sync_cancelled : REASONS.sync_failed;
   if (reason === 'session_lost' && state.session.available) return REASONS.session_restarted;
   if (reason) return REASONS[reason] || reason.replaceAll('_', ' ');

@@ -145,6 +145,7 @@ function showWayBack() {
   const page = state.viewer.scroll.page_index + 1;
   if (place.dataset.shows === `${text} ${page}`) return; // drawing again would take the focus from the button
   place.dataset.shows = `${text} ${page}`;
+  if (!text && place.contains(document.activeElement)) scroller.focus({ preventScroll: true });
   place.hidden = !text;
   fill(place, element('span', {}, `You are looking at page ${page}.`), ' ',
     button(text, goBack, { class: 'primary', title: `${text} (Enter)` }));

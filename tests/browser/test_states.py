@@ -151,6 +151,19 @@ def test_a_build_error_has_a_button_for_each_line(opened: OpenPage, stage: Stage
         assert printed.evaluate("(each) => each.scrollHeight") >= line * printed.inner_text().count("\n")
 
 
+def test_a_program_that_was_continued_runs_and_then_ended(opened: OpenPage, stage: Stage) -> None:
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    with edited(stage, "*(volatile int *)0 = n;", 'while (access("stop", F_OK)) rest(1);'):
+        opened.page.keyboard.press("Enter")
+        opened.shows("SYNC ON · at this step")
+        opened.page.get_by_role("button", name="Continue").click()
+        opened.shows("SYNC OFF · the program runs")
+        (stage.sessions.session().work / "probe" / "stop").touch()
+        opened.shows("SYNC OFF · the program ended")
+        (stage.sessions.session().work / "probe" / "stop").unlink()
+
+
 def test_an_edited_line_is_compared_with_the_cards(opened: OpenPage, stage: Stage) -> None:
     with edited(stage, "/* quick */", "/*  slower  */"):
         report = failed(opened, "The code is not the card’s.")
