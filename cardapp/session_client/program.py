@@ -18,10 +18,11 @@ class Program:
         self._link = link
 
     def move(self, command: str) -> str:
-        """Execute ``step``, ``next``, ``finish`` or ``continue``, and wait a moment for the next stop.
+        """Execute ``step``, ``next``, ``finish``, ``continue`` or ``interrupt``, and wait a moment for the next stop.
 
         Returns the state: stopped, exited or running. Raises :class:`ProgramNotStopped`, and ``Conflict`` with the
-        code ``command_refused``, for example when the program is to return from its outermost function.
+        code ``command_refused``, for example when the program is to return from its outermost function. If there is
+        nothing to interrupt, the code is ``program_not_running``.
         """
         return str(self._link.call(command, {})["state"])
 

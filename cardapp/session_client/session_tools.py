@@ -36,7 +36,7 @@ from cardapp.schema import field_errors, validator
 from cardapp.session_client.failure_details import details
 
 REPLAY = "checkpoint_replay"
-MOVES = ("step", "next", "finish", "continue")
+MOVES = ("step", "next", "finish", "continue", "interrupt")
 
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
 """The possible names in ``fallbacks`` of a replay's result. ``service.json`` describes each."""
@@ -191,6 +191,7 @@ _FAILURES: dict[str, type[CardAppError]] = {
     "ambiguous_function": Conflict,
     "bad_condition": Conflict,
     "program_not_stopped": ProgramNotStopped,
+    "program_not_running": Conflict,
     "command_refused": Conflict,
 }
 

@@ -30,8 +30,8 @@ INSTRUCTIONS = """\
 A C program under gdb, inside the learner's Neovim. Call session_binding first: checkpoint_replay needs its
 container_id, instance, profile and target. A replay brings the program to a stop and reads expressions there.
 debugger_state reports where the program is; its stop_id changes whenever the program moves. step, next, finish and
-continue move a stopped program, as gdb's commands do; backtrace and locals read it. target_reset ends the program, and
-restarts Neovim and gdb if they have ended."""
+continue move a stopped program, as gdb's commands do, and interrupt stops a running one; backtrace and locals read it.
+target_reset ends the program, and restarts Neovim and gdb if they have ended."""
 
 RECORD_POLL = 2.0  # seconds between two checks that the session's record exists
 

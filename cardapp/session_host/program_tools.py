@@ -1,4 +1,4 @@
-"""The tools that move the stopped program with gdb's commands, and that read its call stack and its locals."""
+"""The tools that move the program with gdb's commands, and that read its call stack and its locals."""
 
 from __future__ import annotations
 
@@ -64,6 +64,14 @@ class ProgramTools:
         return [
             *moves,
             Tool(
+                "interrupt",
+                "Interrupt",
+                "Stop the running program with SIGINT. A program that blocks this signal goes on running.",
+                NOTHING,
+                MOVE_OUT,
+                self._interrupt,
+            ),
+            Tool(
                 "backtrace",
                 "Call stack",
                 "The functions that are being executed, the innermost first; at most 64 frames, and none unless the "
@@ -84,13 +92,27 @@ class ProgramTools:
         ]
 
     def _move(self, command: str, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        with self._turn(context):
+            return self._session.relative(self._moved(command, context))
+
+    def _interrupt(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        gdb = self._session.gdb
+        with self._turn(context):
+            before = gdb.call("state", timeout=READ_SECONDS)
+            if before["state"] != "running":
+                raise ToolFailure("program_not_running", "the program does not run, so it cannot be interrupted")
+            gdb.call("interrupt", timeout=READ_SECONDS)
+            waiting = {"unless": before["stop_id"], "seconds": MOVE_SECONDS}
+            return self._session.relative(gdb.call("state", timeout=MOVE_SECONDS + READ_SECONDS, **waiting))
+
+    @contextmanager
+    def _turn(self, context: CallContext) -> Iterator[None]:
         with _failures():
             try:
                 with self._session.turn(TURN_SECONDS, context.cancelled):
-                    found = self._moved(command, context)
+                    yield
             except TooSlow as error:
                 raise ToolFailure("program_not_stopped", f"{error.detail}: wait for its end") from error
-        return self._session.relative(found)
 
     def _moved(self, command: str, context: CallContext) -> dict[str, Any]:
         gdb = self._session.gdb

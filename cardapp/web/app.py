@@ -99,7 +99,7 @@ ROUTES: tuple[Route, ...] = (
     # -- the program -----------------------------------------------------------------------------------------------
     Route("GET", "/api/program", program.state, "Where the program is, its call stack and its locals", "Program",
           problems=(409, 502, 503, 504)),
-    Route("POST", "/api/program/{command}", program.move, "Step or continue the stopped program", "Program",
+    Route("POST", "/api/program/{command}", program.move, "Step, continue or interrupt the program", "Program",
           parameter="ProgramCommand", body=Body("ProgramRequest", optional=True), problems=(409, 502, 503, 504)),
     # -- progress, record, evidence --------------------------------------------------------------------------------
     Route("GET", "/api/progress", progress.overview, "Items, statuses, execution summary", "Progress",

@@ -205,6 +205,26 @@ def test_a_program_in_an_endless_loop_is_reported_as_running(session: RunningSes
     session.check_usable()  # a replay ends the loop
 
 
+def test_a_running_program_can_be_interrupted_and_read(session: RunningSession) -> None:
+    session.card.behave("loop")
+    session.replay(at("/* before */"))
+    assert refusal(session, "interrupt")["code"] == "program_not_running"
+    session.ask("continue")
+    stopped = session.ask("interrupt")
+    assert (stopped["state"], stopped["reason"], stopped["function"]) == ("stopped", "SIGINT", "misbehave")
+    assert session.ask("locals")["locals"][0]["value"] == '"loop"'
+    session.gdb("print 6 * 7")  # there is a prompt again
+    eventually(lambda: "(gdb) print 6 * 7" in session.screen())
+
+
+def test_a_program_that_is_deaf_to_an_interrupt_runs_on(session: RunningSession) -> None:
+    session.card.behave("deaf")
+    session.replay(at("/* before */"))
+    session.ask("continue")
+    assert session.ask("interrupt")["state"] == "running"
+    session.check_usable()
+
+
 def test_a_running_program_that_is_killed_ends_the_command(session: RunningSession, loops: Callable[..., int]) -> None:
     """gdb has to notice it, whoever asks for the state meanwhile."""
     session.card.behave("loop")

@@ -45,7 +45,7 @@ KILL_POLL = 0.05
 """Seconds between two checks whether the program was killed from outside. gdb sends no event for this."""
 
 NOT_STOPPED = {
-    "running": "the program runs: type interrupt in gdb's window, or sync",
+    "running": "the program runs: interrupt it, or sync",
     "exited": "the program has ended: sync",
     "none": "no program runs: sync",
 }
