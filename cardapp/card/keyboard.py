@@ -12,6 +12,7 @@ Why these keys:
 - The editor uses the arrows with ``Alt``, because Neovim does not use these keys.
 - ``Alt`` and a digit select a level, from the coarsest to the finest. ``Alt+6`` for the allocator is
   in the contract.
+- ``F9`` and ``F4`` move the program. With ``Shift`` the program enters or leaves a function.
 - No shortcut uses a key that browsers reserve (F3, F5, F6, F7, F10 to F12, ``Ctrl`` with a letter, a digit or Tab). In
   the editor, no shortcut uses a key that Neovim's modes need (``Escape``, ``Enter``, plain characters). ``F1`` replaces
   Neovim's help key; ``:help`` still works.
@@ -67,6 +68,10 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     ),
     Shortcut("allocator", ("Alt+6",), "page", "Show or hide the allocator diagram"),
     Shortcut("control", ("F8",), "page", "Send keys to the editor, or stop sending them"),
+    Shortcut("next_line", ("F9",), "page", "Execute one line of the program"),
+    Shortcut("step_into", ("Shift+F9",), "page", "Execute one line, and enter the function that it calls"),
+    Shortcut("go_on", ("F4",), "page", "Let the program continue, or interrupt it"),
+    Shortcut("finish_function", ("Shift+F4",), "page", "Let the program return from its function"),
     Shortcut("approve", ("A",), "page", "Approve the step, or withdraw the approval"),
     Shortcut("search", ("/",), "page", "Search titles, texts and code"),
     Shortcut("help", ("?",), "page", "Show the shortcuts"),

@@ -5,6 +5,7 @@ import { $, button, element } from './dom.js';
 import * as finish from './finish.js';
 import { emptyField } from './foot.js';
 import * as map from './map.js';
+import * as program from './program.js';
 import { failedHere, state, stepOf } from './state.js';
 
 const CODES = { Backtick: 'Backquote' };
@@ -21,12 +22,18 @@ const ACTIONS = {
   focus: (shortcut) => actions.focus(shortcut.level),
   allocator: () => actions.toggleMemory(),
   control: () => actions.toggleControl(),
+  next_line: () => program.move('next'),
+  step_into: () => program.move('step'),
+  finish_function: () => program.move('finish'),
+  go_on: () => program.goOn(),
   approve: () => approve(),
   search: () => $('search').focus(),
   help: () => toggleOverlay(),
   dismiss: () => dismissal()(),
 };
 const MOVES = new Set(['previous', 'next', 'previous_stop', 'next_stop', 'coarser', 'finer']);
+// The shortcuts that are the browser's while nothing shows the program.
+const OF_PROGRAM = new Set(['next_line', 'step_into', 'finish_function', 'go_on']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
@@ -69,6 +76,7 @@ function onKey(event) {
   if ((inField || inEditor) && plain && event.key !== 'Escape') return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
   if (shortcut.action === 'dismiss' && !dismissal()) return; // then a field gets Escape
+  if (OF_PROGRAM.has(shortcut.action) && !program.isShown()) return;
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();

@@ -7,7 +7,7 @@ import { get, Notice, post } from './api.js';
 import { $, button, element, fill, sentence } from './dom.js';
 import { currentStop, state, subscribe, update } from './state.js';
 
-const MOVES = [['next', '⇥', 'Next line'], ['step', '↳', 'Step'], ['finish', '↰', 'Finish'], ['continue', '▶', 'Continue']];
+const MOVES = [['next', '⇥', 'Next line', 'F9'], ['step', '↳', 'Step', 'Shift+F9'], ['finish', '↰', 'Finish', 'Shift+F4']];
 const NOT_MOVED = 'Program not moved.';
 const SLOW_MS = 200; // a command that takes longer is shown as running
 const READ_AGAIN_MS = 1000; // the page is not told when the program moves without a command of the page
@@ -17,20 +17,22 @@ const WORDS = {
   exited: ({ reason }) => `Ended: ${reason}`,
   none: () => 'No program runs',
 };
-let toolbar, moves, backButton, said, regions, stack, variables;
+let toolbar, moves, goOnButton, backButton, said, regions, stack, variables;
 let program = null; // the last answer of the service; null if it is not known where the program is now
 let trouble = ''; // why there is no answer
 let run = ''; // the replay or session that `program` belongs to
 let revision = -1; // of the control state when the program was read last; SYNC goes off when the program moves
 let requests = 0; // number of requests that were sent; only the answer to the last one counts
+let moving = Promise.resolve(); // ends with the last command; the next one waits for it
 let isMoving = false;
 let timer = 0;
 
 export function start() {
-  moves = MOVES.map(([command, sign, name]) => signed(sign, name, () => move(command)));
-  backButton = signed('⟲', 'Back to the stop', back);
+  moves = MOVES.map(([command, sign, name, keys]) => label(button('', () => move(command), { title: keys }), sign, name));
+  goOnButton = button('', goOn, { title: 'F4' });
+  backButton = label(button('', back), '⟲', 'Back to the stop');
   said = element('span', { class: 'quiet', role: 'status' });
-  toolbar = element('div', { class: 'program', role: 'toolbar', 'aria-label': 'Program' }, ...moves, backButton, said);
+  toolbar = element('div', { class: 'program', role: 'toolbar', 'aria-label': 'Program' }, ...moves, goOnButton, backButton, said);
   stack = region('Call stack');
   variables = region('Locals');
   $('editor').before(toolbar);
@@ -42,9 +44,8 @@ export function start() {
   show();
 }
 
-function signed(sign, name, onclick) {
-  const made = button(name, onclick);
-  made.prepend(element('span', { 'aria-hidden': 'true' }, sign), ' ');
+function label(made, sign, name) {
+  if (made.textContent !== `${sign} ${name}`) fill(made, element('span', { 'aria-hidden': 'true' }, sign), ` ${name}`);
   return made;
 }
 
@@ -55,8 +56,11 @@ function region(name) {
 
 // -- moving --------------------------------------------------------------------------------------------------------
 
-async function move(command) {
-  if (isMoving) return;
+export function move(command) {
+  moving = moving.then(() => send(command));
+}
+
+async function send(command) {
   isMoving = true;
   const number = ++requests;
   const slow = setTimeout(() => say(WORDS.running()), SLOW_MS);
@@ -70,9 +74,17 @@ async function move(command) {
   } finally {
     clearTimeout(slow);
     isMoving = false;
-    plan();
+    show();
   }
 }
+
+const isRunning = () => program?.state === 'running';
+
+// Let the program continue; if it runs, interrupt it.
+export const goOn = () => move(isRunning() ? 'interrupt' : 'continue');
+
+// Whether the toolbar can be seen.
+export const isShown = () => toolbar.offsetParent !== null;
 
 // Bring the program to the published stop. Before the first one, to that of the position.
 async function back() {
@@ -126,7 +138,10 @@ function show() {
   forget();
   const hidden = !state.session.available || !state.viewer.viewer.editor.visible;
   for (const part of [toolbar, regions]) part.hidden = hidden;
-  for (const made of moves) made.disabled = isReplaying() || (program !== null && program.state !== 'stopped');
+  const isStopped = !program || program.state === 'stopped'; // also if it is not known
+  for (const made of moves) made.disabled = isReplaying() || !isStopped;
+  goOnButton.disabled = isReplaying() || !(isStopped || isRunning());
+  label(goOnButton, ...(isRunning() ? ['‖', 'Interrupt'] : ['▶', 'Continue']));
   backButton.disabled = isReplaying();
   say(trouble || (program && WORDS[program.state](program)) || '');
   draw(stack, frames);

@@ -91,6 +91,37 @@ def test_a_program_that_has_ended_says_so_and_only_goes_back(tab: Tab) -> None:
     expect(button(page, "Step")).to_be_enabled()
 
 
+def test_keys_move_the_program_while_it_is_shown(tab: Tab, stage: Stage) -> None:
+    page = synced(tab).page
+    for key, where in (("F9", "demo_bump.c:17"), ("Shift+F9", "main.c:8"), ("Shift+F4", "demo_bump.c:19")):
+        page.keyboard.press(key)
+        expect(place(page)).to_have_text(where)
+    page.keyboard.press("F4")
+    expect(place(page)).to_have_text("Ended: exit code 0")
+    last = stage.tcp.get("/api/events?limit=1000")["last_seq"]
+    page.get_by_role("button", name="Hide the editor").click()
+    page.keyboard.press("F9")
+    page.get_by_role("button", name="Show editor").click()
+    assert stage.tcp.get(f"/api/events?kind=program.moved&after={last}")["events"] == []
+
+
+def test_a_program_that_runs_on_and_on_can_be_interrupted(tab: Tab) -> None:
+    """The service's answers are made up: no shipped program runs without end."""
+    page = synced(tab).page
+    nowhere = {"reason": None, "file": None, "line": None, "function": None, "frames": [], "locals": []}
+    interrupted = nowhere | {"state": "stopped", "reason": "SIGINT", "file": "loop.c", "line": 4}
+    page.route("**/api/program/continue", lambda route: route.fulfill(json=nowhere | {"state": "running"}))
+    page.route("**/api/program/interrupt", lambda route: route.fulfill(json=interrupted))
+    page.route("**/api/program", lambda route: route.fulfill(json=nowhere | {"state": "running"}))
+    button(page, "Continue").click()
+    expect(place(page)).to_have_text("The program runs")
+    expect(button(page, "Step")).to_be_disabled()
+    expect(button(page, "Continue")).to_have_count(0)
+    button(page, "Interrupt").click()
+    expect(place(page)).to_have_text("SIGINT loop.c:4")
+    expect(button(page, "Continue")).to_be_enabled()
+
+
 def test_what_gdb_refuses_is_told_with_gdbs_reason(tab: Tab) -> None:
     page = synced(tab).page
     button(page, "Finish").click()
