@@ -18,15 +18,19 @@
     return { left: rect.left, right: rect.right, top: middle - half, bottom: middle + half };
   };
 
+  // Each word by itself: a blank at the end of a line of code may reach out of its frame, because it shows nothing.
   const texts = function* (element) {
     const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const text = walker.currentNode, parent = text.parentElement;
       if (!text.data.trim() || parent.closest("title, desc, .unseen")) continue;
       const range = document.createRange();
-      range.selectNodeContents(text);
       const em = parent instanceof SVGElement ? 0 : parseFloat(getComputedStyle(parent).fontSize);
-      for (const rect of range.getClientRects()) yield [text.data, em ? letters(rect, em) : rect];
+      for (const word of text.data.matchAll(/\S+/g)) {
+        range.setStart(text, word.index);
+        range.setEnd(text, word.index + word[0].length);
+        for (const rect of range.getClientRects()) yield [text.data, em ? letters(rect, em) : rect];
+      }
     }
   };
 
