@@ -7,15 +7,25 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from cardapp.mcp.client import ToolResult
-from tests.functional.runtimes import PODMAN, container_state, podman
-from tests.functional.session_process import RunningSession, at, eventually, line_of, processes_of
+from tests.functional.runtimes import PODMAN, container_state, podman, remove_containers
+from tests.functional.session_process import (
+    RunningSession,
+    SessionTool,
+    TestCard,
+    at,
+    eventually,
+    line_of,
+    processes_of,
+)
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
@@ -24,6 +34,30 @@ NEOVIM = ["nvim", "nvim-terminal"]
 """Neovim's processes: the server and the terminal UI, which are one process before Neovim 0.9."""
 DEAD = {"debugger_dead", "editor_dead", "editor_blocked"}
 """The codes that a replay may fail with when its gdb or its Neovim was killed."""
+
+
+@pytest.fixture(scope="module")
+def tool(runtime: str) -> Iterator[SessionTool]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        made = SessionTool(Path(state), runtime)
+        yield made
+        made.stop_all()
+        if runtime == PODMAN:  # what a failed test left
+            remove_containers(Path(state))
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> TestCard:
+    return TestCard(tmp_path_factory.mktemp("card") / "card")
+
+
+@pytest.fixture
+def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
+    """The session that the test before has restored; a new one if that test stopped it."""
+    card.behave()
+    running = RunningSession(tool, card)
+    yield running
+    running.close()
 
 
 def kill(session: RunningSession, pid: int) -> None:

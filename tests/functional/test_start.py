@@ -179,16 +179,6 @@ def test_all_services_answer_and_a_signal_ends_them(
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
 
 
-def test_where_another_ingestor_runs_none_is_started(card_environment: dict[str, str]) -> None:
-    with alone(load(card_environment)), started(card_environment) as (process, printed):
-        assert "Another ingestor stores trades there; none was started here.\n" in printed
-        assert "DEMO:ACORN-USD" not in printed
-        assert fetched(printed, "The market data API answers at ", "/ready")
-        process.terminate()
-        assert process.wait(timeout=60) == 0
-    assert gone_soon(card_environment)
-
-
 @pytest.mark.full
 def test_with_rpc_json_its_chain_is_read_instead_of_the_demo(card_environment: dict[str, str]) -> None:
     example = (ROOT / "etc" / "rpc.json.example").read_text(encoding="utf-8")
@@ -224,22 +214,26 @@ def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], l
                 process.kill()
 
 
-def test_a_session_that_ran_before_is_left_alone(card_environment: dict[str, str]) -> None:
+def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environment: dict[str, str]) -> None:
     environment = card_environment | {"CARD_SOURCE": str(ROOT / "etc" / "cards" / "calc")}
     try:
         subprocess.run([SESSION, "start", "--name", "default", environment["CARD_SOURCE"]], env=environment, check=True)
-        with started(environment) as (process, printed):
+        with alone(load(environment)), started(environment) as (process, printed):
             assert "session default runs already" in printed
             assert identity(printed)["id"] == "calc"
+            assert "Another ingestor stores trades there; none was started here.\n" in printed
+            assert "DEMO:ACORN-USD" not in printed
+            assert fetched(printed, "The market data API answers at ", "/ready")
             os.killpg(process.pid, signal.SIGINT)
             process.communicate(timeout=60)
+            assert process.returncode == 0
         listed = subprocess.run([SESSION, "list"], env=environment, check=True, capture_output=True, text=True).stdout
         assert "default" in listed
         assert "running" in listed
         assert not any("cardapp serve" in command for command in left_over(environment))
     finally:
         subprocess.run([SESSION, "stop", "default"], env=environment, check=False)
-    assert left_over(environment) == []
+    assert gone_soon(environment)
 
 
 def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: dict[str, str]) -> None:
