@@ -4,7 +4,7 @@
 
 import * as actions from './actions.js';
 import {
-  answerDraft, askedAt, isKnown, isUncovered, isUnjudged, isWaiting, judge, openHint, predict, predictionDraft, recordOf, saidOf, showValues,
+  answerDraft, askedAt, isKnown, isUnjudged, isWaiting, judge, openHint, predict, predictionDraft, recordOf, saidOf, showValues,
   startAgain, typed,
 } from './answers.js';
 import { $, button, element, fill } from './dom.js';
@@ -13,6 +13,7 @@ import { currentStop, draft, keepDraft, state, stepOf, stopOf, stopsBeside, subs
 import { fragment } from './worksheet.js';
 
 const SHOWN = ['navigation', 'catalog', 'answers', 'control', 'session', 'progress', 'syncing', 'last', 'teacher'];
+const SAID_MS = 2500;
 const LONG_NAME = 18; // characters; a longer expression has a line of its own
 const LONG_ROW = 26; // the same for a row with its values
 
@@ -23,15 +24,14 @@ export function start() {
   render();
 }
 
-let shown = null; // the stop that is drawn
+// Whether the values are known, and nothing was said since.
+const isOver = (stop) => isKnown(stop) && !isWaiting(stop);
 
 function render() {
   const stop = currentStop();
-  if (stop !== shown) say('');
-  shown = stop;
-  for (const part of ['foot-text', 'foot-values', 'foot-words', 'foot-more']) $(part).hidden = !stop;
+  for (const part of ['foot-text', 'foot-values', 'foot-reason', 'foot-words', 'foot-more']) $(part).hidden = !stop;
   drawHead(stop);
-  if (stop) for (const draw of [drawText, drawValues, drawWords, drawMore]) draw(stop);
+  if (stop) for (const draw of [drawText, drawValues, drawReason, drawWords, drawMore]) draw(stop);
   drawAct(stop);
 }
 
@@ -67,8 +67,7 @@ function drawHead(stop) {
   const place = placeOf(stop);
   const { hints_html: hints } = state.catalog.item(stop);
   const opened = recordOf(stop).hints;
-  const isOver = isKnown(stop) && !isWaiting(stop);
-  redraw('foot-head', [stop, place, opened, isOver], () => [
+  redraw('foot-head', [stop, place, opened, isOver(stop)], () => [
     element('span', { class: 'where' }, element('b', {}, `Step ${step.index + 1} of ${state.catalog.stepCount}`),
       stops.length > 1 ? ` · stop ${number} of ${stops.length}` : null),
     ...(stops.length > 1 ? [stopButton(-1, number === 1), stopButton(1, number === stops.length)] : []),
@@ -76,7 +75,7 @@ function drawHead(stop) {
       : element('span', { class: 'quiet' }, place.words),
     element('span', { class: 'space' }),
     opened ? element('span', { class: 'quiet' }, `hint ${opened} of ${hints.length}`) : null,
-    opened < hints.length && !isOver ? button('Hint', () => openHint(stop), { title: `${hints.length - opened} more` }) : null,
+    opened < hints.length && !isOver(stop) ? button('Hint', () => openHint(stop), { title: `${hints.length - opened} more` }) : null,
   ]);
 }
 
@@ -104,19 +103,27 @@ const isLastAt = (stop) => state.last?.state === 'ready' && state.last.snapshot_
 
 function drawText(stop) {
   const { question_html: question } = state.catalog.item(stepOf(stop));
-  const { hints_html: hints, explanation_html: explanation } = state.catalog.item(stop);
-  const opened = recordOf(stop).hints;
-  const explained = isKnown(stop) && !isWaiting(stop) ? explanation : null;
-  redraw('foot-text', [stop, question, hints.slice(0, opened), explained], () => [
+  const hints = isOver(stop) ? [] : state.catalog.item(stop).hints_html.slice(0, recordOf(stop).hints);
+  redraw('foot-text', [stop, question, hints], () => [
     question ? fragment('question', question) : null,
-    ...hints.slice(0, opened).map((hint) => fragment('hint', hint)),
-    explained ? fragment('explanation', explained) : null,
+    ...hints.map((hint) => fragment('hint', hint)),
   ]);
-  const text = $('foot-text');
-  const newest = explained || opened ? text.lastElementChild : null;
-  if (newest) text.scrollTop = newest.offsetTop - text.offsetTop;
-  if (text.scrollHeight > text.clientHeight) text.tabIndex = 0; // so that the keyboard scrolls it
-  else text.removeAttribute('tabindex');
+  if (hints.length) $('foot-text').scrollTop = $('foot-text').scrollHeight;
+  reach('foot-text');
+}
+
+// Why the values are what they are.
+function drawReason(stop) {
+  const { explanation_html: explanation } = state.catalog.item(stop);
+  const shown = isOver(stop) && explanation ? explanation : null;
+  redraw('foot-reason', [stop, shown], () => (shown ? [fragment('explanation', shown)] : []));
+  reach('foot-reason');
+}
+
+// Let the keyboard scroll a part that is higher than its room.
+function reach(part) {
+  if ($(part).scrollHeight > $(part).clientHeight) $(part).tabIndex = 0;
+  else $(part).removeAttribute('tabindex');
 }
 
 // -- the values -----------------------------------------------------------------------------------------------------
@@ -124,8 +131,7 @@ function drawText(stop) {
 const isAskingAgain = (stop) => askedAt(stop).some((expression) => draft(predictionDraft(stop, expression)) !== undefined);
 
 function drawValues(stop) {
-  const isOver = isKnown(stop) && !isWaiting(stop) && !isAskingAgain(stop);
-  if (isOver) drawRows(stop);
+  if (isOver(stop) && !isAskingAgain(stop)) drawRows(stop);
   else redraw('foot-values', [stop, askedAt(stop).map((expression) => saidOf(stop, expression))], () => fields(stop));
 }
 
@@ -138,14 +144,21 @@ function fields(stop) {
     bindField(field);
     return element('label', { class: `value${expression.length > LONG_NAME ? ' long' : ''}` }, nameOf(expression), field);
   });
-  return asked.length ? [legend('What will the program have here?'), ...made] : [];
+  return asked.length ? [legend(ASKED), ...made] : [];
 }
 
-const legend = (words) => element('p', { class: 'quiet legend' }, words);
+const ASKED = 'What will the program have here?';
+const MISSING = 'Write a value first, or choose “I don’t know”.';
+const legend = (words) => element('p', { class: 'quiet legend', role: 'status' }, words);
+
+function remind(words) {
+  const place = $('foot-values').querySelector('.legend');
+  if (place) place.textContent = words;
+}
 
 // Enter predicts and moves the focus to the button, so that the next Enter runs the program.
 function bindField(field) {
-  field.addEventListener('input', () => { say(''); drawAct(currentStop()); });
+  field.addEventListener('input', () => { remind(ASKED); drawAct(currentStop()); });
   field.addEventListener('keydown', (event) => {
     if (event.isComposing) return;
     if (event.key === 'Escape') $('scroller').focus({ preventScroll: true });
@@ -168,7 +181,8 @@ function drawRows(stop) {
   const judged = rows.filter(({ right }) => right !== null);
   const score = judged.length ? `: ${judged.filter(({ right }) => right).length} of ${judged.length} right` : '';
   const hasSaid = rows.some(({ said }) => said !== null);
-  const words = `${hasSaid ? 'You said, and the' : 'The'} program has${by === 'card' ? ', by the card' : ''}${score}`;
+  const seen = by === 'card' ? 'what it is by the card' : 'what the program has';
+  const words = hasSaid ? `You said, and ${seen}${score}` : `This is ${seen}`;
   redraw('foot-values', [stop, rows, words], () => rows.length ? [legend(words), table(rows, hasSaid)] : []);
 }
 
@@ -212,8 +226,7 @@ function drawWords(stop) {
   const { question } = state.catalog.item(stepOf(stop));
   const { answer, self } = recordOf(stop);
   $('foot-words').hidden = !question;
-  const canJudge = isKnown(stop) && !isWaiting(stop);
-  redraw('foot-words', [stop, answer, canJudge, self], () => [answerField(stop), ...(canJudge ? [judgement(stop, self)] : [])]);
+  redraw('foot-words', [stop, answer, isOver(stop), self], () => [answerField(stop), isOver(stop) ? judgement(stop, self) : null]);
 }
 
 function answerField(stop) {
@@ -235,12 +248,10 @@ function drawMore(stop) {
   const step = stepOf(stop);
   const { status, note } = actions.progressOf(step);
   const isApproved = status === 'approved';
-  const canApprove = isApproved || isUncovered(stop);
-  redraw('foot-more', [step, status, note, canApprove], () => [
+  redraw('foot-more', [step, status, note], () => [
     noteField(step, note),
-    canApprove ? button(isApproved ? 'Withdraw' : 'Approve', () => actions.approve(step),
-      { title: isApproved ? 'Withdraw the approval (A)' : 'Approve the step (A)' }) : null,
-    isApproved ? element('span', { class: 'sign done' }, '✓ Approved') : null,
+    button(isApproved ? 'Withdraw' : 'Approve', () => actions.approve(step),
+      { title: isApproved ? 'Withdraw the approval of the step (A)' : 'Approve the step (A)' }),
   ]);
 }
 
@@ -284,16 +295,18 @@ function drawAct(stop) {
 
 // What else can be done here, as [label, action].
 function otherActs(stop, next) {
-  if (next === 'predict' && !isKnown(stop)) return [state.session.available ? ['I don’t know, run it', runUnpredicted] : ['I don’t know, show it', () => showValues(stop)]];
+  if (next === 'predict' && !isKnown(stop)) return [['I don’t know', () => runUnpredicted(stop)]];
   if (next !== 'next') return [];
   const again = askedAt(stop).length ? [['Predict again', () => { startAgain(stop); focusFirst(); }]] : [];
   const isHere = state.control.sync === 'on' && state.control.key === stop;
   return isHere || !state.session.available ? again : [['Run again', actions.sync], ...again];
 }
 
-async function runUnpredicted() {
+// Without a session there is nothing to run, so the card's values are shown.
+async function runUnpredicted(stop) {
   $('act').focus();
-  await actions.sync();
+  if (state.session.available) await actions.sync();
+  else showValues(stop);
 }
 
 function act() {
@@ -314,7 +327,7 @@ function tryToPredict() {
     $('act').focus();
     return;
   }
-  say('Write what you expect first.');
+  remind(MISSING);
   focusFirst();
 }
 
@@ -333,6 +346,8 @@ function focusFirst() {
   (emptyField() ?? $('act')).focus({ preventScroll: true });
 }
 
+// Show a message for a moment in the place of the other actions.
 function say(words) {
   $('foot-said').textContent = words;
+  setTimeout(() => { $('foot-said').textContent = ''; }, SAID_MS);
 }

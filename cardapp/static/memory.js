@@ -27,6 +27,7 @@ function readingKey() {
 
 async function show() {
   const { visible } = state.viewer.viewer.allocator;
+  if (!visible && $('memory').hidden) return;
   $('memory').hidden = !visible;
   if (!visible) {
     reading = null;

@@ -3,7 +3,7 @@
 
 import { go, moveStep, sync } from './actions.js';
 import { recordOf } from './answers.js';
-import { $, button, element } from './dom.js';
+import { $, element } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
 const DEEPEST = 'step'; // snapshots are only on the sheet
@@ -152,10 +152,10 @@ function renderTrail() {
   const shown = items.slice(0, 4);
   $('trail').replaceChildren(...shown.map((item, at) => {
     const isLast = at === shown.length - 1;
-    const number = state.catalog.number.get(item.key);
-    const name = { title: item.title, 'aria-label': `${number} ${item.title}` };
-    const where = isLast ? { 'aria-current': 'location' } : name;
-    return button(isLast ? `${number} ${item.title}` : number, () => go(item.key), where);
+    const title = element('span', isLast ? {} : { class: 'unseen' }, ` ${item.title}`);
+    return element('button', {
+      type: 'button', onclick: () => go(item.key), ...(isLast ? { 'aria-current': 'location' } : { title: item.title }),
+    }, state.catalog.number.get(item.key), title);
   }));
   const title = state.catalog.item('').title;
   $('title').textContent = title;

@@ -24,7 +24,7 @@ WATCH = """
 window.violations = [];
 addEventListener('securitypolicyviolation', (event) => violations.push(event.violatedDirective));
 """
-TYPED = """(text) => [...sheets.shadowRoot.querySelectorAll('textarea')].some((field) => field.value === text)"""
+TYPED = """(text) => document.querySelector('#foot textarea')?.value === text"""
 SHOWN = """() => [document.body.textContent, sheets.shadowRoot.textContent].join('\\n')"""
 
 
@@ -51,6 +51,7 @@ def hostile_card(folder: Path) -> Path:
         for snapshot in step["snapshots"]:
             snapshot["title"] = f"snapshot {HOSTILE}"
             snapshot["watch"] = ["evil"]
+            snapshot |= {"hints": [f"hint {HOSTILE}"], "explanation": f"explanation {HOSTILE}"}
     path.write_text(json.dumps(source))
     return folder
 
@@ -96,6 +97,8 @@ def open_step(watched: Watched, stage: Stage, step: str = "quick") -> None:
 def test_texts_of_a_card_are_shown_as_text(watched: Watched, stage: Stage) -> None:
     open_step(watched, stage)
     page = watched.page
+    page.get_by_role("button", name="Hint", exact=True).click()
+    assert f"hint {IMAGE} {SCRIPT}" in page.evaluate(SHOWN)
     page.keyboard.press("Enter")
     watched.shows("SYNC ON · at this step")
     page.get_by_role("tab", name="Map").click()
@@ -103,7 +106,7 @@ def test_texts_of_a_card_are_shown_as_text(watched: Watched, stage: Stage) -> No
     page.get_by_label("Search titles and code").fill("pwned")
     page.locator("#matches button").first.wait_for()
     shown = page.evaluate(SHOWN)
-    for part in ("card", "task", "block", "step", "snapshot", "question", "goal", "text of the step"):
+    for part in ("card", "task", "block", "step", "snapshot", "question", "goal", "text of the step", "explanation"):
         assert f"{part} {IMAGE} {SCRIPT}" in shown, part
     assert "static int n; char evil[]" in shown
     assert page.locator("a[href^='javascript:' i]").count() == 0

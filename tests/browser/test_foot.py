@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import BrowserContext, Page
 
+from cardapp.settings import ROOT
 from tests.browser.conftest import OpenPage, becomes
 from tests.functional.serving import Stage, make_card, position, running_stage, until
 
@@ -224,9 +227,9 @@ def test_the_first_tab_reaches_the_foot_and_the_tenth_its_first_field(tab: Tab) 
 def test_running_without_a_prediction_is_recorded_as_looking_first(tab: Tab, stage: Stage) -> None:
     page = tab(f"#/{PHASE}/unknown").page
     press(page, "Predict").click()
-    page.get_by_text("Write what you expect first.").wait_for()
+    page.get_by_text("Write a value first").wait_for()
     assert focused(page) == "n"
-    press(page, "I don’t know, run it").click()
+    press(page, "I don’t know").click()
     press(page, "Next").wait_for()
     assert answers(stage, "unknown")["looked_first"] is True
 
@@ -270,3 +273,85 @@ def test_shown_values_are_uncovered_for_their_stop_alone(tab: Tab, stage: Stage)
     becomes(page, COVERED, arg=[[f"{PHASE}/shown/first", False], [f"{PHASE}/shown/second", True]])
     until(lambda: answers(stage, "shown").get("looked_first"))
     assert field(page).is_visible(), "a prediction is still possible"
+
+
+# -- without a session -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Stage]:
+    """The calculator card without a session."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", ROOT / "etc" / "cards" / "calc")
+        yield stage
+        stage.close()
+
+
+@pytest.fixture
+def lonely(context: BrowserContext, alone: Stage) -> Page:
+    opened = OpenPage(context.new_page())
+    opened.page.goto(f"http://127.0.0.1:{alone.service.listener.port}/")
+    return opened.ready().page
+
+
+IN_SIGHT = """(key) => {
+  location.hash = `#/${key}`;
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+    const foot = document.getElementById('foot').getBoundingClientRect();
+    const inside = (element, whole) => {
+      const box = element.getBoundingClientRect();
+      return box.height > 0 && box.top >= whole.top && Math.min(box.bottom, innerHeight) <= whole.bottom;
+    };
+    const parts = ['foot-text', 'foot-values', 'act'].map((id) => document.getElementById(id));
+    const field = document.querySelector('#foot-values input');
+    const names = [...document.querySelectorAll('.name span')].filter((name) => name.getClientRects().length > 1);
+    done(foot.bottom <= innerHeight && parts.every((part) => inside(part, foot)) && names.length === 0
+      && inside(field, parts[1].getBoundingClientRect()) && document.getElementById('scroller').clientHeight > 200);
+  })));
+}"""
+
+
+def test_question_field_and_button_are_in_sight_at_every_stop(lonely: Page, alone: Stage) -> None:
+    assert [stop["key"] for stop in stops(alone) if not lonely.evaluate(IN_SIGHT, stop["key"])] == []
+
+
+def predict(page: Page, stop: dict[str, Any], value: str) -> None:
+    """Go to a stop and say ``value`` for everything that it asks."""
+    page.evaluate("(key) => { location.hash = `#/${key}`; }", stop["key"])
+    for expression in stop["ask"]:
+        page.get_by_role("textbox", name=expression, exact=True).fill(value)
+    press(page, "Predict").click()
+    press(page, "Next").wait_for()
+
+
+def stops(stage: Stage) -> list[dict[str, Any]]:
+    return [item for item in stage.tcp.get("/api/navigation/catalog")["items"] if item["level"] == "snapshot"]
+
+
+def test_without_a_session_the_card_judges(lonely: Page, alone: Stage) -> None:
+    stop = stops(alone)[0]
+    predict(lonely, stop, "77")
+    lonely.locator("#foot", has_text="by the card").wait_for()
+    assert "wrong" in lonely.locator("#foot").get_by_role("row", name="77").first.inner_text()
+    becomes(lonely, COVERED, arg=[[stop["key"], False]])
+
+
+READY = """(name) => new Promise((done) => {
+  const began = performance.now();
+  document.activeElement.click();
+  const look = () => {
+    if (document.activeElement.ariaLabel === name) done(performance.now() - began);
+    else setTimeout(look, 1);
+  };
+  look();
+})"""
+
+
+def test_the_next_field_is_ready_at_once(lonely: Page, alone: Stage) -> None:
+    """The quickest of some moves, because other tests run beside this one."""
+    milliseconds = []
+    for before, after in pairwise(stops(alone)[2:8]):
+        predict(lonely, before, "5")
+        press(lonely, "Next").focus()
+        milliseconds.append(lonely.evaluate(READY, after["ask"][0]))
+    assert min(milliseconds) <= 50
