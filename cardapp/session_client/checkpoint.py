@@ -44,6 +44,8 @@ from cardapp.session_client.operation import (
 from cardapp.session_client.session_tools import failure
 from cardapp.state.database import Connection
 
+MAX_SKIPPED = 1_000_000
+"""A request may not skip more generations, because a very great one would leave none for later requests."""
 _CANCEL_SECONDS = 10.0
 """The longest wait for the end of a cancelled operation."""
 _SESSION_MARGIN = 0.5
@@ -158,8 +160,11 @@ class Checkpoints:
                 guard = Guard(self._link, self._card_loader)
                 self._check_session(guard, served, request)
                 operation = self._admit(guard, served, key, request)
-            except CheckpointRejected as error:
-                self._storage.refused(served, key, request["generation"] if request else None, error, actor)
+            except (CheckpointRejected, InvalidValue) as error:
+                binding = guard.before.binding if guard is not None else None
+                generation = request["generation"] if request else None
+                refused = self._storage.refused(served, key, generation, binding, error, actor)
+                error.extra["operation"] = refused.as_json()
                 raise
             return self._activate(operation, guard, served, actor=actor, synced=synced)
         finally:
@@ -190,6 +195,12 @@ class Checkpoints:
                 f"generation {generation} is not greater than the last one, {seen}: use {seen + 1} or more",
                 code="stale_generation",
                 extra={"generation": seen},
+            )
+        if generation > seen + MAX_SKIPPED:
+            raise InvalidValue.of(
+                "/generation",
+                f"is {generation}, more than {MAX_SKIPPED} above the last one, {seen}: use {seen + 1}; "
+                "GET /api/checkpoint/status has the last one",
             )
 
     def _admit(self, guard: Guard, served: ServedCard, key: str, request: dict[str, Any] | None) -> Operation:
@@ -263,7 +274,7 @@ class Checkpoints:
         seconds = max(remaining - _SESSION_MARGIN, remaining / 2)
         snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
         arguments = session_tools.replay_arguments(
-            operation.binding, operation.generation, key, snapshot, allocator, seconds=seconds, fresh=fresh
+            guard.before.binding, operation.generation, key, snapshot, allocator, seconds=seconds, fresh=fresh
         )
 
         def progress(_done: float, _total: float | None, message: str | None) -> None:

@@ -46,7 +46,7 @@ class OperationRecord(TypedDict):
     started_at: str
     finished_at: str | None
     duration_ms: float
-    binding: dict[str, str]
+    binding: dict[str, str] | None
     identity: dict[str, str]
     code: str | None
     reason: str | None
@@ -65,7 +65,8 @@ class Operation:
     generation: int
     snapshot_ref: str
     identity: Identity
-    binding: Binding
+    binding: Binding | None
+    """None if the request was refused before the session was asked."""
     started_at: str
     operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     state: str = "running"
@@ -132,7 +133,7 @@ class Operation:
             "started_at": self.started_at,
             "finished_at": self.finished_at,
             "duration_ms": duration,
-            "binding": self.binding.as_json(),
+            "binding": self.binding.as_json() if self.binding is not None else None,
             "identity": self.identity.as_json(),
             "code": self.code,
             "reason": self.reason,
@@ -218,11 +219,27 @@ class CheckpointStorage:
             taken = wanted if wanted is not None else checkpoint_results.load_generation(tx) + 1
             return checkpoint_results.save_generation(tx, taken)
 
-    def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
-        """Record a request that was refused before its operation began. Only an event is written."""
+    def refused(
+        self,
+        served: ServedCard,
+        key: str,
+        generation: int | None,
+        binding: Binding | None,
+        error: CardAppError,
+        actor: str,
+    ) -> Operation:
+        """Record a request that was refused before its operation began, as the last operation. Returns its record.
+
+        The last result of the step does not change, because nothing was replayed.
+        """
+        at = self.now()
+        wanted = generation if generation is not None else self.generation()
+        refused = Operation(wanted, key, served.identity, binding, at).finished("rejected", at, error)
         data = {"generation": generation, "code": error.code, "reason": error.detail}
         with self._database.write() as tx:
+            checkpoint_results.save_operation(tx, served.identity.uuid, dict(refused.as_json()))
             self._append(tx, served, "checkpoint.rejected", key, data, actor)
+        return refused
 
     def ended(self, served: ServedCard, operation: Operation, actor: str) -> None:
         """Record an operation whose final state is not ``ready``. The published snapshot does not change."""
@@ -236,7 +253,8 @@ class CheckpointStorage:
 
         If the operation is a sync (``synced``), also clear the position's ``sync_requested``.
         """
-        uuid, key = served.identity.uuid, operation.snapshot_ref
+        uuid, key, binding = served.identity.uuid, operation.snapshot_ref, operation.binding
+        assert binding is not None
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)
             checkpoint_results.publish(
@@ -247,8 +265,8 @@ class CheckpointStorage:
                 operation_id=operation.operation_id,
                 generation=operation.generation,
                 stop_id=stop_id,
-                binding=operation.binding.as_json(),
-                instance=operation.binding.instance,
+                binding=binding.as_json(),
+                instance=binding.instance,
                 socket=socket,
                 source_sha256=served.identity.source_sha256,
                 observed=operation.observed or {},

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from cardapp.session_client import session_tools
+from cardapp.state import checkpoint_results
 from tests.functional.serving import Background, Response, Stage, make_card, position, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
@@ -62,6 +63,15 @@ def assert_problem(answer: Response, status: int, code: str) -> dict[str, Any]:
     return problem
 
 
+def assert_last(stage: Stage, problem: dict[str, Any]) -> dict[str, Any]:
+    """The refused request, which the status shows as its last operation."""
+    last: dict[str, Any] = stage.tcp.get("/api/checkpoint/status")["last"]
+    assert last == problem["operation"]
+    assert (last["state"], last["stage"]) == ("rejected", "binding")
+    assert (last["code"], last["reason"]) == (problem["code"], problem["detail"])
+    return last
+
+
 # -- ready ---------------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +103,7 @@ def test_the_same_generation_is_stale_and_cancels_nothing(shared: Stage) -> None
         "stale_generation",
     )
     assert str(seen + 1) in problem["detail"]
+    assert_last(shared, problem)
     assert shared.published() == before
     assert running.answer().json["state"] == "ready"
 
@@ -113,7 +124,9 @@ def test_another_expectation_is_refused_and_cancels_nothing(shared: Stage, part:
     before = shared.published()
     wrong = shared.activation(AGAIN)
     wrong[part] = {**wrong[part], field: "another"}
-    assert_problem(shared.tcp.post("/api/checkpoint/activate", wrong), 409, code)
+    problem = assert_problem(shared.tcp.post("/api/checkpoint/activate", wrong), 409, code)
+    last = assert_last(shared, problem)
+    assert (last["snapshot_ref"], last["generation"], last["observed"]) == (AGAIN, wrong["generation"], None)
     assert shared.published() == before
     assert kinds(shared)[-1] == "checkpoint.rejected"
 
@@ -446,13 +459,26 @@ def test_a_session_on_another_card_is_refused_with_the_remedy(own: Stage, state_
         own.sessions.stop("other")
 
 
-def test_a_sync_follows_the_greatest_generation(own: Stage) -> None:
-    greatest = 2**52
-    too_great = own.activation(QUICK, generation=greatest + 1)
-    assert_problem(own.tcp.post("/api/checkpoint/activate", too_great), 422, "invalid_value")
-    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK, generation=greatest)).status == 200
-    own.tcp.put("/api/navigation/current", position("quick"))
-    assert own.tcp.post("/api/navigation/sync").json["generation"] == greatest + 1
+def test_a_generation_may_not_skip_many(shared: Stage) -> None:
+    seen = shared.tcp.get("/api/checkpoint/status")["generation"]
+    for generation in (seen + 1_000_001, 2**52, 10**299):
+        problem = assert_problem(
+            shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK, generation)), 422, "invalid_value"
+        )
+        assert [each["pointer"] for each in problem["errors"]] == ["/generation"]
+        assert f"use {seen + 1}" in problem["detail"]
+        assert assert_last(shared, problem)["generation"] == generation
+    assert shared.tcp.get("/api/checkpoint/status")["generation"] == seen
+    greatest = seen + 1_000_000
+    assert shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK, greatest)).status == 200
+    shared.tcp.put("/api/navigation/current", position("quick"))
+    assert shared.tcp.post("/api/navigation/sync").json["generation"] == greatest + 1
+
+
+def test_a_very_great_generation_that_was_stored_leaves_later_ones(own: Stage) -> None:
+    with own.service.services.database.write() as tx:
+        checkpoint_results.save_generation(tx, 2**52)
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).json["generation"] == 2**52 + 1
 
 
 # -- endings of the target -----------------------------------------------------------------------------------------

@@ -17,14 +17,15 @@ def overview(request: Request) -> Reply:
 
 
 def update(request: Request) -> Reply:
-    """Set the status of one item, with note and actor; returns the item."""
+    """Set the status of one item, with note and actor; returns the item. Without a note the stored note stays."""
     services, loaded = request.services, request.services.card_loader.current()
     step = rules.step_of(loaded.catalog, request.path["itemId"])
     item, uuid, body = rules.item_id(step.key), loaded.identity.uuid, request.body
-    status, note, actor = body["status"], body.get("note", ""), body.get("actor", "api")
+    status, actor = body["status"], body.get("actor", "api")
     with services.database.write() as tx:
         before = card_state.load_status(tx, uuid, item)
         request.expect_revision(before.revision if before else 0)
+        note = body.get("note", before.note if before else "")
         at = services.clock()
         after = card_state.set_status(tx, uuid, item, status, note, actor, at)
         data = {"item": item, "from": before.status if before else "pending", "to": status, "note": note}

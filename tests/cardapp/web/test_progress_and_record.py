@@ -41,7 +41,7 @@ def test_an_item_is_approved_and_taken_back(api: Any) -> None:
     )
     assert api.get("/api/progress")["summary"]["approved"] == 1
     pending = api("PUT", ITEM, {"status": "pending"}, status=200).json
-    assert (pending["status"], pending["note"], pending["revision"]) == ("pending", "", 2)
+    assert (pending["status"], pending["note"], pending["revision"]) == ("pending", "seen\nit", 2)
     first, second = events(api)
     assert (first["kind"], first["key"], first["actor"]) == ("progress.changed", "t1/b1/p1/s1", "me")
     assert first["data"] == {"item": "t1.b1.p1.s1", "from": "pending", "to": "approved", "note": "seen\nit"}
@@ -106,6 +106,15 @@ def test_one_item_is_set_without_reading_the_others(api: Any, services: Services
 
 
 # -- events --------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_without_a_note_keeps_the_note(api: Any) -> None:
+    noted = api("PUT", ITEM, {"status": "pending", "note": "look again"}, status=200).json
+    assert (noted["status"], noted["note"]) == ("pending", "look again")
+    approved = api("PUT", ITEM, {"status": "approved"}, status=200).json
+    assert (approved["status"], approved["note"]) == ("approved", "look again")
+    assert events(api, "?kind=progress.changed")[-1]["data"]["note"] == "look again"
+    assert api("PUT", ITEM, {"status": "pending", "note": ""}, status=200).json["note"] == ""
 
 
 def test_a_note_is_appended_at_the_position(api: Any) -> None:

@@ -61,15 +61,24 @@ def test_control_follows_sync(api: Any) -> None:
         ({"scale": True}, "/scale"),
         ({"scroll": {"x": -1}}, "/scroll/x"),
         ({"scroll": {"page_index": 3}}, "/scroll/page_index"),
-        ({"scroll": {"page_index": 1.0}}, "/scroll/page_index"),
+        ({"scroll": {"page_index": 1.5}}, "/scroll/page_index"),
         ({"viewer": {"page": {"fit": 1}}}, "/viewer/page/fit"),
         ({"viewer": {"page": {"zoom": 1}}}, "/viewer/page/zoom"),
-        ({"revision": 1}, "/revision"),
+        ({"revision": -1}, "/revision"),
     ],
 )
 def test_a_bad_value_is_named(api: Any, body: dict[str, Any], pointer: str) -> None:
     found = api.problem("PUT", "/api/viewer/state", body, status=422, code="invalid_value")
     assert found["errors"][0]["pointer"] == pointer
+
+
+def test_a_state_is_taken_back_as_it_was_read(api: Any) -> None:
+    first = api.get("/api/viewer/state")
+    assert api("PUT", "/api/viewer/state", first, status=200).json == first
+    second = api("PUT", "/api/viewer/state", {"scale": 2.5, "scroll": {"y": 10}}, status=200).json
+    assert api("PUT", "/api/viewer/state", first, status=200).json == {**first, "revision": second["revision"] + 1}
+    guarded = {**second, "expected_revision": second["revision"]}
+    api.problem("PUT", "/api/viewer/state", guarded, status=409, code="revision_conflict")
 
 
 def test_expected_revision_guards_the_viewer(api: Any) -> None:
