@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 Tab = Callable[..., OpenPage]
 STEP = "bump/requests/three-requests/neighbours"
 OTHER = "alignment/padding/types/char-double"
+expect.set_options(timeout=30_000)  # as the other waits of the pages; five seconds are too few on a busy machine
 
 
 def button(page: Page, name: str) -> Locator:
