@@ -2,14 +2,14 @@
 
 import { $, element } from './dom.js';
 import * as intervals from './intervals.js';
-import { state, now } from './state.js';
+import { state, now, subscribe } from './state.js';
 
 // A list of matches for the typed text. `find(typed)` returns the matches, [{value, cells}]. `choose(value)` is called with
 // the chosen value.
 class Picker {
   constructor({ dialog, input, list, find, choose, none }) {
     Object.assign(this, { dialog: $(dialog), input: $(input), list: $(list), find, choose, none, at: 0, found: [] });
-    this.input.addEventListener('input', () => this.#search());
+    this.input.addEventListener('input', () => this.search());
     this.input.addEventListener('keydown', (event) => this.#key(event));
     this.dialog.addEventListener('click', (event) => { if (event.target === this.dialog) this.dialog.close(); });
   }
@@ -18,10 +18,10 @@ class Picker {
     if (!this.dialog.open) this.dialog.showModal();
     this.input.value = typed;
     this.input.focus();
-    this.#search();
+    this.search();
   }
 
-  #search() {
+  search() {
     this.found = this.find(this.input.value);
     this.at = 0;
     this.#draw();
@@ -62,6 +62,7 @@ let entry = null;
 export function start({ onSymbol, onInterval }) {
   symbols = new Picker({ dialog: 'picker', input: 'search', list: 'matches', find: findSymbols, choose: onSymbol, none: 'No symbol has that in its name.' });
   entry = new Picker({ dialog: 'entry', input: 'typed', list: 'readings', find: findIntervals, choose: onInterval, none: 'No such interval. Try 5, 1h, D or 1M.' });
+  subscribe((changed) => { if (changed.has('symbols') && symbols.dialog.open) symbols.search(); });
 }
 
 export const openSymbols = (typed) => symbols.open(typed);

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
-from tests.browser.market.conftest import SYMBOL, Tab, query, settled
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -34,6 +34,19 @@ def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) ->
     opened.becomes(lambda: "scale=log" in opened.url)
     page.keyboard.press("Shift+ArrowLeft")
     assert "close 38.5" in (page.locator("#spoken").text_content() or "")
+
+
+def test_a_search_that_is_open_before_the_symbols_arrive_finds_them(tab: Tab, stage: Stage) -> None:
+    page = tab("").page
+    held: list[Route] = []
+    page.route("**/api/v1/symbols", lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
+    ChartPage(page, stage).go(query()).drawn()
+    page.keyboard.type("usdc")
+    page.get_by_role("option", name="No symbol has that in its name.").wait_for()
+    for route in held:
+        route.continue_()
+    page.get_by_role("option", name=SYMBOL).wait_for()
+    page.keyboard.press("Escape")
 
 
 def test_a_click_leaves_no_focus_ring_and_changes_no_width(tab: Tab) -> None:
