@@ -146,7 +146,7 @@ def test_open_and_close_leak_no_descriptor_and_no_thread(neovim: NeovimProcess) 
         connection = NeovimConnection(neovim.path)
         if round_ % 3:  # every third is closed while it attaches
             connection.call("nvim_eval", "1", timeout=LONG)
-        connection.close()
+        connection.close(LONG)
         assert connection.ended.is_set()
     assert (descriptors(), len(rpc_threads())) == (before, threads)
 
