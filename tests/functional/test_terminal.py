@@ -213,6 +213,15 @@ def test_the_next_command_goes_to_gdb_after_f2_and_f1(stage: Stage, in_gdb: Neov
     gdb_takes(in_gdb, "print 40 + 2", "= 42")
 
 
+def test_a_click_into_gdbs_pane_gives_it_the_keys(neovim: Neovim) -> None:
+    neovim.lua("vim.api.nvim_set_current_win(require('card.windows').code_window())")
+    place = neovim.lua("return vim.api.nvim_win_get_position(vim.fn.win_findbuf(require('card.windows').gdb)[1])")
+    for action in ("press", "release"):
+        neovim.call("nvim_input_mouse", "left", action, "", 0, place[0] + 1, place[1] + 2)
+    until(lambda: neovim.call("nvim_get_mode")["mode"] == "t")
+    gdb_takes(neovim, "print 40 + 4", "= 44")
+
+
 def test_the_next_command_goes_to_the_gdb_that_a_reset_has_started(stage: Stage, in_gdb: Neovim) -> None:
     in_gdb.call("nvim_input", "shell sleep 1000<CR>")
     until(lambda: "sleep" in stage.sessions.session().processes().values())

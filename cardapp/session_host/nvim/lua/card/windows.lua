@@ -127,6 +127,8 @@ local function plain(window, title)
   vim.wo[window].signcolumn = 'no'
   vim.wo[window].statusline = title
   vim.wo[window].winhighlight = 'Normal:CardTerminal'
+  -- After a click the terminal takes the keys.
+  vim.keymap.set('n', '<LeftRelease>', 'i', { buffer = vim.api.nvim_win_get_buf(window) })
 end
 
 -- Call `change`. Afterwards the window that had the focus has it again, and a terminal still takes the keys. If `change`
