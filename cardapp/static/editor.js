@@ -7,23 +7,22 @@ import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
 import { Grid } from './editor_grid.js';
 import { bindComposition, Mouse, notation, typed } from './editor_input.js';
+import { PictureSize } from './editor_size.js';
 import { state, subscribe, update } from './state.js';
 import * as timing from './timing.js';
 
 const RETRY_MS = [200, 400, 800, 1600, 3000];
 const MIRROR_MS = 400; // the text for screen readers is this much behind the picture
-const MIN_READABLE_SCALE = 0.75; // `Fit` is suggested if the picture is scaled down further
 const MAX_PASTE = 1_000_000; // characters; the service's limit
 let socket = null;
 let failures = 0;
 let retry = 0;
 let grid = new Grid();
-let painter, mouse, canvas, field, overlay, mirror, area, controlButton, fitButton, fitNote, stateText, scaleText;
+let painter, size, mouse, canvas, field, overlay, mirror, area, controlButton, stateText, scaleText;
 let fontSize = Number(localStorage.getItem('editor-font')) || 13;
 let lastPaint = 0;
 let scheduled = false;
 let mirrorTimer = 0;
-let scale = 1; // the picture is scaled by this factor, so that it fits into the panel
 
 export function start() {
   canvas = element('canvas', { 'aria-hidden': 'true' });
@@ -33,16 +32,16 @@ export function start() {
   });
   mirror = element('pre', { class: 'unseen', role: 'group', 'aria-label': 'Text of the editor', tabindex: -1 });
   overlay = element('div', { class: 'overlay', role: 'status' });
-  fitNote = button('Fit the editor to this panel', fit, { class: 'fit-note', hidden: true });
-  area = element('div', { class: 'canvas-area' }, canvas, field, mirror, fitNote, overlay);
+  area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
   $('editor').append(head(), area);
-  painter = new Painter(canvas, grid, place);
-  painter.setSize(fontSize);
-  document.fonts.load(`13px "Noto Sans Mono"`).then(() => painter.setSize(fontSize));
+  painter = new Painter(canvas, grid, () => size.place());
+  const isFit = () => state.viewer.viewer.editor.fit;
+  size = new PictureSize({ area, painter, send, isFit, fit, onPlace: onPlaced });
+  setFont(fontSize);
+  document.fonts.load(`13px "Noto Sans Mono"`).then(() => setFont(fontSize));
   document.addEventListener('redraw-editor', fit);
   bindKeys();
   mouse = new Mouse({ area, field, painter, hasControl, takeControl, send });
-  new ResizeObserver(place).observe(area);
   subscribe((changed) => {
     if (changed.has('viewer') || changed.has('session') || changed.has('control')) follow();
   });
@@ -52,7 +51,6 @@ export function start() {
 function head() {
   controlButton = button('Keyboard F8', toggleControl,
     { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
-  fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
   stateText = element('span', { class: 'quiet' });
   scaleText = element('span', { class: 'scaled' });
   const attached = element('input', { type: 'checkbox', id: 'editor-sync', onchange: () => flag({ sync: attached.checked }) });
@@ -61,7 +59,7 @@ function head() {
     element('h2', {}, 'Editor'), stateText, scaleText, element('span', { class: 'space' }), controlButton,
     button('A−', () => font(-1), { class: 'icon', 'aria-label': 'A−, smaller type in the editor' }),
     button('A+', () => font(1), { class: 'icon', 'aria-label': 'A+, larger type in the editor' }),
-    fitButton,
+    button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' }),
     element('label', { class: 'switch', title: 'Attach the panel to the editor' }, attached, ' Live'),
     button('⤢', expand, { class: 'icon', id: 'editor-expand', 'aria-label': 'Wide editor', 'aria-pressed': 'false' }),
     button('×', () => flag({ visible: false }), { class: 'icon', 'aria-label': 'Hide the editor' }));
@@ -82,7 +80,7 @@ function follow() {
   $('editor').classList.toggle('control', editor.control);
   $('editor-expand').setAttribute('aria-pressed', String(editor.expanded));
   const isFit = area.classList.contains('fit');
-  if (area.classList.toggle('fit', editor.fit) !== isFit) place();
+  if (area.classList.toggle('fit', editor.fit) !== isFit) size.changed();
   const binding = JSON.stringify(state.session.binding);
   if (binding !== session) {
     session = binding;
@@ -107,6 +105,7 @@ function open() {
     const at = performance.now();
     const frame = JSON.parse(message.data);
     if (frame.type === 'hello') begin();
+    else if (frame.type === 'terminal') size.setTerminal(frame.attached);
     else if (frame.type === 'redraw') draw(frame, at);
     else if (frame.type === 'bye') reason = frame.reason;
   };
@@ -134,6 +133,7 @@ function begin() {
   if (!state.session.available) refresh();
   grid = painter.grid = new Grid();
   painter.selection = null;
+  size.begin();
   say(null);
 }
 
@@ -154,6 +154,7 @@ function draw(frame, at) {
 function paint() {
   lastPaint = performance.now();
   painter.paint();
+  if (size.waits) size.show();
   placeField();
 }
 
@@ -234,8 +235,9 @@ function onFocusChange(event) {
 
 // Put the hidden field over the cursor, because an IME opens its window at the field.
 function placeField() {
-  field.style.left = `${grid.cursor.col * painter.width * scale}px`;
-  field.style.top = `${grid.cursor.row * painter.height * scale}px`;
+  const { scale, left, top } = size;
+  field.style.left = `${left + grid.cursor.col * painter.width * scale}px`;
+  field.style.top = `${top + grid.cursor.row * painter.height * scale}px`;
   field.style.font = `${Math.max(11, fontSize * scale)}px/1.3 var(--mono)`; // readable on a picture that is scaled down
   field.style.height = `${Math.max(15, painter.height * scale)}px`;
 }
@@ -245,27 +247,22 @@ function placeField() {
 function font(delta) {
   fontSize = Math.min(40, Math.max(6, fontSize + delta));
   localStorage.setItem('editor-font', String(fontSize));
-  painter.setSize(fontSize);
+  setFont(fontSize);
 }
 
-// With `viewer.editor.fit` the picture is scaled down to the panel. Otherwise the panel scrolls.
-function place() {
-  if (painter.ratio !== devicePixelRatio) painter.setSize(fontSize);
-  const width = parseFloat(canvas.style.width) || 0;
-  const height = parseFloat(canvas.style.height) || 0;
-  scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
-  canvas.style.transform = scale < 1 ? `scale(${scale})` : '';
-  const percent = Math.round(100 * scale);
+function setFont(pixels) {
+  painter.setSize(pixels);
+  size.changed();
+}
+
+function onPlaced() {
+  if (painter.ratio !== devicePixelRatio) setFont(fontSize);
   stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}` : '';
-  scaleText.textContent = scale < 1 && grid.cols ? `at ${percent} %` : '';
-  fitButton.classList.toggle('suggested', scale < MIN_READABLE_SCALE);
-  fitNote.hidden = scale >= MIN_READABLE_SCALE;
+  scaleText.textContent = size.scale < 1 && grid.cols ? `at ${Math.round(100 * size.scale)} %` : '';
   placeField();
 }
 
-// Give the editor as many lines and columns as the panel has room for. Nothing else on the page resizes the editor.
+// Give the editor as many lines and columns as the panel has room for, even if a terminal is attached.
 function fit() {
-  const cols = Math.floor(area.clientWidth / painter.width);
-  const rows = Math.floor(area.clientHeight / painter.height);
-  redraw(cols >= 20 && rows >= 5 ? { cols, rows } : {});
+  redraw(size.room());
 }

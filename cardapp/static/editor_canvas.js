@@ -206,4 +206,4 @@ export class Painter {
   }
 }
 
-const css = (color) => `#${color.toString(16).padStart(6, '0')}`;
+export const css = (color) => `#${color.toString(16).padStart(6, '0')}`;

@@ -16,6 +16,7 @@ from typing import Literal
 from playwright.sync_api import Browser, Page
 
 from cardapp.settings import ROOT
+from tests.functional.attached_terminal import AttachedTerminal
 from tests.functional.chromium import chromium
 from tests.functional.serving import Stage, make_card
 
@@ -68,9 +69,6 @@ def with_session(album: Album, folder: Path) -> None:
             page.locator("#sync-state.on").wait_for()
             page.keyboard.press("Alt+6")
             album.take(page, "proved-1280")
-            page.get_by_role("button", name="Fit", exact=True).last.click()
-            page.locator("#editor .suggested").wait_for(state="detached")
-            album.take(page, "fitted-1280")
             page.keyboard.press("?")
             album.take(page, "keyboard")
             page.keyboard.press("Escape")
@@ -82,9 +80,10 @@ def with_session(album: Album, folder: Path) -> None:
         for name, size, scheme in VARIANTS:
             with album.page(arena, f"#/{SYNCED}", size, scheme) as page:
                 page.locator("#sync-state.on").wait_for()
-                page.get_by_role("button", name="Fit", exact=True).last.click()
-                page.locator("#editor .suggested").wait_for(state="detached")
                 album.take(page, f"proved-{name}")
+        with AttachedTerminal(arena.sessions, 200, 50), album.page(arena, f"#/{SYNCED}") as page:
+            page.locator("#editor .follows").wait_for()
+            album.take(page, "terminal")
         for scheme in ("light", "dark"):
             with album.page(arena, f"#/{SYNCED}", SMALL, scheme) as page:
                 page.locator("#sync-state.on").wait_for()

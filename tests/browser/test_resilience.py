@@ -79,7 +79,7 @@ def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, 
     until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["page"]["fit"] is False)
     answers = until(lambda: stage.tcp.get("/api/events?kind=x-answer")["events"])
     assert [answer["data"]["text"] for answer in answers] == ["written while it was away"]
-    page.locator("#editor canvas").click()
+    page.locator("#editor canvas").click(position={"x": 200, "y": 8})  # in the code
     page.keyboard.type(" after")
     until(lambda: scratch.lines() == ["before after"])
     assert stage.tcp.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
