@@ -46,7 +46,7 @@ function pageOf(items, summary) {
   return [
     element('div', { class: 'finish-head' },
       element('h2', {}, left.length ? 'So far' : 'Finished'), element('span', { class: 'space' }),
-      button('Back to the worksheet', close)),
+      button('×', close, { class: 'icon', 'aria-label': 'Close the results (Escape)', title: 'Close (Escape)' })),
     element('dl', {},
       ...figure(`${summary.right_first} of ${summary.predicted}`, `stop${plural(summary.predicted)} predicted right at the first try`),
       ...(summary.looked_first ? figure(summary.looked_first, `stop${plural(summary.looked_first)} where you looked first`) : []),

@@ -161,13 +161,15 @@ function bindField(field) {
   field.addEventListener('input', () => { remind(ASKED); drawAct(currentStop()); });
   field.addEventListener('keydown', (event) => {
     if (event.isComposing) return;
-    if (event.key === 'Escape') $('scroller').focus({ preventScroll: true });
+    if (event.key === 'Escape') leaveField();
     if (event.key !== 'Enter' || event.shiftKey) return;
     event.preventDefault();
     event.stopPropagation();
     if (!event.repeat) tryToPredict();
   });
 }
+
+const leaveField = () => $('scroller').focus({ preventScroll: true });
 
 // An expression breaks only at its blanks.
 function nameOf(expression) {
@@ -260,8 +262,8 @@ function noteField(step, note) {
   field.value = note;
   keepDraft(field, actions.noteDraft(step));
   field.addEventListener('keydown', async (event) => {
+    if (event.key === 'Escape') leaveField();
     if (event.key !== 'Enter' || event.isComposing) return;
-    event.stopPropagation();
     await actions.keepNote(step);
     say('Note kept.');
   });

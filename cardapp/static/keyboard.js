@@ -73,9 +73,9 @@ function onKey(event) {
   const shortcut = state.keyboard.shortcuts.find(({ scope, keys }) => scope === 'page' && keys.some((each) => matches(event, each)));
   if (!shortcut || (inEditor && state.viewer.viewer.editor.control && !ALWAYS.has(shortcut.action))) return;
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
-  if ((inField || inEditor) && plain && event.key !== 'Escape') return;
+  if ((inField || inEditor) && plain) return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
-  if (shortcut.action === 'dismiss' && !dismissal()) return; // then a field gets Escape
+  if (shortcut.action === 'dismiss' && !dismissal()) return;
   if (OF_PROGRAM.has(shortcut.action) && !program.isShown()) return;
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;

@@ -113,8 +113,27 @@ def test_a_proved_step_with_its_memory_and_map_is_accessible(
     opened.page.keyboard.press("ArrowRight")
     opened.shows("elsewhere")
     found += faults(opened)
+    opened.page.keyboard.press("Escape")  # closes the map
     opened.page.get_by_role("button", name="Next page", exact=True).click()
-    opened.page.get_by_role("button", name="Back to").wait_for()
+    opened.page.locator("#away button").wait_for()
+    assert found + faults(opened) == []
+
+
+@pytest.mark.usefixtures("fresh_place")
+def test_a_prediction_its_judgement_and_the_results_are_accessible(
+    faults: Check, tab: Callable[..., OpenPage], scheme: str
+) -> None:
+    step = {"light": "char-int", "dark": "char-double"}[scheme]  # one that nobody has predicted
+    opened = tab(f"#/alignment/padding/types/{step}")
+    page = opened.page
+    page.keyboard.type("7")
+    found = faults(opened)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    page.get_by_role("row", name="wrong").first.wait_for()
+    found += faults(opened)
+    page.get_by_role("button", name="Results").click()
+    page.get_by_role("region", name="Results").wait_for()
     assert found + faults(opened) == []
 
 
