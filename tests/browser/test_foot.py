@@ -240,9 +240,11 @@ def test_what_is_typed_after_a_click_into_the_editor_goes_there(tab: Tab, stage:
     page.keyboard.press("F2")
     opened.shows("SYNC ON · at this step")
     until(lambda: "23,1" in opened.grid())  # termdebug has put the cursor on the line of the stop
-    box = page.locator("#editor canvas").bounding_box()
+    box, lines = page.locator("#editor canvas").bounding_box(), opened.picture().splitlines()
     assert box
-    page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.1)
+    row = next(number for number, line in enumerate(lines) if "(gdb)" in line)
+    cell = box["width"] / max(map(len, lines)), box["height"] / len(lines)
+    page.mouse.click(box["x"] + (lines[row].index("(gdb)") + 2) * cell[0], box["y"] + (row + 0.5) * cell[1])
     page.keyboard.type("print n + 41")
     page.keyboard.press("Enter")
     until(lambda: "= 42" in opened.grid())

@@ -27,12 +27,6 @@ vim.cmd('colorscheme card')
 
 -- In the gdb window <Esc> leaves terminal mode, as it leaves insert mode in other windows.
 vim.keymap.set('t', '<Esc>', [[<C-\><C-n>]])
--- What is typed after a click into a terminal window goes to its program.
-vim.keymap.set('n', '<LeftRelease>', function()
-  if vim.bo.buftype == 'terminal' then
-    vim.cmd('startinsert')
-  end
-end)
 
 vim.api.nvim_create_autocmd('VimEnter', {
   callback = function()
