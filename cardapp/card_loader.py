@@ -16,8 +16,8 @@ from cardapp.card.source import LoadedCard, load_card, read_regular
 from cardapp.errors import InvalidCard
 from cardapp.settings import TEMPLATES
 
-_FileStatus = tuple[int, int, int, int]
-"""(mtime_ns, ctime_ns, size, inode). A change of a file's content also changes at least one of these values."""
+FileStatus = tuple[int, int, int, int, int]
+"""(mtime_ns, ctime_ns, size, inode, device). A change of a file's content also changes at least one of these values."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CardLoader:
         self._lock = threading.Lock()
         self._seen = self._path, file_status(self._path)
         self._current = _served(loaded)
-        self._digests: dict[Path, tuple[_FileStatus | None, str]] = {}
+        self._digests: dict[Path, tuple[FileStatus | None, str]] = {}
         self.fault: str | None = None
 
     @property
@@ -79,6 +79,10 @@ class CardLoader:
         checkpoint cannot rely on the file's time, because two quick writes may leave the same time."""
         return _sha256(self._path)
 
+    def source_version(self) -> tuple[FileStatus | None, str]:
+        """The status of the source file and its SHA-256. The status differs also after a change that was undone."""
+        return file_status(self._path), self.source_sha256()
+
     def source_digest(self) -> str:
         """The same as ``source_sha256``, but the file is read only if its status has changed. Used for polling."""
         return self.digest(self._path)
@@ -99,7 +103,7 @@ class CardLoader:
         changed_at = datetime.fromtimestamp(newest / 1e9, UTC).isoformat(timespec="milliseconds")
         return {"revision": combined.hexdigest()[:16], "changed_at": changed_at.replace("+00:00", "Z")}
 
-    def _digest(self, path: Path) -> tuple[_FileStatus | None, str]:
+    def _digest(self, path: Path) -> tuple[FileStatus | None, str]:
         status = file_status(path)
         with self._lock:
             cached = self._digests.get(path)
@@ -123,10 +127,10 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(raw).hexdigest() if raw is not None else ""
 
 
-def file_status(path: Path) -> _FileStatus | None:
+def file_status(path: Path) -> FileStatus | None:
     """The status of the file; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev

@@ -2,8 +2,8 @@
 
 Source: "An activation is a guarded transaction" in the card contract. The guard opens one connection before the replay
 and closes it after the replay. Before and after the replay it reads the choice, the identity of the socket file, the
-peer process, the session's binding and the SHA-256 of the source. If something differs or the connection is lost, the
-activation is rejected with a code for the cause.
+peer process, the session's binding and the card's source file: its SHA-256, identity and times. If something differs or
+the connection is lost, the activation is rejected with a code for the cause.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from cardapp import procfs
 from cardapp.card.model import Identity
-from cardapp.card_loader import CardLoader
+from cardapp.card_loader import CardLoader, FileStatus
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
 from cardapp.session_client.link import Choice, SessionLink
@@ -40,7 +40,8 @@ class Fingerprint:
     peer_pid: int | None
     peer_start: int | None
     result: BindingResult
-    source_sha256: str
+    source: tuple[FileStatus | None, str]
+    """The status and the SHA-256 of the card's source file."""
 
     @property
     def container(self) -> tuple[int, int] | None:
@@ -88,7 +89,7 @@ class Guard:
             peer_pid=client.peer_pid,
             peer_start=client.peer_start,
             result=session_binding(client, seconds=_BINDING_SECONDS),
-            source_sha256=self._card_loader.source_sha256(),
+            source=self._card_loader.source_version(),
         )
 
     def confirm(self) -> None:
@@ -107,7 +108,7 @@ class Guard:
 
     def _difference(self) -> tuple[str, str] | None:
         before = self.before
-        if self._card_loader.source_sha256() != before.source_sha256:
+        if self._card_loader.source_version() != before.source:
             return "source_changed", "the card's source changed during the replay: look at the page again, then sync"
         try:
             choice = self._link.choice()

@@ -352,6 +352,19 @@ def test_an_edit_of_the_source_during_the_replay_rejects_it(own: Stage) -> None:
     assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
 
 
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_an_edit_that_is_undone_during_the_replay_rejects_it(own: Stage, keep_time: bool) -> None:
+    running, before = start_slow(own)
+    source = own.card / "card_source.json"
+    original, status = source.read_bytes(), source.stat()
+    source.write_bytes(original + b"\n")
+    source.write_bytes(original)
+    if keep_time:
+        os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+    own.release()
+    assert_rejected(own, running, before, "source_changed")
+
+
 def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     own.sessions.stop()
