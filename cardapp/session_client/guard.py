@@ -100,38 +100,45 @@ class Guard:
 
     def rejection(self) -> CheckpointRejected | None:
         """Compare with the first fingerprint. Returns the rejection for the first difference; None if there is none."""
-        reason = self._difference()
-        if reason is None:
-            return None
-        code, detail = reason
-        return CheckpointRejected(detail, code=code)
-
-    def _difference(self) -> tuple[str, str] | None:
         before = self.before
         if self._card_loader.source_version() != before.source:
-            return "source_changed", "the card's source changed during the replay: look at the page again, then sync"
+            return CheckpointRejected(
+                "the card's source changed during the replay: look at the page again, then sync", code="source_changed"
+            )
         try:
             choice = self._link.choice()
         except SessionUnavailable as error:
-            return "container_changed", f"during the replay the chosen session was removed: {error.detail}"
+            return CheckpointRejected(
+                f"during the replay the chosen session was removed: {error.detail}", code="container_changed"
+            )
         if choice != before.choice:
-            return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
+            return CheckpointRejected(
+                f"session {choice.name!r} was chosen during the replay: sync again", code="container_changed"
+            )
         fault = self._container_fault()
         if fault is not None:
-            return "container_changed", fault
+            return CheckpointRejected(fault, code="container_changed")
         now = identity(choice.socket)
         after = self._second_fingerprint(choice, now)
         if after is None:
             fault = self._container_fault(_END_SECONDS)
             if fault is not None:
-                return "container_changed", fault
-            return "mcp_socket_changed", f"session {choice.name!r} stopped answering on its MCP socket: sync again"
+                return CheckpointRejected(fault, code="container_changed")
+            return CheckpointRejected(
+                f"session {choice.name!r} stopped answering on its MCP socket: sync again", code="mcp_socket_changed"
+            )
         if after.binding != before.binding or after.card != before.card:
-            return "container_changed", f"session {choice.name!r} was restarted during the replay: sync again"
+            return CheckpointRejected(
+                f"session {choice.name!r} was restarted during the replay: sync again", code="container_changed"
+            )
         if now != before.socket or (after.peer_pid, after.peer_start) != (before.peer_pid, before.peer_start):
-            return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} was replaced: sync again"
+            return CheckpointRejected(
+                f"the MCP socket of session {choice.name!r} was replaced: sync again", code="mcp_socket_changed"
+            )
         if self.client.closed.is_set():
-            return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
+            return CheckpointRejected(
+                f"the connection to session {choice.name!r} was lost: sync again", code="mcp_socket_changed"
+            )
         return None
 
     def _container_fault(self, seconds: float = 0.0) -> str | None:

@@ -6,7 +6,6 @@ module decide whether a result is valid. They contain only the members that the 
 
 from __future__ import annotations
 
-import re
 import shlex
 import threading
 from dataclasses import asdict, dataclass
@@ -180,22 +179,43 @@ def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any
 
 # -- calls and their errors ----------------------------------------------------------------------------------------
 
-# The errors for the session's codes. Any other code becomes DebuggerFailed.
-_FAILURES: dict[str, type[CardAppError]] = {
-    "cancelled": CheckpointCancelled,
-    "card_unreadable": Conflict,
-    "editor_blocked": EditorBlocked,
-    "editor_dead": EditorUnavailable,
-    "replay_timeout": TooSlow,
-    "source_drift": SnapshotDrift,
+FAILURES: dict[str, type[CardAppError]] = {
     "ambiguous_function": Conflict,
     "bad_condition": Conflict,
-    "program_not_stopped": ProgramNotStopped,
-    "program_not_running": Conflict,
+    "binding_mismatch": CheckpointRejected,
+    "cancelled": CheckpointCancelled,
+    "card_unreadable": Conflict,
     "command_refused": Conflict,
+    "editor_blocked": EditorBlocked,
+    "editor_dead": EditorUnavailable,
+    "not_copied": Conflict,
+    "program_not_running": Conflict,
+    "program_not_stopped": ProgramNotStopped,
+    "replay_timeout": TooSlow,
+    "source_drift": SnapshotDrift,
+    **dict.fromkeys(
+        (
+            "bad_content",
+            "bad_expression",
+            "bad_recipe",
+            "build_failed",
+            "busy",
+            "debugger_dead",
+            "interrupted",
+            "invalid_arguments",
+            "no_input",
+            "pane_failed",
+            "sources_unusable",
+            "stop_not_reached",
+            "target_crashed",
+            "target_exited",
+            "unknown_run",
+            "unknown_source",
+        ),
+        DebuggerFailed,
+    ),
 }
-
-_CODE = re.compile("[a-z][a-z0-9_]{0,63}")
+"""The error for each code of the session. Any other code becomes ``debugger_failed``."""
 
 
 def call_tool(
@@ -229,15 +249,14 @@ def session_binding(client: McpClient, *, seconds: float) -> BindingResult:
 
 
 def failure(structured: Any, text: str) -> CardAppError:
-    """The error for a tool's failure. It keeps the failure's code if that is well formed, and its details."""
+    """The error for a tool's failure. It keeps the failure's code if that is known, and its details."""
     data = dict(structured) if isinstance(structured, dict) else {}
     code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:MAX_PEER_TEXT]
-    if not _CODE.fullmatch(code):
+    if code not in FAILURES:
         code = DebuggerFailed.code
-    if code == "binding_mismatch":  # the session was replaced after its binding was read
-        code, kind = "container_changed", CheckpointRejected
-    else:
-        kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
+    kind = FAILURES.get(code, DebuggerFailed)
+    if kind is CheckpointRejected:  # the session was replaced after its binding was read
+        code = "container_changed"
     found = details(data)
     return kind(
         reason or "the session failed without a reason; reset it with bin/card-session reset",

@@ -12,7 +12,7 @@ from cardapp.errors import CardAppError, InvalidValue, StateError
 
 _RECOVERY = "stop the program, copy the file, then restore a backup or set CARD_STATE_DATABASE to a new file"
 
-_MESSAGES: dict[int, tuple[str, str]] = {
+_CODES: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: (
         "state_disk_full",
         "the disk is full, and the change was not stored; free disk space and repeat the change",
@@ -50,9 +50,9 @@ def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
     """The StateError for an error that the disk, the file or a lock causes. None for other errors, because only a bug
     causes them."""
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if primary not in _MESSAGES:
+    if primary not in _CODES:
         return None
-    code, message = _MESSAGES[primary]
+    code, message = _CODES[primary]
     return StateError(f"the database {path} cannot be used: {message} (SQLite: {error})", code=code)
 
 

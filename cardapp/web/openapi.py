@@ -11,13 +11,14 @@ from cardapp import __version__
 from cardapp.web import schemas
 from cardapp.web.failures import problem_types
 from cardapp.web.http import JSON, PROBLEM
+from cardapp.web.problem_codes import DESCRIBED
 from cardapp.web.routing import Route
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def describe(routes: Iterable[Route], websockets: Mapping[str, Any]) -> dict[str, Any]:
-    """The complete description. The ``type`` of a problem refers to an entry of ``x-problem-types``."""
+    """The complete description. A problem's ``type`` refers to ``x-problem-types``, ``code`` to ``x-problem-codes``."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -37,7 +38,14 @@ def describe(routes: Iterable[Route], websockets: Mapping[str, Any]) -> dict[str
         },
         "x-websockets": websockets,
         "x-problem-types": problem_types(),
+        "x-problem-codes": _problem_codes(),
     }
+
+
+def _problem_codes() -> dict[str, str]:
+    """What each code means. The code of a class of errors has the description of the class."""
+    classes = {code: kind["description"] for code, kind in problem_types().items()}
+    return dict(sorted((classes | DESCRIBED).items()))
 
 
 def _operation(route: Route) -> dict[str, Any]:
