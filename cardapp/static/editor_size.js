@@ -45,17 +45,17 @@ export class PictureSize {
     this.tellWhenCalm();
   }
 
-  // A new stream has begun.
+  // A new stream has begun. The panel's size is told when Neovim says whether a terminal is attached, because a resize
+  // while Neovim starts may be lost.
   begin() {
     this.waitsUntil = performance.now() + WAIT_MS;
     setTimeout(() => this.place(), WAIT_MS);
-    this.tellWhenCalm();
   }
 
   setTerminal(attached) {
     this.terminal = attached;
     this.place();
-    if (!attached) this.tellWhenCalm();
+    this.tellWhenCalm();
   }
 
   tellWhenCalm() {
