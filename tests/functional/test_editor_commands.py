@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.functional.test_keys import LOAD, ask, lua, press, screen
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 SLOW = "t1/b1/p1/slow/only"
+TEXT = f"{'A paragraph with many words. ' * 10}\n\n- the *first*\n- the `second`"
 NUMBERED = ["Probe", "1 Task", "1.1 Block", "1.1.1 Phase", "1.1.1.2 Step slow"]
 FLOATING = """
 for _, window in ipairs(vim.api.nvim_list_wins()) do
@@ -32,7 +34,11 @@ return {}
 def stage(tmp_path_factory: pytest.TempPathFactory, runtime: str, loops: Callable[..., int]) -> Iterator[Stage]:
     """A session on a card whose slow step takes 5 s with --full, else 2 s."""
     folder = Path(tmp_path_factory.mktemp("card"))
-    stage = Stage(folder / "state", make_card(folder / "card", slow=loops(quick=200, full=500)), runtime)
+    card = make_card(folder / "card", slow=loops(quick=200, full=500))
+    document = json.loads((card / "card_source.json").read_text())
+    document["tasks"][0]["blocks"][0]["phases"][0]["steps"][1] |= {"text": TEXT, "question": "What is *n*?"}
+    (card / "card_source.json").write_text(json.dumps(document))
+    stage = Stage(folder / "state", card, runtime)
     try:
         stage.sessions.start(stage.card)
         yield stage
@@ -190,6 +196,25 @@ def test_the_progress_is_listed_and_set(stage: Stage, nvim: NeovimConnection) ->
     says(nvim, "approve: the position is not at a step")
 
 
+def test_the_text_and_the_question_of_the_step_are_shown_and_wrapped(stage: Stage, nvim: NeovimConnection) -> None:
+    window = "vim.api.nvim_get_current_win()"
+    before = lua(nvim, f"return {window}")
+    press(nvim, ":CardText<CR>")
+    until(lambda: lua(nvim, FLOATING))
+    terminal = stage.sessions.session().screen  # Neovim 0.7 itself does not tell what is on the screen in such a window
+    until(lambda: "A paragraph" in terminal() and "What is *n*?" in terminal())
+    options = lua(nvim, f"return {{ vim.wo[{window}].wrap, vim.wo[{window}].linebreak, vim.bo.modifiable }}")
+    assert options == [True, True, False]
+    assert listed(nvim) == ["# 1.1.1.2 Step slow", "", *TEXT.splitlines(), "", "## Question", "", "What is *n*?"]
+    assert lua(nvim, f"return {window}") == before
+    stage.tcp.put("/api/navigation/current", position("quick", "second"))
+    press(nvim, ":CardText<CR>")
+    assert listed(nvim) == ["# 1.1.1.1 Step quick"]
+    stage.tcp.put("/api/navigation/current", {"focus_level": "card"})
+    press(nvim, ":CardText<CR>")
+    says(nvim, "text: the position is not at a step")
+
+
 def test_levels_are_completed(nvim: NeovimConnection) -> None:
     complete: Callable[[str], Any] = lambda typed: ask(nvim, f"getcompletion('{typed}', 'cmdline')")  # noqa: E731
     assert complete("CardMove s") == ["step", "snapshot"]
@@ -230,6 +255,7 @@ def test_without_the_service_every_command_says_what_to_do(state_dir: Path, sock
         answer = "request failed (ENOENT): start bin/cardapp serve" if socket else "CARD_API_SOCKET is not set"
         for command, name in (
             ("CardPosition", "position"),
+            ("CardText", "text"),
             ("CardGo t1", "go"),
             ("CardMove 1", "move"),
             ("CardSync", "sync"),

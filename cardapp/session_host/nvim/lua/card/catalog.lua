@@ -34,6 +34,15 @@ function M.numbered(key)
   return vim.trim(('%s %s'):format(M.numbers[key] or '', M.titles[key] or key))
 end
 
+-- The step at the position `key` or above it; nil if there is none.
+function M.step_of(key)
+  for _, item in ipairs(M.items) do
+    if item.level == 'step' and vim.startswith(key .. '/', item.key .. '/') then
+      return item
+    end
+  end
+end
+
 -- The keys that begin with `lead`. The first completion waits briefly for the catalog; later ones use the last catalog.
 function M.complete(lead)
   local answered = false

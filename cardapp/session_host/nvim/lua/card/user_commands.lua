@@ -62,6 +62,28 @@ local function show_position()
   end)
 end
 
+local function warn_of_no_step(name)
+  actions.warn(name, 'the position is not at a step: go to one, for example with :CardMove step 1')
+end
+
+local function show_text()
+  with_catalog('text', function()
+    fetch('text', { '/api/navigation/current' }, function(current)
+      local step = catalog.step_of(current.key)
+      if not step then
+        return warn_of_no_step('text')
+      end
+      local lines = { '# ' .. catalog.numbered(step.key) }
+      for _, part in ipairs({ step.text or '', step.question and '## Question\n\n' .. step.question or '' }) do
+        if part ~= '' then
+          vim.list_extend(lines, { '', unpack(vim.split(part, '\n')) })
+        end
+      end
+      message.text(lines)
+    end)
+  end)
+end
+
 local function go(key)
   local parts = key == '' and {} or vim.split(key, '/', { plain = true })
   if #parts > #LEVELS then
@@ -130,7 +152,7 @@ local function mark(name, status, note)
         })
       end
     end
-    actions.warn(name, 'the position is not at a step: go to one, for example with :CardMove step 1')
+    warn_of_no_step(name)
   end)
 end
 
@@ -162,6 +184,7 @@ end
 -- stylua: ignore start
 COMMANDS = {
   { 'CardPosition', '', 'show the position in the card, and SYNC', show_position },
+  { 'CardText', '', 'show the text and the question of the step', show_text },
   { 'CardGo', '[key]', 'go to a position (Tab completes it), or to the whole card',
     function(given) go(given.args) end, { nargs = '?', complete = complete_key } },
   { 'CardMove', '[level] {delta}', 'go forward or back on a level',
