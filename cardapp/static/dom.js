@@ -34,6 +34,29 @@ export function button(label, onclick, attributes = {}) {
   return element('button', { type: 'button', onclick, ...attributes }, label);
 }
 
+// The code of an expression or a value. It breaks between its words; a word that is longer than the line breaks before its
+// next part, like `->kind` or `[cursor]`, or behind an underscore, and never inside a name.
+export function codeOf(text, attributes = {}) {
+  const words = wordsOf(text).flatMap((word, at) => [at ? ' ' : null, word ? element('span', { class: 'word' }, ...partsOf(word)) : null]);
+  return element('code', attributes, ...words);
+}
+
+// What the blanks outside of brackets separate: `(char *)p` is one word.
+function wordsOf(text) {
+  const words = [''];
+  let depth = 0;
+  for (const sign of text) {
+    if (/[([]/.test(sign)) depth += 1;
+    if (/[)\]]/.test(sign)) depth -= 1;
+    if (sign === ' ' && depth <= 0) words.push('');
+    else words.push(words.pop() + sign);
+  }
+  return words;
+}
+
+const PART = /[^\p{L}\p{N}\p{M}]*[\p{L}\p{N}\p{M}]+_*(?:[^\p{L}\p{N}\p{M}]+$)?/gu;
+const partsOf = (word) => (word.match(PART) ?? [word]).flatMap((part, at) => (at ? [element('wbr'), part] : [part]));
+
 // A shell command that a click copies.
 export function copyButton(command) {
   const made = button(command, async () => {

@@ -2,7 +2,7 @@
 // failed, with the possible next actions as buttons. A failed sync is known to the service, so a reload shows it again.
 
 import { dismiss, openLine, reset, sync } from './actions.js';
-import { $, button, copyButton, element, fill, sentence } from './dom.js';
+import { $, button, codeOf, copyButton, element, fill, sentence } from './dom.js';
 import { failedHere, state, subscribe } from './state.js';
 
 const HEADINGS = {
@@ -82,8 +82,8 @@ const excerpt = ({ file, line, expected, found }) => table(['Line', 'The card', 
 function table(heads, rows) {
   const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
   const body = rows.map(([name, ...cells]) => element('tr', { class: 'different' },
-    element('th', { scope: 'row' }, element('code', {}, name)),
-    ...cells.map((text) => element('td', {}, element('code', {}, String(text))))));
+    element('th', { scope: 'row' }, codeOf(name)),
+    ...cells.map((text) => element('td', {}, codeOf(String(text))))));
   return element('table', {}, element('thead', {}, head), element('tbody', {}, ...body));
 }
 

@@ -7,15 +7,13 @@ import {
   answerDraft, askedAt, isKnown, isUnjudged, isWaiting, judge, openHint, predict, predictionDraft, recordOf, saidOf, showValues,
   startAgain, typed,
 } from './answers.js';
-import { $, button, element, fill } from './dom.js';
+import { $, button, codeOf, element, fill } from './dom.js';
 import * as finish from './finish.js';
 import { currentStop, draft, keepDraft, state, stepOf, stopOf, stopsBeside, subscribe } from './state.js';
 import { fragment } from './worksheet.js';
 
 const SHOWN = ['navigation', 'catalog', 'answers', 'control', 'session', 'progress', 'syncing', 'last', 'teacher'];
 const SAID_MS = 2500;
-const LONG_NAME = 18; // characters; a longer expression has a line of its own
-const LONG_ROW = 26; // the same for a row with its values
 
 export function start() {
   $('act').onclick = act;
@@ -29,9 +27,9 @@ const isOver = (stop) => isKnown(stop) && !isWaiting(stop);
 
 function render() {
   const stop = currentStop();
-  for (const part of ['foot-text', 'foot-values', 'foot-reason', 'foot-words', 'foot-more']) $(part).hidden = !stop;
+  for (const part of ['foot-text', 'foot-hints', 'foot-values', 'foot-reason', 'foot-words', 'foot-more']) $(part).hidden = !stop;
   drawHead(stop);
-  if (stop) for (const draw of [drawText, drawValues, drawReason, drawWords, drawMore]) draw(stop);
+  if (stop) for (const draw of [drawText, drawHints, drawValues, drawReason, drawWords, drawMore]) draw(stop);
   drawAct(stop);
 }
 
@@ -103,19 +101,25 @@ const isLastAt = (stop) => state.last?.state === 'ready' && state.last.snapshot_
 
 function drawText(stop) {
   const { question_html: question } = state.catalog.item(stepOf(stop));
-  const hints = isOver(stop) ? [] : state.catalog.item(stop).hints_html.slice(0, recordOf(stop).hints);
-  redraw('foot-text', [stop, question, hints], () => [
-    question ? fragment('question', question) : null,
-    ...hints.map((hint) => fragment('hint', hint)),
-  ]);
-  if (hints.length) $('foot-text').scrollTop = $('foot-text').scrollHeight;
+  $('foot-text').hidden = !question;
+  redraw('foot-text', [stop, question], () => (question ? [fragment('question', question)] : []));
   reach('foot-text');
+}
+
+// The hints that were opened, the newest in sight.
+function drawHints(stop) {
+  const hints = isOver(stop) ? [] : state.catalog.item(stop).hints_html.slice(0, recordOf(stop).hints);
+  $('foot-hints').hidden = !hints.length;
+  redraw('foot-hints', [stop, hints], () => hints.map((hint) => fragment('hint', hint)));
+  if (hints.length) $('foot-hints').scrollTop = $('foot-hints').scrollHeight;
+  reach('foot-hints');
 }
 
 // Why the values are what they are.
 function drawReason(stop) {
   const { explanation_html: explanation } = state.catalog.item(stop);
   const shown = isOver(stop) && explanation ? explanation : null;
+  $('foot-reason').hidden = !shown;
   redraw('foot-reason', [stop, shown], () => (shown ? [fragment('explanation', shown)] : []));
   reach('foot-reason');
 }
@@ -142,7 +146,7 @@ function fields(stop) {
     field.value = saidOf(stop, expression) ?? '';
     keepDraft(field, predictionDraft(stop, expression));
     bindField(field);
-    return element('label', { class: `value${expression.length > LONG_NAME ? ' long' : ''}` }, nameOf(expression), field);
+    return element('label', { class: 'value' }, nameOf(expression), field);
   });
   return asked.length ? [legend(ASKED), ...made] : [];
 }
@@ -170,22 +174,16 @@ function bindField(field) {
 }
 
 const leaveField = () => $('scroller').focus({ preventScroll: true });
-
-// An expression breaks only at its blanks.
-function nameOf(expression) {
-  const words = expression.split(' ').flatMap((word, at) => [at ? ' ' : null, element('span', {}, word)]);
-  return element('code', { class: 'name', title: expression }, ...words);
-}
+const nameOf = (expression) => codeOf(expression, { class: 'name', title: expression });
 
 function drawRows(stop) {
   const rows = rowsOf(stop);
   const { by } = recordOf(stop);
   const judged = rows.filter(({ right }) => right !== null);
-  const score = judged.length ? `: ${judged.filter(({ right }) => right).length} of ${judged.length} right` : '';
+  const score = judged.length ? `${judged.filter(({ right }) => right).length} of ${judged.length} right` : '';
   const hasSaid = rows.some(({ said }) => said !== null);
-  const seen = by === 'card' ? 'what it is by the card' : 'what the program has';
-  const words = hasSaid ? `You said, and ${seen}${score}` : `This is ${seen}`;
-  redraw('foot-values', [stop, rows, words], () => rows.length ? [legend(words), table(rows, hasSaid)] : []);
+  const heads = [score, hasSaid ? 'You said' : '', by === 'card' ? 'By the card' : 'The program has'];
+  redraw('foot-values', [stop, rows, heads], () => rows.length ? [table(heads, rows, hasSaid)] : []);
 }
 
 // {expression, said, seen, right} of what was predicted and of what is undefined. Without a prediction, the values come from
@@ -201,23 +199,22 @@ function rowsOf(stop) {
   }).filter(({ seen }) => seen);
 }
 
-function table(rows, hasSaid) {
-  const made = rows.map((each) => row(each, hasSaid));
-  return element('div', { role: 'table', class: 'rows', 'aria-label': 'What you said and what the program has' }, ...made);
+function table(heads, rows, hasSaid) {
+  const head = element('div', { role: 'row', class: 'heads' }, ...heads.map((text) => element('span', { role: 'columnheader' }, text)));
+  return element('div', { role: 'table', class: 'rows', 'aria-label': 'What you said and what the program has' },
+    head, ...rows.map((each) => row(each, hasSaid)));
 }
 
 const SIGNS = { true: ['✓', 'right'], false: ['✗', 'wrong'], null: ['', ''] };
 
 function row({ expression, said, seen, right, isUndefined }, hasSaid) {
   const [sign, word] = SIGNS[right];
-  const length = expression.length + (said ?? '').length + seen.length;
   const note = isUndefined && said !== null ? 'not judged' : right === false ? word : '';
-  return element('div', { role: 'row', class: `value ${word}${length > LONG_ROW ? ' long' : ''}` },
+  return element('div', { role: 'row', class: word },
     element('span', { role: 'rowheader' }, nameOf(expression)),
-    element('code', { role: 'cell', class: 'said' }, said ?? (hasSaid ? '—' : '')),
-    element('span', { role: 'cell', class: 'sign', 'aria-hidden': 'true' }, sign),
-    element('code', { role: 'cell', class: 'seen' }, seen),
-    element('span', { role: 'cell', class: 'note' }, note));
+    element('span', { role: 'cell', class: 'said' }, codeOf(said ?? (hasSaid ? '—' : '')), ' ',
+      element('span', { class: 'verdict' }, element('span', { 'aria-hidden': 'true' }, sign), note ? ` ${note}` : null)),
+    element('span', { role: 'cell', class: 'seen' }, codeOf(seen)));
 }
 
 // -- the answer in words ----------------------------------------------------------------------------------------------

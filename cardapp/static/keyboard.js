@@ -1,6 +1,7 @@
 // Binds the shortcuts of GET /api/keyboard to actions of the page, and shows the overlay that lists the shortcuts.
 
 import * as actions from './actions.js';
+import * as columns from './columns.js';
 import { $, button, element } from './dom.js';
 import * as finish from './finish.js';
 import { emptyField } from './foot.js';
@@ -27,7 +28,7 @@ const ACTIONS = {
   finish_function: () => program.move('finish'),
   go_on: () => program.goOn(),
   approve: () => approve(),
-  search: () => $('search').focus(),
+  search: () => { columns.showOutline(); $('search').focus(); },
   help: () => toggleOverlay(),
   dismiss: () => dismissal()(),
 };
@@ -115,7 +116,7 @@ function approve() {
 // What Escape closes: the uppermost of what lies over the worksheet; null if there is nothing.
 function dismissal() {
   if ($('keyboard').open) return () => $('keyboard').close();
-  const over = [map, finish].find((each) => each.isOpen());
+  const over = [columns, map, finish].find((each) => each.isOpen());
   if (over) return over.close;
   return state.failure || failedHere() ? actions.dismiss : null;
 }

@@ -4,7 +4,7 @@
 import { toggleMemory } from './actions.js';
 import { isUncovered } from './answers.js';
 import { get } from './api.js';
-import { $, button, element, fill, sentence } from './dom.js';
+import { $, button, codeOf, element, fill, sentence } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
 let reading = null;
@@ -196,8 +196,8 @@ function values({ values: found, previous_values: before }) {
   const text = (value) => value.value ?? value.error;
   const changed = new Set(names.filter((name) => before[name] && text(before[name]) !== text(found[name])));
   const rows = names.map((name) => element('tr', { class: changed.has(name) ? 'changed' : '' },
-    element('th', { scope: 'row' }, element('code', {}, name)),
-    element('td', {}, element('code', {}, text(found[name]))),
-    changed.size ? element('td', {}, changed.has(name) ? element('code', {}, text(before[name])) : null) : null));
+    element('th', { scope: 'row' }, codeOf(name)),
+    element('td', {}, codeOf(text(found[name]))),
+    changed.size ? element('td', {}, changed.has(name) ? codeOf(text(before[name])) : null) : null));
   return table('values', ['Expression', 'Value', ...(changed.size ? ['Before'] : [])], rows);
 }

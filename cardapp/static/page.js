@@ -1,8 +1,9 @@
 // Starts the page: reads the state, starts the views, then follows the changes.
 
-import { go, leave, load, setTeacher, show, view } from './actions.js';
+import { go, leave, load, setTeacher, show } from './actions.js';
 import { readAnswers } from './answers.js';
 import { Notice } from './api.js';
+import * as columns from './columns.js';
 import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
 import * as failures from './failure.js';
@@ -29,12 +30,10 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, search, map, status, session, failures, foot, finish, memory, editor, program, keyboard]) part.start();
-  layout();
+  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, memory, editor, program, keyboard]) part.start();
   remember();
   subscribe((changed) => {
     if (changed.has('navigation')) remember();
-    if (changed.has('viewer')) layout();
     if (changed.has('connected')) notice();
   });
   bind();
@@ -73,70 +72,6 @@ function bind() {
   addEventListener('pagehide', leave);
   $('teacher').checked = state.teacher;
   $('teacher').onchange = (event) => setTeacher(event.target.checked);
-  $('expand').onclick = () => view({ viewer: { page: { expanded: !state.viewer.viewer.page.expanded } } });
-  $('fold').onclick = () => {
-    localStorage.setItem('outline-folded', $('columns').classList.contains('no-outline') ? 'no' : 'yes');
-    layout();
-  };
-  for (const divider of document.querySelectorAll('.divider')) drag(divider);
-}
-
-// -- columns -------------------------------------------------------------------------------------------------------
-
-function layout() {
-  const { page, editor: panel, allocator } = state.viewer.viewer;
-  const columns = $('columns');
-  columns.classList.toggle('page-expanded', page.expanded);
-  columns.classList.toggle('editor-expanded', panel.expanded && panel.visible && !page.expanded);
-  const folded = localStorage.getItem('outline-folded') === 'yes';
-  columns.classList.toggle('no-outline', folded);
-  $('fold').setAttribute('aria-expanded', String(!folded));
-  $('editor').hidden = !panel.visible;
-  columns.classList.toggle('no-side', !panel.visible && !allocator.visible);
-  $('expand').setAttribute('aria-pressed', String(page.expanded));
-  let opener = $('show-editor');
-  if (!panel.visible && !opener) {
-    opener = button('Show editor', () => view({ viewer: { editor: { visible: true } } }), { id: 'show-editor' });
-    document.querySelector('.menu').prepend(opener);
-  } else if (panel.visible) opener?.remove();
-  for (const name of ['outline', 'side']) {
-    const width = localStorage.getItem(`width-${name}`);
-    if (width && !(folded && name === 'outline')) columns.style.setProperty(`--${name}`, width);
-    else columns.style.removeProperty(`--${name}`);
-  }
-  for (const divider of document.querySelectorAll('.divider')) announceWidth(divider);
-}
-
-// Tell screen readers the width of the divider's panel, in percent of all columns.
-function announceWidth(divider) {
-  const panel = $(divider.dataset.divider === 'outline' ? 'outline-panel' : 'side');
-  divider.setAttribute('aria-valuenow', String(Math.round((100 * panel.offsetWidth) / $('columns').offsetWidth)));
-}
-
-function drag(divider) {
-  const { divider: name } = divider.dataset;
-  const set = (x) => {
-    const whole = $('columns').getBoundingClientRect();
-    const share = name === 'outline' ? x - whole.left : whole.right - x;
-    const width = `${Math.round(Math.min(Math.max(share, name === 'outline' ? 160 : 280), whole.width * (name === 'outline' ? 0.4 : 0.75)))}px`;
-    localStorage.setItem(`width-${name}`, width);
-    $('columns').style.setProperty(`--${name}`, width);
-    announceWidth(divider);
-  };
-  divider.addEventListener('pointerdown', (event) => {
-    divider.setPointerCapture(event.pointerId);
-    const follow = (move) => set(move.clientX);
-    divider.addEventListener('pointermove', follow);
-    divider.addEventListener('lostpointercapture', () => divider.removeEventListener('pointermove', follow), { once: true });
-  });
-  divider.addEventListener('keydown', (event) => {
-    const step = { ArrowLeft: -24, ArrowRight: 24 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const box = divider.getBoundingClientRect();
-    set(box.left + box.width / 2 + step);
-  });
 }
 
 function notice() {

@@ -5,7 +5,7 @@
 import { go, goBack, view } from './actions.js';
 import { isUncovered, showValues } from './answers.js';
 import { get } from './api.js';
-import { $, button, element, fill } from './dom.js';
+import { $, button, codeOf, element, fill } from './dom.js';
 import { isAway, keyOf, state, stopOf, subscribe } from './state.js';
 
 const PX_PER_MM = 794 / 210;
@@ -155,6 +155,7 @@ function showWayBack() {
 export function fragment(kind, html) {
   const made = element('div', { class: kind, dir: 'auto' });
   made.innerHTML = html; // safe: the service escaped every text
+  for (const code of made.querySelectorAll(':not(pre) > code')) code.replaceWith(codeOf(code.textContent));
   return made;
 }
 

@@ -77,7 +77,7 @@ def test_a_learner_predicts_runs_and_goes_on_with_one_key(tab: Tab, stage: Stage
     page.keyboard.press("Enter")
     press(page, "Next").wait_for()
     row = foot.get_by_role("row", name="n 7")
-    assert row.inner_text().split() == ["n", "7", "✗", "1", "wrong"]
+    assert row.inner_text().split() == ["n", "7", "✗", "wrong", "1"]
     assert foot.get_by_role("row", name="&n").inner_text().split() == ["&n", "—", "undefined"]
     foot.get_by_text("Stopped here").wait_for()
     assert page.locator("#sheets .sheet").first.bounding_box() == sheet, "the proof does not push the sheet"
