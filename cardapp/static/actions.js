@@ -142,8 +142,11 @@ export function show(navigation, isOwn = true) {
   view({ scroll }, isOwn ? { scroll } : { scroll: { page_index: page } });
 }
 
-// Turn back to the page of the position.
-export const goBack = () => show(state.navigation);
+// Show the page of the position again.
+export function goBack() {
+  update({ isMapOpen: false });
+  show(state.navigation);
+}
 
 // -- sync ----------------------------------------------------------------------------------------------------------
 

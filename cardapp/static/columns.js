@@ -13,11 +13,10 @@ export function start() {
   $('outline-close').onclick = close;
   $('expand').onclick = () => view({ viewer: { page: { expanded: !state.viewer.viewer.page.expanded } } });
   addEventListener('resize', layout);
-  document.addEventListener('map', () => { if (isOver) showOutline(false); });
   for (const divider of document.querySelectorAll('.divider')) drag(divider);
   subscribe((changed) => {
-    if (changed.has('navigation')) isOver = false;
-    if (changed.has('viewer') || changed.has('navigation')) layout();
+    if (changed.has('navigation') || changed.has('isMapOpen')) isOver = false;
+    if (['viewer', 'navigation', 'isMapOpen'].some((name) => changed.has(name))) layout();
   });
   layout();
 }

@@ -15,7 +15,7 @@ const MAX_MESSAGES = 20; // of a build; the others are in its output
 
 export function start() {
   subscribe((changed) => {
-    if (['failure', 'last', 'dismissed', 'navigation', 'session', 'viewer'].some((name) => changed.has(name))) show();
+    if (['failure', 'last', 'dismissed', 'navigation', 'session', 'viewer', 'isMapOpen'].some((name) => changed.has(name))) show();
   });
   show();
 }

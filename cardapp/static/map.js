@@ -9,7 +9,6 @@ import { keyOf, state, stepOf, subscribe } from './state.js';
 
 let shown = null; // the key whose diagram is drawn
 let unit = 0; // pixels per millimetre of the diagram
-let isVisible = false;
 let wholeCard = true;
 
 const SMALLEST_TEXT = 2.15; // mm; the type size of the small texts of a diagram
@@ -30,8 +29,9 @@ export function start() {
   $('map').addEventListener('click', onClick);
   $('map').addEventListener('wheel', onWheel, { passive: false });
   pan($('map'));
-  document.addEventListener('map', (event) => { isVisible = event.detail; render(); });
-  subscribe((changed) => { if (['navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render(changed.has('catalog')); });
+  subscribe((changed) => {
+    if (['isMapOpen', 'navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render(changed.has('catalog'));
+  });
 }
 
 function scopeButton(label, isWhole) {
@@ -43,7 +43,7 @@ function scopeButton(label, isWhole) {
   return made;
 }
 
-export const isOpen = () => isVisible;
+export const isOpen = () => state.isMapOpen;
 export const close = () => choose('outline', $('map-panel').contains(document.activeElement));
 
 function blockOf(key) {
@@ -52,7 +52,8 @@ function blockOf(key) {
 }
 
 async function render(renew = false) {
-  if (!isVisible) return;
+  $('map-panel').hidden = !state.isMapOpen;
+  if (!state.isMapOpen) return;
   const wanted = wholeCard ? '' : blockOf(state.navigation.key) || state.catalog.pages[0].key;
   if (wanted !== shown || renew) {
     shown = wanted;

@@ -4,7 +4,7 @@
 import { go, moveStep, sync } from './actions.js';
 import { recordOf } from './answers.js';
 import { $, element } from './dom.js';
-import { state, stepOf, subscribe } from './state.js';
+import { state, stepOf, subscribe, update } from './state.js';
 
 const DEEPEST = 'step'; // snapshots are only on the sheet
 const open = new Set();
@@ -29,6 +29,7 @@ export function start() {
   subscribe((changed) => {
     const moved = changed.has('navigation') || changed.has('catalog');
     if (moved) renderTrail();
+    if (changed.has('isMapOpen')) renderTabs();
     if (moved || changed.has('progress') || changed.has('answers')) render(moved);
   });
   renderTrail();
@@ -37,14 +38,15 @@ export function start() {
 
 // Choose the tab `name`. The map is over the worksheet; the outline stays beside it.
 export function choose(name, focus = false) {
-  for (const each of ['outline', 'map']) {
-    const tab = $(`tab-${each}`);
-    tab.setAttribute('aria-selected', String(each === name));
-    tab.tabIndex = each === name ? 0 : -1;
-    if (focus && each === name) tab.focus();
+  update({ isMapOpen: name === 'map' });
+  if (focus) $(`tab-${name}`).focus();
+}
+
+function renderTabs() {
+  for (const [tab, isChosen] of [[$('tab-outline'), !state.isMapOpen], [$('tab-map'), state.isMapOpen]]) {
+    tab.setAttribute('aria-selected', String(isChosen));
+    tab.tabIndex = isChosen ? 0 : -1;
   }
-  $('map-panel').hidden = name !== 'map';
-  document.dispatchEvent(new CustomEvent('map', { detail: name === 'map' }));
 }
 
 export function marks() {

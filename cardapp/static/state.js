@@ -11,6 +11,7 @@ export const state = {
   control: null,
   progress: { items: [], summary: {} },
   last: null, // the last finished operation
+  isMapOpen: false, // whether the map lies over the worksheet
   program: null, // where the program is after it was moved on; null if that is not known
   failure: null, // why this page's last action failed: a Refusal, Offline or Notice
   restored: null, // the files of the session that this page has just restored
@@ -91,9 +92,10 @@ export function stepOf(key) {
   return parts.length >= 4 ? parts.slice(0, 4).join('/') : null;
 }
 
-// Whether the shown page was turned away from the position. Then nothing may be done at the position, which is not seen.
+// Whether the position is not seen, because another page or the map is shown. Then nothing may be done at the position.
 export function isAway() {
   const { key } = state.navigation;
+  if (state.isMapOpen) return true;
   const page = state.catalog.pages[state.viewer.scroll.page_index].key;
   return key !== '' && !`${key}/`.startsWith(`${page}/`) && !page.startsWith(`${key}/`);
 }

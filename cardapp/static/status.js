@@ -17,7 +17,7 @@ export function start() {
   $('sync').onclick = () => { if ($('sync').ariaDisabled !== 'true') sync(); };
   subscribe((changed) => {
     const has = (...names) => names.some((name) => changed.has(name));
-    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer', 'last', 'program')) syncState();
+    if (has('control', 'syncing', 'connected', 'session', 'navigation', 'viewer', 'isMapOpen', 'last', 'program')) syncState();
   });
   syncState();
 }

@@ -38,7 +38,7 @@ export function start(moved) {
     if (changed.has('catalog')) renew(); // the card's files have changed
     if (changed.has('viewer')) render();
     if (changed.has('navigation')) mark(true);
-    if (changed.has('viewer') || changed.has('navigation')) showWayBack();
+    if (['viewer', 'navigation', 'isMapOpen'].some((name) => changed.has(name))) showWayBack();
     if (['answers', 'session', 'teacher', 'progress'].some((name) => changed.has(name))) decorate(holder);
   });
   showWayBack();
@@ -137,17 +137,18 @@ export function turn(delta) {
   }
 }
 
-// If the page was turned away from the position, say so in the place of the position's question and its buttons.
+// If another page or the map is shown, say so in the place of the position's question and its buttons.
 function showWayBack() {
   const place = $('away');
   const { key } = state.navigation;
-  const text = isAway() ? `Back to ${state.catalog.number.get(key)} ${state.catalog.item(key).title}` : '';
-  const page = state.viewer.scroll.page_index + 1;
+  const title = `${state.catalog.number.get(key)} ${state.catalog.item(key).title}`.trim();
+  const text = isAway() ? `Back to ${title}` : '';
+  const page = state.isMapOpen ? 'the map' : `page ${state.viewer.scroll.page_index + 1}`;
   if (place.dataset.shows === `${text} ${page}`) return; // drawing again would take the focus from the button
   place.dataset.shows = `${text} ${page}`;
   if (!text && place.contains(document.activeElement)) scroller.focus({ preventScroll: true });
   place.hidden = !text;
-  fill(place, element('span', {}, `You are looking at page ${page}.`), ' ',
+  fill(place, element('span', {}, `You are looking at ${page}.`), ' ',
     button(text, goBack, { class: 'primary', title: `${text} (Enter)` }));
 }
 

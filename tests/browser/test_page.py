@@ -202,6 +202,9 @@ def test_the_map_is_over_the_worksheet_and_readable(tab: Tab, stage: Stage) -> N
     assert panel["x"] + panel["width"] >= sheet["x"] + sheet["width"]
     assert panel["y"] + panel["height"] >= sheet["y"] + sheet["height"]
     page.get_by_role("treeitem", name="Alignment").wait_for()
+    page.locator("#away", has_text="You are looking at the map.").wait_for()
+    assert page.get_by_role("button", name="Sync", exact=True).is_disabled()
+    assert page.locator(".foot").is_hidden()
     page.keyboard.press("Escape")
     diagram.wait_for(state="hidden")
     page.get_by_role("tab", name="Map").click()

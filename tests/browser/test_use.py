@@ -33,7 +33,7 @@ def test_an_address_shows_its_position_and_the_browser_goes_back_and_forward(tab
     }"""
     becomes(opened.page, in_view)
     opened.page.evaluate("location.hash = '#/alignment/padding'")
-    opened.page.locator("#trail", has_text="Alignment").wait_for()
+    opened.page.locator("#trail", has_text="Padding").wait_for()
     opened.page.go_back()
     opened.page.locator("#trail", has_text="The first").wait_for()
     until(lambda: stage.tcp.get("/api/navigation/current")["key"] == "bump/requests/three-requests/first")
