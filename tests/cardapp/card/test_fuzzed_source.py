@@ -58,11 +58,11 @@ def test_the_compiled_schema_accepts_the_same_documents_as_jsonschema(name: str,
     quick, checker = source._is_valid, source._checker()
     assert quick(document(name))
 
-    @settings(max_examples=loops(quick=40, full=600), deadline=None)
+    @settings(max_examples=loops(quick=15, full=600), deadline=None)
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
         with suppress(ValueError):  # decode() refused the document
-            value = decode(mutation.of(document(name)), integral_as_int=True)
+            value = decode(mutation.of(document(name)))
             assert quick(value) == (field_errors(checker, value) == ())
 
     check()
@@ -111,7 +111,7 @@ def test_a_card_is_served_after_any_change_of_its_file(name: str, tmp_path: Path
     card_loader = CardLoader(tmp_path)
 
     @settings(
-        max_examples=loops(quick=20, full=300),
+        max_examples=loops(quick=10, full=300),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
