@@ -89,11 +89,8 @@ def fresh(settings: Settings, new_database: Callable[[], str]) -> Settings:
 
 
 @pytest.fixture
-def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command on the database of ``fresh``, within this process."""
-    assert fresh.database_url is not None
-    monkeypatch.setenv("DATABASE_URL", fresh.database_url)
-    monkeypatch.setenv("MARKET_STATE_DIR", str(fresh.state_dir))
+def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command within this process."""
 
     def run(*arguments: str) -> Done:
         try:
@@ -103,6 +100,15 @@ def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         return Done(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, run_command: Command) -> Command:
+    """Runs a command on the database of ``fresh``, within this process."""
+    assert fresh.database_url is not None
+    monkeypatch.setenv("DATABASE_URL", fresh.database_url)
+    monkeypatch.setenv("MARKET_STATE_DIR", str(fresh.state_dir))
+    return run_command
 
 
 @pytest.fixture

@@ -28,14 +28,9 @@ from marketdata.settings import Settings, load
 from marketdata.store import migrations, tokens
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import find_served, registered
+from tests.marketdata.conftest import Done
 
 AT_ONCE = 6
-
-
-@pytest.fixture
-def fresh(settings: Settings, new_database: Callable[[], str]) -> Settings:
-    """Settings with an empty database."""
-    return replace(settings, database_url=new_database())
 
 
 def url(settings: Settings) -> str:
@@ -611,9 +606,9 @@ def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
         assert running.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_every_command_explains_itself(command: Command) -> None:
+def test_every_command_explains_itself(run_command: Callable[..., Done]) -> None:
     for name in ("api", "db", "init", "version", "copy", "cutover", "drop", "alias", "token", "ingestor"):
-        done = command(name, "--help")
+        done = run_command(name, "--help")
         assert done.returncode == 0
         assert done.stdout.startswith(f"usage: bin/marketdata-{name} ")
 
@@ -626,8 +621,8 @@ def test_every_command_explains_itself(command: Command) -> None:
         (("version", "--forse", "1"), "--forse"),
     ],
 )
-def test_a_mistyped_option_is_named(command: Command, arguments: tuple[str, ...], unknown: str) -> None:
-    done = command(*arguments)
+def test_a_mistyped_option_is_named(run_command: Callable[..., Done], arguments: tuple[str, ...], unknown: str) -> None:
+    done = run_command(*arguments)
     assert (done.returncode, done.stderr.splitlines()[-1].partition("error: ")[2]) == (
         2, f"unrecognized arguments: {unknown}",
     )  # fmt: skip
@@ -648,8 +643,10 @@ def test_a_mistyped_option_is_named(command: Command, arguments: tuple[str, ...]
         (("ingestor", "dead-letters"), "bin/marketdata-ingestor dead-letters"),
     ],
 )
-def test_a_usage_line_names_the_launcher(command: Command, arguments: tuple[str, ...], launcher: str) -> None:
-    done = command(*arguments)
+def test_a_usage_line_names_the_launcher(
+    run_command: Callable[..., Done], arguments: tuple[str, ...], launcher: str
+) -> None:
+    done = run_command(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"usage: {launcher} [-h]")
     assert done.stderr.splitlines()[-1].startswith(f"{launcher}: error: ")
