@@ -12,22 +12,16 @@ from playwright.sync_api import BrowserContext, Page
 
 from cardapp.settings import ROOT
 from tests.browser.conftest import OpenPage, becomes
+from tests.browser.measures import faults
 from tests.functional.serving import Stage
 
 pytestmark = pytest.mark.functional
 
 Tab = Callable[..., OpenPage]
-MEASURES = (Path(__file__).parent / "measure.js").read_text("utf-8")
 LONG = "STATUS_OPERAND_EXPECTED"
 """What is predicted everywhere: as long as the longest value of a shipped card."""
 ASKED = [".question", "input", "#act"]
 JUDGED = [".question", ".explanation", "[role=row].wrong", "#act"]
-
-
-def faults(page: Page, measure: str, arg: Any = None) -> list[str]:
-    """What a function of ``measure.js`` finds."""
-    found: list[str] = page.evaluate(f"{MEASURES}\n{measure}Faults", arg)
-    return found
 
 
 # -- the foot, at every stop of the shipped cards ---------------------------------------------------------------------

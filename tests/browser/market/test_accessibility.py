@@ -8,15 +8,15 @@ import pytest
 
 from tests.browser.market.conftest import SYMBOL, ChartPage
 from tests.browser.market.stage import Stage
-from tests.browser.test_accessibility import CHECK, axe, scheme  # noqa: F401
+from tests.browser.test_accessibility import CHECK, axe  # noqa: F401
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
-@pytest.fixture
-def faults(axe: str, scheme: str) -> Callable[[ChartPage], list[str]]:  # noqa: F811
+@pytest.fixture(params=["light", "dark"])
+def faults(axe: str, request: pytest.FixtureRequest) -> Callable[[ChartPage], list[str]]:  # noqa: F811
     def check(opened: ChartPage) -> list[str]:
-        opened.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        opened.page.emulate_media(color_scheme=request.param, reduced_motion="reduce")
         opened.page.evaluate(axe)
         found: list[str] = opened.page.evaluate(CHECK)
         return found
