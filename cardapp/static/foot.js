@@ -31,8 +31,11 @@ function render() {
   drawHead(stop);
   if (stop) for (const draw of [drawText, drawHints, drawValues, drawReason, drawWords, drawMore]) draw(stop);
   drawAct(stop);
+  cancelAnimationFrame(reaching);
+  reaching = requestAnimationFrame(reach);
 }
 
+let reaching = 0;
 const drawn = new WeakMap();
 
 // Draw a part of the foot, but only if `shows` has changed. A control that had the focus by the keyboard has it again.
@@ -69,8 +72,8 @@ function drawHead(stop) {
     element('span', { class: 'where' }, element('b', {}, `Step ${step.index + 1} of ${state.catalog.stepCount}`),
       stops.length > 1 ? ` · stop ${number} of ${stops.length}` : null),
     ...(stops.length > 1 ? [stopButton(-1, number === 1), stopButton(1, number === stops.length)] : []),
-    place.key ? button(place.words, () => actions.go(state.control.key), { class: 'link quiet', title: 'Go there' })
-      : element('span', { class: 'quiet' }, place.words),
+    element('span', { class: 'quiet' }, place.words),
+    place.key ? button(place.other, () => actions.go(place.key), { class: 'link quiet', title: 'Go there' }) : null,
     element('span', { class: 'space' }),
     opened ? element('span', { class: 'quiet' }, `hint ${opened} of ${hints.length}`) : null,
     opened < hints.length && !isOver(stop) ? button('Hint', () => openHint(stop), { title: `${hints.length - opened} more` }) : null,
@@ -82,17 +85,16 @@ function stopButton(delta, disabled) {
   return button(sign, () => actions.moveStop(delta), { class: 'icon', 'aria-label': label, title: `${label} (${keys})`, disabled });
 }
 
-// Where the program is, in words; `key` is the other stop at which it is stopped.
+// Whether the program is at the stop, in words. If it is at another one, also where, and the key of that stop.
 function placeOf(stop) {
   const { sync, key } = state.control;
-  if (sync !== 'on' || !stopOf(key)) return { words: recordOf(stop).proved_at ? 'Run before' : 'Not run yet' };
-  if (key === stop) {
-    const { file, line } = (isLastAt(stop) && state.last.observed) || {};
-    return { words: file ? `Stopped here, ${file}:${line}` : 'Stopped here' };
-  }
-  const stops = stopsBeside(key);
-  const which = stops.length > 1 ? `, stop ${stops.findIndex((item) => item.key === key) + 1}` : '';
-  return { words: `Stopped at ${state.catalog.number.get(stepOf(key))}${which}`, key };
+  const { file, line } = (isLastAt(stop) && state.last.observed) || {};
+  if (sync === 'on' && key === stop) return { words: file ? `Stopped here, ${file}:${line}` : 'Stopped here' };
+  const words = recordOf(stop).proved_at ? 'Run before' : 'Not run yet';
+  if (sync !== 'on' || !stopOf(key)) return { words };
+  const isBeside = stepOf(key) === stepOf(stop);
+  const number = isBeside ? `stop ${1 + stopsBeside(stop).findIndex((item) => item.key === key)}` : state.catalog.number.get(stepOf(key));
+  return { words, other: `Stopped at ${number}`, key };
 }
 
 const isLastAt = (stop) => state.last?.state === 'ready' && state.last.snapshot_ref === stop;
@@ -103,7 +105,6 @@ function drawText(stop) {
   const { question_html: question } = state.catalog.item(stepOf(stop));
   $('foot-text').hidden = !question;
   redraw('foot-text', [stop, question], () => (question ? [fragment('question', question)] : []));
-  reach('foot-text');
 }
 
 // The hints that were opened, the newest in sight.
@@ -112,7 +113,6 @@ function drawHints(stop) {
   $('foot-hints').hidden = !hints.length;
   redraw('foot-hints', [stop, hints], () => hints.map((hint) => fragment('hint', hint)));
   if (hints.length) $('foot-hints').scrollTop = $('foot-hints').scrollHeight;
-  reach('foot-hints');
 }
 
 // Why the values are what they are.
@@ -121,13 +121,14 @@ function drawReason(stop) {
   const shown = isOver(stop) && explanation ? explanation : null;
   $('foot-reason').hidden = !shown;
   redraw('foot-reason', [stop, shown], () => (shown ? [fragment('explanation', shown)] : []));
-  reach('foot-reason');
 }
 
-// Let the keyboard scroll a part that is higher than its room.
-function reach(part) {
-  if ($(part).scrollHeight > $(part).clientHeight) $(part).tabIndex = 0;
-  else $(part).removeAttribute('tabindex');
+// Let the keyboard scroll a part that is higher than its room. Not at once, because it measures the parts.
+function reach() {
+  for (const part of ['foot-text', 'foot-hints', 'foot-reason'].map($)) {
+    if (part.scrollHeight > part.clientHeight) part.tabIndex = 0;
+    else part.removeAttribute('tabindex');
+  }
 }
 
 // -- the values -----------------------------------------------------------------------------------------------------
@@ -295,10 +296,13 @@ function drawAct(stop) {
 // What else can be done here, as [label, action].
 function otherActs(stop, next) {
   if (next === 'predict' && !isKnown(stop)) return [['I don’t know', () => runUnpredicted(stop)]];
-  if (next !== 'next') return [];
-  const again = askedAt(stop).length ? [['Predict again', () => { startAgain(stop); focusFirst(); }]] : [];
-  const isHere = state.control.sync === 'on' && state.control.key === stop;
-  return isHere || !state.session.available ? again : [['Run again', actions.sync], ...again];
+  if (next === 'next' && askedAt(stop).length) return [['Predict again', () => predictAgain(stop)]];
+  return [];
+}
+
+function predictAgain(stop) {
+  startAgain(stop);
+  focusFirst();
 }
 
 // Without a session there is nothing to run, so the card's values are shown.

@@ -57,18 +57,26 @@ class Album:
 
 
 def with_session(album: Album, folder: Path) -> None:
-    """First visit, covered values, a proved stop (light, dark, both sizes), away from it, search, map, keyboard, forced
-    colours."""
+    """First visit, covered values, a prediction, a proved stop (light, dark, both sizes), the results, away from it,
+    search, map, keyboard, forced colours."""
     with stage(folder, ARENA) as arena:
         with album.page(arena) as page:
             album.take(page, "first-visit")
         with album.page(arena, f"#/{COVERED}") as page:
             album.take(page, "question")
         with album.page(arena, f"#/{SYNCED}") as page:
+            page.get_by_role("button", name="Hint", exact=True).click()
+            for key in ("1", "6", "Tab", "3", "Tab", "2", "4"):
+                page.keyboard.press(key)
+            album.take(page, "predicting")
             page.keyboard.press("Enter")
-            page.locator("#sync-state.on").wait_for()
+            page.keyboard.press("Enter")
+            page.get_by_role("row", name="wrong").wait_for()
             page.keyboard.press("Alt+6")
             album.take(page, "proved-1280")
+            page.get_by_role("button", name="Results").click()
+            album.take(page, "results")
+            page.keyboard.press("Escape")
             page.keyboard.press("?")
             album.take(page, "keyboard")
             page.keyboard.press("Escape")
