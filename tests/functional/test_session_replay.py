@@ -184,7 +184,7 @@ def test_a_closed_code_window_is_opened_again(session: RunningSession) -> None:
 
 def test_another_buffer_in_the_code_window_is_replaced(session: RunningSession) -> None:
     session.replay(at("/* before */"))
-    session.editor("execute('edit Makefile')")
+    session.editor("execute('wincmd t | edit Makefile')")
     session.replay(at("/* after */"))
     assert shown(session)[:2] == ("target.c", line_of("/* after */"))
 
