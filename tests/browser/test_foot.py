@@ -6,12 +6,11 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, Route
 
 from cardapp.settings import ROOT
 from tests.browser.conftest import OpenPage, becomes
@@ -341,22 +340,20 @@ def test_without_a_session_the_card_judges(lonely: Page, alone: Stage) -> None:
     becomes(lonely, COVERED, arg=[[stop["key"], False]])
 
 
-READY = """(name) => new Promise((done) => {
-  const began = performance.now();
-  document.activeElement.click();
-  const look = () => {
-    if (document.activeElement.ariaLabel === name) done(performance.now() - began);
-    else setTimeout(look, 1);
-  };
-  look();
-})"""
+def test_the_next_field_is_ready_before_the_service_answers(lonely: Page, alone: Stage) -> None:
+    """The page does not wait for the answer to the move."""
+    before, after = stops(alone)[2:4]
+    predict(lonely, before, "5")
+    held: list[Route] = []
 
+    def hold(route: Route) -> None:
+        held.append(route)
 
-def test_the_next_field_is_ready_at_once(lonely: Page, alone: Stage) -> None:
-    """The quickest of some moves, because other tests run beside this one."""
-    milliseconds = []
-    for before, after in pairwise(stops(alone)[2:8]):
-        predict(lonely, before, "5")
-        press(lonely, "Next").focus()
-        milliseconds.append(lonely.evaluate(READY, after["ask"][0]))
-    assert min(milliseconds) <= 50
+    lonely.route("**/api/navigation/current", hold)
+    press(lonely, "Next").click()
+    lonely.get_by_role("textbox", name=after["ask"][0], exact=True).wait_for()
+    until(lambda: focused(lonely) == after["ask"][0])
+    assert held
+    for route in held:
+        route.continue_()
+    lonely.unroute("**/api/navigation/current")
