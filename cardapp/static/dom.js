@@ -41,15 +41,14 @@ export function codeOf(text, attributes = {}) {
   return element('code', attributes, ...words);
 }
 
-// What the blanks outside of brackets separate: `(char *)p` is one word.
+// What the blanks outside of brackets separate: `(char *)p` is one word. A sign stays with the word before it.
 function wordsOf(text) {
-  const words = [''];
+  const words = [];
   let depth = 0;
-  for (const sign of text) {
-    if (/[([]/.test(sign)) depth += 1;
-    if (/[)\]]/.test(sign)) depth -= 1;
-    if (sign === ' ' && depth <= 0) words.push('');
-    else words.push(words.pop() + sign);
+  for (const piece of text.split(' ')) {
+    const isSign = words.length > 0 && /^[^\p{L}\p{N}]+$/u.test(piece);
+    words.push(depth > 0 || isSign ? `${words.pop()} ${piece}` : piece);
+    depth = Math.max(0, depth + piece.split(/[([]/).length - piece.split(/[)\]]/).length);
   }
   return words;
 }

@@ -178,13 +178,15 @@ function unit() {
 
 function fit() {
   const top = place();
+  const wasFlow = holder.classList.contains('flow');
   holder.classList.toggle('flow', isFlow());
   const u = unit();
   root.host.style.setProperty('--u', `${u.toFixed(4)}px`);
   $('zoom').textContent = `${Math.round((100 * u) / PX_PER_MM)} %`;
   $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
   reachCode();
-  if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
+  if (top !== null && wasFlow !== isFlow()) mark(true); // the parts have other heights now
+  else if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
   lastUnit = u;
   fitted = `${state.viewer.scale} ${state.viewer.viewer.page.fit}`;
 }
