@@ -298,27 +298,6 @@ def lonely(context: BrowserContext, alone: Stage) -> Page:
     return opened.ready().page
 
 
-IN_SIGHT = """(key) => {
-  location.hash = `#/${key}`;
-  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
-    const foot = document.getElementById('foot').getBoundingClientRect();
-    const inside = (element, whole) => {
-      const box = element.getBoundingClientRect();
-      return box.height > 0 && box.top >= whole.top && Math.min(box.bottom, innerHeight) <= whole.bottom;
-    };
-    const parts = ['foot-text', 'foot-values', 'act'].map((id) => document.getElementById(id));
-    const field = document.querySelector('#foot-values input');
-    const names = [...document.querySelectorAll('.name span')].filter((name) => name.getClientRects().length > 1);
-    done(foot.bottom <= innerHeight && parts.every((part) => inside(part, foot)) && names.length === 0
-      && inside(field, parts[1].getBoundingClientRect()) && document.getElementById('scroller').clientHeight > 200);
-  })));
-}"""
-
-
-def test_question_field_and_button_are_in_sight_at_every_stop(lonely: Page, alone: Stage) -> None:
-    assert [stop["key"] for stop in stops(alone) if not lonely.evaluate(IN_SIGHT, stop["key"])] == []
-
-
 def predict(page: Page, stop: dict[str, Any], value: str) -> None:
     """Go to a stop and say ``value`` for everything that it asks."""
     page.evaluate("(key) => { location.hash = `#/${key}`; }", stop["key"])
