@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Self
 
 import pytest
@@ -44,7 +45,8 @@ class Panel:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        with suppress(ConnectionClosed):  # the service closes the stream when Neovim ends
+            self._client.close()
         self._reader.join(10)
 
 
