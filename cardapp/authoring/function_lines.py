@@ -71,7 +71,7 @@ class _Reader:
     found: list[tuple[tuple[str, ...], int, int]] = field(default_factory=list)
     _open: list[_Open] = field(default_factory=list)
     _head: list[_Token] = field(default_factory=list)
-    """The tokens of the declaration that is read, from its begin."""
+    """The tokens of the current declaration, up to the token that is read."""
     _branches: list[tuple[list[_Open], list[_Token]]] = field(default_factory=list)
 
     def read(self, tokens: Iterator[_Token]) -> None:
