@@ -97,19 +97,42 @@ class ComponentBuilder:
     def _phase(self, phase: Phase, key: str, number: str) -> Iterator[Group]:
         opening = (self._title("phase_title", key, phase.title, number), self._rich_text("intro", key, phase.text))
         for place, step in enumerate(phase.steps, 1):
-            row = self._step(step, f"{key}/{step.id}", f"{number}.{place}")
-            yield from self._grouped(*(opening if place == 1 else ()), row)
+            rows = self._step(step, f"{key}/{step.id}", f"{number}.{place}")
+            yield from self._grouped(*(opening if place == 1 else ()), *rows)
 
-    def _step(self, step: Step, key: str, number: str) -> Iterator[CardComponent]:
-        yield from self._title("step_title", key, step.title, number)
-        yield from self._rich_text("text", key, step.text)
-        yield from self._code(step, key)
-        for snapshot in step.snapshots:
-            yield from self._snapshot(snapshot, f"{key}/{snapshot.id}")
+    def _step(self, step: Step, key: str, number: str) -> Iterator[list[CardComponent]]:
+        """Yield the step's rows. The question stands before the values, so where a column of values is left of the
+        question's, the values are a row of their own below it."""
+        values = [
+            component
+            for snapshot in step.snapshots
+            for component in self._values(snapshot, f"{key}/{snapshot.id}")
+            if component.kind in self._layout.components
+        ]
+        asking = [
+            *self._title("step_title", key, step.title, number),
+            *self._rich_text("text", key, step.text),
+            *self._code(step, key),
+            *self._notes(step, key),
+            *self._question(step, key),
+        ]
+        if step.question and any(self._is_left_of_question(component.kind) for component in values):
+            yield asking
+            yield values
+        else:
+            yield asking + values
+
+    def _is_left_of_question(self, kind: Kind) -> bool:
+        if "question" not in self._layout.components:
+            return False
+        components, grid = self._layout.components, self._layout.grid
+        return grid.column(components[kind].column).x < grid.column(components["question"].column).x
+
+    def _question(self, step: Step, key: str) -> Iterator[CardComponent]:
         if step.question and (shown := self._layout.components.get("question")):
             yield CardComponent("question", key, Question(parse(step.question), shown.answer_lines))
 
-    def _snapshot(self, snapshot: Snapshot, key: str) -> Iterator[CardComponent]:
+    def _values(self, snapshot: Snapshot, key: str) -> Iterator[CardComponent]:
         recipe, title = self._card.allocator, visible(snapshot.title)
         # The addresses of a list's or a tree's nodes are no part of a card, so only an arena can be drawn from it.
         found = arena.arena_from_card(recipe, snapshot) if isinstance(recipe, AllocatorRecipe) else None
@@ -117,8 +140,6 @@ class ComponentBuilder:
             yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)
         if snapshot.expect and "machine" in self._layout.components:
             yield CardComponent("machine", key, Machine(self._measure.rows(snapshot.expect)), title)
-        if "notes" in self._layout.components:
-            yield CardComponent("notes", key, Notes(tuple(self._notes(snapshot))))
 
     # -- one kind of component each ----------------------------------------------------------------------------------
 
@@ -152,7 +173,13 @@ class ComponentBuilder:
         content = Code(file, gutter, numbered, anchors.difference(code, source))
         yield CardComponent("code", key, content, f"{file}, {lines}")
 
-    def _notes(self, snapshot: Snapshot) -> Iterator[Note]:
+    def _notes(self, step: Step, key: str) -> Iterator[CardComponent]:
+        if "notes" in self._layout.components:
+            for snapshot in step.snapshots:
+                subject = visible(snapshot.title) if len(step.snapshots) > 1 else ""
+                yield CardComponent("notes", f"{key}/{snapshot.id}", Notes(tuple(self._stop(snapshot))), subject)
+
+    def _stop(self, snapshot: Snapshot) -> Iterator[Note]:
         text, code = _place(snapshot.stop)
         yield Note(text, self._measure.note_pieces(code))
         for number, expression in enumerate(snapshot.watch):

@@ -220,7 +220,7 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, war
     components."""
     if look.flag != option:
         return 0
-    default = layout_options.FLAGS[option]
+    default = layout_options.FLAGS[option] if look.default is None else look.default
     value = options.get(option, default)
     if isinstance(default, bool):
         if isinstance(value, bool):

@@ -16,7 +16,7 @@ GUTTER = "gutter"
 
 VARIANTS = {
     "classic": "one column in reading order, with notes at its side",
-    "5a": "goal, code, diagram, machine state and question as a grid with a left and a right role",
+    "5a": "goal, code, question, diagram and machine state as a grid with a left and a right role",
     "5b": "the five parts side by side",
 }
 """The emitters. An emitter uses the columns of ``grid.columns`` if their number suits it (two for ``classic`` and
@@ -24,7 +24,7 @@ VARIANTS = {
 EMITTER_COLUMNS = {
     "classic": {"side": 3.0, "main": 8.0},
     "5a": {"left": 5.0, "right": 7.0},
-    "5b": {"goal": 5.0, "code": 8.0, "diagram": 5.0, "machine": 5.0, "question": 4.0},
+    "5b": {"goal": 5.0, "code": 8.0, "question": 4.0, "diagram": 5.0, "machine": 5.0},
 }
 """The emitters' default columns from left to right, and their shares of the width if ``geometry_cm`` gives none. The
 first column has the ``left_role``, the last one the ``right_role``. The default columns of ``classic`` have the roles
@@ -32,9 +32,9 @@ notes and reading instead."""
 FIVE_PARTS = {
     "goal": ("goal", "step_title", "text"),
     "code": ("intro", "overview", "activity", "code"),
+    "question": ("question",),
     "diagram": ("states", "memory"),
     "machine": ("machine", "notes"),
-    "question": ("question",),
 }
 """The components of columns with these names, unless ``block_map`` places them elsewhere."""
 
@@ -52,9 +52,9 @@ ROLES = {
             "step_title",
             "text",
             "code",
+            "question",
             "memory",
             "machine",
-            "question",
         ),
     ),
     "notes": ("has the notes", ("notes",)),
@@ -64,8 +64,9 @@ ROLES = {
 
 @dataclass(frozen=True)
 class Look:
-    """A component's description and default options. ``flag`` names an option that only few components have.
-    ``without`` lists the names in ``OPTIONS`` that the component does not have."""
+    """A component's description and default options. ``flag`` names an option that only few components have;
+    ``default`` is its default if it differs from ``FLAGS``. ``without`` lists the names in ``OPTIONS`` that the
+    component does not have."""
 
     about: str
     size: str
@@ -74,6 +75,7 @@ class Look:
     rule: str | None = None
     label: str = ""
     flag: str = ""
+    default: int | bool | None = None
     without: tuple[str, ...] = ()
 
 
@@ -101,14 +103,20 @@ COMPONENTS = {
         "UML activity of a block: its phases and steps", "label", "ink_soft", label="The way", without=_DIAGRAM
     ),
     "states": Look(
-        "UML states of a block: its snapshots", "label", "ink_soft", label="States", flag="values", without=_DIAGRAM
+        "UML states of a block: its snapshots",
+        "label",
+        "ink_soft",
+        label="States",
+        flag="values",
+        default=False,  # it stands above the questions
+        without=_DIAGRAM,
     ),
     "text": Look("A step's text", "body"),
     "code": Look("A step's lines of source", "code", background="panel", label="Code", flag="line_numbers"),
-    "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory", without=_DIAGRAM),
-    "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine", flag="values"),
     "notes": Look("Where a snapshot stops, and what to watch", "label", "ink_soft", rule="current", label="Stop"),
     "question": Look("A step's question", "body", background="accent_soft", label="Question", flag="answer_lines"),
+    "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory", without=_DIAGRAM),
+    "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine", flag="values"),
     "colophon": Look(
         "At the end: layout, revision and limitations", "label", "ink_soft", rule="rule", label="Colophon"
     ),
@@ -135,6 +143,8 @@ FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values"
 whether code lines are numbered, whether values are shown or left to be filled in, and how many answer lines a question
 has."""
 MAX_ANSWER_LINES = 12
+VALUES = ("memory", "machine")
+"""The components that show the values of a stop."""
 DIAGRAMS = ("overview", "activity", "states", "memory")
 UNPLACED = ("header", "footer", "card_title", "colophon")
 """Components that always span the sheet: ``block_map`` cannot move them."""

@@ -12,7 +12,7 @@ from cardapp.layout.component_builder import CardComponent, Group
 from cardapp.layout.component_builder import Row as ComponentRow
 from cardapp.layout.fragments import ROUNDING, Cutter, Fragment, Measured
 from cardapp.layout.layout_model import Column, Frame, Layout
-from cardapp.layout.layout_options import ALL
+from cardapp.layout.layout_options import ALL, VALUES
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Footer, Header, Part, Sheet
 
@@ -138,7 +138,7 @@ class Paginator:
         return found
 
     def _put(self, row: _Row, found: _Attempt) -> _Row:
-        """Add a row to the attempt. Returns the components that do not fit."""
+        """Add a row to the attempt. Returns the components that do not fit. Values wait for all of their question."""
         grid, rest = self._layout.grid, list[Measured]()
         ends: dict[str, float] = {}
         full: set[str] = set()
@@ -146,7 +146,8 @@ class Paginator:
             column = self._columns[measured.component.kind]
             top = ends.get(column.name, found.y)
             room = grid.body.y + grid.body.height - top
-            fragment = None if column.name in full else self._cutter.take(measured, room)
+            waits = measured.component.kind in VALUES and any(each.component.kind == "question" for each in rest)
+            fragment = None if waits or column.name in full else self._cutter.take(measured, room)
             if fragment is None or fragment.rest is not None:
                 full.add(column.name)
                 left = None if fragment is None else fragment.rest

@@ -49,7 +49,7 @@ def test_every_blank_of_code_is_there(tab: Any, stage: Stage) -> None:
     page.locator("#sheets .holder:not(.flow)").wait_for()
     page.get_by_label("Teacher").check()
     found: list[tuple[str, float]] = page.evaluate(WIDTHS, CODE)
-    assert {kind for kind, _cells in found} >= {"page", "intro", "machine", "states"}
+    assert {kind for kind, _cells in found} >= {"page", "intro", "machine"}
     assert stage.tcp.post("/api/events", {"kind": "note", "actor": "me", "text": f"It cuts `{CODE}`."}).status == 201
     page.goto(f"http://127.0.0.1:{stage.service.listener.port}/api/report/lesson.html")
     found += page.evaluate(WIDTHS, CODE)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Block, Card, Expectation, Phase, Snapshot, Step, Stop, Task
-from cardapp.layout import font_metrics
+from cardapp.layout import font_metrics, layout_options
 from cardapp.layout.component_builder import ComponentBuilder
 from cardapp.layout.compose import compose
 from cardapp.layout.layout_file import build
@@ -57,6 +57,32 @@ def laid_out(of: Card, layout: str) -> Document:
 
 def parts_of(document: Document) -> list[Part]:
     return [part for sheet in document.sheets for part in sheet.parts]
+
+
+# -- the question before the values --------------------------------------------------------------------------------
+
+
+@several
+@given(cards(), any_layout)
+def test_the_question_stands_before_the_values_of_its_step(of: Card, layout: str) -> None:
+    placed = [(sheet, part) for sheet in laid_out(of, layout).sheets for part in sheet.parts]
+    for order, (sheet, question) in enumerate(placed):
+        if question.kind != "question":
+            continue
+        values = ((place, *each) for place, each in enumerate(placed) if each[1].kind in layout_options.VALUES)
+        for place, other, part in values:
+            if not part.key.startswith(f"{question.key}/"):
+                continue
+            assert place > order
+            if other is sheet:
+                is_right = part.frame.x > question.frame.x
+                assert is_right or part.frame.y >= question.frame.y + question.frame.height, part.kind
+
+
+@pytest.mark.parametrize("layout", ARRANGED)
+def test_the_states_above_the_steps_tell_no_values(layout: str) -> None:
+    states = ARRANGED[layout].components.get("states")
+    assert states is None or not states.values
 
 
 # -- places --------------------------------------------------------------------------------------------------------
@@ -182,15 +208,14 @@ def test_nothing_is_lost_and_the_order_is_kept(of: Card, layout: str) -> None:
 @several
 @given(cards(), any_layout)
 def test_columns_are_in_reading_order(of: Card, layout: str) -> None:
-    order = {
-        key: place for place, key in enumerate(Catalog(of).snapshots | dict.fromkeys(i.key for i in Catalog(of).items))
-    }
-    depth_first = {item.key: place for place, item in enumerate(Catalog(of).items)}
-    assert order.keys() == depth_first.keys()
+    """The stops of a step precede its question, and the question precedes the values."""
+    catalog = Catalog(of)
+    depth_first = {item.key: place for place, item in enumerate(catalog.items)}
+    of_step = {key: key.rpartition("/")[0] for key in catalog.snapshots}
     by_column: dict[str, list[int]] = defaultdict(list)
     for part in parts_of(laid_out(of, layout)):
-        if part.kind not in ("question", "colophon"):  # a step's question follows its snapshots
-            by_column[part.column].append(depth_first[part.key])
+        if part.kind != "colophon":
+            by_column[part.column].append(depth_first[of_step.get(part.key, part.key)])
     for places in by_column.values():
         assert places == sorted(places)
 
