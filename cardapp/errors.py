@@ -140,6 +140,12 @@ class RevisionConflict(Conflict):
     code = "revision_conflict"
 
 
+class LearnerExists(Conflict):
+    """A learner has this name already."""
+
+    code = "learner_exists"
+
+
 class LevelNotSyncable(Conflict):
     """The focus level of the position is card or task. These levels have no checkpoint."""
 

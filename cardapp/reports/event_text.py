@@ -130,6 +130,8 @@ _LEARNER: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     answers.SELF: lambda data: f"Own answer right: {data.get('self')}",
     answers.HINT: lambda data: f"Opened hint {data.get('hint')}",
     answers.JUDGED: _verdict,
+    events.LEARNER_NAMED: lambda data: f"The record was named {data.get('name')}",
+    events.LEARNER_CHOSEN: lambda data: f"{data.get('name')} went on with this record",
 }
 
 

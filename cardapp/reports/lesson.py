@@ -71,6 +71,7 @@ def render(
     current: str,
     events: Iterable[Event],
     head: Head,
+    total: int,
     picture: Callable[[str], bytes],
     at: str,
     base_url: str,
@@ -81,7 +82,8 @@ def render(
     :param progress: from ``card.progress.overview``.
     :param current: the key of the current position.
     :param events: all events of this card, from ``state.events.stream``.
-    :param head: the last event of any card, read in the same transaction as ``events``.
+    :param head: the learner's last event of any card, read in the same transaction as ``events``.
+    :param total: the number of the learner's events of all cards.
     :param picture: returns the bytes of an evidence file by its name. If it raises a CardAppError, the message replaces
         the image.
     :param base_url: the address of the running application, without a path.
@@ -91,7 +93,7 @@ def render(
     yield overview(catalog, progress)
     yield from position_diagram(card, context, current)
     yield "<main>\n<h2>Events</h2>\n"
-    counts = _Counts(head)
+    counts = _Counts(head, total)
     for group in _grouped(counts.shown_events(events)):
         if group[0]["at"][:10] != day:
             day = group[0]["at"][:10]
@@ -109,15 +111,16 @@ def render(
 class _Counts:
     """Counts the events that were shown and left out, for the footer."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, total: int) -> None:
         self.shown = 0
         self.noise = 0
         self.head = head
+        self.total = total
 
     @property
     def others(self) -> int:
-        """The number of other cards' events. ``seq`` counts the events of all cards from 1 without a gap."""
-        return self.head.seq - self.shown - self.noise
+        """The number of other cards' events."""
+        return self.total - self.shown - self.noise
 
     def shown_events(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:

@@ -1,4 +1,5 @@
-"""The stored state of each card: its position, its viewer state, and the status of its steps.
+"""The stored state of each card: its position, its viewer state, and the status of its steps. All of it belongs to the
+current learner.
 
 The rules are in ``card/navigation.py``, ``card/viewer.py`` and ``card/progress.py``. The parameter ``uuid`` is the
 card's UUID.
@@ -13,14 +14,17 @@ from typing import Any
 
 from cardapp.card.navigation import FRESH, Position
 from cardapp.card.progress import Status
+from cardapp.state.database import CURRENT_LEARNER
+
+_OF_CARD = f"learner = {CURRENT_LEARNER} AND card_uuid = ?"
 
 # -- position --------------------------------------------------------------------------------------------------------
 
-_SAVE_POSITION = """
-INSERT INTO navigation (card_uuid, task_id, block_id, phase_id, step_id, snapshot_ref, focus_level, sync_requested,
-                        actor, updated_at, revision)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
-ON CONFLICT (card_uuid) DO UPDATE SET
+_SAVE_POSITION = f"""
+INSERT INTO navigation (learner, card_uuid, task_id, block_id, phase_id, step_id, snapshot_ref, focus_level,
+                        sync_requested, actor, updated_at, revision)
+VALUES ({CURRENT_LEARNER}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+ON CONFLICT (learner, card_uuid) DO UPDATE SET
   task_id = excluded.task_id, block_id = excluded.block_id, phase_id = excluded.phase_id, step_id = excluded.step_id,
   snapshot_ref = excluded.snapshot_ref, focus_level = excluded.focus_level, sync_requested = excluded.sync_requested,
   actor = excluded.actor, updated_at = excluded.updated_at, revision = revision + 1
@@ -39,7 +43,7 @@ class SavedPosition:
 
 
 def load_position(conn: sqlite3.Connection, uuid: str) -> SavedPosition:
-    row = conn.execute("SELECT * FROM navigation WHERE card_uuid = ?", (uuid,)).fetchone()
+    row = conn.execute(f"SELECT * FROM navigation WHERE {_OF_CARD}", (uuid,)).fetchone()
     if row is None:
         return SavedPosition(FRESH, 0, None)
     position = Position(
@@ -80,7 +84,7 @@ def save_position(conn: sqlite3.Connection, uuid: str, position: Position, at: s
 
 def load_viewer(conn: sqlite3.Connection, uuid: str) -> tuple[dict[str, Any] | None, int]:
     """The viewer state and its revision; (None, 0) before the first save."""
-    row = conn.execute("SELECT state, revision FROM viewer WHERE card_uuid = ?", (uuid,)).fetchone()
+    row = conn.execute(f"SELECT state, revision FROM viewer WHERE {_OF_CARD}", (uuid,)).fetchone()
     if row is None:
         return None, 0
     return json.loads(row["state"]), row["revision"]
@@ -89,9 +93,10 @@ def load_viewer(conn: sqlite3.Connection, uuid: str) -> tuple[dict[str, Any] | N
 def save_viewer(conn: sqlite3.Connection, uuid: str, state: dict[str, Any], at: str) -> int:
     """Replace the viewer state of the card; returns the incremented revision."""
     row = conn.execute(
-        """
-        INSERT INTO viewer (card_uuid, state, updated_at, revision) VALUES (?, ?, ?, 1)
-        ON CONFLICT (card_uuid) DO UPDATE SET
+        f"""
+        INSERT INTO viewer (learner, card_uuid, state, updated_at, revision)
+        VALUES ({CURRENT_LEARNER}, ?, ?, ?, 1)
+        ON CONFLICT (learner, card_uuid) DO UPDATE SET
           state = excluded.state, updated_at = excluded.updated_at, revision = revision + 1
         RETURNING revision
         """,
@@ -105,13 +110,13 @@ def save_viewer(conn: sqlite3.Connection, uuid: str, state: dict[str, Any], at: 
 
 def load_statuses(conn: sqlite3.Connection, uuid: str) -> dict[str, Status]:
     """The statuses by item id (``t1.b1.p1.s1``). Items that the card no longer has are included."""
-    rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
+    rows = conn.execute(f"SELECT * FROM progress WHERE {_OF_CARD} ORDER BY item_id", (uuid,))
     return {row["item_id"]: _status(row) for row in rows}
 
 
 def load_status(conn: sqlite3.Connection, uuid: str, item_id: str) -> Status | None:
     """The status of one item; None if it was never set."""
-    row = conn.execute("SELECT * FROM progress WHERE card_uuid = ? AND item_id = ?", (uuid, item_id)).fetchone()
+    row = conn.execute(f"SELECT * FROM progress WHERE {_OF_CARD} AND item_id = ?", (uuid, item_id)).fetchone()
     return None if row is None else _status(row)
 
 
@@ -120,8 +125,8 @@ def set_status(
 ) -> Status:
     """Replace the status of an item and increment its revision."""
     row = conn.execute(
-        """
-        INSERT INTO progress VALUES (?, ?, ?, ?, ?, ?, 1)
+        f"""
+        INSERT INTO progress VALUES ({CURRENT_LEARNER}, ?, ?, ?, ?, ?, ?, 1)
         ON CONFLICT DO UPDATE SET
           status = excluded.status, note = excluded.note, actor = excluded.actor, updated_at = excluded.updated_at,
           revision = revision + 1

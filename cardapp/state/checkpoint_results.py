@@ -3,7 +3,7 @@ each step, and the publication. The generation is a number that increases with e
 
 The publication is the snapshot that the program reached last, and whether SYNC is on. Only a checkpoint that ends as
 ``ready`` publishes its snapshot. When SYNC is switched off, the publication stays stored with the reason, because the
-page shows both.
+page shows both. The last results belong to the current learner, everything else to the session.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cardapp.card.progress import LastResult
+from cardapp.state.database import CURRENT_LEARNER
 
 
 def load_generation(conn: sqlite3.Connection) -> int:
@@ -43,7 +44,9 @@ def save_operation(conn: sqlite3.Connection, uuid: str, operation: dict[str, Any
 def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
     """The last result of each replayed step, by step key (``t1/b1/p1/s1``)."""
     rows = conn.execute(
-        "SELECT step_key, state, at, key, code FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,)
+        f"SELECT step_key, state, at, key, code FROM result WHERE learner = {CURRENT_LEARNER} AND card_uuid = ? "
+        "ORDER BY step_key",
+        (uuid,),
     )
     return {row["step_key"]: _result(row) for row in rows}
 
@@ -51,14 +54,15 @@ def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
 def load_result(conn: sqlite3.Connection, uuid: str, step_key: str) -> LastResult | None:
     """One step's last result; None if it was never replayed."""
     row = conn.execute(
-        "SELECT state, at, key, code FROM result WHERE card_uuid = ? AND step_key = ?", (uuid, step_key)
+        f"SELECT state, at, key, code FROM result WHERE learner = {CURRENT_LEARNER} AND card_uuid = ? AND step_key = ?",
+        (uuid, step_key),
     ).fetchone()
     return None if row is None else _result(row)
 
 
 def save_result(conn: sqlite3.Connection, uuid: str, step_key: str, result: LastResult) -> None:
     conn.execute(
-        "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        f"INSERT INTO result VALUES ({CURRENT_LEARNER}, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
         "state = excluded.state, at = excluded.at, key = excluded.key, code = excluded.code",
         (uuid, step_key, result.state, result.at, result.key, result.code),
     )

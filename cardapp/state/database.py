@@ -24,6 +24,10 @@ from cardapp.state.writer import Writer
 Connection = sqlite3.Connection
 """The type of the connections from ``write()`` and ``read()``, for callers that may not import sqlite3."""
 
+CURRENT_LEARNER = "(SELECT learner FROM current_learner)"
+"""SQL: the id of the learner whose record is shown and continued. Everything that belongs to a learner is read and
+written with it, in the transaction of the caller."""
+
 _BUSY_SECONDS = 5.0
 _IDLE_READERS = 8
 """At most this many idle connections for reads stay open. Further connections are opened when needed and closed after

@@ -1,8 +1,11 @@
 """The record of events. Events are only appended, in chronological order.
 
+Every learner has a chain of events. All chains are numbered together, so the numbers of one chain may have gaps. Every
+function that reads or appends events uses the chain of the current learner, except the verification, which checks all.
+
 An event's hash is the SHA-256 of the event's canonical JSON (sorted keys, no spaces, UTF-8), which includes the hash of
-the previous event. The hash does not cover the images that are pinned to the event (its evidence), because an image may
-be pinned later. When an image is pinned, an ``evidence.added`` event records the image's SHA-256.
+the previous event of the chain. The hash does not cover the images that are pinned to the event (its evidence), because
+an image may be pinned later. When an image is pinned, an ``evidence.added`` event records the image's SHA-256.
 
 The ``text`` of a client's event is stored as ``data.text``, beside the members of its ``data``.
 """
@@ -21,7 +24,7 @@ from cardapp.card import answers
 from cardapp.card.model import Identity
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
-from cardapp.state.database import read_only
+from cardapp.state.database import CURRENT_LEARNER, read_only
 
 # -- kinds (source: "Progress, events, evidence, reports" in the card contract) --------------------------------------
 
@@ -42,6 +45,8 @@ VIEWER_CHANGED = "viewer.changed"
 PROGRESS_CHANGED = "progress.changed"
 PREDICTION_JUDGED = answers.JUDGED
 EVIDENCE_ADDED = "evidence.added"
+LEARNER_NAMED = "learner.named"
+LEARNER_CHOSEN = "learner.chosen"
 STRATEGY_ADDED = "strategy.added"
 STRATEGY_REMOVED = "strategy.removed"
 ANNOTATION_ADDED = "annotation.added"
@@ -70,6 +75,8 @@ BACKEND_KINDS = frozenset(
         PROGRESS_CHANGED,
         PREDICTION_JUDGED,
         EVIDENCE_ADDED,
+        LEARNER_NAMED,
+        LEARNER_CHOSEN,
         STRATEGY_ADDED,
         STRATEGY_REMOVED,
         ANNOTATION_ADDED,
@@ -83,16 +90,17 @@ BACKEND_KINDS = frozenset(
 # -- the record ------------------------------------------------------------------------------------------------------
 
 GENESIS = "0" * 64
-"""The previous hash of the first event."""
+"""The previous hash of the first event of a chain."""
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
 """A page ends when its data reaches this size. A limit on the number of events alone would not be enough, because each
 event may have 64 KiB of data."""
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
+_CHAIN = f"FROM event WHERE learner = {CURRENT_LEARNER}"
 
 
 class Head(NamedTuple):
-    """The number ``seq`` and the ``hash`` of the last event of all cards. ``seq`` is also the number of all events."""
+    """The number ``seq`` and the ``hash`` of the last event of the chain, whatever its card."""
 
     seq: int
     hash: str
@@ -115,9 +123,9 @@ def append(
     :param at: RFC 3339, UTC, with milliseconds.
     :raises InvalidValue: both ``text`` and ``data["text"]`` are given.
     """
-    seq, previous = head(conn)
+    seq = _last_seq(conn) + 1
     event = {
-        "seq": seq + 1,
+        "seq": seq,
         "at": at,
         "kind": kind,
         "actor": actor,
@@ -125,10 +133,10 @@ def append(
         "card": {"id": card.id, "version": card.version, "source_sha256": card.source_sha256},
         "data": _with_text(data, text),
     }
-    digest = event_hash(previous, event)
+    digest = event_hash(head(conn).hash, event)
     conn.execute(
-        f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (seq + 1, at, kind, actor, key, canonical(event["card"]), canonical(event["data"]), digest),
+        f"INSERT INTO event ({_COLUMNS}, learner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {CURRENT_LEARNER})",
+        (seq, at, kind, actor, key, canonical(event["card"]), canonical(event["data"]), digest),
     )
     return {**event, "evidence": [], "hash": digest}
 
@@ -150,9 +158,8 @@ def pin(
 
     :raises InvalidValue: there is no event with this ``event_seq``.
     """
-    last = head(conn).seq
-    if event_seq is not None and not 0 < event_seq <= last:
-        message = f"there is no event {event_seq}; the last event is {last}"
+    if event_seq is not None and conn.execute(f"SELECT 1 {_CHAIN} AND seq = ?", (event_seq,)).fetchone() is None:
+        message = f"there is no event {event_seq}; the last event is {head(conn).seq}"
         raise InvalidValue(f"event_seq: {message}", errors=(FieldError("/event_seq", message),))
     data = {"name": stored.name, "sha256": stored.sha256, "event_seq": event_seq, "caption": caption}
     event = append(conn, kind=EVIDENCE_ADDED, actor=actor, key=key, card=card, data=data, at=at)
@@ -180,16 +187,26 @@ def page(
 def latest(conn: sqlite3.Connection, *, limit: int, kind: str, card_id: str) -> list[dict[str, Any]]:
     """The last ``limit`` events of a kind and a card, in order, with their evidence."""
     rows = conn.execute(
-        f"SELECT {_COLUMNS} FROM event WHERE card_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?",
+        f"SELECT {_COLUMNS} {_CHAIN} AND card_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?",
         (card_id, kind, limit),
     ).fetchall()
     return _all_shown(conn, rows[::-1])
 
 
 def head(conn: sqlite3.Connection) -> Head:
-    """The last event; ``Head(0, GENESIS)`` if there is none."""
-    row = conn.execute("SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+    """The last event of the chain; ``Head(0, GENESIS)`` if there is none."""
+    row = conn.execute(f"SELECT seq, hash {_CHAIN} ORDER BY seq DESC LIMIT 1").fetchone()
     return Head(0, GENESIS) if row is None else Head(row["seq"], row["hash"])
+
+
+def count(conn: sqlite3.Connection) -> int:
+    """The number of events in the chain."""
+    return int(conn.execute(f"SELECT count(*) {_CHAIN}").fetchone()[0])
+
+
+def _last_seq(conn: sqlite3.Connection) -> int:
+    """The number of the last event of all chains; 0 if there is none."""
+    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()[0])
 
 
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
@@ -216,7 +233,7 @@ def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int
     filters = {column: value for column, value in wanted.items() if value is not None}
     conditions = " AND ".join([*(f"{column} = ?" for column in filters), "seq > ?"])
     rows = conn.execute(
-        f"SELECT {_COLUMNS} FROM event WHERE {conditions} ORDER BY seq LIMIT ?", (*filters.values(), after, limit)
+        f"SELECT {_COLUMNS} {_CHAIN} AND {conditions} ORDER BY seq LIMIT ?", (*filters.values(), after, limit)
     )
     return _all_shown(conn, _up_to_page_size(rows))
 
@@ -255,8 +272,14 @@ def record(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
+def covered(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of an event, as the API shows it, that its hash covers."""
+    return {name: event[name] for name in ("seq", "at", "kind", "actor", "key", "card", "data")}
+
+
 def event_hash(previous: str, event: Mapping[str, Any]) -> str:
-    """The hash of an event {seq, at, kind, actor, key, card, data}. ``previous`` is the hash of the previous event."""
+    """The hash of an event {seq, at, kind, actor, key, card, data}. ``previous`` is the hash of the event before it in
+    its chain."""
     return hashlib.sha256(canonical({**event, "previous": previous}).encode()).hexdigest()
 
 
@@ -295,13 +318,18 @@ class Verification:
 
 
 def verify(conn: sqlite3.Connection, *, evidence_root: Path | None = None) -> Verification:
-    """Verify the record in constant memory, up to the first fault."""
+    """Verify the chains of all learners in constant memory, up to the first fault."""
     count, head = 0, GENESIS
-    for row in conn.execute("SELECT * FROM event ORDER BY seq"):
-        reason = _row_fault(row, count + 1, head)
+    heads: dict[int, str] = {}
+    rows = conn.execute("SELECT * FROM event ORDER BY seq")
+    has_learners = any(column[0] == "learner" for column in rows.description)  # not in an older file
+    for row in rows:
+        learner = row["learner"] if has_learners else 1
+        reason = _row_fault(row, count + 1, heads.get(learner, GENESIS))
         if reason is not None:
             return Verification(count, head, min(row["seq"], count + 1), reason)
         count, head = count + 1, row["hash"]
+        heads[learner] = head
     counter = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
     if counter is not None and counter["seq"] > count:
         removed = counter["seq"] - count

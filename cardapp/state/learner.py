@@ -14,6 +14,9 @@ from cardapp.card.answers import ANSWER, HINT, JUDGED, PREDICTION, PROVED, REVEA
 from cardapp.card.model import Identity, Snapshot
 from cardapp.card.prediction import judged
 from cardapp.state import events
+from cardapp.state.database import CURRENT_LEARNER
+
+_OF_LEARNER = f"learner = {CURRENT_LEARNER}"
 
 _KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
 _MEMBERS: Mapping[str, tuple[str, type]] = {PREDICTION: ("values", dict), SELF: ("self", str), HINT: ("hint", int)}
@@ -24,11 +27,13 @@ data; such events stay in the record, and are ignored here."""
 def entries(conn: sqlite3.Connection, card_id: str) -> list[Entry]:
     """The events of the card from which its answers are made, in order."""
     rows = conn.execute(
-        f"SELECT seq, at, kind, key, data FROM event WHERE card_id = ? AND kind IN ({_marks(_KINDS)})",
+        f"SELECT seq, at, kind, key, data FROM event "
+        f"WHERE {_OF_LEARNER} AND card_id = ? AND kind IN ({_marks(_KINDS)})",
         (card_id, *_KINDS),
     )
     first = conn.execute(
-        "SELECT min(seq) AS seq, at, kind, key, '{}' AS data FROM event WHERE card_id = ? AND kind = ? GROUP BY key",
+        "SELECT min(seq) AS seq, at, kind, key, '{}' AS data FROM event "
+        f"WHERE {_OF_LEARNER} AND card_id = ? AND kind = ? GROUP BY key",
         (card_id, PROVED),
     )
     return _in_order([*rows, *first])
@@ -74,15 +79,16 @@ def _judgements(
 def _at(conn: sqlite3.Connection, card_id: str, key: str, kinds: tuple[str, ...]) -> list[sqlite3.Row]:
     # The plus keeps SQLite from the index by card and kind, in which it would have to look at every position.
     return conn.execute(
-        f"SELECT seq, at, kind, key, data FROM event WHERE kind IN ({_marks(kinds)}) AND key = ? AND +card_id = ?",
+        f"SELECT seq, at, kind, key, data FROM event "
+        f"WHERE {_OF_LEARNER} AND kind IN ({_marks(kinds)}) AND key = ? AND +card_id = ?",
         (*kinds, key, card_id),
     ).fetchall()
 
 
 def _first_proof(conn: sqlite3.Connection, card_id: str, key: str) -> list[sqlite3.Row]:
     return conn.execute(
-        "SELECT seq, at, kind, key, '{}' AS data FROM event WHERE kind = ? AND key = ? AND +card_id = ? "
-        "ORDER BY seq LIMIT 1",
+        "SELECT seq, at, kind, key, '{}' AS data FROM event "
+        f"WHERE {_OF_LEARNER} AND kind = ? AND key = ? AND +card_id = ? ORDER BY seq LIMIT 1",
         (PROVED, key, card_id),
     ).fetchall()
 

@@ -139,7 +139,98 @@ CREATE TABLE proof (
 ) STRICT, WITHOUT ROWID;
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS)
+# A learner's record is the events, with a chain of their own, and the position, the viewer state, the statuses and the
+# last results of each card. What was stored before belongs to the first learner, who has no name yet. The publication,
+# the operations and the generation belong to the session, so they have no learner.
+_LEARNERS = """
+CREATE TABLE learner (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  folded TEXT NOT NULL UNIQUE,
+  named INTEGER NOT NULL CHECK (named IN (0, 1)),
+  created_at TEXT NOT NULL
+) STRICT;
+INSERT INTO learner VALUES (1, 'unnamed', 'unnamed', 0, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'));
+
+CREATE TABLE current_learner (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  revision INTEGER NOT NULL
+) STRICT;
+INSERT INTO current_learner VALUES (1, 1, 0);
+
+ALTER TABLE navigation RENAME TO old_navigation;
+CREATE TABLE navigation (
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  card_uuid TEXT NOT NULL,
+  task_id TEXT, block_id TEXT, phase_id TEXT, step_id TEXT, snapshot_ref TEXT,
+  focus_level TEXT NOT NULL,
+  sync_requested INTEGER NOT NULL CHECK (sync_requested IN (0, 1)),
+  actor TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (learner, card_uuid)
+) STRICT, WITHOUT ROWID;
+INSERT INTO navigation SELECT 1, * FROM old_navigation;
+DROP TABLE old_navigation;
+
+ALTER TABLE viewer RENAME TO old_viewer;
+CREATE TABLE viewer (
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  card_uuid TEXT NOT NULL,
+  state TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (learner, card_uuid)
+) STRICT, WITHOUT ROWID;
+INSERT INTO viewer SELECT 1, * FROM old_viewer;
+DROP TABLE old_viewer;
+
+ALTER TABLE progress RENAME TO old_progress;
+CREATE TABLE progress (
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  card_uuid TEXT NOT NULL,
+  item_id TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('pending', 'approved')),
+  note TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (learner, card_uuid, item_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO progress SELECT 1, * FROM old_progress;
+DROP TABLE old_progress;
+
+ALTER TABLE result RENAME TO old_result;
+CREATE TABLE result (
+  learner INTEGER NOT NULL REFERENCES learner (id),
+  card_uuid TEXT NOT NULL,
+  step_key TEXT NOT NULL,
+  state TEXT NOT NULL,
+  at TEXT NOT NULL,
+  key TEXT NOT NULL,
+  code TEXT,
+  PRIMARY KEY (learner, card_uuid, step_key)
+) STRICT, WITHOUT ROWID;
+INSERT INTO result SELECT 1, * FROM old_result;
+DROP TABLE old_result;
+
+ALTER TABLE event ADD COLUMN learner INTEGER NOT NULL DEFAULT 1;
+DROP INDEX event_by_kind;
+DROP INDEX event_by_key;
+DROP INDEX event_by_card;
+DROP INDEX event_by_card_and_kind;
+DROP INDEX event_by_kind_and_key;
+CREATE INDEX event_by_learner ON event (learner, seq);
+CREATE INDEX event_by_actor ON event (learner, actor, seq);
+CREATE INDEX event_by_kind ON event (learner, kind, seq);
+CREATE INDEX event_by_key ON event (learner, key, seq);
+CREATE INDEX event_by_card ON event (learner, card_id, seq);
+CREATE INDEX event_by_card_and_kind ON event (learner, card_id, kind, seq);
+CREATE INDEX event_by_kind_and_key ON event (learner, kind, key, seq);
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS, _LEARNERS)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:

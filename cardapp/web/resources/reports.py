@@ -62,6 +62,7 @@ def _lesson(request: Request) -> Iterator[str]:
             current=key_of_saved(conn, loaded),
             events=events.stream(conn, loaded.identity.id),
             head=events.head(conn),
+            total=events.count(conn),
             picture=lambda name: evidence.load(root, name),
             at=services.clock(),
             base_url=request.environ[ADDRESS],

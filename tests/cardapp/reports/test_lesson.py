@@ -88,7 +88,7 @@ def picture(name: str) -> bytes:
 
 def made(parts: dict[str, Any], events: Sequence[dict[str, Any]], current: str = "") -> str:
     head = Head(events[-1]["seq"], events[-1]["hash"]) if events else EMPTY
-    return "".join(lesson.render(events=events, head=head, picture=picture, current=current, **parts))
+    return "".join(lesson.render(events=events, head=head, total=head.seq, picture=picture, current=current, **parts))
 
 
 def pinned(**members: Any) -> dict[str, Any]:
@@ -351,7 +351,9 @@ def test_the_activity_of_a_long_card_is_split_into_diagrams(parts: dict[str, Any
     sizes = []
     for count in (100, 400):
         card = replace(parts["card"], tasks=tuple(replace(first, id=f"t{number}") for number in range(count)))
-        pieces = list(lesson.render(**parts | {"card": card}, events=(), head=EMPTY, picture=picture, current="t99/b1"))
+        pieces = list(
+            lesson.render(**parts | {"card": card}, events=(), head=EMPTY, total=0, picture=picture, current="t99/b1")
+        )
         drawn = [piece for piece in pieces if piece.startswith("<svg")]
         assert [piece.count("aria-current") for piece in drawn].count(1) == 1
         sizes.append(max(map(len, drawn)))
@@ -398,7 +400,7 @@ def test_the_report_is_generated_while_the_events_are_read(parts: dict[str, Any]
             taken += 1
             yield event(kind)
 
-    pieces = lesson.render(events=endless(), head=EMPTY, picture=picture, current="", **parts)
+    pieces = lesson.render(events=endless(), head=EMPTY, total=0, picture=picture, current="", **parts)
     next(pieces)
     assert taken == 0
     for _ in range(100):
