@@ -45,6 +45,8 @@ DESCRIBED = {
     "invalid_arguments": "The session and the service are of different releases: restart the session.",
     "pane_failed": "The session's terminal does not answer.",
     "program_not_running": "There is no program to move.",
+    # -- the learners ----------------------------------------------------------------------------------------------
+    "learner_named": "The current record has a name already.",
     # -- the stored state ------------------------------------------------------------------------------------------
     "state_cannot_open": "The database cannot be opened.",
     "state_corrupt": "The database is damaged.",

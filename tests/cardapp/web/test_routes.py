@@ -65,6 +65,9 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),
     ("GET", "/api/answers"): ("/api/answers?key=t1/b1/p1/s1/one", None),
     ("POST", "/api/evidence"): ("/api/evidence?caption=a", b"png"),
+    ("GET", "/api/learners"): ("/api/learners", None),
+    ("POST", "/api/learners"): ("/api/learners", {"name": "Ada"}),
+    ("PUT", "/api/learners/current"): ("/api/learners/current", {"name": "unnamed"}),
     ("GET", "/api/evidence/{name}"): ("/api/evidence/{name}", None),
 }
 
