@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from cardapp import __version__
@@ -17,7 +18,15 @@ from cardapp.authoring import cli as authoring
 from cardapp.authoring import proof_records
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.console import ArgumentParser, end_as_after_ctrl_c, run_printing
-from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
+from cardapp.errors import (
+    CardAppError,
+    InvalidLayout,
+    InvalidValue,
+    MissingRequirement,
+    NoCard,
+    NoLayout,
+    UsageError,
+)
 from cardapp.publish import layouts
 from cardapp.settings import declared, load, unknown_names
 from cardapp.state.proofs import CardProof
@@ -81,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
 
     selftest = commands.add_parser("selftest", help="start a test server and check that it refuses forbidden requests")
     selftest.set_defaults(run=_selftest)
+
+    new_learner = commands.add_parser(
+        "new-learner", help="begin a new record for a learner; the service may run, and nothing is deleted"
+    )
+    new_learner.add_argument("name", metavar="NAME", help="the learner's name, one word or in quotation marks")
+    new_learner.set_defaults(run=_new_learner)
 
     verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
     verify.set_defaults(run=_verify_events)
@@ -217,6 +232,27 @@ def _check_layout(name: str) -> int:
 def _print_success(text: str) -> int:
     print(text)
     return DONE
+
+
+# -- new-learner ---------------------------------------------------------------------------------------------------
+
+
+def _new_learner(options: argparse.Namespace) -> int:
+    from cardapp.state import learners
+    from cardapp.state.database import Database, now
+
+    settings = load(os.environ)
+    with closing(Database.open(settings.state_database)) as database, database.write() as tx:
+        before = learners.current(tx)
+        card = learners.last_card(tx) or load_card(settings.card_source).identity
+        try:
+            learners.create(tx, options.name, actor="cardapp", card=card, at=now())
+        except InvalidValue as error:
+            raise UsageError(f"the name {error.errors[0].message}") from error
+        name = learners.current(tx)
+    return _print_success(
+        f"{name} has a new, empty record, and the page shows it. The record of {before} stays: choose it in the page."
+    )
 
 
 # -- verify-events -------------------------------------------------------------------------------------------------
