@@ -2,7 +2,7 @@
 // updates the state; the views are drawn from the state.
 
 import { predict, recorded, resendEvents, takeLast } from './answers.js';
-import { get, Notice, post, put, Refusal } from './api.js';
+import { get, Notice, Offline, post, put, Refusal } from './api.js';
 import { Catalog, currentStop, draft, dropDraft, isAway, state, stepOf, stopsBeside, update } from './state.js';
 
 const ACTOR = 'page';
@@ -160,17 +160,23 @@ export async function sync() {
     return;
   }
   if (currentStop()) predict(currentStop());
-  update({ syncing: true, failure: null, restored: null });
+  update({ syncing: { before: state.control.checkpoint?.operation_id }, failure: null, restored: null });
   await Promise.all([moving, recorded()]);
   try {
     takeLast(await post('/api/navigation/sync', { actor: ACTOR }));
   } catch (failure) {
     const last = failure.problem?.operation; // a sync that began and failed
     update(last ? { last } : { failure });
-    refresh();
+    if (failure instanceof Offline) readLast().catch(() => {}); // the answer is lost, but the sync may have ended
   } finally {
-    update({ syncing: false });
+    update({ syncing: null });
+    refresh();
   }
+}
+
+// Read the last finished operation again.
+export async function readLast() {
+  takeLast((await get('/api/checkpoint/status')).last);
 }
 
 // End the running replay, which another client may have started. The request that started it fails with

@@ -17,10 +17,15 @@ const SAID_MS = 2500;
 
 export function start() {
   $('act').onclick = act;
+  $('foot').addEventListener('focusin', () => showEnter(true));
+  $('foot').addEventListener('focusout', () => showEnter(false));
   $('act').onkeydown = (event) => { if (event.repeat) event.preventDefault(); }; // a key that is held down acts once
   subscribe((changed) => { if (SHOWN.some((name) => changed.has(name))) render(); });
   render();
 }
+
+// While the foot has the focus, the Enter key acts there and not at Sync.
+const showEnter = (isHere) => $('sync').classList.toggle('enter-elsewhere', isHere);
 
 // Whether the values are known, and nothing was said since.
 const isOver = (stop) => isKnown(stop) && !isWaiting(stop);

@@ -1,8 +1,7 @@
 // Follows the control state: by the WebSocket /api/live, or by polling while the WebSocket is closed. A second page, the
 // editor and other clients change the same state, so their changes are fetched here.
 
-import { refresh, reload, resend, takePosition, takeView } from './actions.js';
-import { takeLast } from './answers.js';
+import { readLast, refresh, reload, resend, takePosition, takeView } from './actions.js';
 import { get, Notice, Refusal } from './api.js';
 import { state, update } from './state.js';
 
@@ -91,11 +90,8 @@ async function take(control, before) {
   const last = control.checkpoint;
   const hasChanged = last?.operation_id !== before.checkpoint?.operation_id || last?.state !== before.checkpoint?.state;
   const hasEnded = hasChanged && last?.state !== 'running';
-  if (hasEnded) tasks.push(takeResult());
-  if (hasEnded || hasOther) tasks.push(refresh());
+  const isOwn = hasEnded && state.syncing; // then the answer to this page's sync brings the result
+  if (hasEnded && !isOwn) tasks.push(readLast());
+  if ((hasEnded && !isOwn) || hasOther) tasks.push(refresh());
   await Promise.all(tasks);
-}
-
-async function takeResult() {
-  takeLast((await get('/api/checkpoint/status')).last);
 }

@@ -53,6 +53,7 @@ function blockOf(key) {
 
 async function render(renew = false) {
   $('map-panel').hidden = !state.isMapOpen;
+  $('map-panel').closest('.worksheet').classList.toggle('map-open', state.isMapOpen);
   if (!state.isMapOpen) return;
   const wanted = wholeCard ? '' : blockOf(state.navigation.key) || state.catalog.pages[0].key;
   if (wanted !== shown || renew) {

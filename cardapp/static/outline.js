@@ -63,11 +63,40 @@ function render(moved = false) {
   const { key } = state.navigation;
   for (const item of state.catalog.trail(key)) open.add(item.key);
   const active = document.activeElement?.closest?.('#tree') ? document.activeElement.dataset.key : null;
-  $('tree').replaceChildren(...branch('', 1));
+  place(branch('', 1));
   const current = $('tree').querySelector('[aria-current]');
   if (active !== null) $('tree').querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
   else if (current) current.tabIndex = 0;
   if (moved) current?.scrollIntoView({ block: 'nearest' });
+}
+
+// Put the rows into the tree. A row that has not changed stays, because a new one costs its style and layout.
+function place(rows) {
+  const tree = $('tree');
+  const before = [...tree.children];
+  if (rows.length !== before.length) tree.replaceChildren(...rows);
+  else rows.forEach((row, at) => { if (row !== before[at]) before[at].replaceWith(row); });
+}
+
+const drawn = new Map(); // key -> {shows, row}
+
+// The row of an item: the drawn one, unless it shows something else now.
+function rowOf(item, shows) {
+  const now = JSON.stringify(shows);
+  if (drawn.get(item.key)?.now !== now) drawn.set(item.key, { now, row: draw(item, shows) });
+  const { row } = drawn.get(item.key);
+  row.tabIndex = shows.isHere ? 0 : -1;
+  return row;
+}
+
+function draw(item, { level, leaf, isOpen, isHere, number, title, mark }) {
+  return element('div', {
+    role: 'treeitem', 'aria-level': level, 'data-key': item.key, class: `row ${item.level}`, tabindex: isHere ? 0 : -1,
+    ...(leaf ? {} : { 'aria-expanded': String(isOpen) }), ...(isHere && { 'aria-current': 'location' }),
+    'aria-selected': String(isHere), style: `--level:${level}`,
+  }, element('span', { class: 'twist', 'aria-hidden': 'true' }, leaf ? '' : isOpen ? '▾' : '▸'),
+  element('span', { class: 'number' }, number),
+  element('span', { class: 'name', dir: 'auto' }, title), element('span', ...mark));
 }
 
 function branch(parent, level) {
@@ -76,26 +105,22 @@ function branch(parent, level) {
     const leaf = item.level === DEEPEST;
     const isOpen = open.has(item.key) && !leaf;
     const isHere = item.key === state.navigation.key || (leaf && stepOf(state.navigation.key) === item.key);
-    rows.push(element('div', {
-      role: 'treeitem', 'aria-level': level, 'data-key': item.key, class: `row ${item.level}`, tabindex: isHere ? 0 : -1,
-      ...(leaf ? {} : { 'aria-expanded': String(isOpen) }), ...(isHere && { 'aria-current': 'location' }),
-      'aria-selected': String(isHere), style: `--level:${level}`,
-    }, element('span', { class: 'twist', 'aria-hidden': 'true' }, leaf ? '' : isOpen ? '▾' : '▸'),
-    element('span', { class: 'number' }, state.catalog.number.get(item.key)),
-    element('span', { class: 'name', dir: 'auto' }, item.title), sign(item)));
+    const number = state.catalog.number.get(item.key);
+    rows.push(rowOf(item, { level, leaf, isOpen, isHere, number, title: item.title, mark: markOf(item) }));
     if (isOpen) rows.push(...branch(item.key, level + 1));
   }
   return rows;
 }
 
-function sign(item) {
+// The attributes and the text of the sign at the end of a row.
+function markOf(item) {
   const steps = item.level === DEEPEST ? [item.key] : state.catalog.stepsBelow(item.key);
   const done = steps.filter((key) => approved.has(key)).length;
-  if (done === steps.length && done) return element('span', { class: 'sign done', 'aria-label': 'approved' }, '✓');
+  if (done === steps.length && done) return [{ class: 'sign done', 'aria-label': 'approved' }, '✓'];
   const proved = item.level === DEEPEST ? provedStops(item.key) : '';
-  if (proved) return element('span', { class: 'sign', title: 'Stops that the program has run to' }, `◐ ${proved}`);
-  if (done || steps.some((key) => visited.has(key))) return element('span', { class: 'sign', 'aria-label': done ? 'partly approved' : 'visited' }, '◐');
-  return element('span', { class: 'sign' });
+  if (proved) return [{ class: 'sign', title: 'Stops that the program has run to' }, `◐ ${proved}`];
+  if (done || steps.some((key) => visited.has(key))) return [{ class: 'sign', 'aria-label': done ? 'partly approved' : 'visited' }, '◐'];
+  return [{ class: 'sign' }];
 }
 
 // How many of a step's stops the program has run to, like `1/2`; empty for none and for a step with one stop.

@@ -16,7 +16,7 @@ export const state = {
   failure: null, // why this page's last action failed: a Refusal, Offline or Notice
   restored: null, // the files of the session that this page has just restored
   dismissed: null, // the id of the failed operation that this page no longer shows
-  syncing: false,
+  syncing: null, // while this page's sync is not answered: {before}, the id of the operation before it
   answers: new Map(), // stop key -> what is known of the learner there, an item of GET /api/answers
   teacher: localStorage.getItem('teacher') === 'on',
   connected: true,

@@ -25,10 +25,11 @@ export function start() {
 function syncState() {
   const { control, connected, syncing } = state;
   const replay = control.checkpoint?.state === 'running' ? control.checkpoint : null;
-  $('sync').ariaDisabled = String(syncing || replay !== null || isAway()); // a disabled button would lose the focus
+  const isWaiting = syncing && !(control.checkpoint?.state === 'ready' && control.checkpoint.operation_id !== syncing.before);
+  $('sync').ariaDisabled = String(Boolean(syncing) || replay !== null || isAway()); // a disabled button would lose the focus
   const word = connected && control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF';
   if (!connected) showSync('off', word, 'the service does not answer');
-  else if (replay || syncing) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
+  else if (replay || isWaiting) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
   else if (control.sync !== 'on') showSync('off', word, offReason(control), isFailureElsewhere() ? whyButton : null);
   else if (control.at_position) showSync('on', word, `at this ${state.navigation.position.focus_level}`);
   else showSync('away', word, 'elsewhere', goButton);

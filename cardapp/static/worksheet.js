@@ -148,6 +148,7 @@ function showWayBack() {
   place.dataset.shows = `${text} ${page}`;
   if (!text && place.contains(document.activeElement)) scroller.focus({ preventScroll: true });
   place.hidden = !text;
+  place.parentElement.classList.toggle('is-away', Boolean(text)); // `:has` would restyle the whole page for each change
   fill(place, element('span', {}, `You are looking at ${page}.`), ' ',
     button(text, goBack, { class: 'primary', title: `${text} (Enter)` }));
 }
