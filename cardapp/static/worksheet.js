@@ -50,6 +50,7 @@ const OWN_STYLE = `
 .holder.flow { width: auto; padding: 12px; }
 .flow .sheet { background: var(--paper); }
 .sheet { margin-bottom: ${MARGIN}px; }
+.holder:not(.flow) .sheet { content-visibility: auto; } /* a sheet out of sight costs no layout */
 .here { outline: calc(.5 * var(--u)) solid var(--current); outline-offset: calc(1.1 * var(--u)); border-radius: calc(.4 * var(--u)); }
 .done .tick::after { content: "✓"; position: absolute; inset: -.28em 0 0 .08em; color: var(--accent); font-size: 1.1em; }
 .cover { position: absolute; inset: 0; display: grid; place-items: center; border: 1px dashed var(--rule); border-radius: 3px;
@@ -185,7 +186,8 @@ function fit() {
   root.host.style.setProperty('--u', `${u.toFixed(4)}px`);
   $('zoom').textContent = `${Math.round((100 * u) / PX_PER_MM)} %`;
   $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
-  reachCode();
+  cancelIdleCallback(reaching);
+  reaching = requestIdleCallback(reachCode);
   if (top !== null && wasFlow !== isFlow()) mark(true); // the parts have other heights now
   else if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
   lastUnit = u;
@@ -195,7 +197,10 @@ function fit() {
 let lastUnit = 0;
 let fitted = ''; // the scale and the flag of the last call of `fit`
 
-// Code that is wider than its part can be scrolled. The tab index lets the keyboard scroll it too.
+let reaching = 0;
+
+// Code that is wider than its part can be scrolled. The tab index lets the keyboard scroll it too. This measures every
+// sheet, so it waits until the page is idle.
 function reachCode() {
   for (const code of holder.querySelectorAll('.source')) {
     if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
