@@ -20,8 +20,37 @@ HINT = "x-hint"
 JUDGED = "prediction.judged"
 PROVED = "checkpoint.ready"
 
+KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
+"""The kinds of entries of which every one counts; of ``PROVED`` only the first at a stop does."""
+_MEMBERS: Mapping[str, tuple[str, type]] = {PREDICTION: ("values", dict), SELF: ("self", str), HINT: ("hint", int)}
+
 _MAX_GAP_SECONDS = 600.0
 """A longer time between two events is no work."""
+
+
+class AskedStop(NamedTuple):
+    """A stop with what is asked there. ``step`` is the key of its step and ``number`` that of the step in the card,
+    from 1. ``title`` is the step's title, ``name`` the stop's own."""
+
+    key: str
+    step: str
+    number: int
+    title: str
+    name: str
+    question: str | None
+    ask: Sequence[str]
+
+
+def asked_stops(catalog: Catalog) -> list[AskedStop]:
+    """All stops of the card, in document order."""
+    return [asked_stop(catalog, key) for key in catalog.snapshots]
+
+
+def asked_stop(catalog: Catalog, key: str) -> AskedStop:
+    """The stop with this key."""
+    snapshot, step = catalog.snapshots[key], catalog.item(catalog.item(key).first_step)
+    question = catalog.steps[step.key].question or None
+    return AskedStop(key, step.key, step.index + 1, step.title, snapshot.title, question, snapshot.ask)
 
 
 class Entry(NamedTuple):
@@ -34,22 +63,31 @@ class Entry(NamedTuple):
     data: Mapping[str, Any]
 
 
-def overview(catalog: Catalog, keys: Sequence[str], entries: Iterable[Entry]) -> dict[str, Any]:
-    """Build ``{items, summary}``: an item for each of the stops ``keys`` that has an entry.
+def is_usable(entry: Entry) -> bool:
+    """Whether the entry has the data of its kind. An earlier release let a client append some kinds with any data."""
+    member = _MEMBERS.get(entry.kind)
+    return member is None or isinstance(entry.data.get(member[0]), member[1])
 
-    ``entries`` are in order; those at other positions are ignored.
+
+def overview(stops: Sequence[AskedStop], entries: Iterable[Entry]) -> dict[str, Any]:
+    """Build ``{items, summary}``: an item for each of the stops that has an entry.
+
+    ``entries`` are in order; those at other positions are ignored. An entry at a step counts for each of its stops.
     """
-    by_stop: dict[str, list[Entry]] = {key: [] for key in keys}
+    by_stop: dict[str, list[Entry]] = {stop.key: [] for stop in stops}
+    at_step: dict[str, list[str]] = {}
+    for stop in stops:
+        at_step.setdefault(stop.step, []).append(stop.key)
     times = []
     for entry in entries:
-        found = [by_stop[stop] for stop in _stops(catalog, entry.key) if stop in by_stop]
+        found = [by_stop[key] for key in at_step.get(entry.key, [entry.key]) if key in by_stop]
         for each in found:
             each.append(entry)
         if found:
             times.append(entry.at)
-    items = [_item(catalog, key, found) for key, found in by_stop.items() if found]
+    items = [_item(stop, by_stop[stop.key]) for stop in stops if by_stop[stop.key]]
     summary = {
-        "stops": len(keys),
+        "stops": len(stops),
         "predicted": sum(item["tries"] > 0 for item in items),
         "right_first": sum(item["right_first"] is True and not item["looked_first"] for item in items),
         "looked_first": sum(item["looked_first"] for item in items),
@@ -58,13 +96,7 @@ def overview(catalog: Catalog, keys: Sequence[str], entries: Iterable[Entry]) ->
     return {"items": items, "summary": summary}
 
 
-def _stops(catalog: Catalog, key: str) -> list[str]:
-    """The stop ``key``, or the stops of the step ``key``."""
-    step = catalog.steps.get(key)
-    return [key] if step is None else [f"{key}/{snapshot.id}" for snapshot in step.snapshots]
-
-
-def _item(catalog: Catalog, key: str, entries: Sequence[Entry]) -> dict[str, Any]:
+def _item(stop: AskedStop, entries: Sequence[Entry]) -> dict[str, Any]:
     by_kind: dict[str, list[Entry]] = {}
     for entry in entries:
         by_kind.setdefault(entry.kind, []).append(entry)
@@ -72,12 +104,12 @@ def _item(catalog: Catalog, key: str, entries: Sequence[Entry]) -> dict[str, Any
     judgements = {entry.data["prediction"]: entry.data for entry in by_kind.get(JUDGED, [])}
     seen = _first_look(entries)
     attempt = next(iter(tries or answers), None)
-    first, latest = (_rows(catalog, key, each, judgements) for each in (tries[:1], tries[-1:]))
+    first, latest = (_rows(stop, each, judgements) for each in (tries[:1], tries[-1:]))
     rights = [row["right"] for row in first if row["right"] is not None]
     proofs, ratings = by_kind.get(PROVED, []), by_kind.get(SELF, [])
     return {
-        "key": key,
-        "question": catalog.steps[catalog.item(key).first_step].question or None,
+        "key": stop.key,
+        "question": stop.question,
         "answer": answers[-1].data["text"] if answers else None,
         "predictions": first,
         "latest": latest,
@@ -101,15 +133,13 @@ def _first_look(entries: Iterable[Entry]) -> int | None:
     return None
 
 
-def _rows(
-    catalog: Catalog, key: str, tries: Sequence[Entry], judgements: Mapping[int, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _rows(stop: AskedStop, tries: Sequence[Entry], judgements: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each predicted value of the only one of ``tries``, in the order in which the card asks."""
     if not tries:
         return []
     said = tries[0].data["values"]
     judgement = judgements.get(tries[0].seq, {"seen": {}, "right": {}})
-    asked = [expression for expression in catalog.snapshots[key].ask if expression in said]
+    asked = [expression for expression in stop.ask if expression in said]
     return [
         {
             "expression": expression,

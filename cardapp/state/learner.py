@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cardapp.card.answers import ANSWER, HINT, JUDGED, PREDICTION, PROVED, REVEALED, SELF, Entry
+from cardapp.card.answers import JUDGED, KINDS, PREDICTION, PROVED, Entry, is_usable
 from cardapp.card.model import Identity, Snapshot
 from cardapp.card.prediction import judged
 from cardapp.state import events
@@ -18,18 +18,12 @@ from cardapp.state.database import CURRENT_LEARNER
 
 _OF_LEARNER = f"learner = {CURRENT_LEARNER}"
 
-_KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
-_MEMBERS: Mapping[str, tuple[str, type]] = {PREDICTION: ("values", dict), SELF: ("self", str), HINT: ("hint", int)}
-"""The member of ``data`` that an event of a kind must have. An earlier release let a client append these kinds with any
-data; such events stay in the record, and are ignored here."""
-
 
 def entries(conn: sqlite3.Connection, card_id: str) -> list[Entry]:
     """The events of the card from which its answers are made, in order."""
     rows = conn.execute(
-        f"SELECT seq, at, kind, key, data FROM event "
-        f"WHERE {_OF_LEARNER} AND card_id = ? AND kind IN ({_marks(_KINDS)})",
-        (card_id, *_KINDS),
+        f"SELECT seq, at, kind, key, data FROM event WHERE {_OF_LEARNER} AND card_id = ? AND kind IN ({_marks(KINDS)})",
+        (card_id, *KINDS),
     )
     first = conn.execute(
         "SELECT min(seq) AS seq, at, kind, key, '{}' AS data FROM event "
@@ -43,7 +37,7 @@ def entries_at(conn: sqlite3.Connection, card_id: str, keys: Iterable[str]) -> l
     """The same for the events at the positions ``keys``."""
     found: list[sqlite3.Row] = []
     for key in keys:
-        found += _at(conn, card_id, key, _KINDS)
+        found += _at(conn, card_id, key, KINDS)
         found += _first_proof(conn, card_id, key)
     return _in_order(found)
 
@@ -100,9 +94,4 @@ def _marks(values: tuple[str, ...]) -> str:
 def _in_order(rows: Iterable[sqlite3.Row]) -> list[Entry]:
     ordered = sorted(rows, key=lambda row: row["seq"])
     found = (Entry(row["seq"], row["at"], row["kind"], row["key"], json.loads(row["data"])) for row in ordered)
-    return [entry for entry in found if _has_its_member(entry)]
-
-
-def _has_its_member(entry: Entry) -> bool:
-    member = _MEMBERS.get(entry.kind)
-    return member is None or isinstance(entry.data.get(member[0]), member[1])
+    return [entry for entry in found if is_usable(entry)]

@@ -81,7 +81,9 @@ def answers(request: Request) -> Reply:
         raise NotFound(f"this card has no snapshot {key!r}; GET /api/navigation/catalog lists all")
     with request.services.database.read() as conn:
         if key is None:
+            stops = rules.asked_stops(loaded.catalog)
             found = learner.entries(conn, loaded.identity.id)
         else:
-            found = learner.entries_at(conn, loaded.identity.id, (key, loaded.catalog.item(key).first_step))
-    return answer(rules.overview(loaded.catalog, list(loaded.catalog.snapshots) if key is None else [key], found))
+            stops = [rules.asked_stop(loaded.catalog, key)]
+            found = learner.entries_at(conn, loaded.identity.id, (key, stops[0].step))
+    return answer(rules.overview(stops, found))

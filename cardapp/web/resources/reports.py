@@ -26,9 +26,7 @@ def teams(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
-        answered = answers.overview(
-            loaded.catalog, list(loaded.catalog.snapshots), learner.entries(conn, loaded.identity.id)
-        )
+        answered = answers.overview(answers.asked_stops(loaded.catalog), learner.entries(conn, loaded.identity.id))
         notes = events.latest(conn, limit=teams_report.MAX_NOTES, kind=events.NOTE, card_id=loaded.identity.id)
     report = teams_report.render(
         identity=loaded.identity,

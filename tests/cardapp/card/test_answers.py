@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from cardapp.card.answers import ANSWER, HINT, JUDGED, PREDICTION, PROVED, REVEALED, SELF, Entry, overview
+from cardapp.card.answers import (
+    ANSWER,
+    HINT,
+    JUDGED,
+    PREDICTION,
+    PROVED,
+    REVEALED,
+    SELF,
+    Entry,
+    asked_stop,
+    asked_stops,
+    overview,
+)
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import UNDEFINED, Expectation, Snapshot, Stop
 from cardapp.card.prediction import judged, unasked
@@ -127,7 +139,7 @@ def record() -> Record:
 
 
 def item(catalog: Catalog, record: Record, key: str = STOP) -> dict[str, Any]:
-    (found,) = overview(catalog, [key], record.entries)["items"]
+    (found,) = overview([asked_stop(catalog, key)], record.entries)["items"]
     return found
 
 
@@ -137,7 +149,7 @@ def row(expression: str, said: str, seen: str | None = None, right: bool | None 
 
 def test_without_events_there_is_no_item(catalog: Catalog) -> None:
     summary = {"stops": 5, "predicted": 0, "right_first": 0, "looked_first": 0, "seconds": 0}
-    assert overview(catalog, list(catalog.snapshots), []) == {"items": [], "summary": summary}
+    assert overview(asked_stops(catalog), []) == {"items": [], "summary": summary}
 
 
 def test_a_prediction_waits_for_its_proof(catalog: Catalog, record: Record) -> None:
@@ -169,7 +181,7 @@ def test_the_first_try_counts_and_the_last_one_is_kept_beside_it(catalog: Catalo
     assert (found["tries"], found["by"], found["right_first"]) == (2, "program", False)
     assert (found["looked_first"], found["revealed"]) == (False, True)
     assert found["proved_at"] == "2025-03-01T10:02:00.000Z"
-    summary = overview(catalog, list(catalog.snapshots), record.entries)["summary"]
+    summary = overview(asked_stops(catalog), record.entries)["summary"]
     assert summary == {"stops": 5, "predicted": 1, "right_first": 0, "looked_first": 0, "seconds": 300}
 
 
@@ -177,7 +189,7 @@ def test_the_first_try_counts_and_the_last_one_is_kept_beside_it(catalog: Catalo
 def test_a_right_prediction_after_a_look_is_told_apart(catalog: Catalog, record: Record, look: str) -> None:
     record(look)
     record.predict({"n": "1"}, {"n": ("1", True)})
-    found = overview(catalog, [STOP], record.entries)
+    found = overview([asked_stop(catalog, STOP)], record.entries)
     assert (found["items"][0]["looked_first"], found["items"][0]["right_first"]) == (True, True)
     assert (found["summary"]["looked_first"], found["summary"]["right_first"]) == (1, 0)
 
@@ -200,7 +212,7 @@ def test_an_event_at_a_step_counts_for_each_of_its_stops(catalog: Catalog, recor
     record(ANSWER, STEP, text="16")
     record(REVEALED, STEP)
     record(ANSWER, OTHER, text="17")
-    found = overview(catalog, list(catalog.snapshots), record.entries)["items"]
+    found = overview(asked_stops(catalog), record.entries)["items"]
     assert [(each["key"], each["answer"], each["revealed"]) for each in found] == [
         (STOP, "16", True),
         (OTHER, "17", True),
@@ -236,14 +248,14 @@ def test_a_long_gap_is_no_work(catalog: Catalog, record: Record) -> None:
     record(HINT, at="2025-03-01T10:09:59.600Z", hint=1)
     record(HINT, at="2025-03-01T10:20:00.000Z", hint=1)
     record(HINT, at="2025-03-01T10:19:00.000Z", hint=1)  # the clock was put back
-    assert overview(catalog, [STOP], record.entries)["summary"]["seconds"] == 600
+    assert overview([asked_stop(catalog, STOP)], record.entries)["summary"]["seconds"] == 600
 
 
 def test_events_at_other_positions_and_of_former_stops_are_left_out(catalog: Catalog, record: Record) -> None:
     record(ANSWER, "t1/b1/p1/s2/gone", text="x")
     record(REVEALED, "t1")
     record(REVEALED, "")
-    assert overview(catalog, list(catalog.snapshots), record.entries)["items"] == []
+    assert overview(asked_stops(catalog), record.entries)["items"] == []
 
 
 def test_a_value_that_the_card_no_longer_asks_comes_last(catalog: Catalog, record: Record) -> None:

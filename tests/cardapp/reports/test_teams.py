@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cardapp.card import progress
-from cardapp.card.answers import JUDGED, PREDICTION, REVEALED, Entry, overview
+from cardapp.card.answers import JUDGED, PREDICTION, REVEALED, Entry, asked_stops, overview
 from cardapp.card.catalog import Catalog
 from cardapp.reports import teams
 from tests.cardapp.reports.conftest import STEPS
@@ -14,7 +14,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 def made(parts: dict[str, Any], notes: Sequence[dict[str, Any]], entries: Sequence[Entry] = ()) -> str:
-    found = overview(parts["catalog"], list(parts["catalog"].snapshots), entries)
+    found = overview(asked_stops(parts["catalog"]), entries)
     return "".join(teams.render(answers=found, notes=notes, **parts))
 
 
@@ -98,7 +98,7 @@ def test_the_report_is_generated_note_by_note(parts: dict[str, Any]) -> None:
     """Thousands of steps may have a long note each, so the whole report is never in memory at once."""
     for item in parts["progress"]["items"]:
         item["note"] = "x" * 10_000
-    pieces = list(teams.render(answers=overview(parts["catalog"], [], []), notes=[], **parts))
+    pieces = list(teams.render(answers=overview([], []), notes=[], **parts))
     assert [piece.count("x" * 10_000) for piece in pieces if "xxx" in piece] == [1, 1, 1]
 
 
