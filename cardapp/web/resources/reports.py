@@ -1,16 +1,18 @@
-"""The two reports. Each request makes them anew from the record of events."""
+"""The reports: progress, lesson and answers. Each request makes them anew from the record of events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 from cardapp.card import answers
 from cardapp.card import progress as rules
 from cardapp.card_loader import ServedCard
+from cardapp.reports import answers_file, answers_table, csv_text
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
-from cardapp.state import card_state, checkpoint_results, events, evidence, learner
+from cardapp.state import card_state, checkpoint_results, events, evidence, learner, learners
 from cardapp.state.database import Connection
 from cardapp.web.gate import ADDRESS
 from cardapp.web.http import Reply, Request
@@ -18,6 +20,7 @@ from cardapp.web.resources.navigation import key_of_saved
 
 MARKDOWN = "text/markdown; charset=utf-8"
 HTML = "text/html; charset=utf-8"
+CSV = "text/csv; charset=utf-8"
 _PIECE = 64 * 1024
 
 
@@ -65,6 +68,47 @@ def _lesson(request: Request) -> Iterator[str]:
             at=services.clock(),
             base_url=request.environ[ADDRESS],
         )
+
+
+def answers_csv(request: Request) -> Reply:
+    """The current learner's answers: a row for each predicted value."""
+    services, loaded = request.services, request.services.card_loader.current()
+    stops = answers.asked_stops(loaded.catalog)
+    with services.database.read() as conn:
+        found = answers.overview(stops, learner.entries(conn, loaded.identity.id))
+        name = learners.current(conn)
+    rows = csv_text.lines(answers_table.value_rows(stops, found))
+    return Reply(_pieces(rows), media_type=CSV, headers=(_attached(loaded, name, "csv"),))
+
+
+def answers_json(request: Request) -> Reply:
+    """The current learner's answers with the chain of all events, streamed. ``bin/cardapp collect`` reads this file."""
+    with request.services.database.read() as conn:
+        name = learners.current(conn)
+    attached = _attached(request.services.card_loader.current(), name, "json")
+    return Reply(_pieces(_answers_file(request)), headers=(attached,))
+
+
+def _answers_file(request: Request) -> Iterator[str]:
+    services, loaded = request.services, request.services.card_loader.current()
+    stops = answers.asked_stops(loaded.catalog)
+    with services.database.read() as conn:
+        yield from answers_file.render(
+            learner=learners.current(conn),
+            identity=loaded.identity,
+            card=loaded.card,
+            stops=stops,
+            answers=answers.overview(stops, learner.entries(conn, loaded.identity.id)),
+            events=events.stream(conn),
+            head=events.head(conn).hash,
+            at=services.clock(),
+        )
+
+
+def _attached(loaded: ServedCard, learner: str, suffix: str) -> tuple[str, str]:
+    """The header with the name under which a browser saves the file: ``answers-arena-Ada.csv`` (RFC 6266)."""
+    name = f"answers-{loaded.identity.id}-{learner}.{suffix}"
+    return "Content-Disposition", f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
