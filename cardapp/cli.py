@@ -91,16 +91,33 @@ def _parser() -> argparse.ArgumentParser:
     selftest = commands.add_parser("selftest", help="start a test server and check that it refuses forbidden requests")
     selftest.set_defaults(run=_selftest)
 
+    _add_class_commands(commands)
+    verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
+    verify.set_defaults(run=_verify_events)
+    _add_backup_commands(commands)
+    return parser
+
+
+def _add_class_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     new_learner = commands.add_parser(
         "new-learner", help="begin a new record for a learner; the service may run, and nothing is deleted"
     )
     new_learner.add_argument("name", metavar="NAME", help="the learner's name, one word or in quotation marks")
     new_learner.set_defaults(run=_new_learner)
 
-    verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
-    verify.set_defaults(run=_verify_events)
-    _add_backup_commands(commands)
-    return parser
+    collect = commands.add_parser("collect", help="make one table of the answers that students handed in")
+    collect.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="a file saved as “Answers as JSON” in the page's menu"
+    )
+    collect.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=Path(),
+        help="the folder for class.html and class.csv; default: the current one",
+    )
+    collect.set_defaults(run=_collect)
 
 
 def _add_backup_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
@@ -253,6 +270,13 @@ def _new_learner(options: argparse.Namespace) -> int:
     return _print_success(
         f"{name} has a new, empty record, and the page shows it. The record of {before} stays: choose it in the page."
     )
+
+
+def _collect(options: argparse.Namespace) -> int:
+    from cardapp.reports import collect_cli
+    from cardapp.state.database import now
+
+    return DONE if collect_cli.run(options.files, options.output, now()) else FAILED
 
 
 # -- verify-events -------------------------------------------------------------------------------------------------

@@ -74,14 +74,15 @@ def _text(value: Any) -> str:
 @dataclass(frozen=True)
 class HandedIn:
     """The content of a file whose hashes are right. ``learner`` is the name in the chain; "" if no name was given.
-    ``answers`` are made from the events (``card.answers.overview``); ``head`` is the hash of the last event."""
+    ``answers`` are made from the events (``card.answers.overview``). ``origin`` is the hash of the first event, which
+    tells one record from another; "" if there is no event."""
 
     learner: str
     card: Mapping[str, str]
     stops: Sequence[AskedStop]
     answers: Mapping[str, Any]
     events: int
-    head: str
+    origin: str
     at: str
 
 
@@ -101,8 +102,7 @@ def read(content: bytes) -> HandedIn:
 
 def _verified(document: dict[str, Any]) -> HandedIn:
     events, digest = document.pop("events"), document.pop("digest")
-    head = _head(events)
-    if _digest(document, head) != digest:
+    if _digest(document, _head(events)) != digest:
         raise InvalidValue("it was changed outside the events, or the last events were removed: the digest differs")
     card = {name: str(document["card"][name]) for name in ("id", "version", "source_sha256", "title")}
     stops = [AskedStop(**stop) for stop in document["stops"]]
@@ -113,7 +113,7 @@ def _verified(document: dict[str, Any]) -> HandedIn:
         stops=stops,
         answers=overview(stops, _entries(events, card["id"])),
         events=len(events),
-        head=head,
+        origin=events[0]["hash"] if events else "",
         at=str(document["at"]),
     )
 

@@ -7,10 +7,7 @@ because a long record of events may not fit into memory.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.resources import files
 from typing import Any
 
 from cardapp.card.catalog import Catalog
@@ -18,29 +15,14 @@ from cardapp.card.model import Card, Identity
 from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import theme
+from cardapp.reports import document
 from cardapp.reports.entry import CardContext, entry, moves
 from cardapp.reports.event_text import MOVES, Event, is_noise
 from cardapp.reports.overview import overview, position_diagram
 from cardapp.state.events import Head
 
-_COLORS = theme.COLORS
-
-STYLE = "".join(
-    (
-        theme.fonts(),
-        theme.BACKGROUND,
-        f":root{{{theme.properties(_COLORS)}}}\n",
-        theme.on_dark_screen(_COLORS),
-        svg.style(_COLORS),
-        files(__package__).joinpath("lesson.css").read_text(encoding="utf-8"),
-    )
-)
-STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
-"""The hash of the style sheet, as a source expression of ``style-src``."""
-
-CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src {STYLE_HASH}; font-src data:; img-src data:; base-uri 'none'; form-action 'none'"
-)
+STYLE = document.style_sheet("lesson.css", svg.style(theme.COLORS))
+CONTENT_SECURITY_POLICY = document.policy(STYLE)
 
 _MIN_FOLDED = 4
 _MAX_FOLDED = 200
@@ -163,11 +145,7 @@ def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
     }
     listed = "".join(f"<div><dt>{html(name)}</dt><dd>{html(value)}</dd></div>" for name, value in facts.items())
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html(CONTENT_SECURITY_POLICY)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{html(card.title)} · lesson report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"{document.opening(f'{card.title} · lesson report', STYLE)}"
         f'<header class="page">\n<p class="running"><span lang="{html(card.language)}">{html(card.title)}</span>'
         f'<span>Lesson report</span></p>\n<h1 lang="{html(card.language)}">{html(card.title)}</h1>\n'
         f'<p><a class="open" href="{html(position_url(base_url, ""))}">Open the card</a></p>\n'

@@ -117,6 +117,8 @@ ROUTES: tuple[Route, ...] = (
           produces=(reports.MARKDOWN,)),
     Route("GET", "/api/report/lesson.html", reports.lesson, "The chronological report with its pictures",
           produces=(reports.HTML,)),
+    Route("GET", "/api/report/answers.html", reports.answers_html, "The learner's answers as a page",
+          produces=(reports.HTML,)),
     Route("GET", "/api/report/answers.csv", reports.answers_csv, "The learner's answers as a table",
           produces=(reports.CSV,)),
     Route("GET", "/api/report/answers.json", reports.answers_json,

@@ -1,14 +1,18 @@
-"""The commands for a class: ``new-learner``."""
+"""The commands for a class: ``new-learner`` and ``collect``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cardapp.card.catalog import Catalog
+from cardapp.card.source import load_card
 from cardapp.cli import main
 from cardapp.state import learners
 from cardapp.state.database import Database
+from tests.cardapp.reports.answers_files import answered, chained, file_of, named, predicted
 from tests.functional.serving import make_card
 
 
@@ -59,6 +63,91 @@ def test_new_learner_refuses_an_unusable_name_as_wrong_use(
 
 @pytest.mark.parametrize("arguments", [["new-learner"], ["new-learner", "Ada", "Lovelace"], ["new-lerner", "Ada"]])
 def test_a_mistyped_new_learner_shows_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: cardapp" in capsys.readouterr().err
+
+
+# -- collect -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def handed_in(tmp_path: Path) -> Callable[..., Path]:
+    """Write the file of a student who predicted 48 or something else at the first stop."""
+    card = load_card(make_card(tmp_path / "card")).card
+    stop = next(iter(Catalog(card).snapshots))
+
+    def write(name: str, said: str = "48", *, more: int = 0, file: str = "") -> Path:
+        told = [named(name), *predicted(2, stop, said, right=said == "48"), *[answered(stop, "x")] * more]
+        path = tmp_path / (file or f"{name}.json")
+        path.write_bytes(file_of(card, chained(told), learner=name))
+        return path
+
+    return write
+
+
+def test_collect_writes_the_tables_of_a_class(
+    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(handed_in(name, said)) for name, said in (("Zoë", "40"), ("Ada", "48"))]
+    assert main(["collect", *files, "-o", str(tmp_path / "out" / "monday")]) == 0
+    assert "2 students" in capsys.readouterr().out
+    table = (tmp_path / "out" / "monday" / "class.csv").read_text("utf-8-sig").splitlines()
+    assert table[0].startswith("student,file,card,")
+    assert [line.split(",")[0] for line in table[1:]] == ["Ada"] * 4 + ["Zoë"] * 4
+    page = (tmp_path / "out" / "monday" / "class.html").read_text("utf-8")
+    assert "1 of 2 wrong" in page
+
+
+def test_collect_names_an_edited_file_and_leaves_it_out(
+    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    intact, edited = handed_in("Ada"), handed_in("Eve", "40")
+    edited.write_text(edited.read_text().replace('"a.used":"40"', '"a.used":"48"'))
+    assert main(["collect", str(intact), str(edited), "-o", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert f"left out {edited}: event 2 was changed" in said.err
+    assert "1 student:" in said.out
+    assert "Eve" not in (tmp_path / "class.csv").read_text("utf-8")
+    assert "Eve.json" in (tmp_path / "class.html").read_text("utf-8")
+
+
+def test_collect_takes_the_newest_of_several_files_of_a_record(
+    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(handed_in("Ada", more=more, file=f"{more}.json")) for more in (1, 2, 0)]
+    assert main(["collect", *files, "-o", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("earlier file of the same record as") == 2
+    assert "1 student:" in said.out
+    assert str(tmp_path / "2.json") in (tmp_path / "class.csv").read_text("utf-8")
+
+
+@pytest.mark.parametrize("content", ["", "{}", "<html>", "[1]"])
+def test_collect_names_a_file_of_another_kind(
+    content: str, handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(content)
+    assert main(["collect", str(handed_in("Ada")), str(other), "-o", str(tmp_path)]) == 1
+    assert f"left out {other}: it is not a file of answers" in capsys.readouterr().err
+
+
+def test_a_missing_file_and_a_folder_are_wrong_use(
+    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wrong in (tmp_path / "absent.json", tmp_path):
+        assert main(["collect", str(handed_in("Ada")), str(wrong), "-o", str(tmp_path / "out")]) == 2
+        assert f"{wrong} cannot be read" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+    target = handed_in("Bob")
+    assert main(["collect", str(target), "-o", str(target)]) == 2
+    assert "name another folder with -o DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["collect"], ["collect", "a.json", "--outptu", "x"], ["colect", "a.json"]])
+def test_a_mistyped_collect_shows_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

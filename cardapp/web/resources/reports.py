@@ -9,7 +9,7 @@ from urllib.parse import quote
 from cardapp.card import answers
 from cardapp.card import progress as rules
 from cardapp.card_loader import ServedCard
-from cardapp.reports import answers_file, answers_table, csv_text
+from cardapp.reports import answers_file, answers_page, answers_table, csv_text
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
 from cardapp.state import card_state, checkpoint_results, events, evidence, learner, learners
@@ -29,7 +29,7 @@ def teams(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
-        answered = answers.overview(answers.asked_stops(loaded.catalog), learner.entries(conn, loaded.identity.id))
+        _, answered = _answers(conn, loaded)
         notes = events.latest(conn, limit=teams_report.MAX_NOTES, kind=events.NOTE, card_id=loaded.identity.id)
     report = teams_report.render(
         identity=loaded.identity,
@@ -46,9 +46,13 @@ def teams(request: Request) -> Reply:
 
 def lesson(request: Request) -> Reply:
     """The chronological report with its pictures, one self-contained HTML file, streamed."""
-    # The report contains a style sheet. Its hash is the only exception from the gate's policy.
-    policy = f"{lesson_report.CONTENT_SECURITY_POLICY}; frame-ancestors 'none'"
-    return Reply(_pieces(_lesson(request)), media_type=HTML, headers=(("Content-Security-Policy", policy),))
+    return _page(_lesson(request), lesson_report.CONTENT_SECURITY_POLICY)
+
+
+def _page(parts: Iterable[str], policy: str) -> Reply:
+    """A report in HTML. It contains a style sheet, whose hash is the only exception from the gate's policy."""
+    headers = (("Content-Security-Policy", f"{policy}; frame-ancestors 'none'"),)
+    return Reply(_pieces(parts), media_type=HTML, headers=headers)
 
 
 def _lesson(request: Request) -> Iterator[str]:
@@ -70,12 +74,29 @@ def _lesson(request: Request) -> Iterator[str]:
         )
 
 
+def answers_html(request: Request) -> Reply:
+    """The current learner's answers as a page."""
+    services, loaded = request.services, request.services.card_loader.current()
+    with services.database.read() as conn:
+        stops, found = _answers(conn, loaded)
+        name = learners.current(conn)
+    parts = answers_page.render(
+        learner=name,
+        identity=loaded.identity,
+        card=loaded.card,
+        stops=stops,
+        answers=found,
+        at=services.clock(),
+        base_url=request.environ[ADDRESS],
+    )
+    return _page(parts, answers_page.CONTENT_SECURITY_POLICY)
+
+
 def answers_csv(request: Request) -> Reply:
     """The current learner's answers: a row for each predicted value."""
     services, loaded = request.services, request.services.card_loader.current()
-    stops = answers.asked_stops(loaded.catalog)
     with services.database.read() as conn:
-        found = answers.overview(stops, learner.entries(conn, loaded.identity.id))
+        stops, found = _answers(conn, loaded)
         name = learners.current(conn)
     rows = csv_text.lines(answers_table.value_rows(stops, found))
     return Reply(_pieces(rows), media_type=CSV, headers=(_attached(loaded, name, "csv"),))
@@ -91,18 +112,24 @@ def answers_json(request: Request) -> Reply:
 
 def _answers_file(request: Request) -> Iterator[str]:
     services, loaded = request.services, request.services.card_loader.current()
-    stops = answers.asked_stops(loaded.catalog)
     with services.database.read() as conn:
+        stops, found = _answers(conn, loaded)
         yield from answers_file.render(
             learner=learners.current(conn),
             identity=loaded.identity,
             card=loaded.card,
             stops=stops,
-            answers=answers.overview(stops, learner.entries(conn, loaded.identity.id)),
+            answers=found,
             events=events.stream(conn),
             head=events.head(conn).hash,
             at=services.clock(),
         )
+
+
+def _answers(conn: Connection, loaded: ServedCard) -> tuple[list[answers.AskedStop], dict[str, Any]]:
+    """The stops of the card, and what the current learner answered there."""
+    stops = answers.asked_stops(loaded.catalog)
+    return stops, answers.overview(stops, learner.entries(conn, loaded.identity.id))
 
 
 def _attached(loaded: ServedCard, learner: str, suffix: str) -> tuple[str, str]:

@@ -65,6 +65,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),
     ("GET", "/api/answers"): ("/api/answers?key=t1/b1/p1/s1/one", None),
     ("POST", "/api/evidence"): ("/api/evidence?caption=a", b"png"),
+    ("GET", "/api/report/answers.html"): ("/api/report/answers.html", None),
     ("GET", "/api/report/answers.csv"): ("/api/report/answers.csv", None),
     ("GET", "/api/report/answers.json"): ("/api/report/answers.json", None),
     ("GET", "/api/learners"): ("/api/learners", None),

@@ -1,0 +1,67 @@
+"""The command ``collect``: reads the files of answers that students handed in, and writes the tables of the class."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cardapp.errors import InvalidValue, UsageError
+from cardapp.reports import answers_file, class_page, class_table, csv_text
+from cardapp.reports.class_table import Student
+
+PAGE, TABLE = "class.html", "class.csv"
+
+
+def run(files: Sequence[Path], directory: Path, at: str) -> bool:
+    """Write ``class.html`` and ``class.csv`` to the directory, and say so. Returns whether every file was intact.
+
+    :raises UsageError: a file cannot be read, or the directory cannot be written.
+    """
+    contents = [(str(file), _content(file)) for file in files]
+    students: list[Student] = []
+    faults: list[str] = []
+    for name, content in contents:
+        try:
+            students.append(class_table.student(name, answers_file.read(content)))
+        except InvalidValue as error:
+            faults.append(f"{name}: {error.detail}")
+    classes = class_table.by_card(_newest(students))
+    _write(directory / PAGE, class_page.render(classes, faults, at))
+    _write(directory / TABLE, csv_text.lines(class_table.csv_rows(classes)))
+    for fault in faults:
+        print(f"cardapp: left out {fault}", file=sys.stderr)
+    count = sum(len(each.students) for each in classes)
+    print(f"{count} {'student' if count == 1 else 'students'}: {directory / PAGE} and {directory / TABLE}")
+    return not faults
+
+
+def _newest(students: Iterable[Student]) -> list[Student]:
+    """The students without an earlier file of the same record, which may be handed in beside a later one."""
+    found: dict[tuple[str, str], Student] = {}
+    for each in students:
+        record = each.answers.card["id"], each.answers.origin or each.file
+        other = found.get(record)
+        if other is None:
+            found[record] = each
+            continue
+        older, newer = sorted((other, each), key=lambda one: one.answers.events)
+        print(f"cardapp: {older.file} is an earlier file of the same record as {newer.file}", file=sys.stderr)
+        found[record] = newer
+    return list(found.values())
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}; name files saved as “Answers as JSON”") from error
+
+
+def _write(path: Path, pieces: Iterable[str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; name another folder with -o DIR") from error

@@ -1,0 +1,44 @@
+"""CSV that spreadsheets open without harm."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardapp.reports import csv_text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "  -cmd|' /C calc'!A0", "\uff1d1", "-a", "=",
+        '=HYPERLINK("http://example.invalid","x")',
+    ],
+)  # fmt: skip
+def test_a_formula_is_shown_as_text(text: str) -> None:
+    assert csv_text.cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "+3", "-0.5", "48", "0x40", "a=b", "a.used = -1", "é", "'x", "{x = 1}", " "]
+)
+def test_any_other_text_is_kept(text: str) -> None:
+    assert csv_text.cell(text) == text
+
+
+def test_truth_values_and_missing_ones_have_words() -> None:
+    assert [csv_text.cell(value) for value in (True, False, None, 3)] == ["yes", "no", "", "3"]
+
+
+@given(st.lists(st.lists(st.text(), min_size=1, max_size=3), max_size=3))
+def test_every_cell_is_read_back(rows: list[list[str]]) -> None:
+    text = "".join(csv_text.lines(rows))
+    assert text.startswith("\ufeff")
+    read = list(
+        csv.reader(io.StringIO(text.encode("utf-8", "surrogatepass").decode("utf-8-sig", "surrogatepass"), newline=""))
+    )
+    assert read == [[csv_text.cell(value) for value in row] for row in rows]

@@ -1,0 +1,84 @@
+"""The reports of a learner's answers: page, CSV and JSON, and the way from there to the table of the class."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.cli import main
+from cardapp.state import events
+
+STOP, SECOND = "t1/b1/p1/s1/one", "t1/b1/p1/s1/two"
+EVIL = "<img src=x onerror=alert(1)>\"'&"
+
+
+def append(api: Any, kind: str, **members: Any) -> Any:
+    return api("POST", "/api/events", {"kind": kind, "actor": "page", "key": STOP, **members}, status=201).json
+
+
+@pytest.fixture
+def answered(api: Any, no_session: Any) -> Any:
+    """Ada predicted wrong, then right, and answered; no session ran, so the card judged."""
+    api("POST", "/api/learners", {"name": "Ada"})
+    append(api, "x-prediction", data={"values": {"n": "=2"}})
+    append(api, "x-prediction", data={"values": {"n": "1"}})
+    append(api, "x-answer", text=EVIL, key=SECOND)
+    return api
+
+
+def test_the_table_has_a_row_for_each_predicted_value(answered: Any) -> None:
+    response = answered("GET", "/api/report/answers.csv", status=200)
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert response.headers["Content-Disposition"] == "attachment; filename*=UTF-8''answers-small-Ada.csv"
+    rows = list(csv.DictReader(io.StringIO(response.body.decode("utf-8-sig"))))
+    names = ("key", "expression", "prediction", "truth", "right_first_try", "tries", "looked_first", "answer")
+    assert [[row[name] for name in names] for row in rows] == [
+        [STOP, "n", "'=2", "1", "no", "2", "no", ""],
+        [SECOND, "", "", "", "", "0", "no", EVIL],
+    ]
+
+
+def test_the_page_shows_the_answers_as_text(answered: Any) -> None:
+    response = answered("GET", "/api/report/answers.html", status=200)
+    text = response.body.decode()
+    assert "<h1>Ada</h1>" in text
+    assert "✗ no" in text
+    assert "<img" not in text
+    assert "script" not in response.headers["Content-Security-Policy"].replace("default-src 'none'", "")
+
+
+def test_the_file_has_every_event_of_the_learner_with_its_hash(answered: Any) -> None:
+    document = answered.get("/api/report/answers.json")
+    kinds = [event["kind"] for event in document["events"]]
+    assert kinds == ["learner.named", *["x-prediction", "prediction.judged"] * 2, "x-answer"]
+    head = events.GENESIS
+    for event in document["events"]:
+        head = events.event_hash(head, events.covered(event))
+        assert event["hash"] == head
+    assert document["items"] == answered.get("/api/answers")["items"]
+
+
+def test_the_file_can_be_collected(answered: Any, tmp_path: Path) -> None:
+    files = []
+    for name in ("Ada", "Bob"):
+        if name == "Bob":
+            answered("POST", "/api/learners", {"name": name})
+            append(answered, "x-prediction", data={"values": {"n": "1"}})
+        file = tmp_path / f"{name}.json"
+        file.write_bytes(answered("GET", "/api/report/answers.json").body)
+        files.append(str(file))
+    assert main(["collect", *files, "-o", str(tmp_path)]) == 0
+    table = csv.DictReader(io.StringIO((tmp_path / "class.csv").read_text("utf-8-sig")))
+    first = [(row["student"], row["right_first_try"], row["tries"]) for row in table if row["number"] == "1"]
+    assert first == [("Ada", "no", "2"), ("Bob", "yes", "1")]
+    assert "1 of 2 wrong" in (tmp_path / "class.html").read_text("utf-8")
+
+
+def test_a_name_with_any_character_is_a_safe_file_name(api: Any) -> None:
+    api("POST", "/api/learners", {"name": 'Zoë "x"; a/../b'})
+    header = api("GET", "/api/report/answers.csv").headers["Content-Disposition"]
+    assert header == "attachment; filename*=UTF-8''answers-small-Zo%C3%AB%20%22x%22%3B%20a%2F..%2Fb.csv"
