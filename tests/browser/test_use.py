@@ -110,19 +110,21 @@ def test_a_narrow_window_scrolls_to_everything(tab: Tab) -> None:
     page = tab().page
     page.set_viewport_size({"width": 480, "height": 720})
     becomes(page, "document.documentElement.scrollWidth <= innerWidth")
-    for role, name in (("button", "Sync"), ("button", "Approve"), ("button", "Keyboard F8"), ("link", "Lesson")):
-        page.get_by_role(role, name=name, exact=True).click(trial=True)  # type: ignore[arg-type]
-    page.get_by_role("button", name="Keyboard shortcuts").click(trial=True)
+    for name in ("Sync", "Approve", "Keyboard F8", "Keyboard shortcuts"):
+        page.get_by_role("button", name=name, exact=True).click(trial=True)
+    page.get_by_role("button", name="Fold the outline").click()
+    page.get_by_role("link", name="Lesson", exact=True).click(trial=True)
 
 
 def test_a_panel_that_is_expanded_has_the_whole_window(tab: Tab) -> None:
     page = tab().page
     for width in (1280, 900, 480):
         page.set_viewport_size({"width": width, "height": 720})
-        for button, panel in (("Wide worksheet", ".worksheet"), ("Wide editor", "#side")):
+        for button, panel, other in (("Wide worksheet", ".reading", "#side"), ("Wide editor", "#side", ".reading")):
             page.get_by_role("button", name=button).click()
             becomes(page, "(panel) => document.querySelector(panel).offsetWidth >= innerWidth - 20", panel)
-            becomes(page, "(panel) => document.querySelector(panel).offsetHeight >= 0.8 * columns.offsetHeight", panel)
+            becomes(page, "(panel) => document.querySelector(panel).offsetHeight >= 0.5 * columns.offsetHeight", panel)
+            page.locator(other).wait_for(state="hidden")
             page.get_by_role("button", name=button).click()
 
 
