@@ -20,6 +20,7 @@ from cardapp.layout.diagram import activity, svg
 from cardapp.layout.diagram.shapes import Room
 from cardapp.layout.html import pages
 from cardapp.layout.html.pages import Pages
+from cardapp.layout.part_names import part_names
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 
@@ -37,6 +38,7 @@ class _Composed:
     document: Document
     pages: Pages
     style: str
+    part_names: frozenset[str]
 
 
 class SheetPages:
@@ -67,6 +69,10 @@ class SheetPages:
     def document(self) -> Document:
         """Return the composed document."""
         return self._up_to_date().document
+
+    def part_names(self) -> frozenset[str]:
+        """Return the names of all parts of the sheets."""
+        return self._up_to_date().part_names
 
     def style(self) -> str:
         """Return the style sheet of all pages, for a shadow root."""
@@ -102,4 +108,5 @@ class SheetPages:
         layout = layouts.find(served.card.layout).arranged("html")
         sources = served.sources()
         document = compose(served.card, served.identity, layout, sources)
-        return _Composed(revision, served, sources, document, Pages(document), pages.style(layout))
+        names = frozenset(name for sheet in part_names(document.sheets) for name in sheet)
+        return _Composed(revision, served, sources, document, Pages(document), pages.style(layout), names)

@@ -12,6 +12,7 @@ from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.sheet_style import style
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import ALL
+from cardapp.layout.part_names import part_names
 from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet, SheetRow, rows_with_rules
 
 CONTENT_SECURITY_POLICY = (
@@ -42,13 +43,14 @@ _MAIN = "sheets."
 
 
 class SheetWriter:
-    """Writes the sheets of one document, in any order. If ``keyed`` is true, each part has attributes with its position
-    and kind, for scripts."""
+    """Writes the sheets of one document, in any order. If ``keyed`` is true, each part has attributes for scripts: its
+    position, kind and name."""
 
     def __init__(self, document: Document, *, keyed: bool = False) -> None:
         titles = {item.key: item.title for item in Catalog(document.card).items}
         self._document = document
         self._anchors = _Anchors(document, titles)
+        self._names = part_names(document.sheets)
         self._parts = Parts(document.layout, titles, document.card.language, keyed=keyed)
 
     def sheet(self, sheet: Sheet) -> str:
@@ -56,8 +58,8 @@ class SheetWriter:
         layout = self._document.layout
         further = self._anchors.further(sheet)
         drawn = [
-            self._parts.draw(part, self._anchors.of(sheet, place), further.get(place, ()))
-            for place, part in enumerate(sheet.parts)
+            self._parts.draw(part, name, self._anchors.of(sheet, place), further.get(place, ()))
+            for place, (part, name) in enumerate(zip(sheet.parts, self._names[sheet.index], strict=True))
         ]
         inner = "".join(drawn if layout.html == "classic" else _in_rows(sheet.parts, drawn, layout))
         header = _header(sheet.header) if "header" in layout.components else ""

@@ -18,7 +18,7 @@ from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Note
 
 class Parts:
     """Renders the parts of one document. ``titles`` maps each position to its title. ``language`` is the card's
-    language. If ``keyed`` is true, each part has ``data-key`` and ``data-kind``."""
+    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name."""
 
     def __init__(self, layout: Layout, titles: Mapping[str, str], language: str, *, keyed: bool = False) -> None:
         self._layout = layout
@@ -30,14 +30,14 @@ class Parts:
         self._english = "" if is_english else ' lang="en"'
         """The attribute of English words that are not from the card."""
 
-    def draw(self, part: Part, anchor: str, further: Iterable[str]) -> str:
+    def draw(self, part: Part, part_name: str, anchor: str, further: Iterable[str]) -> str:
         """Render the part in its frame. ``anchor`` is the position of which this part is the anchor, or "". ``further``
         are positions without a part, of which this part is the anchor too."""
         name, inner, attributes = self._element(part)
         marks = "".join(f'<span class="anchor" id="{html(key)}"></span>' for key in further)
         identity = f' id="{html(anchor)}"' if anchor else ""
         if self._keyed:
-            identity += f' data-key="{html(part.key)}" data-kind="{part.kind}"'
+            identity += f' data-key="{html(part.key)}" data-kind="{part.kind}" data-part="{html(part_name)}"'
         more = (" continued" if part.continued else "") + (" continues" if part.continues else "")
         return (
             f'<{name} class="part {part.kind}{more}"{identity}{attributes} style="{_place(part)}">'
