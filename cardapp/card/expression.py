@@ -22,6 +22,8 @@ _TOKEN = re.compile(
 )
 _ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "and_eq", "or_eq", "xor_eq"}
 _STEPS = {"++", "--"}
+_SHELL = "$_shell"
+"""A function of gdb itself that runs a command. gdb may call it where it may call no function of the program."""
 _NOT_CALLED = frozenset(
     [
         "not",
@@ -64,6 +66,8 @@ def fault(expression: str) -> str | None:
             return f"assigns ({token}): an expression must not change the program"
         if token in _STEPS:
             return f"changes a variable ({token}): an expression must not change the program"
+        if token == _SHELL:
+            return f"calls {_SHELL}: an expression must not run a command"
         if token == "(" and _may_be_called(before):
             return f"calls {before if before != ']' else 'a function'}: an expression must not run code of the program"
         before = token if kind in ("name", "operator") else ""

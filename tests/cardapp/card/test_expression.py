@@ -38,6 +38,7 @@ def test_an_expression_that_only_reads_is_evaluated(expression: str) -> None:
         ("shop::total(3)", "calls total"),
         ("table[0](2)", "calls a function"),
         ('$_shell("date")', "calls $_shell"),
+        ('($_shell)("date")', "calls $_shell"),
     ],
 )
 def test_an_expression_that_assigns_or_calls_is_refused(expression: str, said: str) -> None:
