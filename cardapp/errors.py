@@ -68,6 +68,12 @@ class InvalidValue(CardAppError):
         return cls(f"{pointer} {message}", errors=(FieldError(pointer, message),))
 
 
+class CommandNotAllowed(InvalidValue):
+    """A strategy has a gdb command that is not allowed, or one that would assign or call."""
+
+    code = "command_not_allowed"
+
+
 class InvalidCard(InvalidValue):
     """A card's source file is invalid; ``errors`` lists all faults."""
 

@@ -118,6 +118,11 @@ class Checkpoints:
         key = _snapshot_key(served, request["snapshot_ref"])
         return self._admit_and_activate(served, key, request, actor=request.get("actor", "api"), synced=False)
 
+    def bring_to(self, key: str, actor: str) -> OperationRecord:
+        """Activate the snapshot ``key``. Any generation, binding and identity are accepted."""
+        served = self._card_loader.current()
+        return self._admit_and_activate(served, _snapshot_key(served, key), None, actor=actor, synced=False)
+
     def sync(self, actor: str | None) -> OperationRecord:
         """Activate the checkpoint of the saved position. Any binding and identity are accepted."""
         served = self._card_loader.current()

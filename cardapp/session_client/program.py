@@ -6,9 +6,12 @@ from typing import Any
 
 from cardapp.errors import ProgramNotStopped
 from cardapp.session_client.link import SessionLink
+from cardapp.session_client.session_tools import RUN_COMMANDS
 
 PLACE = ("state", "reason", "file", "line", "function")
 ATTEMPTS = 3
+COMMANDS_SECONDS = 20.0
+"""The session takes at most 13 s: it interrupts the program after five, and ends one that ignores this after ten."""
 
 
 class Program:
@@ -25,6 +28,17 @@ class Program:
         nothing to interrupt, the code is ``program_not_running``.
         """
         return str(self._link.call(command, {})["state"])
+
+    def run(self, commands: list[str], stop_id: str) -> dict[str, Any]:
+        """Run gdb commands at the stop ``stop_id``.
+
+        Returns ``{state, stop_id, outputs, …}``: where the program is then, and what each command printed. The outputs
+        of commands that were not run are missing.
+
+        Raises :class:`ProgramNotStopped` if the program has left the stop, :class:`CommandNotAllowed` otherwise.
+        """
+        arguments = {"commands": commands, "stop_id": stop_id}
+        return self._link.call(RUN_COMMANDS, arguments, seconds=COMMANDS_SECONDS)
 
     def read(self) -> dict[str, Any]:
         """``{state, reason, file, line, function, frames, locals}``, all of one moment.

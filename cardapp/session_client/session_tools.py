@@ -18,6 +18,7 @@ from cardapp.errors import (
     CardAppError,
     CheckpointCancelled,
     CheckpointRejected,
+    CommandNotAllowed,
     Conflict,
     DebuggerFailed,
     EditorBlocked,
@@ -36,6 +37,7 @@ from cardapp.session_client.failure_details import details
 
 REPLAY = "checkpoint_replay"
 MOVES = ("step", "next", "finish", "continue", "interrupt")
+RUN_COMMANDS = "run_commands"
 
 SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
 """The possible names in ``fallbacks`` of a replay's result. ``service.json`` describes each."""
@@ -185,6 +187,7 @@ FAILURES: dict[str, type[CardAppError]] = {
     "binding_mismatch": CheckpointRejected,
     "cancelled": CheckpointCancelled,
     "card_unreadable": Conflict,
+    "command_not_allowed": CommandNotAllowed,
     "command_refused": Conflict,
     "editor_blocked": EditorBlocked,
     "editor_dead": EditorUnavailable,
@@ -348,6 +351,9 @@ _FRAME = _record(level=_INTEGER, function=_TEXT_OR_NULL, file=_TEXT_OR_NULL, lin
 _LOCAL = _record(name=_TEXT, type=_TEXT, value=_TEXT)
 _BY_TOOL |= {
     **{command: _record(**_STATE) for command in MOVES},
+    RUN_COMMANDS: _record(
+        **_STATE, outputs={"type": "array", "items": {"type": "string", "maxLength": 4000}, "maxItems": 20}
+    ),
     "backtrace": _record(**_STATE, frames={"type": "array", "items": _FRAME, "maxItems": 64}),
     "locals": _record(**_STATE, locals={"type": "array", "items": _LOCAL, "maxItems": 200}),
 }

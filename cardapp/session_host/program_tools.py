@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from cardapp.card import strategy
 from cardapp.errors import CardAppError, TooSlow
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.session_host.gdb_client import DebuggerGone
@@ -26,6 +27,8 @@ TURN_SECONDS = 0.5
 MOVE_SECONDS = 2.0
 """A program that runs longer is reported as running. It may wait for input, or run in an endless loop."""
 READ_SECONDS = 3.0
+COMMANDS_SECONDS = 5.0
+"""After this time the program is interrupted, and the strategy's further commands are not run."""
 
 STATE: dict[str, Schema] = {
     "state": {"enum": ["none", "running", "stopped", "exited"]},
@@ -41,6 +44,13 @@ FRAME = closed_object(
 LOCAL = closed_object({"name": TEXT, "type": TEXT, "value": TEXT})
 MOVE_OUT = tool_schema(STATE)
 BACKTRACE_OUT = tool_schema(STATE | {"frames": {"type": "array", "items": FRAME}})
+COMMANDS_IN = tool_schema(
+    {
+        "stop_id": TEXT,
+        "commands": {"type": "array", "items": {"type": "string", "maxLength": 500}, "minItems": 1, "maxItems": 20},
+    }
+)
+COMMANDS_OUT = tool_schema(STATE | {"outputs": {"type": "array", "items": TEXT, "maxItems": 20}})
 LOCALS_OUT = tool_schema(STATE | {"locals": {"type": "array", "items": LOCAL}})
 
 _ANSWER = f"Answers where it has stopped, how it has ended, or after {MOVE_SECONDS:g} s that it is running."
@@ -89,6 +99,16 @@ class ProgramTools:
                 LOCALS_OUT,
                 self._locals,
             ),
+            Tool(
+                "run_commands",
+                "Run a strategy",
+                f"Run gdb commands at the stop stop_id: {', '.join(strategy.COMMANDS)}, by their full names. "
+                "Expressions must not assign or call. Answers at most 4000 characters of what each prints. After "
+                f"{COMMANDS_SECONDS:g} s the program is interrupted, and the rest is not run.",
+                COMMANDS_IN,
+                COMMANDS_OUT,
+                self._commands,
+            ),
         ]
 
     def _move(self, command: str, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
@@ -104,6 +124,22 @@ class ProgramTools:
             gdb.call("interrupt", timeout=READ_SECONDS)
             waiting = {"unless": before["stop_id"], "seconds": MOVE_SECONDS}
             return self._session.relative(gdb.call("state", timeout=MOVE_SECONDS + READ_SECONDS, **waiting))
+
+    def _commands(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        for command in arguments["commands"]:
+            if (reason := strategy.fault(command)) is not None:
+                raise ToolFailure("command_not_allowed", f"{command!r} {reason}")
+        named = [{"name": strategy.name_of(each), "text": each} for each in arguments["commands"]]
+        given = {"stop_id": arguments["stop_id"], "commands": named, "moves": sorted(strategy.MOVES)}
+        gdb = self._session.gdb
+        with self._turn(context), gdb.begin("commands", **given, seconds=COMMANDS_SECONDS) as pending:
+            # A program may ignore SIGINT, but not SIGKILL.
+            for hard in (False, True):
+                try:
+                    return self._session.relative(pending.result(COMMANDS_SECONDS, context.cancelled))
+                except TooSlow:
+                    gdb.call("interrupt", timeout=READ_SECONDS, hard=hard)
+            return self._session.relative(pending.result(READ_SECONDS))
 
     @contextmanager
     def _turn(self, context: CallContext) -> Iterator[None]:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 PEER = runpy.run_path(str(Path(__file__).resolve().parent.parent / "cardapp" / "mcp" / "sdk_server.py"))
 PATIENCE = 30.0
 TOOLS = {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"} | {
-    *("step", "next", "finish", "continue", "interrupt", "backtrace", "locals"),
+    *("step", "next", "finish", "continue", "interrupt", "backtrace", "locals", "run_commands"),
     *("list_sources", "read_source", "restore_source"),
 }
 LINE = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "/* again */" in line)

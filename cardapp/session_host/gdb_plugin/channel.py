@@ -24,6 +24,7 @@ import gdb
 from cardapp.session_host.gdb_plugin.program import Program
 from cardapp.session_host.gdb_plugin.replay import Replays
 from cardapp.session_host.gdb_plugin.stops import Failure
+from cardapp.session_host.gdb_plugin.typed_commands import TypedCommands
 from cardapp.session_host.gdb_plugin.values import read
 
 # gdb handles these signals, in its main thread only.
@@ -49,7 +50,11 @@ class Channel:
             os.umask(mask)
         self._listener.listen()
         self._in_any_thread: dict[str, Callable[..., Any]] = {"state": program.state, "interrupt": program.interrupt}
-        self._awaited: dict[str, Callable[..., None]] = {"replay": replays.replay, "move": program.move}
+        self._awaited: dict[str, Callable[..., None]] = {
+            "replay": replays.replay,
+            "move": program.move,
+            "commands": lambda done, **what: TypedCommands(program, done, **what).start(),
+        }
         """Operations that run the program. They call their first argument with the outcome when it has stopped."""
         self._in_main_thread: dict[str, Callable[..., Any]] = {
             "ping": os.getpid,

@@ -226,7 +226,8 @@ def read_only() -> Iterator[None]:
 def setting(name: str, value: str) -> Iterator[None]:
     """Set gdb's setting ``name`` for a while."""
     before = gdb.parameter(name)
-    text = {True: "on", False: "off"}.get(before, str(before)) if isinstance(before, bool) else str(before)
+    words = {True: "on", False: "off", None: "unlimited"}
+    text = words[before] if isinstance(before, bool | None) else str(before)
     gdb.execute(f"set {name} {value}", to_string=True)
     try:
         yield

@@ -1,0 +1,152 @@
+"""Runs the commands of a strategy one after the other, as if the learner had typed them in gdb's window.
+
+They leave no breakpoints, displays or selected frame behind. The caller has checked that they are allowed. gdb calls no
+function of the program meanwhile, and writes its memory only for the breakpoints of a command that moves the program.
+
+What gdb prints of a stop and of a selected frame goes to its window only. So what is told of them is what the command
+``frame`` prints, and for ``finish`` the value that gdb has recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gdb
+
+from cardapp.session_host.gdb_plugin.frames import frame_with_source
+from cardapp.session_host.gdb_plugin.program import Program
+from cardapp.session_host.gdb_plugin.stops import Failure
+from cardapp.session_host.gdb_plugin.values import read_only, setting
+
+MAX_OUTPUT = 4000
+"""Characters of one command's output. The rest is dropped."""
+
+_SELECT_FRAME = ("frame", "up", "down")
+_NUMBERED = re.compile(r"^(\d+):", re.MULTILINE)
+_SETTINGS = {"may-call-functions": "off", "style enabled": "off", "width": "unlimited"}
+
+
+class TypedCommands:
+    """One run. ``done`` is called once, with :meth:`Program.state` and ``outputs``, or with an exception.
+
+    A command is ``{name, text}``; those with a name in ``moves`` move the program. No further command begins when
+    ``seconds`` have passed; then ``outputs`` is shorter than ``commands``.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        done: Callable[[dict[str, Any] | Exception], None],
+        *,
+        stop_id: str,
+        commands: Sequence[dict[str, str]],
+        moves: Sequence[str],
+        seconds: float,
+    ) -> None:
+        state = program.state()
+        if state["state"] != "stopped" or state["stop_id"] != stop_id:
+            raise Failure("program_not_stopped", "the program has left the snapshot: run the strategy again")
+        self._program = program
+        self._done = done
+        self._commands = list(commands)
+        self._moves = frozenset(moves)
+        self._deadline = time.monotonic() + seconds
+        self._outputs: list[str] = []
+        self._breakpoints = {each.number for each in gdb.breakpoints()}
+        self._displays = _displays()
+        self._settings = contextlib.ExitStack()
+
+    def start(self) -> None:
+        for name, value in _SETTINGS.items():
+            self._settings.enter_context(setting(name, value))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Run commands up to one that moves the program, or to the end."""
+        while len(self._outputs) < len(self._commands) and time.monotonic() < self._deadline:
+            command = self._commands[len(self._outputs)]
+            if command["name"] in self._moves:
+                self._move(command["text"])
+                return
+            gdb.write(f"{command['text']}\n")
+            self._outputs.append(_bounded(_look(command["name"], command["text"])))
+        self._clean_up()
+        self._done(self._program.state() | {"outputs": self._outputs})
+
+    def _move(self, command: str) -> None:
+        last = _last_value()
+
+        def moved(outcome: dict[str, Any] | Exception) -> None:
+            try:
+                told = _told(outcome, last)
+            except gdb.error as error:  # the program was killed
+                told = str(error)
+            self._outputs.append(_bounded(told))
+            gdb.post_event(self._go_on)
+
+        try:
+            self._program.move(moved, command)
+        except Failure as error:  # the program has ended
+            moved(error)
+
+    def _clean_up(self) -> None:
+        self._settings.close()
+        for each in gdb.breakpoints():
+            if each.number not in self._breakpoints:
+                each.delete()
+        if made := _displays() - self._displays:
+            gdb.execute(f"undisplay {' '.join(sorted(made))}", to_string=True)
+        with contextlib.suppress(gdb.error):  # the program may have ended
+            frame = frame_with_source()
+            if frame is not None:
+                frame.select()
+        gdb.write(gdb.parameter("prompt"))
+        gdb.flush()
+
+
+def _look(name: str, command: str) -> str:
+    """Run a command that does not move the program. Returns what it printed, or gdb's message."""
+    try:
+        with read_only():
+            output = str(gdb.execute(command, to_string=True))
+            gdb.write(output)
+            if name in _SELECT_FRAME:
+                output = gdb.execute("frame", to_string=True)
+            elif name == "display":
+                output = gdb.execute("display", to_string=True)
+    except (gdb.error, gdb.MemoryError) as error:
+        gdb.write(f"{error}\n")
+        output = str(error)
+    return output
+
+
+def _told(outcome: dict[str, Any] | Exception, last_value: str) -> str:
+    """What is told of a command that has moved the program."""
+    if isinstance(outcome, Exception):
+        return str(outcome)
+    if outcome["state"] != "stopped":
+        return f"The program has ended: {outcome['reason']}"
+    signal = f"The program received {outcome['reason']}\n" if outcome["reason"] is not None else ""
+    value = _last_value()
+    returned = f"Value returned is {value}\n" if value != last_value else ""
+    place, displays = (str(gdb.execute(command, to_string=True)) for command in ("frame", "display"))
+    return signal + place + returned + displays
+
+
+def _last_value() -> str:
+    """The newest entry of gdb's value history, like ``$3 = 48``; "" if there is none."""
+    lines = gdb.execute("show values", to_string=True).rstrip("\n").split("\n$")
+    return lines[-1] if len(lines) == 1 else f"${lines[-1]}"
+
+
+def _displays() -> set[str]:
+    return set(_NUMBERED.findall(gdb.execute("info display", to_string=True)))
+
+
+def _bounded(output: str) -> str:
+    text = output.rstrip("\n")
+    return text if len(text) <= MAX_OUTPUT else f"{text[: MAX_OUTPUT - 1]}…"
