@@ -23,7 +23,7 @@ from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import OperationRecord, load_last, unless_stored
 from cardapp.session_client.session_tools import DebuggerState
-from cardapp.state import card_state, checkpoint_results, events, learners
+from cardapp.state import card_state, checkpoint_results, events, explanations, learners
 from cardapp.state.checkpoint_results import Publication
 from cardapp.state.database import Connection, Database
 
@@ -66,6 +66,7 @@ class Control:
             last = load_last(conn, uuid)
             viewer_revision = card_state.load_viewer(conn, uuid)[1]
             learner = learners.current(conn)
+            explanation_revision = explanations.revision(conn, uuid)
         position = navigation.repair(served.catalog, saved.position)
         return {
             "sync": published.sync if published else "off",
@@ -79,6 +80,7 @@ class Control:
             "position_key": navigation.key_of(position),
             "navigation_revision": saved.revision,
             "viewer_revision": viewer_revision,
+            "explanation_revision": explanation_revision,
             "card_revision": self._card_loader.revision()["revision"],
             "learner": learner,
             "revision": published.revision if published else 0,

@@ -230,7 +230,39 @@ CREATE INDEX event_by_card_and_kind ON event (learner, card_id, kind, seq);
 CREATE INDEX event_by_kind_and_key ON event (learner, kind, key, seq);
 """
 
-STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS, _LEARNERS)
+# AUTOINCREMENT, so that a number is never used again: events name strategies and annotations by it.
+_EXPLANATIONS = """
+CREATE TABLE strategy (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  card_uuid TEXT NOT NULL,
+  key TEXT NOT NULL,
+  label TEXT NOT NULL,
+  commands TEXT NOT NULL,
+  expected_observations TEXT NOT NULL
+) STRICT;
+CREATE INDEX strategy_by_card ON strategy (card_uuid, number);
+
+CREATE TABLE annotation (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  card_uuid TEXT NOT NULL,
+  key TEXT NOT NULL,
+  strategy INTEGER REFERENCES strategy (number),
+  target TEXT NOT NULL,
+  geometry TEXT NOT NULL,
+  style TEXT NOT NULL,
+  text TEXT NOT NULL,
+  visible INTEGER NOT NULL CHECK (visible IN (0, 1))
+) STRICT;
+CREATE INDEX annotation_by_card ON annotation (card_uuid, number);
+CREATE INDEX annotation_by_strategy ON annotation (strategy);
+
+CREATE TABLE explanation_revision (
+  card_uuid TEXT PRIMARY KEY,
+  revision INTEGER NOT NULL
+) STRICT;
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS, _PROOFS, _LEARNERS, _EXPLANATIONS)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:

@@ -9,6 +9,7 @@ from cardapp.web import openapi, streams
 from cardapp.web.gate import JSON_LIMIT, Intake
 from cardapp.web.http import JSON, Reply, Request, WsgiApp, answer
 from cardapp.web.resources import (
+    annotation_layer,
     checkpoint,
     editor,
     events,
@@ -21,6 +22,7 @@ from cardapp.web.resources import (
     reports,
     service,
     session,
+    strategies,
     viewer,
 )
 from cardapp.web.routing import Body, Route, routed
@@ -102,6 +104,34 @@ ROUTES: tuple[Route, ...] = (
           problems=(409, 502, 503, 504)),
     Route("POST", "/api/program/{command}", program.move, "Step, continue or interrupt the program", "Program",
           parameter="ProgramCommand", body=Body("ProgramRequest", optional=True), problems=(409, 502, 503, 504)),
+    # -- strategies and annotations --------------------------------------------------------------------------------
+    Route("GET", "/api/strategies", strategies.listed, "The debugging strategies", "Strategies",
+          query="ExplanationsQuery", cache="no-cache"),
+    Route("POST", "/api/strategies", strategies.add, "Add a strategy to a snapshot", "Strategy", status=201,
+          body=Body("StrategyRequest"), problems=(409,)),
+    Route("DELETE", "/api/strategies/{id}", strategies.remove, "Remove a strategy and its annotations", "Strategies",
+          parameter="StrategyId", query="RemoveQuery"),
+    Route("POST", "/api/strategies/{id}/run", strategies.run, "Run a strategy's commands at its snapshot", "DryRun",
+          parameter="StrategyId", body=Body("ChangeRequest", optional=True), problems=(409, 502, 503, 504)),
+    Route("GET", "/api/annotations", annotation_layer.listed, "The annotations", "Annotations",
+          query="ExplanationsQuery", cache="no-cache"),
+    Route("POST", "/api/annotations", annotation_layer.add, "Draw over a part of the sheets", "Annotation",
+          status=201, body=Body("AnnotationRequest"), problems=(409,)),
+    Route("POST", "/api/annotations/show", annotation_layer.show_all, "Show all annotations", "Annotations",
+          body=Body("ChangeRequest", optional=True)),
+    Route("POST", "/api/annotations/hide", annotation_layer.hide_all, "Hide all annotations", "Annotations",
+          body=Body("ChangeRequest", optional=True)),
+    Route("POST", "/api/annotations/toggle", annotation_layer.toggle_all,
+          "Hide all annotations, or show all if none is shown", "Annotations",
+          body=Body("ChangeRequest", optional=True)),
+    Route("DELETE", "/api/annotations/{id}", annotation_layer.remove, "Remove an annotation", "Annotations",
+          parameter="AnnotationId", query="RemoveQuery"),
+    Route("POST", "/api/annotations/{id}/show", annotation_layer.show, "Show an annotation", "Annotation",
+          parameter="AnnotationId", body=Body("ChangeRequest", optional=True)),
+    Route("POST", "/api/annotations/{id}/hide", annotation_layer.hide, "Hide an annotation", "Annotation",
+          parameter="AnnotationId", body=Body("ChangeRequest", optional=True)),
+    Route("POST", "/api/annotations/{id}/toggle", annotation_layer.toggle, "Show or hide an annotation", "Annotation",
+          parameter="AnnotationId", body=Body("ChangeRequest", optional=True)),
     # -- progress, record, evidence --------------------------------------------------------------------------------
     Route("GET", "/api/progress", progress.overview, "Items, statuses, execution summary", "Progress",
           cache="no-cache"),

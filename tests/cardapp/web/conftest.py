@@ -166,6 +166,7 @@ def checkpoints() -> StandIn:
         status={"generation": 1, "active": None, "last": operation()},
         sync=operation(),
         activate=operation(),
+        bring_to=operation(),
         cancel=None,
         fallbacks={"late_pc_sign": 2, "no_checkpoint": 0, "failed_restart": 0, "second_run": 1},
     )
@@ -196,7 +197,8 @@ PROGRAM = {
 
 @pytest.fixture
 def program() -> StandIn:
-    return StandIn(move="stopped", read=PROGRAM)
+    run = {"state": "stopped", "stop_id": "s-1", "outputs": ["$1 = 1"]}
+    return StandIn(move="stopped", read=PROGRAM, run=run)
 
 
 @pytest.fixture
@@ -399,3 +401,21 @@ def refusal(code: str, kind: type[CardAppError] = CardAppError) -> CardAppError:
 @pytest.fixture
 def picture() -> bytes:
     return png()
+
+
+STRATEGY = {"key": "t1/b1/p1/s1/one", "label": "Look", "commands": ["print n"], "expected_observations": ["1"]}
+ANNOTATION = {
+    "strategy_id": "s1",
+    "target": {"part": "t1/b1/p1/s1:step_title", "x": 0.1, "y": 0.1, "w": 0.5, "h": 0.5},
+    "geometry": {"points": [[0.1, 0.1], [0.6, 0.6]]},
+    "style": {"kind": "box", "color": "accent", "width": 5},
+    "text": "Look here",
+}
+
+
+@pytest.fixture
+def explained(api: Any, publish: Callable[..., None]) -> None:
+    """The card has a strategy and an annotation, and the program stands at their snapshot."""
+    publish("t1/b1/p1/s1/one")
+    for path, body in (("/api/strategies", STRATEGY), ("/api/annotations", ANNOTATION)):
+        api("POST", path, body, status=201)

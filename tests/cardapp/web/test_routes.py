@@ -12,6 +12,7 @@ import pytest
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.routing import Route
+from tests.cardapp.web.conftest import ANNOTATION, STRATEGY
 
 IDENTITY = {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64}
 BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}
@@ -57,6 +58,19 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/api/editor/redraw"): ("/api/editor/redraw", {"cols": 100, "rows": 30}),
     ("GET", "/api/program"): ("/api/program", None),
     ("POST", "/api/program/{command}"): ("/api/program/step", {}),
+    ("GET", "/api/strategies"): ("/api/strategies?key=t1", None),
+    ("POST", "/api/strategies"): ("/api/strategies", STRATEGY),
+    ("DELETE", "/api/strategies/{id}"): ("/api/strategies/s1?actor=me", None),
+    ("POST", "/api/strategies/{id}/run"): ("/api/strategies/s1/run", {}),
+    ("GET", "/api/annotations"): ("/api/annotations?key=t1", None),
+    ("POST", "/api/annotations"): ("/api/annotations", ANNOTATION),
+    ("POST", "/api/annotations/show"): ("/api/annotations/show", {}),
+    ("POST", "/api/annotations/hide"): ("/api/annotations/hide", {}),
+    ("POST", "/api/annotations/toggle"): ("/api/annotations/toggle", {}),
+    ("DELETE", "/api/annotations/{id}"): ("/api/annotations/a1?actor=me", None),
+    ("POST", "/api/annotations/{id}/show"): ("/api/annotations/a1/show", {}),
+    ("POST", "/api/annotations/{id}/hide"): ("/api/annotations/a1/hide", {}),
+    ("POST", "/api/annotations/{id}/toggle"): ("/api/annotations/a1/toggle", {}),
     ("GET", "/api/progress"): ("/api/progress", None),
     ("PUT", "/api/progress/{itemId}"): ("/api/progress/t1.b1.p1.s1", {"status": "approved"}),
     ("GET", "/api/report/teams.md"): ("/api/report/teams.md", None),
@@ -87,7 +101,7 @@ def with_body(route: Route) -> bool:
 
 
 @pytest.fixture
-def example(api: Any, picture: bytes) -> Callable[[Route], Any]:
+def example(api: Any, picture: bytes, explained: None) -> Callable[[Route], Any]:
     """Send a route's example and return the answer."""
 
     def send(route: Route, **options: Any) -> Any:
@@ -140,7 +154,7 @@ def test_an_unknown_query_parameter_is_refused(route: Route, api: Any) -> None:
 @rows
 def test_another_method_is_refused_with_those_allowed(route: Route, api: Any) -> None:
     path = EXAMPLES[route.method, route.path][0].partition("?")[0]
-    response = api("DELETE", path, status=405)
+    response = api("PATCH", path, status=405)
     assert route.method in response.headers["Allow"].split(", ")
     if route.method == "GET":
         assert "HEAD" in response.headers["Allow"].split(", ")
@@ -208,6 +222,7 @@ class TestEveryJsonBody:
             found = api.problem(route.method, path, less, status=422, code="invalid_value")
             assert found["errors"] == [{"pointer": f"/{name}", "message": "is missing"}]
 
+    @pytest.mark.usefixtures("explained")
     def test_a_missing_body_is_empty_only_where_it_may_be(self, route: Route, api: Any) -> None:
         assert route.body is not None
         path = EXAMPLES[route.method, route.path][0]

@@ -1,0 +1,42 @@
+"""The rules of an annotation that no schema can say: its rectangle lies within its part, its points suit its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cardapp.errors import InvalidValue
+
+POINTS: Mapping[str, tuple[int, int]] = {
+    "box": (2, 2),
+    "arrow": (2, 2),
+    "underline": (2, 2),
+    "marker": (2, 2),
+    "callout": (1, 2),
+    "freehand": (2, 500),
+}
+"""The least and the greatest number of points of each kind.
+
+Box and marker: two opposite corners. Arrow and underline: begin and end. Callout: where the text stands, and what it
+points at. Freehand: the line.
+"""
+
+_ROUNDING = 1e-6
+"""The sum of two decimal fractions may be so much too great."""
+
+
+def check(annotation: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidValue` if the annotation breaks a rule. It meets the schema."""
+    target, kind = annotation["target"], annotation["style"]["kind"]
+    for start, size in (("x", "w"), ("y", "h")):
+        if target[start] + target[size] > 1 + _ROUNDING:
+            raise InvalidValue.of(
+                f"/target/{size}", f"reaches beyond the part: {start} + {size} is more than 1, the part's size"
+            )
+    least, greatest = POINTS[kind]
+    count = len(annotation["geometry"]["points"])
+    if not least <= count <= greatest:
+        wanted = f"{least}" if least == greatest else f"{least} to {greatest}"
+        raise InvalidValue.of("/geometry/points", f"has {count} points; the kind {kind} needs {wanted}")
+    if kind == "callout" and not annotation["text"].strip():
+        raise InvalidValue.of("/text", "is empty; a callout shows its text, so give one")
