@@ -264,8 +264,9 @@ class Channel(HTTPChannel):
 
     def handle_close(self) -> None:
         """Close the connection. After a refusal, only close the sending side when the response is sent. From then on,
-        read and drop what the client sends, up to the limits ``linger`` and ``linger_bytes``."""
-        is_sent = self.will_close and not self.total_outbufs_len
+        read and drop what the client sends, up to the limits ``linger`` and ``linger_bytes``. waitress calls this twice
+        when it cannot send a response, because the client has left."""
+        is_sent = self.connected and self.will_close and not self.total_outbufs_len
         if not (self._is_refused and is_sent and self._lingering_since is None):
             self.drop()
             return

@@ -9,7 +9,9 @@ import json
 import os
 import socket
 import stat
+import struct
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -541,6 +543,22 @@ def test_a_client_that_leaves_before_its_response_affects_no_other(
     with connect(listener, settings, "tcp") as other:
         other.sendall(head(listener, "GET /x HTTP/1.1"))
         assert answer(other)[0] == 200
+
+
+def test_a_refused_client_that_leaves_at_once_is_no_error(
+    listener: Listener, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = head(listener, "POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000")
+    for moment in range(300):
+        client = connect(listener, settings, "tcp")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(refused)
+        time.sleep(moment / 300_000)
+        client.close()  # resets the connection
+    with connect(listener, settings, "tcp") as other:
+        other.sendall(head(listener, "GET /x HTTP/1.1"))
+        assert answer(other)[0] == 200
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 # -- start and stop ---------------------------------------------------------------------------------------------------
