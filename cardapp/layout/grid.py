@@ -12,7 +12,7 @@ from typing import Any
 
 from cardapp.errors import InvalidLayout
 from cardapp.layout import layout_options
-from cardapp.layout.layout_model import Arrangement, Column, Frame, Grid, Page, Variant
+from cardapp.layout.layout_model import Arrangement, Column, Frame, Grid, Orientation, Page, Variant
 from cardapp.layout.layout_options import ALL, GUTTER
 from cardapp.layout.layout_warnings import LayoutWarnings
 from cardapp.schema import shown
@@ -41,23 +41,28 @@ class Paper:
     size: Mapping[str, float]
 
 
-def paper(tokens: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> Paper:
-    """Compute the page and its frames. ``columns`` are the names that may have a width. Raises :class:`InvalidLayout`
-    if the margins leave too little room."""
+def paper(
+    tokens: Mapping[str, Any], columns: Iterable[str], variants: Iterable[Variant], warnings: LayoutWarnings
+) -> Paper:
+    """Compute the page and its frames. ``columns`` are the names that may have a width. ``variants`` are the emitters
+    that use the page. Raises :class:`InvalidLayout` if the margins leave too little room."""
     given = tokens.get("grid", {})
     warnings.unknown_names(("tokens", "grid"), given, ("columns", "left_role", "right_role", "geometry_cm"))
     size = _geometry(given.get("geometry_cm", {}), columns, warnings)
-    page = _page(tokens.get("page", {}), size, warnings)
+    orientation: Orientation = "landscape" if "5b" in variants else "portrait"
+    page = _page(tokens.get("page", {}), orientation, size, warnings)
     return Paper(page, *_frames(page, size), size)
 
 
 # -- the paper -----------------------------------------------------------------------------------------------------
 
 
-def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutWarnings) -> Page:
-    """Return the page in its orientation. The default size in pixels is 96 per inch."""
+def _page(
+    given: Mapping[str, Any], default: Orientation, size: Mapping[str, float], warnings: LayoutWarnings
+) -> Page:
+    """Return the page in its orientation, ``default`` if none is given. The default size in pixels is 96 per inch."""
     warnings.unknown_names(_PAGE_PLACE, given, ("format", "orientation", "width_px", "height_px"))
-    orientation = given.get("orientation", "portrait")
+    orientation = given.get("orientation", default)
     form, (short, long) = _paper(given.get("format", "A4"), size, warnings)
     width, height = (long, short) if orientation == "landscape" else (short, long)
     natural = round(width * _PX_PER_MM)
@@ -176,7 +181,7 @@ class Arranger:
             variant: from_file if _suits(variant, from_file) else _emitter_columns(variant)
             for variant in dict.fromkeys(document["emitters"].values())
         }
-        if from_file not in self.columns.values():
+        if "columns" in given and from_file not in self.columns.values():
             message = f"have no effect: the emitters use their default columns ({', '.join(self.names)})"
             warnings.add(("tokens", "grid", "columns"), message)
         self._roles = {

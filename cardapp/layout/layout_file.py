@@ -37,7 +37,7 @@ def build(document: Mapping[str, Any]) -> Layout:
     tokens = document["tokens"]
     warnings.unknown_names(("tokens",), tokens, ("page", "grid", "typography", "colors"))
     arranger = Arranger(document, warnings)
-    sheet = paper(tokens, arranger.names, warnings)
+    sheet = paper(tokens, arranger.names, arranger.columns, warnings)
     typography = _typography(tokens.get("typography", {}), warnings)
     colors = _colors(tokens.get("colors", {}), warnings)
     by_variant = arranger.arrangements(sheet)

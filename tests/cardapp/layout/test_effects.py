@@ -292,6 +292,15 @@ def test_every_token_has_a_default(part: str) -> None:
     _made(least)
 
 
+@pytest.mark.parametrize("for_latex", layout_options.VARIANTS)
+@pytest.mark.parametrize("for_html", layout_options.VARIANTS)
+def test_empty_tokens_suit_every_emitter(for_html: str, for_latex: str) -> None:
+    document = {"schema": "card-template.v1", "id": "mine", "name": "Mine", "version": "1", "description": "Mine."}
+    document |= {"tokens": {}, "emitters": {"html": for_html, "latex": for_latex}}
+    assert build(document).warnings == ()
+    _made(document)
+
+
 def test_a_fractional_number_of_answer_lines_is_warned_about() -> None:
     found = _warned(components__question__answer_lines=2.7)
     assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used instead"}
