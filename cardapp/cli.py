@@ -137,10 +137,17 @@ def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> 
     emit = commands.add_parser("emit", help="write a card's sheets as HTML, LaTeX or PDF")
     emit.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
     emit.add_argument("--format", required=True, type=str.lower, choices=FORMATS, help="the output format")
-    emit.add_argument(
+    layout = emit.add_mutually_exclusive_group()
+    layout.add_argument(
         "--layout",
         metavar="ID|FILE",
-        help="the id of a shipped layout, or a layout file; default: the layout that the card names",
+        help="the id of a shipped layout, or a layout file; default: the layout that the card names. "
+        "karta-blank is the handout: values are boxes to fill in, and there is a line for name and date",
+    )
+    layout.add_argument(
+        "--answer-key",
+        action="store_true",
+        help="the answers to the handout: questions, expected values and explanations, short",
     )
     emit.add_argument(
         "-o",
@@ -197,11 +204,13 @@ def _emit(options: argparse.Namespace) -> int:
     _check_output(options.format, options.output)
     end_as_after_ctrl_c()  # also ends lualatex
     loaded = load_card(options.card)
-    layout = layouts.find(options.layout or loaded.card.layout)
+    name = str(layouts.ANSWER_KEY) if options.answer_key else options.layout or loaded.card.layout
+    layout = layouts.find(name)
     for warning in layout.warnings:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
     proof = authoring.prove(options.card) if options.proved else _last_proof(loaded)
-    emitted = export.emit(loaded, layout, options.format, os.environ, proof_records.phrase(proof))
+    said = proof_records.phrase(proof)
+    emitted = export.emit(loaded, layout, options.format, os.environ, said, running_on=options.answer_key)
     for remark in emitted.remarks:
         print(f"cardapp: {remark}", file=sys.stderr)
     export.write(emitted.content, options.output)

@@ -188,8 +188,16 @@ def test_shipped_layouts_say_every_token(layout: Layout) -> None:
     tokens = document["tokens"]
     assert set(tokens["colors"]) == set(layout_options.COLORS)
     assert set(tokens["typography"]["sizes_pt"]) == set(layout_options.SIZES_PT)
-    assert set(document["components"]) == set(layout_options.COMPONENTS)
+    assert set(document["components"]) | {*layout_options.ON_REQUEST} == set(layout_options.COMPONENTS)
     assert document["limitations"].keys() == layout_options.LIMITATIONS.keys()
+
+
+def test_the_answer_key_has_questions_values_and_explanations() -> None:
+    layout = layouts.load(layouts.ANSWER_KEY)
+    assert layout.warnings == ()
+    assert {"question", *layout_options.VALUES} - {"memory"} <= layout.components.keys()
+    assert layout.components["question"].answer_lines == 0
+    assert layout.components["machine"].values
 
 
 def test_text_can_be_read_on_its_background(layout: Layout) -> None:

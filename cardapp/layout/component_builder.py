@@ -12,7 +12,7 @@ from cardapp.layout.diagram.shapes import MIN_HEIGHT, Diagram, Room
 from cardapp.layout.escape import visible
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Question, RichText, Title
+from cardapp.layout.sheets import Code, Content, Fields, Kind, Machine, Note, Notes, Question, RichText, Title
 from cardapp.layout.text import Paragraph, Run, parse
 
 _TITLE_SPACE = 45.0
@@ -53,6 +53,7 @@ class ComponentBuilder:
         """Yield the card's title, text and activity diagram."""
         card = self._card
         yield from self._grouped(
+            self._name_date(),
             self._title("card_title", "", card.title, ""),
             [
                 *self._rich_text("intro", "", card.text),
@@ -140,12 +141,18 @@ class ComponentBuilder:
             yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)
         if snapshot.expect and "machine" in self._layout.components:
             yield CardComponent("machine", key, Machine(self._measure.rows(snapshot.expect)), title)
+        yield from self._rich_text("explanation", key, snapshot.explanation)
 
     # -- one kind of component each ----------------------------------------------------------------------------------
 
     def _title(self, kind: Kind, key: str, text: str, number: str) -> list[CardComponent]:
         level = kind.removesuffix("_title")
         return [CardComponent(kind, key, Title(level, visible(text), number))]  # type: ignore[arg-type]
+
+    def _name_date(self) -> Iterator[CardComponent]:
+        if shown := self._layout.components.get("name_date"):
+            names = (visible(name.strip()) for name in shown.label.split(","))
+            yield CardComponent("name_date", "", Fields(tuple(filter(None, names))))
 
     def _rich_text(self, kind: Kind, key: str, markdown: str) -> list[CardComponent]:
         blocks = parse(markdown)

@@ -23,29 +23,43 @@ _SHOWN_DIGITS = 12
 """The footer shows this number of hex digits of the SHA-256."""
 
 
-def compose(card: Card, identity: Identity, layout: Layout, sources: Sources, proved: str = "") -> Document:
+def compose(
+    card: Card, identity: Identity, layout: Layout, sources: Sources, proved: str = "", *, running_on: bool = False
+) -> Document:
     """Compose the document. ``sources`` maps the names of the target's files to their lines. If a file is missing, the
     component that shows its code says so. ``proved`` is the phrase that says on the sheets whether the card was proved.
+    Each block begins on a new sheet; if ``running_on`` is true, it begins below the block before it.
 
     :raises InvalidLayout: a component does not fit any sheet.
     """
     pages = {item.key: item.page_index for item in Catalog(card).items}
     measure = Measure(layout)
     builder = ComponentBuilder(card, identity, layout, sources, measure)
-    sheets = tuple(_numbered(identity, proved, _filled(card, builder, Paginator(layout, measure), pages, proved)))
+    filled = _filled(card, builder, Paginator(layout, measure), pages, proved, layout.name if running_on else "")
+    sheets = tuple(_numbered(identity, proved, filled))
     return Document(card, identity, layout, sheets, pages, _sheet_of(pages, sheets))
 
 
 def _filled(
-    card: Card, builder: ComponentBuilder, paginator: Paginator, pages: Mapping[str, int], proved: str
+    card: Card,
+    builder: ComponentBuilder,
+    paginator: Paginator,
+    pages: Mapping[str, int],
+    proved: str,
+    name: str,
 ) -> list[Sheet]:
+    """Return the sheets, without numbers and footers. If there is a ``name``, a block begins below the block before it,
+    and the headers have the name in place of the block's title."""
     for group in builder.front():
-        paginator.open("", 0, Header(card.title, "", "", False))
+        paginator.open("", 0, Header(card.title, name, "", False))
         paginator.place(group)
     for task_number, task in enumerate(card.tasks, 1):
         for number, block in enumerate(task.blocks, 1):
             key = f"{task.id}/{block.id}"
-            paginator.open(key, pages[key], Header(card.title, task.title, block.title, False))
+            if not name:
+                paginator.open(key, pages[key], Header(card.title, task.title, block.title, False))
+            elif not paginator.is_open:
+                paginator.open(key, pages[key], Header(card.title, name, "", False))
             for group in builder.block(task, task_number, block, number):
                 paginator.place(group)
     for group in builder.colophon(proved):
@@ -72,10 +86,10 @@ def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, 
             first.setdefault(part.key, sheet.index)
     for key in pages:
         if key not in first:
-            first[key] = first[key.rpartition("/")[0]] if "/" in key else _first_below(key, sheets)
+            first[key] = first[key.rpartition("/")[0]] if "/" in key else _first_below(key, first)
     return {key: first[key] for key in pages}
 
 
-def _first_below(task: str, sheets: tuple[Sheet, ...]) -> int:
-    """Return the index of the sheet on which a task's first block begins."""
-    return next(sheet.index for sheet in sheets if sheet.key.startswith(f"{task}/"))
+def _first_below(task: str, first: Mapping[str, int]) -> int:
+    """Return the index of the sheet on which a task's first part begins, of those in ``first``."""
+    return min((index for key, index in first.items() if key.startswith(f"{task}/")), default=0)

@@ -18,6 +18,7 @@ from cardapp.layout.sheets import (
     Code,
     CodeLine,
     Content,
+    Fields,
     Machine,
     Note,
     Notes,
@@ -90,12 +91,16 @@ class Cutter:
         return Fragment(component, content, caption, mark, height + around, rest)
 
     def _caption(self, component: CardComponent) -> str:
+        if isinstance(component.content, Fields):  # its label names the fields
+            return ""
         caption = " · ".join(filter(None, [self._measure.component(component.kind).label, component.subject]))
         return " ".join(filter(None, [caption, CONTINUED if component.continued else ""]))
 
     def _cut(self, component: CardComponent, room: float, sheet_room: float) -> _Cut:
         """Split the content at the height ``room``. ``sheet_room`` is the height available on an empty sheet."""
         match component.content:
+            case Fields() as fields:
+                return _all_or_nothing(fields, ANSWER_LINE, room)
             case Title() as title:
                 return _all_or_nothing(title, self._measure.title_height(component.kind, title), room)
             case Diagram() as diagram:

@@ -57,9 +57,7 @@ def paper(
 # -- the paper -----------------------------------------------------------------------------------------------------
 
 
-def _page(
-    given: Mapping[str, Any], default: Orientation, size: Mapping[str, float], warnings: LayoutWarnings
-) -> Page:
+def _page(given: Mapping[str, Any], default: Orientation, size: Mapping[str, float], warnings: LayoutWarnings) -> Page:
     """Return the page in its orientation, ``default`` if none is given. The default size in pixels is 96 per inch."""
     warnings.unknown_names(_PAGE_PLACE, given, ("format", "orientation", "width_px", "height_px"))
     orientation = given.get("orientation", default)

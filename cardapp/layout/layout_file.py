@@ -166,9 +166,10 @@ def _components(
     colors: Mapping[str, str],
     warnings: LayoutWarnings,
 ) -> dict[str, Component]:
-    """Return the shown components: all, or those that the file lists and does not set to false."""
+    """Return the shown components: those that the file lists and does not set to false; without a list, all except
+    ``ON_REQUEST``."""
     known = layout_options.COMPONENTS
-    given = dict.fromkeys(known, True) if given is None else given
+    given = {name: name not in layout_options.ON_REQUEST for name in known} if given is None else given
     warnings.unknown_names(("components",), given, known)
     shown_names = [name for name in known if given.get(name, False) is not False]
     if set(shown_names) <= set(layout_options.UNPLACED):

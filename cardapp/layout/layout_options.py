@@ -34,13 +34,16 @@ FIVE_PARTS = {
     "code": ("intro", "overview", "activity", "code"),
     "question": ("question",),
     "diagram": ("states", "memory"),
-    "machine": ("machine", "notes"),
+    "machine": ("machine", "explanation", "notes"),
 }
 """The components of columns with these names, unless ``block_map`` places them elsewhere."""
 
 ROLES = {
     "guide": ("leads through the steps", ("intro", "goal", "step_title", "text", "question", "notes")),
-    "evidence": ("shows what the steps describe", ("overview", "activity", "states", "code", "memory", "machine")),
+    "evidence": (
+        "shows what the steps describe",
+        ("overview", "activity", "states", "code", "memory", "machine", "explanation"),
+    ),
     "reading": (
         "has everything except the notes, in reading order",
         (
@@ -55,6 +58,7 @@ ROLES = {
             "question",
             "memory",
             "machine",
+            "explanation",
         ),
     ),
     "notes": ("has the notes", ("notes",)),
@@ -85,6 +89,7 @@ readable in a narrow column too, and the colour of a shape depends on its kind."
 
 COMPONENTS = {
     "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule", without=_EDGE),
+    "name_date": Look("A line to write name and date on, on the front", "body", label="Name, Date"),
     "card_title": Look("The card's title, on the front", "title", without=_TITLE),
     "task_title": Look("A task's title, above its first block", "block", "accent", without=_TITLE),
     "block_title": Look("A block's title", "block", without=_TITLE),
@@ -117,6 +122,7 @@ COMPONENTS = {
     "question": Look("A step's question", "body", background="accent_soft", label="Question", flag="answer_lines"),
     "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory", without=_DIAGRAM),
     "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine", flag="values"),
+    "explanation": Look("What explains the values of a snapshot", "body", label="Explanation"),
     "colophon": Look(
         "At the end: layout, revision and limitations", "label", "ink_soft", rule="rule", label="Colophon"
     ),
@@ -128,14 +134,15 @@ COMPONENTS = {
         without=_EDGE,
     ),
 }
-"""The components of a card in reading order. All are shown if a file has no ``components``."""
+"""The components of a card in reading order. If a file has no ``components``, all are shown except
+``ON_REQUEST``."""
 
 OPTIONS = {
     "size": "the name of a type size",
     "color": "the name of a colour, of its text",
     "background": "the name of a colour behind it, or null",
     "rule": "the name of the colour of the line at its left edge (below the header, above the footer), or null",
-    "label": 'the word that its caption begins with; "" is none',
+    "label": 'the word that its caption begins with; "" is none. For name_date, the names of its fields',
 }
 """The options of all components, except those that list them in ``without``."""
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values": True, "answer_lines": 2}
@@ -143,10 +150,12 @@ FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values"
 whether code lines are numbered, whether values are shown or left to be filled in, and how many answer lines a question
 has."""
 MAX_ANSWER_LINES = 12
-VALUES = ("memory", "machine")
-"""The components that show the values of a stop."""
+VALUES = ("memory", "machine", "explanation")
+"""The components that tell the answer at a stop: its values, and their explanation."""
+ON_REQUEST = ("name_date", "explanation")
+"""The components that are shown only if a file lists them: those of a handout and of an answer key."""
 DIAGRAMS = ("overview", "activity", "states", "memory")
-UNPLACED = ("header", "footer", "card_title", "colophon")
+UNPLACED = ("header", "footer", "name_date", "card_title", "colophon")
 """Components that always span the sheet: ``block_map`` cannot move them."""
 
 FORMATS = {

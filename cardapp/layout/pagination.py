@@ -49,6 +49,11 @@ class Paginator:
         self._y = 0.0
         self._row = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a sheet to place groups on."""
+        return bool(self._sheets)
+
     def open(self, key: str, page_index: int, header: Header) -> None:
         """Begin a new sheet of the block ``key``."""
         self._close()

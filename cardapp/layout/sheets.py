@@ -39,6 +39,8 @@ INDENT, INDENTED_LEVELS = 4.0, 4
 """Indent of a list, quotation or code block in mm, and the number of levels that are indented."""
 ANSWER_LINE = 7.5
 """Height of an answer line in mm."""
+FIELDS_GAP = 6.0
+"""Distance in mm between the fields of a line."""
 BLANK = 6.0
 """Height in mm of a box in which a value is to be filled in."""
 TABLE_SHARE = 0.6
@@ -49,8 +51,8 @@ TABLE_GAP = 1.2
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 Kind = Literal[
-    "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "overview", "goal", "activity",
-    "states", "text", "code", "memory", "machine", "notes", "question", "colophon",
+    "name_date", "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "overview", "goal",
+    "activity", "states", "text", "code", "memory", "machine", "explanation", "notes", "question", "colophon",
 ]  # fmt: skip
 """The component of a part. ``intro`` is the text of a card, task, block or phase; ``text`` is the text of a step.
 ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
@@ -75,6 +77,12 @@ class RichText(NamedTuple):
     first and the last one may be parts of a block that was split."""
 
     blocks: tuple[Block, ...]
+
+
+class Fields(NamedTuple):
+    """Names with a line to write on after each, side by side. Their line is ``ANSWER_LINE`` high."""
+
+    names: tuple[str, ...]
 
 
 class Question(NamedTuple):
@@ -130,7 +138,7 @@ class Notes(NamedTuple):
     entries: tuple[Note, ...]
 
 
-Content = Title | RichText | Question | Code | Diagram | Machine | Notes
+Content = Fields | Title | RichText | Question | Code | Diagram | Machine | Notes
 
 
 class Part(NamedTuple):

@@ -61,15 +61,20 @@ EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
 """The function that makes each format, by the format's name on the command line."""
 
 
-def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment, proved: str) -> ExportedFile:
+def emit(
+    loaded: LoadedCard, layout: Layout, form: str, environment: Environment, proved: str, *, running_on: bool = False
+) -> ExportedFile:
     """Make the card's file in the format ``form``, a key of ``EMITTERS``. ``environment`` contains the settings.
 
-    The sheets show the text ``proved``, which says whether the card was proved.
+    The sheets show the text ``proved``, which says whether the card was proved. If ``running_on`` is true, a block
+    begins below the one before it.
     """
     arranged, sources = layout.arranged("html" if form == "html" else "latex"), loaded.sources()
     with _garbage_collection_paused():
-        # No local variable keeps the sheets alive, so they are freed before collection resumes.
-        made = EMITTERS[form](compose(loaded.card, loaded.identity, arranged, sources, proved), environment)
+        # The sheets are freed before collection resumes.
+        composed = compose(loaded.card, loaded.identity, arranged, sources, proved, running_on=running_on)
+        made = EMITTERS[form](composed, environment)
+        del composed
     return replace(made, remarks=(*_wrong_excerpts(loaded.card, sources), *made.remarks))
 
 

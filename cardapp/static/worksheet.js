@@ -288,7 +288,7 @@ function onClick(event) {
 
 // -- covered values ------------------------------------------------------------------------------------------------
 
-const COVERED = new Set(['machine', 'memory']);
+const COVERED = new Set(['machine', 'memory', 'explanation']);
 
 // Cover or show the values of each stop on the page, and tick the approved steps.
 function decorate(holder) {

@@ -52,6 +52,21 @@ def test_hostile_texts_are_shown_in_their_parts_and_do_nothing(
     check()
 
 
+def test_hostile_texts_in_an_answer_key_are_inert_text(opened: SheetPage, loops: Callable[..., int]) -> None:
+    arranged = layouts.load(layouts.ANSWER_KEY).arranged("html")
+
+    @settings(max_examples=loops(quick=2, full=100), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(hostile_cards())
+    def check(made_up: tuple[Card, dict[str, list[str]]]) -> None:
+        document = compose(made_up[0], IDENTITY, arranged, made_up[1], running_on=True)
+        opened.show(document)
+        assert_nothing_injected(opened.read())
+        assert_in_place(document, opened.measured(document))
+        assert (opened.fetched, opened.events) == ([], [])
+
+    check()
+
+
 @pytest.mark.parametrize("layout", layouts.known_ids())
 def test_the_mark_below_a_cut_text_stays_in_its_part(opened: SheetPage, layout: str) -> None:
     text = "\n\n".join(["word " * 300, "- item\n" * 60, "> " + "quoted " * 200, "`code` " * 200])

@@ -82,6 +82,24 @@ def test_all_hostile_texts_are_set_as_text(latex_cache: Path, tmp_path: Path) ->
         assert trick in text, trick
 
 
+def test_every_blank_of_a_value_is_there(latex_cache: Path, tmp_path: Path) -> None:
+    _, typeset_pdf = set_(*small(value='"  12+345 *6"'), "karta-classic", latex_cache)
+    (tmp_path / "card.pdf").write_bytes(typeset_pdf.pdf)
+    boxes = subprocess.run(
+        ["pdftotext", "-bbox", tmp_path / "card.pdf", "-"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    words = re.findall(
+        r'xMin="([0-9.]+)" yMin="([0-9.]+)" xMax="([0-9.]+)" .*>(&quot;|12\+345|\*6&quot;)</word>', boxes
+    )
+    found = [words[at : at + 3] for at in range(0, len(words), 3)]
+    assert len(found) >= 2  # an expression and its value
+    for quote, number, rest in found:
+        (start, row, end, _), cell = quote, float(quote[2]) - float(quote[0])
+        assert {row} == {number[1], rest[1]}
+        assert float(number[0]) - float(end) == pytest.approx(2 * cell, abs=0.2)
+        assert float(rest[0]) - float(start) == pytest.approx(10 * cell, abs=0.2)
+
+
 @pytest.mark.full
 def test_lines_of_ten_thousand_characters_are_set_whole(latex_cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500

@@ -13,7 +13,19 @@ from cardapp.layout.html.text_blocks import TextWriter, words
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
-from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Notes, Part, Question, RichText, Title
+from cardapp.layout.sheets import (
+    CONTINUED,
+    Code,
+    CodeLine,
+    Fields,
+    Machine,
+    Note,
+    Notes,
+    Part,
+    Question,
+    RichText,
+    Title,
+)
 
 
 class Parts:
@@ -53,6 +65,10 @@ class Parts:
         """Return the element's name, its content, and further attributes."""
         content = part.content
         match content:
+            case Fields():
+                english = self._layout.components[part.kind].label == COMPONENTS[part.kind].label
+                names = "".join(f'<span class="field"><span>{html(name)}</span></span>' for name in content.names)
+                return "p", names, self._english if english else ""
             case Title():
                 return f"h{self.rank(content.level)}", self._title(part, content), ' dir="auto"'
             case RichText():

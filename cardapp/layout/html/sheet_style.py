@@ -24,6 +24,7 @@ _DISTANCES = {
     "item-gap": sheets.ITEM_GAP,
     "indent": sheets.INDENT,
     "answer": sheets.ANSWER_LINE,
+    "fields-gap": sheets.FIELDS_GAP,
     "blank": sheets.BLANK,
     "table-share": sheets.TABLE_SHARE,
     "table-gap": sheets.TABLE_GAP,

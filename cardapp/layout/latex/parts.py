@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from cardapp.layout import font_metrics, sheets
 from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.shapes import Diagram
-from cardapp.layout.escape import tex_code, tex_text
+from cardapp.layout.escape import tex_code, tex_line, tex_text
 from cardapp.layout.latex.text_blocks import TextWriter, paragraph
 from cardapp.layout.layout_model import Frame, Layout
 from cardapp.layout.measure import TICK_BOX, Measure
-from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Question, RichText, Title
+from cardapp.layout.sheets import Code, CodeLine, Fields, Machine, Notes, Part, Question, RichText, Title
 
 
 class Parts:
@@ -68,6 +68,8 @@ class Parts:
     def _content(self, part: Part) -> Iterator[str]:
         content = part.content
         match content:
+            case Fields(names):
+                yield from self._fields(names)
             case Title():
                 yield from self._title(part, content)
             case RichText(blocks):
@@ -83,6 +85,15 @@ class Parts:
                 yield from self._machine(content)
             case Notes():
                 yield from self._notes(content)
+
+    def _fields(self, names: Sequence[str]) -> Iterator[str]:
+        """Yield the fields of a line. The first is twice as wide as each other."""
+        room = self._measure.width("name_date") - sheets.FIELDS_GAP * (len(names) - 1)
+        share = room / (len(names) + 1)
+        fields = r"\hss".join(
+            rf"\CardField{{{share * (1 if place else 2):.2f}}}{{{tex_line(name)}}}" for place, name in enumerate(names)
+        )
+        yield rf"\CardFields{{{sheets.ANSWER_LINE:g}}}{{{fields}}}"
 
     def _title(self, part: Part, title: Title) -> Iterator[str]:
         component = self._layout.components[part.kind]

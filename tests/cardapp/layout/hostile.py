@@ -60,6 +60,7 @@ def hostile_cards(draw: st.DrawFn) -> tuple[Card, dict[str, list[str]]]:
             Expectation(*each) for each in (draw(st.dictionaries(LINES, LINES, max_size=3)) | {"a.used": "8"}).items()
         ),
         watch=tuple(draw(st.lists(LINES, max_size=2))),
+        explanation=draw(TEXTS),
     )
     step = Step("s1", draw(LINES), draw(TEXTS), draw(TEXTS), CodeRange(FILE, 1, len(source)), (snapshot,))
     phase = Phase("p1", draw(LINES), draw(TEXTS), (step,))

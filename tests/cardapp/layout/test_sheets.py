@@ -21,11 +21,11 @@ from cardapp.layout.compose import compose
 from cardapp.layout.layout_file import build
 from cardapp.layout.layout_model import Layout, Output
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Question, RichText, Title
+from cardapp.layout.sheets import Code, Content, Document, Fields, Machine, Notes, Part, Question, RichText, Title
 from cardapp.layout.text import Block as TextBlock
 from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
 from cardapp.publish import layouts
-from tests.cardapp.layout.cards import IDENTITY, SOURCES, card, cards
+from tests.cardapp.layout.cards import IDENTITY, SOURCES, card, cards, growing
 from tests.cardapp.layout.hostile import SHIPPED, shipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of a card that fails
@@ -260,6 +260,32 @@ def test_a_value_that_was_shown_is_no_box_to_fill_in_further_on() -> None:
         rows = [row for machine in parts for row in machine.rows]
         assert len(rows) > 1
         assert all(row.value for row in rows)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_an_answer_key_is_short_and_tells_each_question_with_its_values(name: str, output: Output) -> None:
+    loaded = shipped(name)
+    layout, blank = layouts.load(layouts.ANSWER_KEY).arranged(output), layouts.find("karta-blank").arranged(output)
+    key = compose(loaded.card, loaded.identity, layout, {}, running_on=True)
+    handout = compose(loaded.card, loaded.identity, blank, loaded.sources())
+    assert len(key.sheets) < len(handout.sheets) / 3
+    assert {sheet.header.task for sheet in key.sheets} == {"Answer key"}
+    found = {(part.kind, part.key) for part in parts_of(key)}
+    catalog = Catalog(loaded.card)
+    assert {("question", key) for key, step in catalog.steps.items() if step.question} <= found
+    assert {("machine", key) for key, snapshot in catalog.snapshots.items() if snapshot.expect} <= found
+    assert {("explanation", key) for key, snapshot in catalog.snapshots.items() if snapshot.explanation} <= found
+    assert all(row.value for part in parts_of(key) if isinstance(part.content, Machine) for row in part.content.rows)
+
+
+def test_a_handout_has_a_line_for_name_and_date_on_its_front() -> None:
+    parts = parts_of(laid_out(growing(1), "karta-blank, html"))
+    assert parts[0].content == Fields(("Name", "Date"))
+    assert [name for name, layout in ARRANGED.items() if "name_date" in layout.components] == [
+        "karta-blank, html",
+        "karta-blank, latex",
+    ]
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

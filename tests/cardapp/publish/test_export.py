@@ -134,6 +134,17 @@ def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring(command: l
     assert unwanted & loaded == set()
 
 
+def test_the_answer_key_is_an_output_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "card.tex", tmp_path / "key.tex"]
+    assert [emit("-o", str(files[0])), emit("--answer-key", "-o", str(files[1]))] == [0, 0]
+    card, key = (file.read_text() for file in files)
+    explanation = "The cursor is 0 and stands on the first of the two blanks."
+    assert (explanation in card, explanation in key) == (False, True)
+    assert key.count(r"\begin{CardSheet}") < card.count(r"\begin{CardSheet}") / 3
+    assert emit("--answer-key", "--layout", "karta-5a") == 2
+    assert "argument --layout: not allowed with argument --answer-key" in capsys.readouterr().err
+
+
 def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert emit("--layout", "karta-nope") == 2
     assert capsys.readouterr().err == (
