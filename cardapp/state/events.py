@@ -91,6 +91,7 @@ BACKEND_KINDS = frozenset(
 
 GENESIS = "0" * 64
 """The previous hash of the first event of a chain."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
 """A page ends when its data reaches this size. A limit on the number of events alone would not be enough, because each
@@ -285,7 +286,7 @@ def event_hash(previous: str, event: Mapping[str, Any]) -> str:
 
 def canonical(value: Any) -> str:
     """``value`` as canonical JSON: equal values have the same text."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 # -- verification ----------------------------------------------------------------------------------------------------

@@ -152,3 +152,17 @@ def test_a_mistyped_collect_shows_the_usage(arguments: list[str], capsys: pytest
         main(arguments)
     assert ended.value.code == 2
     assert "usage: cardapp" in capsys.readouterr().err
+
+
+def test_collect_reads_many_files(
+    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(handed_in(f"S{number}")) for number in range(20)]
+    edited = Path(files[7])
+    edited.write_text(edited.read_text().replace('"a.used":"48"', '"a.used":"49"'))
+    assert main(["collect", *files, "-o", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "19 students:" in said.out
+    assert said.err.count("left out") == 1
+    assert main(["collect", *files, str(tmp_path / "absent.json"), "-o", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
