@@ -92,6 +92,7 @@ export function predict(stop) {
   if (!values && !answer) return false;
   if (values) record('x-prediction', stop, { data: { values } });
   if (answer) record('x-answer', stop, { text: answer });
+  if (!state.session.available && !values && askedAt(stop).length) showValues(stop); // an answer in words uncovers them
   if (state.session.available) waiting.add(stop);
   else readAnswers(stop); // the card has judged
   const latest = values && Object.entries(values).map(([expression, said]) => ({ expression, said, seen: null, right: null }));

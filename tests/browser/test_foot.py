@@ -319,6 +319,16 @@ def test_without_a_session_the_card_judges(lonely: Page, alone: Stage) -> None:
     becomes(lonely, COVERED, arg=[[stop["key"], False]])
 
 
+def test_without_a_session_an_answer_in_words_alone_is_a_look_at_the_values(lonely: Page, alone: Stage) -> None:
+    stop = stops(alone)[5]
+    lonely.evaluate("(key) => { location.hash = `#/${key}`; }", stop["key"])
+    lonely.get_by_role("textbox", name=stop["ask"][0], exact=True).wait_for()
+    lonely.get_by_role("textbox", name="Your answer").fill("two blocks")
+    press(lonely, "Predict").click()
+    becomes(lonely, COVERED, arg=[[stop["key"], False]])
+    until(lambda: any(item["revealed"] for item in alone.tcp.get(f"/api/answers?key={stop['key']}")["items"]))
+
+
 def test_the_next_field_is_ready_before_the_service_answers(lonely: Page, alone: Stage) -> None:
     """The page does not wait for the answer to the move."""
     before, after = stops(alone)[2:4]
