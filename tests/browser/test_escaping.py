@@ -175,7 +175,7 @@ def test_the_editor_shows_text_title_and_terminal_output_as_text(
     )
     until(lambda: IMAGE in watched.picture() and "^[]0;own^G^[[31m<b>red</b>" in watched.picture())
     neovim.call("nvim_command", "enew!")
-    output = f"\\033[31m{IMAGE}\\033[0m\\033]0;own\\007\\033[?1049h{IMAGE}"
+    output = f"\\033[31m{IMAGE}\\033[0m\\033]0;own\\007\\033[?1049h\\r{IMAGE}"  # on one line of a narrow window
     neovim.call("nvim_call_function", "termopen", [["printf", output]])
     until(lambda: IMAGE in watched.picture() and "[Process exited 0]" in watched.picture())
     assert "own" not in watched.page.title()
