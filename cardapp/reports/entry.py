@@ -57,7 +57,8 @@ def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -
     )
     yield "".join(_body(event, context))
     for pinned in event["evidence"]:
-        yield _figure(pinned, picture)
+        if not pinned["withdrawn"]:
+            yield _figure(pinned, picture)
     yield "</div></article>\n"
 
 

@@ -48,13 +48,17 @@ _FLAGS = {
 
 
 def is_noise(event: Event) -> bool:
-    """Return whether reports leave the event out. They leave out scrolling and turning pages, unless an image is pinned
-    to the event."""
+    """Return whether the event is scrolling or turning pages, without an image pinned to it."""
     return (
         event["kind"] == events.VIEWER_CHANGED
         and not event["evidence"]
         and all(str(name).startswith("scroll.") for name in event["data"])
     )
+
+
+def is_withdrawn(event: Event) -> bool:
+    """Return whether the event is withdrawn, or withdraws another. Reports leave out both."""
+    return bool(event["withdrawn"]) or event["kind"] == events.EVENT_WITHDRAWN
 
 
 def headline(event: Event, title: str) -> str:

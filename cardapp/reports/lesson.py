@@ -17,7 +17,7 @@ from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import theme
 from cardapp.reports import document
 from cardapp.reports.entry import CardContext, entry, moves
-from cardapp.reports.event_text import MOVES, Event, is_noise
+from cardapp.reports.event_text import MOVES, Event, is_noise, is_withdrawn
 from cardapp.reports.overview import overview, position_diagram
 from cardapp.state.events import Head
 
@@ -96,17 +96,20 @@ class _Counts:
     def __init__(self, head: Head, total: int) -> None:
         self.shown = 0
         self.noise = 0
+        self.withdrawn = 0
         self.head = head
         self.total = total
 
     @property
     def others(self) -> int:
         """The number of other cards' events."""
-        return self.total - self.shown - self.noise
+        return self.total - self.shown - self.noise - self.withdrawn
 
     def shown_events(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
-            if is_noise(event):
+            if is_withdrawn(event):
+                self.withdrawn += 1
+            elif is_noise(event):
                 self.noise += 1
             else:
                 self.shown += 1
@@ -156,7 +159,11 @@ def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
 def _foot(counts: _Counts, identity: Identity, at: str) -> str:
     left_out = [
         f"{count} {what}"
-        for count, what in ((counts.noise, "of scrolling"), (counts.others, "of other cards"))
+        for count, what in (
+            (counts.noise, "of scrolling"),
+            (counts.withdrawn, "withdrawn"),
+            (counts.others, "of other cards"),
+        )
         if count
     ]
     summary = f"{counts.shown} {'entry' if counts.shown == 1 else 'entries'}" + (

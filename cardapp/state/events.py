@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cardapp.card import answers
 from cardapp.card.model import Identity
-from cardapp.errors import FieldError, InvalidValue
+from cardapp.errors import Conflict, FieldError, InvalidValue, NotFound
 from cardapp.state import evidence
 from cardapp.state.database import CURRENT_LEARNER, read_only
 
@@ -45,6 +45,7 @@ VIEWER_CHANGED = "viewer.changed"
 PROGRESS_CHANGED = "progress.changed"
 PREDICTION_JUDGED = answers.JUDGED
 EVIDENCE_ADDED = "evidence.added"
+EVENT_WITHDRAWN = "event.withdrawn"
 LEARNER_NAMED = "learner.named"
 LEARNER_CHOSEN = "learner.chosen"
 STRATEGY_ADDED = "strategy.added"
@@ -75,6 +76,7 @@ BACKEND_KINDS = frozenset(
         PROGRESS_CHANGED,
         PREDICTION_JUDGED,
         EVIDENCE_ADDED,
+        EVENT_WITHDRAWN,
         LEARNER_NAMED,
         LEARNER_CHOSEN,
         STRATEGY_ADDED,
@@ -86,6 +88,8 @@ BACKEND_KINDS = frozenset(
     }
 )
 """The kinds that the service appends. All other kinds come from clients."""
+WITHDRAWABLE = frozenset({NOTE, EVIDENCE_ADDED})
+"""The kinds that can be withdrawn. What a learner predicted and answered stays, because it is what reports tell."""
 
 # -- the record ------------------------------------------------------------------------------------------------------
 
@@ -139,7 +143,7 @@ def append(
         f"INSERT INTO event ({_COLUMNS}, learner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {CURRENT_LEARNER})",
         (seq, at, kind, actor, key, canonical(event["card"]), canonical(event["data"]), digest),
     )
-    return {**event, "evidence": [], "hash": digest}
+    return {**event, "evidence": [], "withdrawn": False, "hash": digest}
 
 
 def pin(
@@ -166,32 +170,55 @@ def pin(
     event = append(conn, kind=EVIDENCE_ADDED, actor=actor, key=key, card=card, data=data, at=at)
     seq = event["seq"]
     evidence.add(conn, stored, seq=seq, event_seq=event_seq or seq, caption=caption, at=at)
-    return {**event, "evidence": evidence.for_events(conn, [seq]).get(seq, [])}
+    pinned = [{**picture, "withdrawn": False} for picture in evidence.for_events(conn, [seq]).get(seq, [])]
+    return {**event, "evidence": pinned}
+
+
+def withdraw(conn: sqlite3.Connection, seq: int, *, reason: str, actor: str, card: Identity, at: str) -> dict[str, Any]:
+    """Withdraw a note or an image, in the write transaction ``conn``: an event of its own, which reports obey. Nothing
+    is deleted. A note is withdrawn with the images that are pinned to it.
+
+    :raises NotFound: there is no event with this ``seq``.
+    :raises Conflict: it is of another kind, or it is withdrawn already.
+    """
+    row = conn.execute(f"SELECT {_COLUMNS} {_CHAIN} AND seq = ?", (seq,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no event {seq}; the last event is {head(conn).seq}")
+    if row["kind"] not in WITHDRAWABLE:
+        kinds = " or ".join(sorted(WITHDRAWABLE))
+        raise Conflict(f"event {seq} is of the kind {row['kind']}; only {kinds} is withdrawn", code="not_withdrawable")
+    if _all_shown(conn, [row])[0]["withdrawn"]:
+        raise Conflict(f"event {seq} is already withdrawn", code="already_withdrawn")
+    data = {"event_seq": seq, "reason": reason}
+    return append(conn, kind=EVENT_WITHDRAWN, actor=actor, key=row["key"], card=card, data=data, at=at)
 
 
 def page(
     conn: sqlite3.Connection,
     *,
     after: int = 0,
+    before: int | None = None,
     limit: int = 200,
     kind: str | None = None,
     key: str | None = None,
+    actor: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB.
+    """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB. With
+    ``before``, those of them with ``seq < before``, the newest first.
 
-    ``kind`` and ``key`` select the events of this kind and of this key; None selects all. For the next page, pass the
-    last ``seq`` as ``after``. An empty page means that there are no further events.
+    ``kind``, ``key`` and ``actor`` select the events with these values; None selects all. For the next page, pass the
+    last ``seq`` as ``after`` or ``before``. An empty page means that there are no further events.
     """
-    return _page(conn, {"kind": kind, "key": key}, after, limit)
+    return _page(conn, {"kind": kind, "key": key, "actor": actor}, after, limit, before)
 
 
 def latest(conn: sqlite3.Connection, *, limit: int, kind: str, card_id: str) -> list[dict[str, Any]]:
-    """The last ``limit`` events of a kind and a card, in order, with their evidence."""
+    """The last ``limit`` events of a kind and a card that are not withdrawn, in order, with their evidence."""
     rows = conn.execute(
         f"SELECT {_COLUMNS} {_CHAIN} AND card_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?",
-        (card_id, kind, limit),
+        (card_id, kind, limit + len(_withdrawn(conn))),
     ).fetchall()
-    return _all_shown(conn, rows[::-1])
+    return [event for event in _all_shown(conn, rows[::-1]) if not event["withdrawn"]][-limit:]
 
 
 def head(conn: sqlite3.Connection) -> Head:
@@ -228,13 +255,17 @@ def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
     return {"text": text, **data}
 
 
-def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int, limit: int) -> list[dict[str, Any]]:
-    """The events whose columns have the values in ``wanted``; None allows any value. Each combination of columns that
-    callers use has an index."""
+def _page(
+    conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int, limit: int, before: int | None = None
+) -> list[dict[str, Any]]:
+    """The events whose columns have the values in ``wanted``; None allows any value. Each of these columns has an
+    index, and so have kind and key together."""
     filters = {column: value for column, value in wanted.items() if value is not None}
-    conditions = " AND ".join([*(f"{column} = ?" for column in filters), "seq > ?"])
+    limits = {"seq > ?": after} if before is None else {"seq > ?": after, "seq < ?": before}
+    conditions = " AND ".join([*(f"{column} = ?" for column in filters), *limits])
     rows = conn.execute(
-        f"SELECT {_COLUMNS} {_CHAIN} AND {conditions} ORDER BY seq LIMIT ?", (*filters.values(), after, limit)
+        f"SELECT {_COLUMNS} {_CHAIN} AND {conditions} ORDER BY seq {'' if before is None else 'DESC'} LIMIT ?",
+        (*filters.values(), *limits.values(), limit),
     )
     return _all_shown(conn, _up_to_page_size(rows))
 
@@ -252,12 +283,22 @@ def _up_to_page_size(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
 
 def _all_shown(conn: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:
     pinned = evidence.for_events(conn, [row["seq"] for row in rows])
-    return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
+    gone = _withdrawn(conn)
+    return [_shown(row, pinned.get(row["seq"], []), gone) for row in rows]
 
 
-def _shown(row: sqlite3.Row, pinned: list[dict[str, Any]]) -> dict[str, Any]:
+def _shown(row: sqlite3.Row, pinned: list[dict[str, Any]], gone: Collection[int]) -> dict[str, Any]:
     event = record(row)
-    return {**event, "evidence": pinned, "hash": row["hash"]}
+    seqs = {event["seq"], event["data"].get("event_seq") if event["kind"] == EVIDENCE_ADDED else None}
+    withdrawn = not seqs.isdisjoint(gone)
+    pictures = [{**picture, "withdrawn": withdrawn or picture["seq"] in gone} for picture in pinned]
+    return {**event, "evidence": pictures, "withdrawn": withdrawn, "hash": row["hash"]}
+
+
+def _withdrawn(conn: sqlite3.Connection) -> set[int]:
+    """The numbers of the withdrawn events."""
+    rows = conn.execute(f"SELECT data {_CHAIN} AND kind = ?", (EVENT_WITHDRAWN,))
+    return {json.loads(row["data"])["event_seq"] for row in rows}
 
 
 def record(row: sqlite3.Row) -> dict[str, Any]:

@@ -166,15 +166,19 @@ def add(conn: sqlite3.Connection, stored: Stored, *, seq: int, event_seq: int, c
     )
 
 
+_SHOWN = ("seq", "name", "media_type", "size", "width", "height", "caption", "at")
+
+
 def for_events(conn: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """The images ``{name, media_type, size, width, height, caption, at}`` by event ``seq``, in the order of pinning."""
+    """The images ``{seq, name, media_type, size, width, height, caption, at}`` by the event to which they are pinned,
+    in the order of pinning. ``seq`` is that of the ``evidence.added`` event."""
     pinned: dict[int, list[dict[str, Any]]] = {}
     rows = conn.execute(
         "SELECT * FROM evidence WHERE event_seq IN (SELECT value FROM json_each(?)) ORDER BY event_seq, seq",
         (json.dumps(list(seqs)),),
     )
     for row in rows:
-        shown = {name: row[name] for name in ("name", "media_type", "size", "width", "height", "caption", "at")}
+        shown = {name: row[name] for name in _SHOWN}
         pinned.setdefault(row["event_seq"], []).append(shown)
     return pinned
 

@@ -156,6 +156,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/events", events.page, "Read the chronological record", "Events", query="EventsQuery",
           cache="no-cache"),
     Route("POST", "/api/events", events.append, "Append an entry", "Event", status=201, body=Body("EventRequest")),
+    Route("POST", "/api/events/{seq}/withdraw", events.withdraw, "Withdraw a note or an image", "Event", status=201,
+          parameter="EventNumber", body=Body("WithdrawRequest"), problems=(409,)),
     Route("GET", "/api/answers", events.answers, "The learner's predictions and answers, judged", "Answers",
           query="AnswersQuery", cache="no-cache", problems=(404,)),
     Route("POST", "/api/evidence", evidence.add, "Store a PNG or JPEG and pin it to an event", "Evidence", status=201,

@@ -45,6 +45,9 @@ DESCRIBED = {
     "invalid_arguments": "The session and the service are of different releases: restart the session.",
     "pane_failed": "The session's terminal does not answer.",
     "program_not_running": "There is no program to move.",
+    # -- the record of events --------------------------------------------------------------------------------------
+    "not_withdrawable": "The event is of a kind that cannot be withdrawn.",
+    "already_withdrawn": "The event is already withdrawn.",
     # -- the learners ----------------------------------------------------------------------------------------------
     "learner_named": "The current record has a name already.",
     # -- the stored state ------------------------------------------------------------------------------------------

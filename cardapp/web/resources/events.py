@@ -20,16 +20,46 @@ _AT_STOPS = (rules.PREDICTION, rules.SELF, rules.HINT)
 
 
 def page(request: Request) -> Reply:
-    """The events after a ``seq``, in order. The next page is read with ``after`` set to ``next_after``; an empty page
-    is the end. A page ends at ``limit`` events or about 4 MiB.
+    """The events after a ``seq``, in order; or, with ``before``, those before a ``seq``, the newest first. The next
+    page is read with ``next_after`` or ``next_before``; an empty page is the end. A page ends at ``limit`` events or
+    about 4 MiB.
     """
     query = request.query
     with request.services.database.read() as conn:
         found = store.page(
-            conn, after=query["after"], limit=query["limit"], kind=query.get("kind"), key=query.get("key")
+            conn,
+            after=query["after"],
+            before=query.get("before"),
+            limit=query["limit"],
+            kind=query.get("kind"),
+            key=query.get("key"),
+            actor=query.get("actor"),
         )
         last = store.head(conn).seq
-    return answer({"events": found, "next_after": found[-1]["seq"] if found else query["after"], "last_seq": last})
+    seqs = [event["seq"] for event in found]
+    return answer(
+        {
+            "events": found,
+            "next_after": max(seqs, default=query["after"]),
+            "next_before": min(seqs, default=None),
+            "last_seq": last,
+        }
+    )
+
+
+def withdraw(request: Request) -> Reply:
+    """Withdraw a note or an image: reports leave it out, and nothing is deleted."""
+    services, loaded, body = request.services, request.services.card_loader.current(), request.body
+    with services.database.write() as tx:
+        event = store.withdraw(
+            tx,
+            int(request.path["seq"]),
+            reason=body.get("reason", ""),
+            actor=body["actor"],
+            card=loaded.identity,
+            at=services.clock(),
+        )
+    return _created(event)
 
 
 def append(request: Request) -> Reply:
@@ -57,6 +87,10 @@ def append(request: Request) -> Reply:
         )
         if by_card and snapshot is not None:
             learner.judge(tx, at_key, snapshot, None, actor=body["actor"], card=loaded.identity, at=services.clock())
+    return _created(event)
+
+
+def _created(event: dict[str, Any]) -> Reply:
     return created(event, f"/api/events?after={event['seq'] - 1}&limit=1")
 
 

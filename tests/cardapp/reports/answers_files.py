@@ -28,7 +28,7 @@ def chained(told: Iterable[tuple[str, str, Mapping[str, Any]]], card_id: str = I
             "data": dict(data),
         }
         head = event_hash(head, event)
-        events.append({**event, "evidence": [], "hash": head})
+        events.append({**event, "evidence": [], "withdrawn": False, "hash": head})
     return events
 
 

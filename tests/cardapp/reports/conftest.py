@@ -74,6 +74,7 @@ def event() -> Callable[..., dict[str, Any]]:
             "card": {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32},
             "data": {},
             "evidence": [],
+            "withdrawn": False,
             "hash": f"{seq:064x}",
         }
         return default | members

@@ -93,6 +93,8 @@ def made(parts: dict[str, Any], events: Sequence[dict[str, Any]], current: str =
 
 def pinned(**members: Any) -> dict[str, Any]:
     return {
+        "seq": 1,
+        "withdrawn": False,
         "name": NAME,
         "media_type": "image/png",
         "size": 13,
@@ -181,7 +183,7 @@ def test_entries_keep_their_order_under_their_day(parts: dict[str, Any], event: 
 
 
 def test_every_entry_tells_when_who_and_where_and_links_there(parts: dict[str, Any], event: Make) -> None:
-    for kind in sorted(events.BACKEND_KINDS | {"note", "x-quiz"}):
+    for kind in sorted(events.BACKEND_KINDS - {"event.withdrawn"} | {"note", "x-quiz"}):
         data = {"viewer.editor.sync": True} if kind == "viewer.changed" else {}
         read = Read(made(parts, [event(kind, data=data, actor="Ada L.", key="t1/b1/p1/s1/end")]))
         assert len(read.entries) == 1, kind

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardapp.card.model import Identity
-from cardapp.errors import InvalidValue
-from cardapp.state import events
+from cardapp.errors import Conflict, InvalidValue, NotFound
+from cardapp.state import events, learners
 from cardapp.state.database import Database
 from cardapp.state.events import GENESIS
 from cardapp.state.migrations import migrate
@@ -26,7 +26,7 @@ CARD = Identity("arena", "u-1", "1.0.0", "ab" * 32)
 
 def test_an_event_has_the_members_of_the_contract(add: Add) -> None:
     event = add(kind="progress.changed", actor="zoë", key="t1/b1", data={"status": "approved"})
-    assert list(event) == ["seq", "at", "kind", "actor", "key", "card", "data", "evidence", "hash"]
+    assert list(event) == ["seq", "at", "kind", "actor", "key", "card", "data", "evidence", "withdrawn", "hash"]
     assert event["card"] == {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}
     assert (event["seq"], event["key"], event["actor"], event["evidence"]) == (1, "t1/b1", "zoë", [])
 
@@ -152,6 +152,7 @@ Reading = Callable[[sqlite3.Connection], Any]
         (lambda conn: events.page(conn, after=5, kind="note"), ["kind"]),
         (lambda conn: events.page(conn, after=5, key="t1"), ["key"]),
         (lambda conn: events.page(conn, after=5, kind="note", key="t1"), ["kind", "key"]),
+        (lambda conn: events.page(conn, after=5, actor="me"), ["actor"]),
         (lambda conn: list(events.stream(conn, "arena")), ["card_id"]),
     ],
 )
@@ -168,14 +169,15 @@ def test_the_latest_events_are_read_by_an_index(db: Database) -> None:
 
 
 def plan(db: Database, read: Reading) -> list[str]:
-    """SQLite's query plan for the first statement of ``read``, without the look-up of the current learner. A second
-    step would be a sort."""
+    """SQLite's query plan for the first ordered statement of ``read``, without the look-up of the current learner. A
+    second step would be a sort."""
     statements: list[str] = []
     with db.read() as conn:
         conn.set_trace_callback(statements.append)
         read(conn)
         conn.set_trace_callback(None)
-        steps = conn.execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
+        ordered = next(each for each in statements if "ORDER BY" in each)
+        steps = conn.execute(f"EXPLAIN QUERY PLAN {ordered}").fetchall()
     found = [step["detail"].replace("rowid", "seq") for step in steps]
     return [step for step in found if step not in ("SCALAR SUBQUERY 1", "SCAN current_learner")]
 
@@ -210,6 +212,7 @@ def test_the_backend_appends_the_kinds_of_the_contract() -> None:
         "progress": {"changed"},
         "prediction": {"judged"},
         "evidence": {"added"},
+        "event": {"withdrawn"},
         "learner": {"named", "chosen"},
         "strategy": {"added", "removed"},
         "annotation": {"added", "removed", "shown", "hidden"},
@@ -328,3 +331,66 @@ def events_head(path: Path) -> str:
     head = conn.execute("SELECT hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()[0]
     conn.close()
     return str(head)
+
+
+# -- backwards, and withdrawn ------------------------------------------------------------------------------------------
+
+
+def test_paging_backwards_visits_every_event_once(db: Database, add: Add) -> None:
+    added = [add(data={"n": number}) for number in range(7)]
+    found: list[dict[str, Any]] = []
+    with db.read() as conn:
+        before = 1000
+        while page := events.page(conn, before=before, limit=3):
+            found += page
+            before = page[-1]["seq"]
+        assert [event["seq"] for event in events.page(conn, after=2, before=6)] == [5, 4, 3]
+    assert found == added[::-1]
+
+
+def test_an_actor_selects_events(db: Database, add: Add) -> None:
+    for actor in ("ada", "bob", "ada"):
+        add(actor=actor)
+    with db.read() as conn:
+        assert [event["seq"] for event in events.page(conn, actor="ada")] == [1, 3]
+        assert [event["seq"] for event in events.page(conn, actor="ada", before=3, kind="note")] == [1]
+
+
+def withdraw(db: Database, seq: int) -> dict[str, Any]:
+    with db.write() as tx:
+        return events.withdraw(tx, seq, reason="a slip", actor="me", card=CARD, at=AT)
+
+
+def test_a_withdrawn_note_stays_and_is_marked(db: Database, add: Add) -> None:
+    kept, note = add(), add(key="t2")
+    event = withdraw(db, note["seq"])
+    assert (event["kind"], event["key"], event["data"]) == (
+        "event.withdrawn",
+        "t2",
+        {"event_seq": 2, "reason": "a slip"},
+    )
+    with db.read() as conn:
+        assert list(events.stream(conn)) == [kept, {**note, "withdrawn": True}, event]
+        assert events.latest(conn, limit=10, kind="note", card_id="arena") == [kept]
+        assert events.latest(conn, limit=1, kind="note", card_id="arena") == [kept]
+    assert events.verify_file(db.path).intact
+    with pytest.raises(Conflict) as refused:
+        withdraw(db, note["seq"])
+    assert refused.value.code == "already_withdrawn"
+
+
+@pytest.mark.parametrize("kind", ["x-prediction", "prediction.judged", "checkpoint.ready", "event.withdrawn", "x-a"])
+def test_only_notes_and_images_are_withdrawn(db: Database, add: Add, kind: str) -> None:
+    seq = add(kind=kind, data={"event_seq": 9})["seq"]
+    with pytest.raises(Conflict) as refused:
+        withdraw(db, seq)
+    assert refused.value.code == "not_withdrawable"
+
+
+def test_another_learners_note_cannot_be_withdrawn(db: Database, add: Add) -> None:
+    seq = add()["seq"]
+    with db.write() as tx:
+        learners.create(tx, "Ada", actor="me", card=CARD, at=AT)
+    for absent in (seq, 99):
+        with pytest.raises(NotFound):
+            withdraw(db, absent)

@@ -188,6 +188,8 @@ def test_a_pinned_image_is_shown_with_its_event_and_does_not_change_the_hash(
     assert shown["hash"] == event["hash"]
     assert shown["evidence"] == [
         {
+            "seq": added["seq"],
+            "withdrawn": False,
             "name": added["data"]["name"],
             "media_type": "image/png",
             "size": len(png()),

@@ -77,6 +77,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/report/lesson.html"): ("/api/report/lesson.html", None),
     ("GET", "/api/events"): ("/api/events", None),
     ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),
+    ("POST", "/api/events/{seq}/withdraw"): ("/api/events/1/withdraw", {"actor": "me"}),
     ("GET", "/api/answers"): ("/api/answers?key=t1/b1/p1/s1/one", None),
     ("POST", "/api/evidence"): ("/api/evidence?caption=a", b"png"),
     ("GET", "/api/report/answers.html"): ("/api/report/answers.html", None),
@@ -109,6 +110,9 @@ def example(api: Any, picture: bytes, explained: None) -> Callable[[Route], Any]
         if isinstance(body, bytes):
             headers = {"Content-Type": "image/png", **options.pop("headers", {})}
             return api(route.method, path, raw=picture, headers=headers, **options)
+        if route.path.endswith("/withdraw"):
+            note = api("POST", "/api/events", {"kind": "note", "actor": "me", "text": "hello"}).json
+            path = f"/api/events/{note['seq']}/withdraw"
         if "{name}" in path:
             name = api("POST", "/api/evidence", raw=picture, headers={"Content-Type": "image/png"}).json["name"]
             path = path.replace("{name}", name)
