@@ -11,7 +11,7 @@ Why these keys:
   Up, down, ``Space``, ``Home`` and ``End`` remain for scrolling.
 - The editor uses the arrows with ``Alt``, because Neovim does not use these keys.
 - ``Alt`` and a digit select a level, from the coarsest to the finest. ``Alt+6`` for the allocator is
-  in the contract.
+  in the contract; ``Alt+7`` and ``Alt+8`` follow it.
 - ``F9`` and ``F4`` move the program. With ``Shift`` the program enters or leaves a function.
 - No shortcut uses a key that browsers reserve (F3, F5, F6, F7, F10 to F12, ``Ctrl`` with a letter, a digit or Tab). In
   the editor, no shortcut uses a key that Neovim's modes need (``Escape``, ``Enter``, plain characters). ``F1`` replaces
@@ -67,6 +67,8 @@ SHORTCUTS: tuple[Shortcut, ...] = (
         for digit, level in enumerate(LEVELS)
     ),
     Shortcut("allocator", ("Alt+6",), "page", "Show or hide the allocator diagram"),
+    Shortcut("annotations", ("Alt+7",), "page", "Show or hide all annotations"),
+    Shortcut("explain", ("Alt+8",), "page", "Show or hide the list of annotations and strategies"),
     Shortcut("control", ("F8",), "page", "Send keys to the editor, or stop sending them"),
     Shortcut("next_line", ("F9",), "page", "Execute one line of the program"),
     Shortcut("step_into", ("Shift+F9",), "page", "Execute one line, and enter the function that it calls"),

@@ -11,7 +11,7 @@ from cardapp.session_client.session_tools import RUN_COMMANDS
 PLACE = ("state", "reason", "file", "line", "function")
 ATTEMPTS = 3
 COMMANDS_SECONDS = 20.0
-"""The session takes at most 13 s: it interrupts the program after five, and ends one that ignores this after ten."""
+"""The session takes at most 14 s: it interrupts a running program, and kills one that ignores this."""
 
 
 class Program:

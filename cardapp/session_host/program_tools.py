@@ -28,7 +28,9 @@ MOVE_SECONDS = 2.0
 """A program that runs longer is reported as running. It may wait for input, or run in an endless loop."""
 READ_SECONDS = 3.0
 COMMANDS_SECONDS = 5.0
-"""After this time the program is interrupted, and the strategy's further commands are not run."""
+"""After this time no further command of a strategy is run."""
+INTERRUPT_SECONDS = COMMANDS_SECONDS + 0.5
+"""After this time the program is interrupted. gdb, which began to count later, then begins no further command."""
 
 STATE: dict[str, Schema] = {
     "state": {"enum": ["none", "running", "stopped", "exited"]},
@@ -136,7 +138,7 @@ class ProgramTools:
             # A program may ignore SIGINT, but not SIGKILL.
             for hard in (False, True):
                 try:
-                    return self._session.relative(pending.result(COMMANDS_SECONDS, context.cancelled))
+                    return self._session.relative(pending.result(INTERRUPT_SECONDS, context.cancelled))
                 except TooSlow:
                     gdb.call("interrupt", timeout=READ_SECONDS, hard=hard)
             return self._session.relative(pending.result(READ_SECONDS))

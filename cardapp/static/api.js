@@ -47,3 +47,4 @@ async function request(method, path, body, options = {}) {
 export const get = (path) => request('GET', path);
 export const put = (path, body, options) => request('PUT', path, body, options);
 export const post = (path, body = {}) => request('POST', path, body);
+export const remove = (path) => request('DELETE', path);

@@ -1,8 +1,11 @@
 // Binds the shortcuts of GET /api/keyboard to actions of the page, and shows the overlay that lists the shortcuts.
 
 import * as actions from './actions.js';
+import * as annotations from './annotations.js';
 import * as columns from './columns.js';
 import { $, button, element } from './dom.js';
+import * as drawing from './drawing.js';
+import * as explain from './explain.js';
 import * as finish from './finish.js';
 import { emptyField } from './foot.js';
 import * as map from './map.js';
@@ -22,6 +25,8 @@ const ACTIONS = {
   finer: () => actions.focusBy(1),
   focus: (shortcut) => actions.focus(shortcut.level),
   allocator: () => actions.toggleMemory(),
+  annotations: () => annotations.toggleLayer(),
+  explain: () => explain.toggle(),
   control: () => actions.toggleControl(),
   next_line: () => program.move('next'),
   step_into: () => program.move('step'),
@@ -65,7 +70,7 @@ function onClick(event) {
 }
 
 function onKey(event) {
-  if (event.isComposing) return;
+  if (event.isComposing || drawing.takesKey(event)) return;
   const typing = event.composedPath()[0];
   const isElement = typing instanceof Element;
   const inEditor = isElement && typing.closest('#editor') && typing.localName === 'textarea';

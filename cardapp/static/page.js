@@ -3,9 +3,11 @@
 import { go, leave, load, setTeacher, show } from './actions.js';
 import { readAnswers } from './answers.js';
 import { Notice } from './api.js';
+import * as annotations from './annotations.js';
 import * as columns from './columns.js';
 import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
+import * as explain from './explain.js';
 import * as failures from './failure.js';
 import * as finish from './finish.js';
 import * as foot from './foot.js';
@@ -30,7 +32,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, memory, editor, program, keyboard]) part.start();
+  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, memory, editor, program, annotations, explain, keyboard]) part.start();
   remember();
   subscribe((changed) => {
     if (changed.has('navigation')) remember();

@@ -12,6 +12,9 @@ export const state = {
   progress: { items: [], summary: {} },
   last: null, // the last finished operation
   isMapOpen: false, // whether the map lies over the worksheet
+  annotations: [], // records of GET /api/annotations
+  strategies: [], // records of GET /api/strategies
+  chosen: null, // the id of the annotation that is selected
   program: null, // where the program is after it was moved on; null if that is not known
   failure: null, // why this page's last action failed: a Refusal, Offline or Notice
   restored: null, // the files of the session that this page has just restored

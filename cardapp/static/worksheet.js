@@ -3,9 +3,11 @@
 // the program has stopped there.
 
 import { go, goBack, view } from './actions.js';
+import { drawAnnotations, LAYER_STYLE, markChosen } from './annotation_layer.js';
 import { isUncovered, showValues } from './answers.js';
 import { get } from './api.js';
 import { $, button, codeOf, element, fill } from './dom.js';
+import * as drawing from './drawing.js';
 import { isAway, keyOf, state, stopOf, subscribe } from './state.js';
 
 const PX_PER_MM = 794 / 210;
@@ -24,7 +26,8 @@ export function start(moved) {
   style = element('link', { rel: 'stylesheet', href: '/api/sheets/style.css' });
   styled = loaded(style);
   holder = element('div', { class: 'holder' });
-  root.append(style, element('style', {}, OWN_STYLE), holder);
+  root.append(style, element('style', {}, OWN_STYLE + LAYER_STYLE), holder);
+  drawing.attach(holder);
   root.addEventListener('click', onClick);
   scroller.addEventListener('scroll', onScroll, { passive: true });
   scroller.addEventListener('wheel', onWheel, { passive: false });
@@ -39,6 +42,8 @@ export function start(moved) {
     if (changed.has('viewer')) render();
     if (changed.has('navigation')) mark(true);
     if (['viewer', 'navigation', 'isMapOpen'].some((name) => changed.has(name))) showWayBack();
+    if (changed.has('annotations')) drawAnnotations(holder);
+    if (changed.has('chosen')) markChosen(holder);
     if (['answers', 'session', 'teacher', 'progress'].some((name) => changed.has(name))) decorate(holder);
   });
   showWayBack();
@@ -124,6 +129,7 @@ function put(html, index, restore) {
   shown = index;
   holder.innerHTML = html; // safe: the service made it from the card and escaped every text
   decorate(holder);
+  drawAnnotations(holder);
   fit();
   if (restore) restorePlace();
   else if (!mark(true)) scrollTo(0, 0);

@@ -23,11 +23,11 @@ CHECK = """async ([scope, options] = [document, {}]) => {
   return violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)).flatMap(({ id, nodes }) =>
     nodes.map((node) => `${id}: ${node.target.flat().join(' ')} ${node.failureSummary}`));
 }"""
-SHEETS = {"first-visit", "question", "judged", "teacher"}
+SHEETS = {"first-visit", "question", "judged", "teacher", "annotations"}
 """The states in which the sheets look different. Elsewhere they are left out, because they take axe-core longest."""
 DARK = SHEETS | {"program", "control", "turned-away", "search", "map", "results", "build-error", "no-session"}
 """The states with colours of their own."""
-NARROW = {"question", "judged-long", "map", "results"}
+NARROW = {"question", "judged-long", "map", "results", "annotations"}
 
 
 @pytest.fixture(scope="module")

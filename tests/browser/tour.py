@@ -21,6 +21,7 @@ def states(page: Page, stage: Stage) -> Iterator[str]:
     yield "first-visit"
     yield from _learning(page)
     yield from _around(page)
+    yield from _explained(page, stage)
     yield from _over_the_sheets(page)
     yield from _failing(page, stage)
 
@@ -74,6 +75,37 @@ def _around(page: Page) -> Iterator[str]:
     page.get_by_label("Teacher").check()
     yield "teacher"
     page.get_by_label("Teacher").uncheck()
+
+
+def _explained(page: Page, stage: Stage) -> Iterator[str]:
+    """With an annotation of each kind on the sheet, and a strategy whose run differs from what was expected."""
+    _go(page, STOP)
+    body = {"key": f"{STOP}/after-first", "label": "How full?", "commands": ["print a.used", "info locals"]}
+    strategy = stage.tcp.post("/api/strategies", body | {"expected_observations": ["16", "a"]}).json["id"]
+    for number, kind in enumerate(("box", "arrow", "underline", "marker", "callout", "freehand")):
+        y = number / 8
+        stage.tcp.post(
+            "/api/annotations",
+            {
+                "strategy_id": strategy,
+                "target": {"part": f"{STOP}:code", "x": 0.5, "y": y, "w": 0.2, "h": 0.1},
+                "geometry": {"points": [[0.5, y], [0.7, y + 0.1]]},
+                "style": {"kind": kind, "color": ("current", "accent", "good", "bad", "ink", "#7030a0")[number]},
+                "text": f"A {kind}",
+            },
+        )
+    page.keyboard.press("Alt+8")
+    page.get_by_role("button", name="Run How full?").click()
+    page.locator("#strategy-list .outcome").wait_for()
+    page.locator("#annotation-list .link").first.click()
+    yield "annotations"
+    page.get_by_role("button", name="Draw", exact=True).click()
+    page.locator("#explain [role=status]", has_text="Enter draws").wait_for()
+    yield "drawing"
+    page.keyboard.press("Escape")
+    page.keyboard.press("Alt+8")
+    stage.tcp.request("DELETE", f"/api/strategies/{strategy}")
+    becomes(page, "() => !sheets.shadowRoot.querySelector('.annotations')")
 
 
 def _over_the_sheets(page: Page) -> Iterator[str]:

@@ -19,8 +19,8 @@ from cardapp.session_host import replay
 ROOT = Path(cardapp.__file__).parent
 STATIC = ROOT / "static"
 LUA = ROOT / "session_host" / "nvim"
-SIZES = {"--u", "--width", "--code-size", "--level"}
-"""CSS properties that the page's scripts and the sheets set."""
+SIZES = {"--u", "--width", "--code-size", "--level", "--pen", "--pen-width"}
+"""CSS properties that the page's scripts and the sheets set. A pen's colour may be an annotation's own."""
 
 
 def read(path: Path) -> str:

@@ -72,7 +72,6 @@ class TypedCommands:
             if command["name"] in self._moves:
                 self._move(command["text"])
                 return
-            gdb.write(f"{command['text']}\n")
             self._outputs.append(_bounded(_look(command["name"], command["text"])))
         self._clean_up()
         self._done(self._program.state() | {"outputs": self._outputs})
@@ -104,12 +103,11 @@ class TypedCommands:
             frame = frame_with_source()
             if frame is not None:
                 frame.select()
-        gdb.write(gdb.parameter("prompt"))
-        gdb.flush()
 
 
 def _look(name: str, command: str) -> str:
     """Run a command that does not move the program. Returns what it printed, or gdb's message."""
+    gdb.write(f"{command}\n")
     try:
         with read_only():
             output = str(gdb.execute(command, to_string=True))
@@ -121,6 +119,8 @@ def _look(name: str, command: str) -> str:
     except (gdb.error, gdb.MemoryError) as error:
         gdb.write(f"{error}\n")
         output = str(error)
+    gdb.write(gdb.parameter("prompt"))
+    gdb.flush()
     return output
 
 

@@ -1,0 +1,118 @@
+// Draws annotations over the sheets. Each part of a sheet has a layer of its own with the part's size, and every place in it
+// is a percentage. So an annotation stays where it belongs at any zoom, in any layout, and when the text flows anew.
+
+import { element } from './dom.js';
+import { state } from './state.js';
+
+const SVG = 'http://www.w3.org/2000/svg';
+const COLOR = /^#[0-9a-f]{6}$/i;
+const NAMED = ['current', 'accent', 'good', 'bad', 'ink'];
+const RIGHT = 0.6; // of the part's width; a text that begins farther right extends to the left
+
+export const LAYER_STYLE = `
+.annotations { position: absolute; inset: 0; margin: 0 !important; padding: 0; pointer-events: none; font: 400 max(11px, calc(3 * var(--u)))/1.35 var(--text); }
+.annotations > svg { position: absolute; inset: 0; width: 100%; height: 100%; overflow: visible; }
+.annotation { fill: none; stroke: var(--pen); stroke-width: max(1px, calc(.1 * var(--pen-width) * var(--u))); stroke-linecap: round; stroke-linejoin: round; }
+.annotation.marker { fill: var(--pen); fill-opacity: .22; stroke: none; }
+.annotation .head { fill: var(--pen); stroke: none; }
+.annotation polyline { vector-effect: non-scaling-stroke; }
+.annotation.chosen { stroke-dasharray: 6 4; }
+.annotation.marker.chosen { stroke: var(--pen); }
+.said { position: absolute; width: max-content; max-width: min(calc(64 * var(--u)), 90%); padding: 1px 5px; color: var(--ink); background: var(--paper);
+  border: 1px solid var(--pen); border-radius: 3px; white-space: pre-wrap; overflow-wrap: anywhere; text-align: left; }
+.said.chosen { outline: 2px dashed var(--pen); outline-offset: 1px; }
+.part.aimed { outline: 2px dashed var(--accent); outline-offset: 2px; }
+.drawing, .drawing * { cursor: crosshair !important; touch-action: none; user-select: none; }
+@media (forced-colors: active) {
+  .annotation, .said { --pen: CanvasText !important; forced-color-adjust: none; }
+  .annotation.chosen, .said.chosen { --pen: Highlight !important; }
+  .said { color: CanvasText; background: Canvas; }
+}
+`;
+
+// Draw what is shown on the page in `holder`.
+export function drawAnnotations(holder) {
+  for (const layer of holder.querySelectorAll('.annotations')) layer.remove();
+  const shown = state.annotations.filter(({ visible, style }) => visible && Object.hasOwn(SHAPES, style.kind));
+  const byPart = Map.groupBy(shown, ({ target }) => target.part);
+  if (!byPart.size) return;
+  for (const part of holder.querySelectorAll('.part')) {
+    const found = byPart.get(part.dataset.part);
+    if (found) part.append(layerOf(found));
+  }
+}
+
+// Mark the chosen annotation.
+export function markChosen(holder) {
+  for (const each of holder.querySelectorAll('.annotations [data-id]')) each.classList.toggle('chosen', each.dataset.id === state.chosen);
+}
+
+// A layer with these annotations, for the end of their part.
+export function layerOf(annotations) {
+  const drawing = svg('svg', { 'aria-hidden': 'true' });
+  drawing.append(...annotations.map(drawingOf));
+  const texts = annotations.filter(({ text }) => text.trim()).map(textOf);
+  return element('div', { class: 'annotations' }, drawing, ...texts);
+}
+
+function svg(name, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const percent = (part) => `${(100 * part).toFixed(3)}%`;
+
+// Colours and widths are set one by one, never as a text of a style, so that nothing else can come along.
+function withPen(made, { id, style }) {
+  const { color = NAMED[0], width = 5 } = style;
+  made.style.setProperty('--pen', COLOR.test(color) ? color : `var(--${NAMED.includes(color) ? color : NAMED[0]})`);
+  made.style.setProperty('--pen-width', String(Number(width)));
+  if (id) made.dataset.id = id;
+  if (id && id === state.chosen) made.classList.add('chosen');
+  return made;
+}
+
+function drawingOf(annotation) {
+  const { style: { kind }, geometry: { points } } = annotation;
+  return withPen(svg('g', { class: `annotation ${kind}` }, ...SHAPES[kind](points)), annotation);
+}
+
+const SHAPES = {
+  box: ([from, to]) => [rectangle(from, to)],
+  marker: ([from, to]) => [rectangle(from, to)],
+  underline: ([from, to]) => [line(from, to)],
+  arrow: ([from, to]) => arrow(line(from, to)),
+  callout: ([text, at]) => (at ? [line(text, at), svg('circle', { class: 'head', cx: percent(at[0]), cy: percent(at[1]), r: 3 })] : []),
+  freehand: (points) => [svg('svg', { viewBox: '0 0 1 1', preserveAspectRatio: 'none', overflow: 'visible' },
+    svg('polyline', { points: points.map(([x, y]) => `${Number(x)},${Number(y)}`).join(' ') }))],
+};
+
+const line = ([x1, y1], [x2, y2]) => svg('line', { x1: percent(x1), y1: percent(y1), x2: percent(x2), y2: percent(y2) });
+
+function rectangle([x1, y1], [x2, y2]) {
+  const size = { width: percent(Math.abs(x2 - x1)), height: percent(Math.abs(y2 - y1)) };
+  return svg('rect', { x: percent(Math.min(x1, x2)), y: percent(Math.min(y1, y2)), ...size });
+}
+
+// A line with a head. The direction of the head depends on the size of the part, which only a marker of the line follows.
+let heads = 0;
+function arrow(shaft) {
+  const id = `head-${(heads += 1)}`;
+  const tip = svg('marker', { id, viewBox: '0 0 10 10', refX: 8, refY: 5, markerWidth: 5, markerHeight: 5, orient: 'auto' },
+    svg('path', { class: 'head', d: 'M0 0 10 5 0 10z' }));
+  shaft.setAttribute('marker-end', `url(#${id})`);
+  return [tip, shaft];
+}
+
+// The text stands at the first point of a callout, and below any other annotation.
+function textOf(annotation) {
+  const { style: { kind }, geometry: { points }, target, text } = annotation;
+  const [x, y] = kind === 'callout' ? points[0] : [target.x, target.y + target.h];
+  const made = withPen(element('p', { class: 'said', dir: 'auto' }, text), annotation);
+  if (x > RIGHT) made.style.right = percent(1 - (kind === 'callout' ? x : target.x + target.w));
+  else made.style.left = percent(x);
+  made.style.top = percent(y);
+  return made;
+}

@@ -1,0 +1,317 @@
+"""Annotations on the sheets, drawn by mouse and by keyboard, and strategies in their panel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from tests.browser.conftest import FIRST, OpenPage, becomes
+from tests.functional.serving import Stage, until
+
+pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place", "no_explanations")]
+
+Tab = Callable[..., OpenPage]
+CODE, TITLE = f"{FIRST}:code", f"{FIRST}:step_title"
+STOP = f"{FIRST}/initialised"
+KINDS = ("box", "arrow", "underline", "marker", "callout", "freehand")
+HOSTILE = "<img src=x onerror=window.pwned=1></p><script>window.pwned=2</script>"
+expect.set_options(timeout=30_000)
+
+PLACE = """(id) => {
+  const annotation = sheets.shadowRoot.querySelector(`.annotation[data-id="${id}"]`);
+  const part = annotation.closest('.part').getBoundingClientRect();
+  const shape = annotation.querySelector('rect').getBoundingClientRect();
+  return [(shape.left - part.left) / part.width, (shape.top - part.top) / part.height,
+    (shape.right - part.left) / part.width, (shape.bottom - part.top) / part.height];
+}"""
+"""Where a box is, in parts of the part that it lies on. Its line is a part of it."""
+
+
+@pytest.fixture
+def no_explanations(stage: Stage) -> Iterator[None]:
+    yield
+    for each in stage.tcp.get("/api/strategies")["strategies"]:
+        stage.tcp.request("DELETE", f"/api/strategies/{each['id']}")
+    for each in stage.tcp.get("/api/annotations")["annotations"]:
+        stage.tcp.request("DELETE", f"/api/annotations/{each['id']}")
+
+
+def box(stage: Stage, **changes: Any) -> dict[str, Any]:
+    body = {
+        "key": STOP,
+        "target": {"part": CODE, "x": 0.2, "y": 0.2, "w": 0.4, "h": 0.4},
+        "geometry": {"points": [[0.2, 0.2], [0.6, 0.6]]},
+        "style": {"kind": "box"},
+        "text": "Look",
+        **changes,
+    }
+    answer = stage.tcp.post("/api/annotations", body)
+    assert answer.status == 201, answer.body
+    record: dict[str, Any] = answer.json
+    return record
+
+
+def drawn(stage: Stage, count: int = 1) -> list[dict[str, Any]]:
+    """All annotations, once there are ``count``."""
+
+    def found() -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = stage.tcp.get("/api/annotations")["annotations"]
+        return listed if len(listed) == count else []
+
+    return until(found)  # type: ignore[no-any-return]
+
+
+def part(page: Page, name: str) -> Locator:
+    return page.locator(f"[data-part='{name}']")
+
+
+def shapes(page: Page) -> Locator:
+    return page.locator("#sheets .annotation")
+
+
+def panel(tab: Tab) -> Page:
+    page = tab().page
+    page.keyboard.press("Alt+8")
+    expect(page.get_by_role("region", name="Annotations and strategies")).to_be_visible()
+    return page
+
+
+def draw(page: Page, kind: str, text: str) -> None:
+    page.get_by_label("Kind").select_option(kind)
+    page.get_by_label("Text", exact=True).fill(text)
+    page.get_by_role("button", name="Draw", exact=True).press("Enter")
+    page.locator("#explain [role=status]", has_text="Enter draws").wait_for()
+
+
+@pytest.mark.parametrize("kind", ["box", "callout", "freehand"])
+def test_the_mouse_draws_on_a_part(kind: str, tab: Tab, stage: Stage) -> None:
+    page = panel(tab)
+    draw(page, kind, "The fields")
+    part(page, CODE).scroll_into_view_if_needed()
+    place = part(page, CODE).bounding_box()
+    assert place is not None
+    left, top = place["x"] + place["width"] / 4, place["y"] + 30
+    page.mouse.move(left, top)
+    page.mouse.down()
+    page.mouse.move(left + place["width"] / 2, top + 20, steps=5)
+    page.mouse.up()
+    (record,) = drawn(stage)
+    points = record["geometry"]["points"]
+    assert (record["target"]["part"], record["text"], record["key"]) == (CODE, "The fields", STOP)
+    ends = [points[-1], points[0]] if kind == "callout" else [points[0], points[-1]]
+    assert [round(x, 2) for x, _ in ends] == [0.25, 0.75]
+    assert round(record["target"]["w"], 2) == 0.5
+    assert len(points) == (6 if kind == "freehand" else 2)
+    expect(shapes(page)).to_have_count(1)
+    expect(page.locator("#sheets .said")).to_have_text("The fields")
+    assert stage.tcp.get("/api/navigation/current")["key"] == FIRST  # the click on the sheet led nowhere
+
+
+def test_the_keyboard_draws_each_kind(tab: Tab, stage: Stage) -> None:
+    page = panel(tab)
+    for count, kind in enumerate(KINDS, 1):
+        draw(page, kind, f"A {kind}")
+        expect(page.locator("#sheets .part.aimed")).to_have_attribute("data-part", TITLE)
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        expect(page.locator("#explain [role=status]")).to_contain_text("Code of 1.1.1.1 The fields")
+        page.keyboard.press("Control+ArrowLeft")
+        page.keyboard.press("Control+ArrowUp")
+        page.keyboard.press("Shift+ArrowRight")
+        page.keyboard.press("Enter")
+        record = drawn(stage, count)[-1]
+        assert (record["style"]["kind"], record["text"], record["target"]["part"]) == (kind, f"A {kind}", CODE)
+        expect(shapes(page)).to_have_count(count)
+        if kind == "box":
+            assert record["target"] == {"part": CODE, "x": 0.05, "y": 0, "w": 0.95, "h": 0.95}
+    assert page.evaluate("document.activeElement.textContent") == "Draw"
+
+
+def test_escape_ends_drawing_and_nothing_is_added(tab: Tab, stage: Stage) -> None:
+    page = panel(tab)
+    draw(page, "box", "Not this")
+    expect(shapes(page)).to_have_count(1)  # the preview
+    page.keyboard.press("Escape")
+    expect(shapes(page)).to_have_count(0)
+    expect(page.get_by_label("Text", exact=True)).to_have_value("Not this")
+    page.keyboard.press("ArrowRight")
+    page.locator("#trail", has_text="1.1.1.2").wait_for()
+    assert stage.tcp.get("/api/annotations")["annotations"] == []
+
+
+def test_a_box_stays_on_its_place_at_any_zoom_and_width(tab: Tab, stage: Stage) -> None:
+    page = tab().page
+    record = box(stage)
+    expect(shapes(page)).to_have_count(1)
+
+    def is_right(tolerance: float = 0.02) -> bool:
+        places = page.evaluate(PLACE, record["id"])
+        return all(abs(at - wanted) < tolerance for at, wanted in zip(places, (0.2, 0.2, 0.6, 0.6), strict=True))
+
+    until(is_right)
+    page.get_by_role("button", name="Zoom in").click()
+    until(is_right)
+    for _ in range(5):
+        page.get_by_role("button", name="Zoom out").click()
+    until(is_right)
+    page.get_by_role("button", name="Fit width").click()
+    page.get_by_role("button", name="Wide worksheet").click()
+    until(is_right)
+    page.get_by_role("button", name="Wide worksheet").click()
+    page.set_viewport_size({"width": 600, "height": 900})
+    becomes(page, "() => sheets.shadowRoot.querySelector('.holder').classList.contains('flow')")
+    until(is_right)
+
+
+def test_the_list_chooses_hides_shows_and_removes(tab: Tab, stage: Stage) -> None:
+    for text in ("one", "two", "three"):
+        box(stage, text=text)
+    page = panel(tab)
+    rows = page.locator("#annotation-list > li")
+    expect(rows).to_have_count(3)
+    rows.nth(0).get_by_role("button", name="Box “one”", exact=False).first.press("Enter")
+    expect(page.locator("#sheets .annotation.chosen")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(shapes(page)).to_have_count(2)
+    expect(page.locator("#sheets .said")).to_have_text(["one", "three"])
+    assert [each["visible"] for each in drawn(stage, 3)] == [True, False, True]
+    focused = page.evaluate("[document.activeElement.ariaLabel, document.activeElement.ariaPressed]")
+    assert focused[0].endswith("Box “two”")
+    assert focused[1] == "false"
+    page.keyboard.press("Enter")
+    expect(shapes(page)).to_have_count(3)
+    page.keyboard.press("Delete")
+    expect(rows).to_have_count(2)
+    assert page.evaluate("document.activeElement.textContent").startswith("Box “three”")
+    page.keyboard.press("Alt+7")
+    expect(shapes(page)).to_have_count(0)
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Show all").click()
+    expect(page.locator("#sheets .said")).to_have_text(["one", "three"])
+
+
+def test_another_client_shows_and_hides_on_this_page_too(tab: Tab, stage: Stage) -> None:
+    page = tab().page
+    record = box(stage)
+    expect(shapes(page)).to_have_count(1)
+    stage.unix.post(f"/api/annotations/{record['id']}/hide", {})
+    expect(shapes(page)).to_have_count(0)
+
+
+def test_an_annotation_over_covered_values_is_covered_too(tab: Tab, stage: Stage) -> None:
+    page = tab().page
+    box(stage, target={"part": f"{STOP}:machine", "x": 0, "y": 0, "w": 1, "h": 1}, text="64 bytes")
+    expect(page.locator("#sheets .said")).to_be_hidden()
+    part(page, f"{STOP}:machine").get_by_role("button", name="Show values").click()
+    expect(page.locator("#sheets .said")).to_be_visible()
+
+
+def test_a_strategy_is_added_run_and_its_run_gone_back_from(tab: Tab, stage: Stage) -> None:
+    page = panel(tab)
+    page.locator("summary", has_text="New strategy").click()
+    page.get_by_label("Name of the strategy").fill("Step over")
+    page.get_by_label("gdb command").fill("print a->used")
+    page.get_by_label("Expected to print").fill("1")
+    page.get_by_role("button", name="One more command").click()
+    page.keyboard.type("shell true")
+    page.get_by_role("button", name="Add the strategy").click()
+    expect(page.locator("#result")).to_contain_text("'shell true' begins with 'shell', which is not allowed")
+    page.get_by_label("gdb command").nth(1).fill("next")
+    page.get_by_role("button", name="Add the strategy").click()
+    expect(page.locator("#result")).to_be_hidden()
+    page.get_by_role("button", name="Run Step over").click()
+    rows = page.locator("#strategy-list .outcome tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("✗ different")
+    expect(rows.nth(1)).to_contain_text("arena.c:38")
+    page.locator("#sync-state", has_text="SYNC OFF · the program ran on").wait_for()
+    page.get_by_role("button", name="Back to the stop").click()
+    page.locator("#sync-state", has_text="SYNC ON · at this").wait_for()
+    page.get_by_role("button", name="Remove Step over").click()
+    expect(page.locator("#strategy-list > li")).to_have_count(0)
+
+
+def test_hostile_records_are_shown_as_text(context: BrowserContext, stage: Stage) -> None:
+    """Also such as the service would never store."""
+    record = {"key": STOP, "strategy_id": None, "visible": True, "text": HOSTILE}
+    target = {"part": CODE, "x": 0.1, "y": 0.1, "w": 0.1, "h": 0.1}
+    hostile = [
+        {**record, "id": f'"><img src=x onerror=window.pwned=3>{number}', "target": target} | changes
+        for number, changes in enumerate(
+            [
+                {"geometry": {"points": [[HOSTILE, 0], [0, HOSTILE]]}, "style": {"kind": "box"}},
+                {"geometry": {"points": [[0, 0], [1, 1]]}, "style": {"kind": "freehand", "color": f"red;{HOSTILE}"}},
+                {"geometry": {"points": [[0, 0], [1, 1]]}, "style": {"kind": "arrow", "width": f"1;{HOSTILE}"}},
+                {"geometry": {"points": [[0, 0]]}, "style": {"kind": HOSTILE}},
+                {"geometry": {"points": [[0, 0]]}, "style": {"kind": "constructor"}},
+                {"geometry": {"points": [[0, 0]]}, "style": {"kind": "callout", "color": "url(javascript:alert(1))"}},
+            ]
+        )
+    ]
+    strategies = [
+        {"id": HOSTILE, "key": STOP, "label": HOSTILE, "commands": [HOSTILE], "expected_observations": [HOSTILE]}
+    ]
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.add_init_script(
+        "addEventListener('securitypolicyviolation', (event) => { window.pwned = event.violatedDirective; });"
+    )
+    page.route("**/api/annotations", lambda route: route.fulfill(json={"annotations": hostile, "revision": 1}))
+    page.route("**/api/strategies", lambda route: route.fulfill(json={"strategies": strategies, "revision": 1}))
+    run = [{"command": HOSTILE, "output": HOSTILE, "expected": HOSTILE, "match": False}]
+    page.route("**/api/strategies/**", lambda route: route.fulfill(json={"id": "s1", "results": run}))
+    page.goto(f"http://127.0.0.1:{stage.service.listener.port}/")
+    page.locator("#sheets .said").first.wait_for()
+    page.keyboard.press("Alt+8")
+    page.locator("#strategy-list").get_by_role("button", name="Run").click()
+    expect(page.locator("#strategy-list .outcome")).to_contain_text(HOSTILE)
+    expect(page.locator("#annotation-list")).to_contain_text(HOSTILE)
+    expect(page.locator("#sheets .said")).to_have_text([HOSTILE] * 4)
+    assert page.locator("#explain img, #explain script, #sheets .annotations img").count() == 0
+    styles = page.evaluate(
+        "[...sheets.shadowRoot.querySelectorAll('.annotation, .said')].map((each) => each.style.cssText)"
+    )
+    assert not [style for style in styles if "url" in style or "<" in style]
+    assert page.evaluate("window.pwned") is None
+    assert faults == []
+
+
+FRAMES = """(count) => new Promise((resolve) => {
+  const [times, least] = [[], scroller.scrollTop];
+  function frame(at) {
+    times.push(at);
+    scroller.scrollTop = least + 4 * (times.length % 100);
+    if (times.length < count) requestAnimationFrame(frame);
+    else resolve(times.slice(1).map((each, place) => each - times[place]));
+  }
+  requestAnimationFrame(frame);
+})"""
+"""The time of each of so many frames while the sheets are scrolled, in ms."""
+
+
+@pytest.mark.full
+def test_a_thousand_annotations_scroll_at_50_frames_a_second(tab: Tab, stage: Stage) -> None:
+    for number in range(1000):
+        x, y = number % 40 / 50, number // 40 / 30
+        kind = KINDS[number % 6]
+        points = [[x, y], [x + 0.02, y + 0.03]]
+        target = {"part": CODE, "x": x, "y": y, "w": 0.02, "h": 0.03}
+        box(
+            stage,
+            target=target,
+            geometry={"points": points},
+            style={"kind": kind},
+            text="a" if kind == "callout" else "",
+        )
+    page = tab().page
+    expect(shapes(page)).to_have_count(1000)
+    part(page, CODE).scroll_into_view_if_needed()
+    times = sorted(page.evaluate(FRAMES, 200))
+    assert times[len(times) // 2] <= 20, times
+    assert times[int(len(times) * 0.95)] <= 40, times
