@@ -51,7 +51,7 @@ class CardLoader:
         self._chosen = chosen
         self._lock = threading.Lock()
         self._seen = self._path, file_status(self._path)
-        self._current = _served(loaded)
+        self._current = served(loaded)
         self._digests: dict[Path, tuple[FileStatus | None, str]] = {}
         self.fault: str | None = None
 
@@ -67,7 +67,7 @@ class CardLoader:
             if seen != self._seen:
                 self._seen = seen
                 try:
-                    self._current = _served(load_card(path))
+                    self._current = served(load_card(path))
                     self._path = path
                     self.fault = None
                 except InvalidCard as error:
@@ -115,7 +115,8 @@ class CardLoader:
         return status, digest
 
 
-def _served(loaded: LoadedCard) -> ServedCard:
+def served(loaded: LoadedCard) -> ServedCard:
+    """The card with its catalog and the files of its revision."""
     card = loaded.card
     layout = TEMPLATES / f"{card.layout}.json"  # even if it is missing: when it is made, the revision changes
     files = (loaded.path, layout, *(loaded.target_directory / name for name in card.target.sources))

@@ -99,8 +99,10 @@ def _start(programs: _Programs, opened: Sequence[OpenedCard], series: Path) -> s
     first, *others = opened
     environment = {**os.environ, "CARD_SOURCE": str(first.loaded.path)}
     if others:
-        for card in opened:
-            (series / card.session).symlink_to(card.loaded.path.resolve())
+        for number, card in enumerate(opened):
+            link = series / card.session
+            link.symlink_to(card.loaded.path.resolve())
+            os.utime(link, (number, number), follow_symlinks=False)  # the service lists the cards in this order
         environment["CARD_SERIES"] = str(series)
     # The service is started first. If its port is taken, no session is started.
     programs.start("service", "cardapp", "serve", environment=environment)
@@ -127,7 +129,7 @@ def _announce(address: str, opened: Sequence[OpenedCard]) -> None:
     first, *others = opened
     print(f"\nOpen in a browser: {address}")
     if others:
-        print(f"It shows {first.loaded.card.title}. Each of these commands changes to another card:")
+        print(f"It shows {first.loaded.card.title}. Its menu changes to another card, and so does each command:")
         for card in opened:
             print(f"    {tool} select {card.session}    # {card.loaded.card.title}")
     print("Watch the program in the editor, from another terminal (Ctrl-B D leaves it):")

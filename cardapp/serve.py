@@ -20,6 +20,7 @@ from cardapp.session_client.editor_panels import EditorPanels
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import CheckpointStorage
 from cardapp.session_client.program import Program
+from cardapp.session_client.series import Series
 from cardapp.session_client.session_sources import SessionSources
 from cardapp.session_client.session_status import SessionStatus, SessionWatch
 from cardapp.session_client.sync import Control, SyncMonitor
@@ -87,6 +88,7 @@ class Service:
             panels=EditorPanels(self._link.pane_follow),
             program=Program(self._link),
             sessions=sessions,
+            series=Series(settings, self._link, card_loader),
             control=control,
             sheets=self._sheets,
             live=self._live,

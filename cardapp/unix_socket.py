@@ -119,14 +119,15 @@ def _remove_stale(path: Path, setting: str) -> None:
     private_directories.refuse_foreign(path, setting)
     if not stat.S_ISSOCK(found.st_mode):
         raise StateError(f"{path} exists and is not a socket: move it away, or set {setting} to another path")
-    if _has_listener(path):
+    if has_listener(path):
         raise StateError(
             f"another process listens on {path}: stop it, or set {setting} to another path", code="socket_in_use"
         )
     path.unlink(missing_ok=True)
 
 
-def _has_listener(path: Path) -> bool:
+def has_listener(path: Path) -> bool:
+    """Whether a process listens on the socket at ``path``."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:

@@ -39,15 +39,15 @@ class Product:
 CARD = Product(
     package="cardapp",
     order=(
-        "errors", "console", "private_directories", "unix_socket", "procfs", "schema",
+        "errors", "console", "private_directories", "unix_socket", "procfs", "session_choice", "schema",
         "settings", "card", "source_tree", "layout", "card_loader", "mcp", "neovim", "state", "session_client",
         "publish", "authoring", "reports", "web", "serve", "open_cli", "cli", "__main__",
     ),
     # The programs that run inside the session.
     separate={
         "session_host": (
-            "errors", "console", "private_directories", "unix_socket", "procfs", "schema",
-            "settings", "card", "source_tree", "mcp", "neovim",
+            "errors", "console", "private_directories", "unix_socket", "procfs", "session_choice",
+            "schema", "settings", "card", "source_tree", "mcp", "neovim",
         ),
     },
     # Only the command line may start the composition root.

@@ -24,6 +24,7 @@ _PLAIN = {
     events.EDITOR_REDRAW: "The editor was redrawn",
     events.SESSION_RESTORED: "The session's copy of the sources was restored",
     events.NOTE: "Note",
+    events.CARD_CHOSEN: "This card was chosen",
     answers.PREDICTION: "Predicted",
     answers.ANSWER: "Answered",
     answers.REVEALED: "The values were shown",

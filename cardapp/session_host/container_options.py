@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cardapp.errors import CardAppError, UsageError
+from cardapp.session_choice import write_json
 from cardapp.session_host.container_limits import LIMITED_VARIABLE
-from cardapp.session_host.directory import Record, SessionDirectory, write_json
+from cardapp.session_host.directory import Record, SessionDirectory
 from cardapp.session_host.process import DIRECTORY_VARIABLE
 from cardapp.session_host.profile import ROOT, Limits, load_profile
 

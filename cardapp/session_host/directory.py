@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import re
 import shutil
 import stat
@@ -20,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp import private_directories, unix_socket
+from cardapp import private_directories, session_choice, unix_socket
 from cardapp.errors import StateError, UsageError
+from cardapp.session_choice import MCP_SOCKET, session_folder, write_json
 from cardapp.session_host.process import Process
 from cardapp.session_host.profile import ROOT
 
@@ -50,8 +50,7 @@ class State:
     def session(self, name: str) -> SessionDirectory:
         if not NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not a session name: use lower case letters, digits and '-', 32 at most")
-        # Resolved, because gdb and Neovim name files by their real path.
-        return SessionDirectory(name, self.directory.resolve() / "sessions" / name)
+        return SessionDirectory(name, session_folder(self.directory, name))
 
     def names(self) -> list[str]:
         """The names of all sessions that were started and not stopped, even if their processes have ended."""
@@ -68,7 +67,7 @@ class State:
 
     def choose(self, session: SessionDirectory) -> None:
         """Write the session into the choice file. Raises :class:`StateError` if that fails."""
-        write_json(self.choice, {"name": session.name, "socket": str(session.mcp_socket)}, "CARD_MCP_CHOICE")
+        session_choice.choose(self.choice, session.name, session.mcp_socket)
 
     def forget_choice(self, name: str) -> None:
         """Remove the choice file if it names the session ``name``."""
@@ -134,7 +133,7 @@ class SessionDirectory:
 
     @property
     def mcp_socket(self) -> Path:
-        return self.run / "mcp.sock"
+        return self.path / MCP_SOCKET
 
     @property
     def nvim_socket(self) -> Path:
@@ -222,23 +221,3 @@ class SessionDirectory:
                         ) from None
                     pause.wait(0.05)
             yield
-
-
-def write_json(path: Path, document: dict[str, Any], setting: str = "CARD_STATE_DIR") -> None:
-    """Replace ``path`` atomically, so that a reader sees the old or the new document, also after a crash.
-
-    :raises StateError: the file cannot be written; the message names ``setting``, which decides the path.
-    """
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError as error:
-        raise StateError(f"{path} cannot be written ({error.strerror}); set {setting} to a writable place") from error
-    finally:
-        with contextlib.suppress(OSError):
-            new.unlink()

@@ -27,8 +27,8 @@ from typing import Any
 from cardapp.card.model import Target
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError
+from cardapp.session_choice import write_json
 from cardapp.session_host.copied_tree import CopiedTree, Stamp, stamp_of
-from cardapp.session_host.directory import write_json
 from cardapp.session_host.gdb_client import Cancellation
 from cardapp.session_host.manifest import MANIFEST, read_manifest, write_manifest
 from cardapp.session_host.process import end_processes

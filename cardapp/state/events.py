@@ -46,6 +46,7 @@ PROGRESS_CHANGED = "progress.changed"
 PREDICTION_JUDGED = answers.JUDGED
 EVIDENCE_ADDED = "evidence.added"
 EVENT_WITHDRAWN = "event.withdrawn"
+CARD_CHOSEN = "card.chosen"
 LEARNER_NAMED = "learner.named"
 LEARNER_CHOSEN = "learner.chosen"
 STRATEGY_ADDED = "strategy.added"
@@ -77,6 +78,7 @@ BACKEND_KINDS = frozenset(
         PREDICTION_JUDGED,
         EVIDENCE_ADDED,
         EVENT_WITHDRAWN,
+        CARD_CHOSEN,
         LEARNER_NAMED,
         LEARNER_CHOSEN,
         STRATEGY_ADDED,

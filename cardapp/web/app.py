@@ -10,6 +10,7 @@ from cardapp.web.gate import JSON_LIMIT, Intake
 from cardapp.web.http import JSON, Reply, Request, WsgiApp, answer
 from cardapp.web.resources import (
     annotation_layer,
+    cards,
     checkpoint,
     editor,
     events,
@@ -137,6 +138,10 @@ ROUTES: tuple[Route, ...] = (
           cache="no-cache"),
     Route("PUT", "/api/progress/{itemId}", progress.update, "Set an item's status, note and actor", "ProgressItem",
           body=Body("ProgressRequest"), problems=(409,)),
+    Route("GET", "/api/cards", cards.overview, "The cards of the series, their sessions and progress", "Cards",
+          cache="no-cache"),
+    Route("PUT", "/api/cards/current", cards.choose, "Show another card of the series", "Cards",
+          body=Body("ChosenCard"), problems=(404, 409)),
     Route("GET", "/api/learners", learners.overview, "All learners, and which is current", "Learners",
           cache="no-cache"),
     Route("POST", "/api/learners", learners.create, "Begin the record of a new learner", "Learners",

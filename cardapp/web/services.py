@@ -12,6 +12,7 @@ from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.editor import Editor
 from cardapp.session_client.editor_panels import EditorPanels
 from cardapp.session_client.program import Program
+from cardapp.session_client.series import Series
 from cardapp.session_client.session_status import SessionStatus
 from cardapp.session_client.sync import Control
 from cardapp.settings import Settings
@@ -32,6 +33,7 @@ class Services:
     panels: EditorPanels
     program: Program
     sessions: SessionStatus
+    series: Series
     control: Control
     sheets: SheetPages
     live: LiveFeed

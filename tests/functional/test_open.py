@@ -117,9 +117,17 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
         subprocess.run(["bash", "-euc", select], check=True, capture_output=True, timeout=60)
         assert api.get("/api/identity")["id"] == "two"
         assert prove(api) == "2"
-        SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("select", "one")
+        listed = api.get("/api/cards")
+        assert [(each["card"], each["running"], each["current"]) for each in listed["cards"]] == [
+            ("one", True, False), ("two", True, True),
+        ]  # fmt: skip
+        chosen = api.request("PUT", "/api/cards/current", {"card": "one"})
+        assert (chosen.status, chosen.json["current"]) == (200, "one")
         assert api.get("/api/identity")["id"] == "one"
         assert prove(api) == "1"
+        SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")
+        refused = api.request("PUT", "/api/cards/current", {"card": "two"})
+        assert (refused.status, refused.json["code"]) == (409, "no_session")
     assert left_over(card_environment) == {}
 
 

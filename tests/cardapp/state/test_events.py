@@ -213,6 +213,7 @@ def test_the_backend_appends_the_kinds_of_the_contract() -> None:
         "prediction": {"judged"},
         "evidence": {"added"},
         "event": {"withdrawn"},
+        "card": {"chosen"},
         "learner": {"named", "chosen"},
         "strategy": {"added", "removed"},
         "annotation": {"added", "removed", "shown", "hidden"},

@@ -20,6 +20,8 @@ from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.editor_panels import EditorPanels
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.series import Series
 from cardapp.session_client.sync import Control
 from cardapp.state import checkpoint_results
 from cardapp.state.database import Database
@@ -276,7 +278,8 @@ def services(
     )
     sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
     live = LiveFeed(control.state)
-    parts = (checkpoints, editor, EditorPanels(StandIn().follow), program, sessions, control, sheets, live)
+    series = Series(settings, SessionLink(settings.mcp_choice), card_loader)
+    parts = (checkpoints, editor, EditorPanels(StandIn().follow), program, sessions, series, control, sheets, live)
     yield Services(settings, card_loader, database, *parts, clock)
     database.close()
 

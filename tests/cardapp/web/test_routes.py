@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +85,8 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/report/answers.html"): ("/api/report/answers.html", None),
     ("GET", "/api/report/answers.csv"): ("/api/report/answers.csv", None),
     ("GET", "/api/report/answers.json"): ("/api/report/answers.json", None),
+    ("GET", "/api/cards"): ("/api/cards", None),
+    ("PUT", "/api/cards/current"): ("/api/cards/current", {"card": "small"}),
     ("GET", "/api/learners"): ("/api/learners", None),
     ("POST", "/api/learners"): ("/api/learners", {"name": "Ada"}),
     ("PUT", "/api/learners/current"): ("/api/learners/current", {"name": "unnamed"}),
@@ -102,7 +106,18 @@ def with_body(route: Route) -> bool:
 
 
 @pytest.fixture
-def example(api: Any, picture: bytes, explained: None) -> Callable[[Route], Any]:
+def running_session(state_dir: Path) -> Iterator[None]:
+    """A process listens on the socket of the session ``small``."""
+    folder = state_dir / "sessions" / "small" / "run"
+    folder.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "mcp.sock"))
+        listener.listen()
+        yield
+
+
+@pytest.fixture
+def example(api: Any, picture: bytes, explained: None, running_session: None) -> Callable[[Route], Any]:
     """Send a route's example and return the answer."""
 
     def send(route: Route, **options: Any) -> Any:
