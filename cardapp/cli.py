@@ -29,6 +29,8 @@ from cardapp.errors import (
 )
 from cardapp.publish import layouts
 from cardapp.settings import declared, load, unknown_names
+from cardapp.state import explanations
+from cardapp.state.database import Database
 from cardapp.state.proofs import CardProof
 
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
@@ -160,6 +162,9 @@ def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> 
         action="store_true",
         help="replay every snapshot first, and write nothing if the card has a fault or an excerpt without an anchor",
     )
+    emit.add_argument(
+        "--annotations", action="store_true", help="draw the annotations that are shown on the page over the sheets"
+    )
     emit.set_defaults(run=_emit)
 
     listed = commands.add_parser("layouts", help="list the shipped layouts, or check layout files")
@@ -210,11 +215,24 @@ def _emit(options: argparse.Namespace) -> int:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
     proof = authoring.prove(options.card) if options.proved else _last_proof(loaded)
     said = proof_records.phrase(proof)
-    emitted = export.emit(loaded, layout, options.format, os.environ, said, running_on=options.answer_key)
+    emitted = export.emit(
+        loaded,
+        layout,
+        options.format,
+        os.environ,
+        said,
+        running_on=options.answer_key,
+        annotations=_annotations(loaded) if options.annotations else (),
+    )
     for remark in emitted.remarks:
         print(f"cardapp: {remark}", file=sys.stderr)
     export.write(emitted.content, options.output)
     return DONE
+
+
+def _annotations(loaded: LoadedCard) -> list[explanations.Annotation]:
+    with closing(Database.open(load(os.environ).state_database)) as database, database.read() as conn:
+        return explanations.all_annotations(conn, loaded.identity.uuid)
 
 
 def _last_proof(loaded: LoadedCard) -> CardProof | None:

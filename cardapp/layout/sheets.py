@@ -13,11 +13,12 @@ Objects that exist once per document or sheet are frozen dataclasses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from cardapp.card.model import Card, Identity, Level
+from cardapp.layout.annotations import Drawn
 from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.layout_model import Column, Frame, Grid, Layout, Variant
 from cardapp.layout.layout_options import ALL
@@ -214,6 +215,8 @@ class Document:
     sheets: tuple[Sheet, ...]
     page_of: Mapping[str, int]
     sheet_of: Mapping[str, int]
+    annotations: Mapping[str, Sequence[Drawn]] = field(default_factory=dict)
+    """Those to draw, by the name of their part."""
 
 
 # -- rows with their lines --------------------------------------------------------------------------------------------

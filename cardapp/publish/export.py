@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cardapp.card import anchors
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
 from cardapp.card.source import LoadedCard
 from cardapp.errors import UsageError
+from cardapp.layout.annotations import by_part
 from cardapp.layout.compose import compose
 from cardapp.layout.html.document import render as render_html
 from cardapp.layout.latex.document import render as render_latex
 from cardapp.layout.layout_model import Layout
+from cardapp.layout.part_names import part_names
 from cardapp.layout.sheets import Document
 from cardapp.publish.lualatex import FONT_PACKAGES, typeset
 from cardapp.settings import load
@@ -62,20 +65,31 @@ EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
 
 
 def emit(
-    loaded: LoadedCard, layout: Layout, form: str, environment: Environment, proved: str, *, running_on: bool = False
+    loaded: LoadedCard,
+    layout: Layout,
+    form: str,
+    environment: Environment,
+    proved: str,
+    *,
+    running_on: bool = False,
+    annotations: Iterable[Mapping[str, Any]] = (),
 ) -> ExportedFile:
     """Make the card's file in the format ``form``, a key of ``EMITTERS``. ``environment`` contains the settings.
 
     The sheets show the text ``proved``, which says whether the card was proved. If ``running_on`` is true, a block
-    begins below the one before it.
+    begins below the one before it. The visible ones of the ``annotations``, records of the API, are drawn over their
+    parts.
     """
     arranged, sources = layout.arranged("html" if form == "html" else "latex"), loaded.sources()
     with _garbage_collection_paused():
         # The sheets are freed before collection resumes.
         composed = compose(loaded.card, loaded.identity, arranged, sources, proved, running_on=running_on)
-        made = EMITTERS[form](composed, environment)
+        drawn = by_part(annotations)
+        missing = drawn.keys() - {name for sheet in part_names(composed.sheets) for name in sheet} if drawn else set()
+        made = EMITTERS[form](replace(composed, annotations=drawn), environment)
         del composed
-    return replace(made, remarks=(*_wrong_excerpts(loaded.card, sources), *made.remarks))
+    remarks = (f"the annotation of {name} is left out: these sheets have no such part" for name in sorted(missing))
+    return replace(made, remarks=(*_wrong_excerpts(loaded.card, sources), *remarks, *made.remarks))
 
 
 def _wrong_excerpts(card: Card, sources: Mapping[str, Sequence[str]]) -> Iterator[str]:

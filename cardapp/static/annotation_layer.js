@@ -9,36 +9,30 @@ const COLOR = /^#[0-9a-f]{6}$/i;
 const NAMED = ['current', 'accent', 'good', 'bad', 'ink'];
 const RIGHT = 0.6; // of the part's width; a text that begins farther right extends to the left
 
+// The rest of the style is that of the sheets.
 export const LAYER_STYLE = `
-.annotations { position: absolute; inset: 0; margin: 0 !important; padding: 0; pointer-events: none; font: 400 max(11px, calc(3 * var(--u)))/1.35 var(--text); }
-.annotations > svg { position: absolute; inset: 0; width: 100%; height: 100%; overflow: visible; }
-.annotation { fill: none; stroke: var(--pen); stroke-width: max(1px, calc(.1 * var(--pen-width) * var(--u))); stroke-linecap: round; stroke-linejoin: round; }
-.annotation.marker { fill: var(--pen); fill-opacity: .22; stroke: none; }
-.annotation .head { fill: var(--pen); stroke: none; }
-.annotation polyline { vector-effect: non-scaling-stroke; }
 .annotation.chosen { stroke-dasharray: 6 4; }
 .annotation.marker.chosen { stroke: var(--pen); }
-.said { position: absolute; width: max-content; max-width: min(calc(64 * var(--u)), 90%); padding: 1px 5px; color: var(--ink); background: var(--paper);
-  border: 1px solid var(--pen); border-radius: 3px; white-space: pre-wrap; overflow-wrap: anywhere; text-align: left; }
 .said.chosen { outline: 2px dashed var(--pen); outline-offset: 1px; }
 .part.aimed { outline: 2px dashed var(--accent); outline-offset: 2px; }
 .drawing, .drawing * { cursor: crosshair !important; touch-action: none; user-select: none; }
-@media (forced-colors: active) {
-  .annotation, .said { --pen: CanvasText !important; forced-color-adjust: none; }
-  .annotation.chosen, .said.chosen { --pen: Highlight !important; }
-  .said { color: CanvasText; background: Canvas; }
-}
+@media (forced-colors: active) { :is(.annotation, .said).chosen { --pen: Highlight !important; } }
 `;
 
 // Draw what is shown on the page in `holder`.
 export function drawAnnotations(holder) {
-  for (const layer of holder.querySelectorAll('.annotations')) layer.remove();
+  for (const layer of holder.querySelectorAll('.annotations')) {
+    layer.parentElement.classList.remove('annotated');
+    layer.remove();
+  }
   const shown = state.annotations.filter(({ visible, style }) => visible && Object.hasOwn(SHAPES, style.kind));
   const byPart = Map.groupBy(shown, ({ target }) => target.part);
   if (!byPart.size) return;
   for (const part of holder.querySelectorAll('.part')) {
     const found = byPart.get(part.dataset.part);
-    if (found) part.append(layerOf(found));
+    if (!found) continue;
+    part.append(layerOf(found));
+    part.classList.add('annotated');
   }
 }
 

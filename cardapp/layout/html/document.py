@@ -51,7 +51,7 @@ class SheetWriter:
         self._document = document
         self._anchors = _Anchors(document, titles)
         self._names = part_names(document.sheets)
-        self._parts = Parts(document.layout, titles, document.card.language, keyed=keyed)
+        self._parts = Parts(document.layout, titles, document.card.language, document.annotations, keyed=keyed)
 
     def sheet(self, sheet: Sheet) -> str:
         """Render the sheet as a ``<section>``."""

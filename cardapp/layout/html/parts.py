@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from cardapp.card.model import LEVELS, Level
+from cardapp.layout.annotations import Drawn, pens
 from cardapp.layout.diagram import svg
 from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.font_metrics import longer_than_a_line
+from cardapp.layout.html.annotation_layer import layer
 from cardapp.layout.html.text_blocks import TextWriter, words
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import COMPONENTS
@@ -30,10 +32,21 @@ from cardapp.layout.sheets import (
 
 class Parts:
     """Renders the parts of one document. ``titles`` maps each position to its title. ``language`` is the card's
-    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name."""
+    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name.
+    ``annotations`` are drawn over the parts with these names."""
 
-    def __init__(self, layout: Layout, titles: Mapping[str, str], language: str, *, keyed: bool = False) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        titles: Mapping[str, str],
+        language: str,
+        annotations: Mapping[str, Sequence[Drawn]],
+        *,
+        keyed: bool = False,
+    ) -> None:
         self._layout = layout
+        self._annotations = annotations
+        self._pens = pens(layout.colors)
         self._keyed = keyed
         self._measure = Measure(layout)
         self._titles = titles
@@ -51,6 +64,9 @@ class Parts:
         if self._keyed:
             identity += f' data-key="{html(part.key)}" data-kind="{part.kind}" data-part="{html(part_name)}"'
         more = (" continued" if part.continued else "") + (" continues" if part.continues else "")
+        if part_name in self._annotations:
+            inner += layer(part_name, self._annotations[part_name], self._pens)
+            more += " annotated"
         return (
             f'<{name} class="part {part.kind}{more}"{identity}{attributes} style="{_place(part)}">'
             f"{marks}{inner}</{name}>\n"

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 
 from cardapp.layout import layout_options
+from cardapp.layout.annotations import OUTCOMES
 
 _FONTS = (
     ("Noto Sans", "NotoSans-Regular", "400 599", "normal", ""),
@@ -24,8 +25,7 @@ _FONTS = (
 )
 
 COLORS = {name: value for name, (_use, value) in layout_options.COLORS.items()} | {
-    "good": "#17794a",
-    "bad": "#b32424",
+    **OUTCOMES,
     "bad_soft": "#fae7e5",
     "done": "#6a3fb5",
 }

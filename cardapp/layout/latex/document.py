@@ -6,10 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from cardapp.card.catalog import Catalog, depth
+from cardapp.layout.annotations import pens
 from cardapp.layout.escape import tex_line
+from cardapp.layout.latex.annotation_layer import layer
 from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
 from cardapp.layout.latex.preamble import named_where_missing, preamble
 from cardapp.layout.layout_model import Component, Frame
+from cardapp.layout.part_names import part_names
 from cardapp.layout.sheets import Document, Footer, Header, Sheet, rows_with_rules
 
 CARD = "card"
@@ -41,6 +44,7 @@ def _body(document: Document) -> Iterator[str]:
     for item in catalog.items:
         if item.key not in owned:
             partless[document.sheet_of[item.key]].append(item.key)
+    names, colors = part_names(document.sheets), pens(document.layout.colors)
     yield from _bookmarks(catalog)
     for sheet in document.sheets:
         yield r"\begin{CardSheet}"
@@ -54,6 +58,9 @@ def _body(document: Document) -> Iterator[str]:
                     owned.remove(part.key)
                     yield _anchor(part.key, part.frame)
                 yield from parts.draw(part)
+        for part, name in zip(sheet.parts, names[sheet.index], strict=True):
+            if found := document.annotations.get(name):
+                yield from layer(part.key, part.frame, found, colors)
         yield r"\end{CardSheet}"
 
 

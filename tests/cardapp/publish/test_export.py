@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import resource
 import signal
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from cardapp.card.catalog import Catalog
+from cardapp.card.source import load_card
 from cardapp.cli import FORMATS, main
 from cardapp.publish.export import EMITTERS
+from cardapp.state import explanations
+from cardapp.state.database import Database
 from tests.cardapp.layout.hostile import ROOT
 
 CALC = str(ROOT / "etc" / "cards" / "calc")
@@ -49,6 +55,30 @@ def test_the_layout_is_the_cards_or_the_one_that_is_named(tmp_path: Path) -> Non
     assert emit("-o", str(own)) == emit("--layout", "karta-5b", "-o", str(named)) == 0
     assert r"\paperwidth=210mm" in own.read_text("utf-8")
     assert r"\paperwidth=297mm" in named.read_text("utf-8")
+
+
+def test_the_annotations_that_the_page_shows_are_drawn_on_request(
+    state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CARD_STATE_DIR", str(state_dir))
+    uuid = load_card(CALC).identity.uuid
+    step = next(iter(Catalog(load_card(CALC).card).steps))
+    with closing(Database.open(state_dir / "card-state")) as database, database.write() as tx:
+        for part, text, visible in (
+            (f"{step}:text", "Seen", True), (f"{step}:text", "Not seen", False), ("t:code", "Lost", True)
+        ):  # fmt: skip
+            record = {
+                "strategy_id": None, "target": {"part": part, "x": 0, "y": 0, "w": 1, "h": 1},
+                "geometry": {"points": [[0, 0], [1, 1]]}, "style": {"kind": "box"}, "text": text, "visible": visible,
+            }  # fmt: skip
+            explanations.add_annotation(tx, uuid, f"{step}/x", record)
+    for form in ("html", "latex"):
+        plain, explained = tmp_path / f"plain.{form}", tmp_path / f"explained.{form}"
+        assert emit("-o", str(plain), form=form) == emit("--annotations", "-o", str(explained), form=form) == 0
+        assert "the annotation of t:code is left out: these sheets have no such part" in capsys.readouterr().err
+        texts = re.findall(r"[>{]((?:Not s|S)een|Lost)[<}]", explained.read_text("utf-8"))
+        assert texts == ["Seen"]
+        assert "Seen<" not in plain.read_text("utf-8")
 
 
 def test_an_existing_file_is_replaced_and_keeps_its_mode_and_links(tmp_path: Path) -> None:
