@@ -48,6 +48,8 @@ TABLE_SHARE = 0.6
 """The expressions' share of a table's width. The values have the rest."""
 TABLE_GAP = 1.2
 """Distance in mm between the columns of a table, and between a row's text and its rule."""
+TEXT_TABLE_GAP = 3.0
+"""Distance in mm between the columns of a table within a text."""
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,15 @@
-"""Parses a card's texts from CommonMark to blocks of styled spans, for all emitters.
+"""Parses a card's texts from CommonMark with tables (GFM) to blocks of styled spans, for all emitters.
 
 The result is plain data without markup; an emitter escapes each string for its context:
 
-    Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule     quotes and lists nest, at most 40 deep
-    Span  = Run | Break                                                  not nested: style and link are members
+    Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Table | Rule     quotes and lists nest, at most 40 deep
+    Span  = Run | Break                                                          not nested: style and link are members
 
 Blocks and spans with content are named tuples. A big card has thousands of them, and creating a tuple takes a third of
 the time of a frozen dataclass.
 
-HTML in a text is treated as plain text. No content is lost. A text that is nested deeper than 40 becomes one
+HTML in a text is treated as plain text. No content is lost, except the cells of a table beyond the columns of its
+head, which GFM leaves out. A text that is nested deeper than 40 becomes one
 ``CodeBlock`` with its source. An invisible character becomes a visible mark (``escape.visible``). An image or
 a link to an unsafe address is written as words, because a sheet cannot contain them.
 """
@@ -19,7 +20,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -91,12 +92,26 @@ class Bullets(NamedTuple):
     start: int | None = None
 
 
+Cell = tuple[Span, ...]
+Align = Literal["left", "center", "right"]
+
+
+class Table(NamedTuple):
+    """A table. Each row has a cell for each column. ``head`` is (), or the cells that each fragment repeats. A fragment
+    has the ``widths`` of the columns of the whole table, in mm; they are () for a table that was not split."""
+
+    head: tuple[Cell, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    aligns: tuple[Align, ...]
+    widths: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A line across the column."""
 
 
-Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule
+Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Table | Rule
 
 
 _PLAIN_CHARACTER = r"[A-Za-z0-9 ,.;:'\"()/?%+=@-]"
@@ -137,7 +152,7 @@ def _run(code: str, strong: str, words: str) -> Run:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING}).enable("table")
     # Otherwise the parser would leave a link with another scheme as Markdown source.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     return parser
@@ -167,6 +182,8 @@ def _block(token: Token, tokens: Iterator[Token]) -> Block:
             return Bullets(_items(tokens))
         case "ordered_list_open":
             return Bullets(_items(tokens), start=int(token.attrs.get("start", 1)))
+        case "table_open":
+            return _table(tokens)
         case _:
             return Rule()
 
@@ -180,8 +197,29 @@ def _items(tokens: Iterator[Token]) -> tuple[tuple[Block, ...], ...]:
     return tuple(found)
 
 
+def _table(tokens: Iterator[Token]) -> Table:
+    """Return the table up to its closing token. Its first row is the head."""
+    rows: list[list[Cell]] = []
+    aligns: list[Align] = []
+    for token in tokens:
+        if token.type == "table_close":
+            break
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            if token.type == "th_open":
+                aligns.append(_ALIGNS.get(str(token.attrs.get("style", "")), "left"))
+            rows[-1].append(_content(tokens))
+    head, *body = map(tuple, rows)
+    return Table(head, tuple(body), tuple(aligns))
+
+
+_ALIGNS: dict[str, Align] = {"text-align:center": "center", "text-align:right": "right"}
+
+
 def _content(tokens: Iterator[Token]) -> tuple[Span, ...]:
-    """Return the spans of the paragraph or heading whose opening token was read last, and skip its closing token."""
+    """Return the spans of the paragraph, heading or table cell whose opening token was read last, and skip its closing
+    token."""
     inline = next(tokens)
     next(tokens)
     return _flat(inline)

@@ -13,13 +13,18 @@ from typing import NamedTuple
 
 from cardapp.layout import font_metrics, sheets
 from cardapp.layout.font_metrics import Face
-from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
+from cardapp.layout.text import Block, Break, Bullets, Cell, CodeBlock, Heading, Paragraph, Quote, Run, Span, Table
 
 _AHEAD = 256
 """Number of characters that are measured at a time."""
 _MIN_LINES = 2
 """Minimum number of lines of a split paragraph at the end of a sheet."""
 _RULE_LINES = 0.5
+_ROUNDING = 1e-6
+_MIN_COLUMN_EMS = 3.0
+"""Minimum width of a table's column, as a factor of the type size."""
+_MAX_HEAD_LINES = 6
+"""A table's head with more lines is a row like any other, because each fragment of the table would repeat it."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ def _take_block(block: Block, room: float, setting: Setting) -> Taken:
             return Taken(kept, found.height, (Quote(found.rest),) if found.rest else ())
         case Bullets():
             return _take_items(block, room, setting)
+        case Table():
+            return _take_rows(block, room, setting)
         case _:
             height = _RULE_LINES * setting.line
             return Taken((block,), height, ()) if height <= room else Taken((), 0.0, (block,))
@@ -116,7 +123,7 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
 
 
 def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
-    max_lines = max(0, int(room / setting.code_line + 1e-6))
+    max_lines = max(0, int(room / setting.code_line + _ROUNDING))
     columns = font_metrics.columns(setting.width, setting.code_em)
     taken = 0
     lines = block.text.split("\n")
@@ -132,11 +139,105 @@ def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
     return Taken((block,), taken * setting.code_line, ())
 
 
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def fitted(table: Table, setting: Setting) -> Table:
+    """Return the table as it is shown, with the widths of its columns, without the gaps between them. If its columns
+    would be too narrow, the cells of a row are one below the other, in one column."""
+    if table.widths:
+        return table
+    room = setting.width - sheets.TEXT_TABLE_GAP * (len(table.aligns) - 1)
+    if room < _MIN_COLUMN_EMS * setting.em * len(table.aligns):
+        rows = (*((table.head,) if table.head else ()), *table.rows)
+        table = Table((), tuple((cell,) for row in rows for cell in row), ("left",))
+        room = setting.width
+    widths = _shared(room, _natural_widths(table, setting), _MIN_COLUMN_EMS * setting.em)
+    if table.head and _row_lines(table.head, widths, replace(setting, strong=True)) > _MAX_HEAD_LINES:
+        table = Table((), (table.head, *table.rows), table.aligns)
+    return table._replace(widths=widths)
+
+
+def _natural_widths(table: Table, setting: Setting) -> list[float]:
+    """Return the width of the widest line of each column."""
+    found = [_MIN_COLUMN_EMS * setting.em] * len(table.aligns)
+    for row in (table.head, *table.rows):
+        for place, cell in enumerate(row):
+            found[place] = max(found[place], _widest_line(cell, replace(setting, strong=row is table.head)))
+    return found
+
+
+def _widest_line(cell: Cell, setting: Setting) -> float:
+    widest = taken = 0.0
+    for span in cell:
+        taken = 0.0 if isinstance(span, Break) else taken + _width(span, setting)
+        widest = max(widest, taken)
+    return widest / font_metrics.SLACK + 0.1
+
+
+def _width(run: Run, setting: Setting) -> float:
+    return font_metrics.width(font_metrics.spaced(run.text), setting.em, _face(run, setting))
+
+
+def _shared(room: float, natural: Sequence[float], least: float) -> tuple[float, ...]:
+    """Return widths that add up to at most ``room``. A column that needs no more than an equal share of what is left
+    gets its natural width; the others share the rest by their natural widths, each at least ``least``."""
+    widths = dict(enumerate(natural))
+    wide = list(widths)
+    while sum(widths.values()) > room and any(widths[each] > _share(room, widths, wide) for each in wide):
+        narrow = [each for each in wide if natural[each] <= _share(room, widths, wide)]
+        if not narrow:
+            rest = room - sum(width for each, width in widths.items() if each not in wide) - least * len(wide)
+            total = sum(natural[each] for each in wide)
+            widths |= {each: least + rest * natural[each] / total for each in wide}
+            break
+        wide = [each for each in wide if each not in narrow]
+    return tuple(widths.values())
+
+
+def _share(room: float, widths: dict[int, float], wide: Sequence[int]) -> float:
+    return (room - sum(width for each, width in widths.items() if each not in wide)) / len(wide)
+
+
+def _row_lines(row: Sequence[Cell], widths: Sequence[float], setting: Setting) -> int:
+    return max(len(_cell_lines(cell, width, setting)) for cell, width in zip(row, widths, strict=True))
+
+
+def _cell_lines(cell: Cell, width: float, setting: Setting) -> list[int]:
+    """Return the number of characters on each line of a cell. An empty cell has one empty line."""
+    return list(line_lengths(cell, replace(setting, width=width))) or [0]
+
+
+def _take_rows(given: Table, room: float, setting: Setting) -> Taken:
+    table = fitted(given, setting)
+    widths, height = table.widths, 0.0
+    if table.head:
+        height = _row_lines(table.head, widths, replace(setting, strong=True)) * setting.line + sheets.TABLE_GAP
+    for place, row in enumerate(table.rows):
+        more = _row_lines(row, widths, setting) * setting.line + sheets.TABLE_GAP
+        if height + more > room + _ROUNDING:
+            kept, rest = table.rows[:place], table.rows[place:]
+            max_lines = int((room - height - sheets.TABLE_GAP) / setting.line + _ROUNDING)
+            if not kept and max_lines >= _MIN_LINES:
+                pieces = [_cut_cell(*each, max_lines, setting) for each in zip(row, widths, strict=True)]
+                kept, rest = (tuple(piece[0] for piece in pieces),), (tuple(piece[1] for piece in pieces), *rest[1:])
+                height += max_lines * setting.line + sheets.TABLE_GAP
+            if not kept:
+                return Taken((), 0.0, (given,))
+            return Taken((table._replace(rows=kept),), height, (table._replace(rows=rest),))
+        height += more
+    return Taken((given,), height, ()) if height <= room + _ROUNDING else Taken((), 0.0, (given,))
+
+
+def _cut_cell(cell: Cell, width: float, max_lines: int, setting: Setting) -> tuple[Cell, Cell]:
+    return _cut(cell, sum(_cell_lines(cell, width, setting)[:max_lines]))
+
+
 # -- paragraphs ----------------------------------------------------------------------------------------------------
 
 
 def _take_paragraph(block: Paragraph | Heading, spans: tuple[Span, ...], room: float, setting: Setting) -> Taken:
-    max_lines = int(room / setting.line + 1e-6)
+    max_lines = int(room / setting.line + _ROUNDING)
     lengths = list(islice(line_lengths(spans, setting), max(0, max_lines) + 1))
     if len(lengths) <= max_lines:
         return Taken((block,), len(lengths) * setting.line, ())

@@ -69,7 +69,9 @@ def test_hostile_texts_in_an_answer_key_are_inert_text(opened: SheetPage, loops:
 
 @pytest.mark.parametrize("layout", layouts.known_ids())
 def test_the_mark_below_a_cut_text_stays_in_its_part(opened: SheetPage, layout: str) -> None:
-    text = "\n\n".join(["word " * 300, "- item\n" * 60, "> " + "quoted " * 200, "`code` " * 200])
+    rows = "".join(f"| {n} | `code` {'words ' * (n % 9)}| {n} |\n" for n in range(60))
+    table = f"| n | what it **means** | n |\n|--:|---|:-:|\n{rows}"
+    text = "\n\n".join(["word " * 300, "- item\n" * 60, "> " + "quoted " * 200, "`code` " * 200, table])
     card = growing(1, 1, text)
     document = compose(card, IDENTITY, layouts.find(layout).arranged("html"), SOURCES)
     assert sum(part.continues for sheet in document.sheets for part in sheet.parts) >= 2

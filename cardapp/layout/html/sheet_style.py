@@ -28,6 +28,7 @@ _DISTANCES = {
     "blank": sheets.BLANK,
     "table-share": sheets.TABLE_SHARE,
     "table-gap": sheets.TABLE_GAP,
+    "text-table-gap": sheets.TEXT_TABLE_GAP,
     "tick-box": TICK_BOX,
 }
 _GENERIC = frozenset({"serif", "sans-serif", "monospace", "system-ui", "ui-serif", "ui-sans-serif", "ui-monospace"})

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from math import inf
+from math import inf, isinf
 
 from cardapp.layout.escape import html
 from cardapp.layout.font_metrics import longer_than_a_line
-from cardapp.layout.sheets import INDENTED_LEVELS
-from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span, parse
-from cardapp.layout.text_fitting import Setting, indent
+from cardapp.layout.sheets import INDENTED_LEVELS, TEXT_TABLE_GAP
+from cardapp.layout.text import (
+    Block,
+    Break,
+    Bullets,
+    Cell,
+    CodeBlock,
+    Heading,
+    Link,
+    Paragraph,
+    Quote,
+    Span,
+    Table,
+    parse,
+)
+from cardapp.layout.text_fitting import Setting, fitted, indent
 
 _LOWEST_RANK = 6
 _BLANKS = re.compile(r"([ \t\n]+)")
@@ -48,6 +61,8 @@ class TextWriter:
                 return f"<blockquote{deep}>{self.blocks(blocks, setting.inside())}</blockquote>\n"
             case Bullets():
                 return self._list(block, setting, deep)
+            case Table():
+                return self._table(block, setting)
             case _:
                 return "<hr>\n"
 
@@ -59,6 +74,27 @@ class TextWriter:
         inside = setting.inside(indent(bullets, setting.em))
         items = "".join(f"<li>{self.blocks(item, inside)}</li>\n" for item in bullets.items)
         return f"<{name}{deep}{attributes}>\n{items}</{name}>\n"
+
+    def _table(self, given: Table, setting: Setting) -> str:
+        if isinf(setting.width):  # the browser finds the widths
+            table, opening, cells = given, '<table class="cells">', (setting,) * len(given.aligns)
+        else:
+            table = fitted(given, setting)
+            taken = [width + TEXT_TABLE_GAP for width in table.widths[:-1]] + [table.widths[-1]]
+            columns = "".join(f'<col style="--share:{100 * width / sum(taken):.2f}">' for width in taken)
+            opening = f'<table class="cells" style="--tw:{sum(taken):.2f}"><colgroup>{columns}</colgroup>'
+            cells = tuple(replace(setting, width=width) for width in table.widths)
+        head = f"<thead>{self._row('th', table.head, table, cells)}</thead>\n" if table.head else ""
+        body = "".join(self._row("td", row, table, cells) for row in table.rows)
+        return f"{opening}\n{head}<tbody>\n{body}</tbody></table>\n"
+
+    def _row(self, name: str, row: Sequence[Cell], table: Table, settings: Sequence[Setting]) -> str:
+        opening = f'{name} scope="col"' if name == "th" else name
+        cells = "".join(
+            f'<{opening} class={align} dir="auto">{self._spans(cell, setting)}</{name}>'
+            for cell, align, setting in zip(row, table.aligns, settings, strict=True)
+        )
+        return f"<tr>{cells}</tr>\n"
 
     def _spans(self, spans: Collection[Span], setting: Setting) -> str:
         plain = "".join("\n" if isinstance(span, Break) else span.text for span in spans)

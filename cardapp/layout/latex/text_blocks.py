@@ -7,14 +7,14 @@ so that the text fits its frame.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from cardapp.layout import font_metrics, sheets
 from cardapp.layout.escape import tex_code, tex_inline_code, tex_text, tex_url
-from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
-from cardapp.layout.text_fitting import Setting, indent
+from cardapp.layout.text import Block, Break, Bullets, Cell, CodeBlock, Heading, Link, Paragraph, Quote, Span, Table
+from cardapp.layout.text_fitting import Setting, fitted, indent
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class TextWriter:
                 yield r"\end{CardQuote}"
             case Bullets():
                 yield from self._items(block, setting)
+            case Table():
+                yield from self._table(block, setting)
             case _:
                 yield r"\CardDivision"
 
@@ -77,6 +79,23 @@ class TextWriter:
             yield rf"\CardMark{{{deep:.3g}}}{{{mark}}}" + ("" if item else r"\CardParagraph{}")
             yield from self._indented(deep, setting, self.blocks(item, setting.inside(deep)))
             gap = gap_after(item[-1]) if item else rf"\CardGap{{{sheets.ITEM_GAP:g}}}"
+
+    def _table(self, given: Table, setting: Setting) -> Iterator[str]:
+        table = fitted(given, setting)
+        if table.head:
+            yield self._row(r"\bfseries ", table.head, table, setting)
+        for place, row in enumerate(table.rows):
+            if place or table.head:
+                yield rf"\CardTableRule{{{sum(table.widths) + sheets.TEXT_TABLE_GAP * (len(table.widths) - 1):.3f}}}"
+            yield self._row("", row, table, setting)
+
+    def _row(self, look: str, row: Sequence[Cell], table: Table, setting: Setting) -> str:
+        cells = rf"\CardTableGap{{{sheets.TEXT_TABLE_GAP:g}}}".join(
+            rf"\CardTableCell{{{width:.3f}}}{{{align}}}"
+            rf"{{{paragraph(look + self.spans(cell, replace(setting, width=width)), _plain(cell))}}}"
+            for cell, align, width in zip(row, table.aligns, table.widths, strict=True)
+        )
+        return rf"\CardTableRow{{{sheets.TABLE_GAP / 2:g}}}{{{cells}}}"
 
     def _indented(self, deep: float, setting: Setting, lines: Iterable[str]) -> Iterator[str]:
         yield "{" if setting.level >= sheets.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:.3g}}}"

@@ -55,7 +55,8 @@ _TITLES = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), mi
 _WORDS = st.sampled_from([
     "plain words", "**strong** and `code`", "x" * 300, "مرحبا بالعالم", "日本語の文章", "emoji 🙂🏳️‍🌈",
     "<script>alert(1)</script>", "- one\n- two\n  - three", "1. first\n2. second", "> quoted\n> > twice", "# Heading",
-    "```c\nint a;\n\tb;\n```", "    indented code", "word " * 90, "---", "a\\\nb", "[x](https://example.org)",
+    "```c\nint a;\n\tb;\n```", "    indented code", "word " * 90, "---", "| a | bc |\n|--:|:-:|\n| d | `e` |\n| fg | |",
+    "a\\\nb", "[x](https://example.org)",
 ])  # fmt: skip
 TEXTS = st.lists(_WORDS, max_size=6).map("\n\n".join)
 _LONG = st.sampled_from(["", "", "", "word " * 1500, "- item\n" * 200, "```\n" + "line\n" * 200 + "```", "y" * 10_000])

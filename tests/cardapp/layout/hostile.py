@@ -38,6 +38,7 @@ SNIPPETS = (
     "<![CDATA[", "]]>", "<?php ?>", "&lt;b&gt;", "&amp;", "&#x3c;", "[a](javascript:alert(1))", "<javascript:x>",
     "[b](data:text/html,x)", '[c](https://a.b/"x "t")', "![d](e.png)", "[f](#bump)", "<https://a.b>", "</pre></code>",
     "```\n</code>\n```\n", "    code\n", "> > > quote\n", "- item\n  1. item\n", "# heading\n", "***\n", "**a *b* c**",
+    "| a | <b> |\n|--:|---|\n| `x\\|y` | \\end{document} % |\n", "a | b\n-|-\n\u202e|\x07|more\n",
     "`a`", "\\input{/etc/passwd}", "\\end{document}", "%", "$x$", "#1", "_^~", "{", "}", "\u05e9\u05dc\u05d5\u05dd",
     "\u0645\u0631\u062d\u0628\u0627", "\u202eabc\u202c", "\u2066x", "👩‍👩‍👧‍👦", "🏴‍☠️", "e\u0301", "日本語のテキスト",
     "\x00", "\x07\x1b[31m", "\x85", "\u2028", "\ufeff", "\ud800", "\U0010ffff", "\u200b", "a" * 300, "word " * 60,

@@ -23,7 +23,7 @@ from cardapp.layout.layout_model import Layout, Output
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Document, Fields, Machine, Notes, Part, Question, RichText, Title
 from cardapp.layout.text import Block as TextBlock
-from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
+from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span, Table
 from cardapp.publish import layouts
 from tests.cardapp.layout.cards import IDENTITY, SOURCES, card, cards, growing
 from tests.cardapp.layout.hostile import SHIPPED, shipped
@@ -150,6 +150,8 @@ def words(blocks: tuple[TextBlock, ...]) -> Iterator[str]:
                 yield from words(inner)
             case Bullets(items):
                 yield from (each for item in items for each in words(item))
+            case Table(_, rows):  # each fragment repeats the head
+                yield from (each for row in rows for cell in row for span in cell for each in _characters(span))
             case _:
                 yield "rule"
 

@@ -24,6 +24,7 @@ from cardapp.layout.text import (
     Rule,
     Run,
     Span,
+    Table,
     _blocks,
     _parser,
     parse,
@@ -49,6 +50,9 @@ def text_of(blocks: tuple[Block, ...]) -> str:
                 found.append(text_of(blocks_inside))
             case Bullets(items=items):
                 found += [text_of(item) for item in items]
+            case Table(head=head, rows=rows):
+                cells = (cell for row in (head, *rows) for cell in row)
+                found += [span.text for cell in cells for span in cell if isinstance(span, Run)]
     return "".join(found)
 
 
@@ -66,6 +70,27 @@ def test_every_kind_of_block_is_parsed() -> None:
         CodeBlock("eight"),
         Rule(),
     )
+
+
+def test_a_table_has_a_head_rows_and_alignments() -> None:
+    table = "| a | *b* |  |\n|---|:-:|--:|\n| `x\\|y` | 2 |\n| <b> | [l](javascript:x) | 5 | left out |\n"
+    assert parse(f"Before.\n{table}\nAfter.") == (
+        Paragraph((Run("Before."),)),
+        Table(
+            head=((Run("a"),), (Run("b", emphasis=True),), ()),
+            rows=(
+                ((Run("x|y", code=True),), (Run("2"),), ()),
+                ((Run("<b>"),), (Run("l (javascript:x)"),), (Run("5"),)),
+            ),
+            aligns=("left", "center", "right"),
+        ),
+        Paragraph((Run("After."),)),
+    )
+
+
+@pytest.mark.parametrize("text", ["a | b", "a | b\n--", "a | b\n| c", "| a |\n|---|---|"])
+def test_bars_without_a_head_and_its_line_are_no_table(text: str) -> None:
+    assert not any(isinstance(block, Table) for block in parse(text))
 
 
 def test_styles_are_flags_and_neighbours_of_one_style_are_one_run() -> None:
@@ -124,7 +149,7 @@ def test_a_text_without_markup_keeps_every_character(plain: str) -> None:
     assert text_of(parse(f"a{plain}z")) == visible(f"a{plain}z")
 
 
-@given(st.text("ab*_`[]()<>!#-+.\\&;\"' \n\t>1:~/\x00\u202e", max_size=80))
+@given(st.text("ab|*_`[]()<>!#-+.\\&;\"' \n\t>1:~/\x00\u202e", max_size=80))
 def test_any_markup_gives_safe_addresses_and_visible_characters(markdown: str) -> None:
     def check(blocks: tuple[Block, ...]) -> None:
         for block in blocks:
@@ -137,6 +162,8 @@ def test_any_markup_gives_safe_addresses_and_visible_characters(markdown: str) -
                 case Bullets(items=items):
                     for item in items:
                         check(item)
+                case Table(head=head, rows=rows):
+                    check(tuple(Paragraph(cell) for row in (head, *rows) for cell in row))
 
     blocks = parse(markdown)
     check(blocks)

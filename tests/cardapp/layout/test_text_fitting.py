@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cardapp.layout.font_metrics import CELL
-from cardapp.layout.sheets import INDENT
-from cardapp.layout.text import Break, Bullets, CodeBlock, Paragraph, Run, parse
-from cardapp.layout.text_fitting import Setting, take
+from cardapp.layout.sheets import INDENT, TEXT_TABLE_GAP
+from cardapp.layout.text import Break, Bullets, CodeBlock, Paragraph, Run, Table, parse
+from cardapp.layout.text_fitting import Setting, fitted, take
 
 SETTING = Setting(width=60, em=3, line=4, code_em=3, code_line=4)
 TEXTS = (
@@ -18,6 +18,7 @@ TEXTS = (
     "```c\nint a;\n```",
     "# Heading",
     "---",
+    "| a | b |\n|---|---|\n| c | d |",
 )
 
 
@@ -62,3 +63,58 @@ def test_a_numbered_list_goes_on_with_its_numbers() -> None:
     (numbered,) = parse("\n".join(f"{number}. item" for number in range(7, 12)))
     assert isinstance(numbered, Bullets)
     assert take((numbered,), 13.0, SETTING).rest == (Bullets(numbered.items[2:], start=9),)
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def table(markdown: str) -> Table:
+    (block,) = parse(markdown)
+    assert isinstance(block, Table)
+    return block
+
+
+def test_a_table_is_cut_between_rows_and_repeats_its_head_and_widths() -> None:
+    whole = table("| n | word |\n|--:|---|\n" + "".join(f"| {n} | {'long ' * n}|\n" for n in range(1, 40)))
+    left, rows = (whole,), []
+    while left:
+        taken = take(left, 60.0, SETTING)
+        (kept,) = taken.blocks
+        assert isinstance(kept, Table)
+        assert (kept.head, kept.widths) == (whole.head, fitted(whole, SETTING).widths)
+        assert 0 < taken.height <= 60
+        rows += kept.rows
+        left = taken.rest
+    assert tuple(rows) == whole.rows
+
+
+def test_a_row_higher_than_the_room_is_cut_between_lines() -> None:
+    whole = table(f"| a | b |\n|---|---|\n| {'x ' * 400}| {'y ' * 100}|\n")
+    left, text = (whole,), ["", ""]
+    for _ in range(20):
+        taken = take(left, 40.0, SETTING)
+        for kept in taken.blocks:
+            for row in kept.rows:
+                text = [before + "".join(run.text for run in cell) for before, cell in zip(text, row, strict=True)]
+        left = taken.rest
+    assert (left, text) == ((), [("x " * 400).strip(), ("y " * 100).strip()])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_columns_of_a_table_fit_its_text(count: int) -> None:
+    cells = [f"{'word ' * (3 * place)}x" for place in range(count)]
+    made = fitted(table(f"|{'|'.join(cells)}|\n|{'---|' * count}\n|{'|'.join(cells)}|"), SETTING)
+    assert sum(made.widths) + TEXT_TABLE_GAP * (count - 1) <= SETTING.width + 1e-6
+    assert min(made.widths) >= 3 * SETTING.em - 1e-6
+    assert len(made.aligns) == len(made.widths) == count
+
+
+def test_a_table_with_too_many_columns_has_its_cells_one_below_the_other() -> None:
+    made = fitted(table(f"|{'a|' * 20}\n|{'---|' * 20}\n|{'b|' * 20}"), SETTING)
+    assert (made.head, made.aligns) == ((), ("left",))
+    assert made.rows == (*[((Run("a"),),)] * 20, *[((Run("b"),),)] * 20)
+
+
+def test_a_high_head_is_a_row_like_any_other() -> None:
+    made = fitted(table(f"| {'head ' * 100}|\n|---|\n| b |"), SETTING)
+    assert (made.head, len(made.rows)) == ((), 2)

@@ -312,7 +312,7 @@ def assert_all_survives(page: Element, card: Card, source: list[str], *, tells_v
         assert squeezed(visible(title.title)) in squeezed(heading.text)
     said = {kind: _said(page, kind) for kind in ("intro", "goal", "text", "question", "code", "notes")}
     # A split row continues with both columns.
-    rows = [row for body in page.all("tbody") for row in body.all("tr")]
+    rows = [row for machine in page.all(within="machine") for body in machine.all("tbody") for row in body.all("tr")]
     expressions, values = (squeezed("".join(row.inner[at].text for row in rows)) for at in (0, 1))
     for text in (card.text, task.text, block.text, phase.text):
         assert _plain(text) in said["intro"]
