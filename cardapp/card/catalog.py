@@ -87,6 +87,11 @@ class Catalog:
     def find(self, key: str) -> Item | None:
         return self._by_key.get(key)
 
+    def title(self, key: str) -> str:
+        """The title of a position; the key itself if the card has no such position."""
+        found = self._by_key.get(key)
+        return key if found is None else found.title
+
     def item(self, key: str) -> Item:
         """The item with this key; :class:`InvalidValue` if the card has none."""
         found = self._by_key.get(key)

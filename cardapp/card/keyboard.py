@@ -69,6 +69,7 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("allocator", ("Alt+6",), "page", "Show or hide the allocator diagram"),
     Shortcut("annotations", ("Alt+7",), "page", "Show or hide all annotations"),
     Shortcut("explain", ("Alt+8",), "page", "Show or hide the list of annotations and strategies"),
+    Shortcut("events", ("Alt+9",), "page", "Show or hide the events"),
     Shortcut("control", ("F8",), "page", "Send keys to the editor, or stop sending them"),
     Shortcut("next_line", ("F9",), "page", "Execute one line of the program"),
     Shortcut("step_into", ("Shift+F9",), "page", "Execute one line, and enter the function that it calls"),

@@ -34,8 +34,7 @@ class CardContext:
     base_url: str
 
     def title(self, key: str) -> str:
-        item = self.catalog.find(key)
-        return item.title if item is not None else key
+        return self.catalog.title(key)
 
     def link(self, key: str) -> str:
         """Render the breadcrumb of a key as a link to the position. A key that the card no longer has is shown as

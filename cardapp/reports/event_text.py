@@ -135,6 +135,7 @@ _LEARNER: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     answers.SELF: lambda data: f"Own answer right: {data.get('self')}",
     answers.HINT: lambda data: f"Opened hint {data.get('hint')}",
     answers.JUDGED: _verdict,
+    events.EVENT_WITHDRAWN: lambda data: f"Entry {data.get('event_seq')} was withdrawn",
     events.LEARNER_NAMED: lambda data: f"The record was named {data.get('name')}",
     events.LEARNER_CHOSEN: lambda data: f"{data.get('name')} went on with this record",
 }

@@ -48,3 +48,8 @@ export const get = (path) => request('GET', path);
 export const put = (path, body, options) => request('PUT', path, body, options);
 export const post = (path, body = {}) => request('POST', path, body);
 export const remove = (path) => request('DELETE', path);
+
+// Send the bytes of a picture. The service finds out of which type it is.
+export const upload = (path, file) => request('POST', path, undefined, {
+  body: file, headers: { Accept: 'application/json', 'Content-Type': 'application/octet-stream' },
+});

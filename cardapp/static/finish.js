@@ -4,11 +4,12 @@ import { go } from './actions.js';
 import { recorded } from './answers.js';
 import { get, Notice } from './api.js';
 import { $, button, element, fill } from './dom.js';
+import * as over from './over.js';
 import { state, stepOf, stopsBeside, subscribe, update } from './state.js';
 
 export function start() {
   $('results').onclick = open;
-  subscribe((changed) => { if (changed.has('navigation') && !$('finish').hidden) close(); });
+  subscribe((changed) => { if (changed.has('navigation') && !$('finish').hidden) over.close(); });
 }
 
 export async function open() {
@@ -20,24 +21,13 @@ export async function open() {
     update({ failure: new Notice('No results.', failure.message) });
     return;
   }
-  toggle(true);
-  $('finish').focus({ preventScroll: true });
-}
-
-export const close = () => toggle(false);
-
-// The page lies over the sheets, which nothing reaches meanwhile.
-function toggle(isShown) {
-  $('finish').hidden = !isShown;
-  for (const each of $('finish').parentElement.children) each.inert = isShown && each !== $('finish');
+  over.open('finish');
 }
 
 function show(position) {
-  close();
+  over.close();
   go(position);
 }
-
-export const isOpen = () => !$('finish').hidden;
 
 function pageOf(items, summary) {
   const again = items.filter((item) => reasonOf(item));
@@ -46,7 +36,7 @@ function pageOf(items, summary) {
   return [
     element('div', { class: 'finish-head' },
       element('h2', {}, left.length ? 'So far' : 'Finished'), element('span', { class: 'space' }),
-      button('×', close, { class: 'icon', 'aria-label': 'Close the results (Escape)', title: 'Close (Escape)' })),
+      button('×', over.close, { class: 'icon', 'aria-label': 'Close the results (Escape)', title: 'Close (Escape)' })),
     element('dl', {},
       ...figure(`${summary.right_first} of ${summary.predicted}`, `stop${plural(summary.predicted)} predicted right at the first try`),
       ...(summary.looked_first ? figure(summary.looked_first, `stop${plural(summary.looked_first)} where you looked first`) : []),

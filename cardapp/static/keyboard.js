@@ -6,11 +6,12 @@ import * as columns from './columns.js';
 import { $, button, element } from './dom.js';
 import * as drawing from './drawing.js';
 import * as explain from './explain.js';
-import * as finish from './finish.js';
 import { emptyField } from './foot.js';
 import * as map from './map.js';
+import * as over from './over.js';
 import * as program from './program.js';
 import { failedHere, state, stepOf } from './state.js';
+import * as timeline from './timeline.js';
 
 const CODES = { Backtick: 'Backquote' };
 const ACTIONS = {
@@ -33,6 +34,7 @@ const ACTIONS = {
   finish_function: () => program.move('finish'),
   go_on: () => program.goOn(),
   approve: () => approve(),
+  events: () => timeline.toggle(),
   search: () => { columns.showOutline(); $('search').focus(); },
   help: () => toggleOverlay(),
   dismiss: () => dismissal()(),
@@ -94,7 +96,7 @@ function onKey(event) {
 // types it into the element that has the focus after this event.
 function startsPrediction(event) {
   const isCharacter = [...event.key].length === 1 && event.key !== ' ' && !event.ctrlKey && !event.altKey && !event.metaKey;
-  if (!isCharacter || SIGNS.has(event.key) || $('keyboard').open || finish.isOpen()) return false;
+  if (!isCharacter || SIGNS.has(event.key) || $('keyboard').open || over.isOpen()) return false;
   const field = emptyField();
   field?.focus({ preventScroll: true });
   return Boolean(field);
@@ -121,8 +123,8 @@ function approve() {
 // What Escape closes: the uppermost of what lies over the worksheet; null if there is nothing.
 function dismissal() {
   if ($('keyboard').open) return () => $('keyboard').close();
-  const over = [columns, map, finish].find((each) => each.isOpen());
-  if (over) return over.close;
+  const uppermost = [columns, map, over].find((each) => each.isOpen());
+  if (uppermost) return uppermost.close;
   return state.failure || failedHere() ? actions.dismiss : null;
 }
 

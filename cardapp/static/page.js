@@ -21,6 +21,7 @@ import { keyOf, state, subscribe, update } from './state.js';
 import * as search from './search.js';
 import * as session from './session.js';
 import * as status from './status.js';
+import * as timeline from './timeline.js';
 import * as worksheet from './worksheet.js';
 
 async function start() {
@@ -32,7 +33,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, memory, editor, program, annotations, explain, keyboard]) part.start();
+  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, timeline, memory, editor, program, annotations, explain, keyboard]) part.start();
   remember();
   subscribe((changed) => {
     if (changed.has('navigation')) remember();

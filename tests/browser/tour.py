@@ -122,6 +122,10 @@ def _over_the_sheets(page: Page) -> Iterator[str]:
     page.get_by_role("region", name="Results").wait_for()
     yield "results"
     page.keyboard.press("Escape")
+    page.get_by_role("button", name="Events", exact=True).click()
+    page.get_by_role("list", name="Events, newest first").get_by_role("listitem").first.wait_for()
+    yield "events"
+    page.keyboard.press("Escape")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keyboard").wait_for()
     yield "keyboard"

@@ -10,6 +10,7 @@ from cardapp.card.model import Snapshot
 from cardapp.card.prediction import unasked
 from cardapp.card_loader import ServedCard
 from cardapp.errors import InvalidValue, NotFound
+from cardapp.reports.event_text import headline
 from cardapp.schema import pointer
 from cardapp.state import events as store
 from cardapp.state import learner
@@ -37,9 +38,10 @@ def page(request: Request) -> Reply:
         )
         last = store.head(conn).seq
     seqs = [event["seq"] for event in found]
+    catalog = request.services.card_loader.current().catalog
     return answer(
         {
-            "events": found,
+            "events": [{**event, "headline": headline(event, catalog.title(event["key"]))} for event in found],
             "next_after": max(seqs, default=query["after"]),
             "next_before": min(seqs, default=None),
             "last_seq": last,

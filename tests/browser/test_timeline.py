@@ -1,0 +1,128 @@
+"""The events over the sheets: what is shown, and what is added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.browser.conftest import FIRST, OpenPage
+from tests.functional.serving import Stage, until
+
+pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
+
+Tab = Callable[..., OpenPage]
+HOSTILE = "<img src=x onerror=window.pwned=1>"
+OTHER = "alignment/padding/types/char-double"
+PASTE = """async (kind) => {
+  const canvas = Object.assign(document.createElement('canvas'), { width: 40, height: 20 });
+  canvas.getContext('2d').fillRect(5, 5, 10, 10);
+  const file = new File([await new Promise((done) => { canvas.toBlob(done); })], 'x.png', { type: 'image/png' });
+  const carried = new DataTransfer();
+  carried.items.add(file);
+  const options = { clipboardData: carried, dataTransfer: carried, bubbles: true, cancelable: true };
+  document.body.dispatchEvent(kind === 'paste' ? new ClipboardEvent(kind, options) : new DragEvent(kind, options));
+}"""
+
+
+def opened(tab: Tab) -> Page:
+    page = tab().page
+    page.get_by_role("button", name="Events", exact=True).click()
+    page.get_by_role("region", name="Events").wait_for()
+    return page
+
+
+def entries(page: Page) -> Locator:
+    return page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
+
+
+def add(page: Page, text: str) -> None:
+    page.get_by_role("textbox", name="Note, or caption of the picture").fill(text)
+    page.keyboard.press("Enter")
+    entries(page).filter(has_text=text).first.wait_for()
+
+
+def newest(stage: Stage) -> dict[str, Any]:
+    found: dict[str, Any] = stage.tcp.get("/api/events?before=9007199254740991&limit=1")["events"][0]
+    return found
+
+
+def test_a_note_is_added_and_the_newest_event_stands_first(tab: Tab, stage: Stage) -> None:
+    page = opened(tab)
+    add(page, HOSTILE)
+    assert HOSTILE in entries(page).first.inner_text()
+    event = newest(stage)
+    assert (event["kind"], event["key"], event["data"]["text"]) == ("note", FIRST, HOSTILE)
+    assert page.evaluate("window.pwned") is None
+
+
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_a_picture_is_pinned_with_its_caption(tab: Tab, stage: Stage, way: str) -> None:
+    page = tab().page
+    page.evaluate(PASTE, way)
+    page.get_by_role("img", name="The picture that is added").wait_for()
+    add(page, f"By {way}")
+    page.get_by_role("img", name=f"By {way}").wait_for()
+    assert newest(stage)["evidence"][0]["width"] == 40
+
+
+def test_one_button_pins_a_picture_of_the_editor(tab: Tab, stage: Stage) -> None:
+    page = opened(tab)
+    page.get_by_role("button", name="Picture of the editor").click()
+    page.get_by_role("img", name="The editor at 1.1.1.1").first.wait_for()
+    assert newest(stage)["evidence"][0]["height"] > 200
+
+
+def test_a_note_is_withdrawn_with_a_reason_and_stays_in_the_record(tab: Tab, stage: Stage) -> None:
+    page = opened(tab)
+    add(page, "A slip of the pen")
+    note = newest(stage)["seq"]
+    page.get_by_role("button", name=f"Withdraw entry {note}").click()
+    page.keyboard.type("wrong step")
+    page.keyboard.press("Enter")
+    entries(page).filter(has_text=f"Entry {note} was withdrawn").wait_for()
+    assert page.get_by_role("button", name=f"Withdraw entry {note}").count() == 0
+    event = newest(stage)
+    assert (event["kind"], event["data"]) == ("event.withdrawn", {"event_seq": note, "reason": "wrong step"})
+    assert "A slip of the pen" not in stage.tcp.request("GET", "/api/report/lesson.html").body.decode()
+
+
+def test_the_filters_select_by_kind_step_and_actor(tab: Tab, stage: Stage) -> None:
+    for actor, key in (("ann", FIRST), ("ben", OTHER)):
+        note = {"kind": "note", "actor": actor, "key": key, "text": f"note of {actor}"}
+        assert stage.tcp.post("/api/events", note).status == 201
+    page = opened(tab)
+    until(lambda: entries(page).filter(has_text="note of").count() == 2)
+    page.get_by_label("Place").select_option(label="This step")
+    until(lambda: entries(page).filter(has_text="note of ben").count() == 0)
+    entries(page).filter(has_text="note of ann").wait_for()
+    page.get_by_label("Place").select_option(label="The whole card")
+    page.get_by_label("Actor").select_option("ben")
+    until(lambda: [text.count("note of ben") for text in entries(page).all_inner_texts()] == [1])
+    page.get_by_label("Kind of event").select_option(label="Pictures")
+    entries(page).filter(has_text="No event is of this kind").wait_for()
+
+
+def test_the_events_follow_what_happens_and_lead_to_its_place(tab: Tab, stage: Stage) -> None:
+    page = opened(tab)
+    item = next(item for item in stage.tcp.get("/api/progress")["items"] if item["key"] == OTHER)
+    assert stage.tcp.put(f"/api/progress/{item['id']}", {"status": "approved", "actor": "api"}).status == 200
+    note = {"kind": "note", "actor": "api", "key": OTHER, "text": "over there"}
+    assert stage.tcp.post("/api/events", note).status == 201
+    assert stage.tcp.put("/api/viewer/state", {"scale": 1.5}).status == 200  # the control state changes
+    entry = entries(page).filter(has_text="over there")
+    entry.wait_for()
+    entry.get_by_role("link").click()
+    page.get_by_role("region", name="Events").wait_for(state="hidden")
+    until(lambda: stage.tcp.get("/api/navigation/current")["key"] == OTHER)
+
+
+def test_a_key_shows_and_hides_the_events(tab: Tab) -> None:
+    page = tab().page
+    for _ in range(2):
+        page.keyboard.press("Alt+9")
+        page.get_by_role("region", name="Events").wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_role("region", name="Events").wait_for(state="hidden")
