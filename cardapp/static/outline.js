@@ -91,7 +91,7 @@ function rowOf(item, shows) {
 
 function draw(item, { level, leaf, isOpen, isHere, number, title, mark }) {
   return element('div', {
-    role: 'treeitem', 'aria-level': level, 'data-key': item.key, class: `row ${item.level}`, tabindex: isHere ? 0 : -1,
+    role: 'treeitem', 'aria-level': level, 'data-key': item.key, class: `row ${item.level}${hasSeveralStops(item) ? ' several' : ''}`, tabindex: isHere ? 0 : -1,
     ...(leaf ? {} : { 'aria-expanded': String(isOpen) }), ...(isHere && { 'aria-current': 'location' }),
     'aria-selected': String(isHere), style: `--level:${level}`,
   }, element('span', { class: 'twist', 'aria-hidden': 'true' }, leaf ? '' : isOpen ? '▾' : '▸'),
@@ -122,6 +122,8 @@ function markOf(item) {
   if (done || steps.some((key) => visited.has(key))) return [{ class: 'sign', 'aria-label': done ? 'partly approved' : 'visited' }, '◐'];
   return [{ class: 'sign' }];
 }
+
+const hasSeveralStops = ({ level, key }) => level === DEEPEST && state.catalog.children.get(key).length > 1;
 
 // How many of a step's stops the program has run to, like `1/2`; empty for none and for a step with one stop.
 function provedStops(step) {

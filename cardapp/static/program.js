@@ -1,7 +1,7 @@
 // Over the editor: the buttons that move the program on from its stop, as gdb's commands do. Below the editor: its call
-// stack and its locals. They are read only while they are shown.
+// stack and its locals, which are read only while they are shown, and the button of the memory.
 
-import { go, sync } from './actions.js';
+import { go, sync, toggleMemory } from './actions.js';
 import { isUncovered } from './answers.js';
 import { get, Notice, post } from './api.js';
 import { $, button, element, fill, sentence } from './dom.js';
@@ -17,7 +17,7 @@ const WORDS = {
   exited: ({ reason }) => `Ended: ${reason}`,
   none: () => 'No program runs',
 };
-let toolbar, moves, goOnButton, backButton, said, regions, stack, variables;
+let toolbar, moves, goOnButton, backButton, said, regions, stack, variables, memoryButton;
 let program = null; // the last answer of the service; null if it is not known where the program is now
 let trouble = ''; // why there is no answer
 let run = ''; // the replay or session that `program` belongs to
@@ -36,7 +36,8 @@ export function start() {
   stack = region('Call stack');
   variables = region('Locals');
   $('editor').before(toolbar);
-  regions = element('div', { class: 'program-parts' }, stack, variables);
+  memoryButton = label(button('', toggleMemory, { class: 'unfold', title: 'Alt+6' }), '▶', 'Memory');
+  regions = element('div', { class: 'program-parts' }, stack, variables, memoryButton);
   $('editor').after(regions);
   subscribe((changed) => {
     if (['control', 'syncing', 'session', 'viewer', 'navigation', 'answers', 'teacher'].some((name) => changed.has(name))) show();
@@ -138,6 +139,7 @@ function show() {
   forget();
   const hidden = !state.session.available || !state.viewer.viewer.editor.visible;
   for (const part of [toolbar, regions]) part.hidden = hidden;
+  memoryButton.hidden = state.viewer.viewer.allocator.visible; // the open panel has its own button
   const isStopped = !program || program.state === 'stopped'; // also if it is not known
   for (const made of moves) made.disabled = isReplaying() || !isStopped;
   goOnButton.disabled = isReplaying() || !(isStopped || isRunning());

@@ -36,7 +36,7 @@ function syncState() {
 }
 
 const cancelButton = button('×', cancel, { class: 'cancel', 'aria-label': 'Cancel the replay', title: 'Cancel the replay' });
-const goButton = button('Go there', () => go(state.control.key), { class: 'link' });
+const goButton = button('Go there', () => go(state.control.key), { class: 'link', title: 'Go in the card to where the program is' });
 const whyButton = button('See why', () => go(stepOf(state.last.snapshot_ref)), { class: 'link' });
 let shownSync = '';
 
