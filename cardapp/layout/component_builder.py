@@ -204,12 +204,28 @@ def _stops(step: Step, key: str) -> dict[int, list[str]]:
 
 def _place(stop: Stop) -> tuple[str, str]:
     """Return the stop as a description and as code."""
-    time = f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
     if stop.signal is not None:
-        return f"When the program receives this signal{time}", stop.signal
+        return f"When the program receives this signal{_time(stop)}", stop.signal
     if stop.function is not None:
-        return f"When this function is entered{time}", f"{stop.function}()"
-    return f"Before line {stop.line} of {visible(stop.file or '')}{time}", (stop.text or "").strip(" \t")
+        return f"When this function is entered{_time(stop)}", f"{stop.function}()"
+    return f"Before {_line(stop)}", (stop.text or "").strip(" \t")
+
+
+def stop_place(stop: Stop) -> str:
+    """Return the stop as a part of a sentence."""
+    if stop.signal is not None:
+        return f"when it receives {stop.signal}{_time(stop)}"
+    if stop.function is not None:
+        return f"when {visible(stop.function)}() is entered{_time(stop)}"
+    return f"before {_line(stop)}"
+
+
+def _line(stop: Stop) -> str:
+    return f"line {stop.line} of {visible(stop.file or '')}{_time(stop)}"
+
+
+def _time(stop: Stop) -> str:
+    return f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
 
 
 def _ordinal(number: int) -> str:

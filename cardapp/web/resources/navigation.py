@@ -12,6 +12,7 @@ from cardapp.card.catalog import Catalog, Item
 from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
 from cardapp.card_loader import ServedCard
+from cardapp.layout.component_builder import stop_place
 from cardapp.layout.html.text_blocks import unmeasured
 from cardapp.state import card_state, checkpoint_results, events
 from cardapp.state.database import Connection
@@ -49,6 +50,7 @@ def _texts(item: Item, catalog: Catalog) -> dict[str, Any]:
     if item.level == "snapshot":
         snapshot = catalog.snapshots[item.key]
         return {
+            "place": stop_place(snapshot.stop),
             "ask": snapshot.ask,
             "undefined": [each.expression for each in snapshot.expect if each.undefined],
             "hints_html": [as_html(hint) for hint in snapshot.hints],
