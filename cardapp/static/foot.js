@@ -10,22 +10,26 @@ import {
 import { $, button, codeOf, element, fill } from './dom.js';
 import * as finish from './finish.js';
 import { currentStop, draft, keepDraft, state, stepOf, stopOf, stopsBeside, subscribe } from './state.js';
-import { fragment } from './worksheet.js';
+import { focusPosition, fragment } from './worksheet.js';
 
 const SHOWN = ['navigation', 'catalog', 'answers', 'control', 'session', 'progress', 'syncing', 'last', 'teacher'];
 const SAID_MS = 2500;
 
 export function start() {
   $('act').onclick = act;
-  $('foot').addEventListener('focusin', () => showEnter(true));
-  $('foot').addEventListener('focusout', () => showEnter(false));
+  for (const kind of ['focusin', 'focusout']) $('foot').addEventListener(kind, () => queueMicrotask(showEnter));
   $('act').onkeydown = (event) => { if (event.repeat) event.preventDefault(); }; // a key that is held down acts once
   subscribe((changed) => { if (SHOWN.some((name) => changed.has(name))) render(); });
   render();
 }
 
-// While the foot has the focus, the Enter key acts there and not at Sync.
-const showEnter = (isHere) => $('sync').classList.toggle('enter-elsewhere', isHere);
+// The sign of the Enter key stands where the key acts: in the foot while it has the focus, and at the card or a task, where
+// a sync goes to the first step; else at Sync.
+function showEnter() {
+  const isInFoot = $('foot').contains(document.activeElement) || ['card', 'task'].includes(state.navigation.position.focus_level);
+  $('foot').classList.toggle('has-enter', isInFoot);
+  $('sync').classList.toggle('has-enter', !isInFoot);
+}
 
 // Whether the values are known, and nothing was said since.
 const isOver = (stop) => isKnown(stop) && !isWaiting(stop);
@@ -36,6 +40,7 @@ function render() {
   drawHead(stop);
   if (stop) for (const draw of [drawText, drawHints, drawValues, drawReason, drawWords, drawMore]) draw(stop);
   drawAct(stop);
+  showEnter();
   cancelAnimationFrame(reaching);
   reaching = requestAnimationFrame(reach);
 }
@@ -71,17 +76,12 @@ function drawHead(stop) {
   const stops = stopsBeside(stop);
   const number = stops.findIndex((item) => item.key === stop) + 1;
   const place = placeOf(stop);
-  const { hints_html: hints } = state.catalog.item(stop);
-  const opened = recordOf(stop).hints;
-  redraw('foot-head', [stop, place, opened, isOver(stop)], () => [
+  redraw('foot-head', [stop, place], () => [
     element('span', { class: 'where' }, element('b', {}, `Step ${step.index + 1} of ${state.catalog.stepCount}`),
       stops.length > 1 ? ` · stop ${number} of ${stops.length}` : null),
     ...(stops.length > 1 ? [stopButton(-1, number === 1), stopButton(1, number === stops.length)] : []),
     element('span', { class: 'quiet' }, place.words),
     place.key ? button(place.other, () => actions.go(place.key), { class: 'link quiet', title: 'Go there' }) : null,
-    element('span', { class: 'space' }),
-    opened ? element('span', { class: 'quiet' }, `hint ${opened} of ${hints.length}`) : null,
-    opened < hints.length && !isOver(stop) ? button('Hint', () => openHint(stop), { title: `${hints.length - opened} more` }) : null,
   ]);
 }
 
@@ -95,7 +95,7 @@ function placeOf(stop) {
   const { sync, key } = state.control;
   const { file, line } = (isLastAt(stop) && state.last.observed) || {};
   if (sync === 'on' && key === stop) return { words: file ? `Stopped here, ${file}:${line}` : 'Stopped here' };
-  const words = recordOf(stop).proved_at ? 'Run before' : 'Not run yet';
+  const words = recordOf(stop).proved_at ? 'Stopped here before' : 'Not run yet';
   if (sync !== 'on' || !stopOf(key)) return { words };
   const isBeside = stepOf(key) === stepOf(stop);
   const number = isBeside ? `stop ${1 + stopsBeside(stop).findIndex((item) => item.key === key)}` : state.catalog.number.get(stepOf(key));
@@ -114,9 +114,11 @@ function drawText(stop) {
 
 // The hints that were opened, the newest in sight.
 function drawHints(stop) {
-  const hints = isOver(stop) ? [] : state.catalog.item(stop).hints_html.slice(0, recordOf(stop).hints);
+  const all = state.catalog.item(stop).hints_html;
+  const hints = isOver(stop) ? [] : all.slice(0, recordOf(stop).hints);
   $('foot-hints').hidden = !hints.length;
-  redraw('foot-hints', [stop, hints], () => hints.map((hint) => fragment('hint', hint)));
+  redraw('foot-hints', [stop, hints], () => hints.map((hint, at) => element('div', { class: 'hint-row' },
+    element('span', { class: 'quiet' }, `hint ${at + 1} of ${all.length}`), fragment('hint', hint))));
   if (hints.length) $('foot-hints').scrollTop = $('foot-hints').scrollHeight;
 }
 
@@ -154,24 +156,26 @@ function fields(stop) {
     bindField(field);
     return element('label', { class: 'value' }, nameOf(expression), field);
   });
-  return asked.length ? [legend(ASKED), ...made] : [];
+  return asked.length ? [element('p', { class: 'quiet legend', role: 'status' }, askedOf(stop)), ...made] : [];
 }
 
-const ASKED = 'What will the program have here?';
+const askedOf = (stop) => `What will the program have ${state.catalog.item(stop).place}?`;
 const MISSING = 'Write a value first, or choose “I don’t know”.';
-const legend = (words) => element('p', { class: 'quiet legend', role: 'status' }, words);
 
-function remind(words) {
-  const place = $('foot-values').querySelector('.legend');
-  if (place) place.textContent = words;
+// Show what is missing in the place of the question; without it, the question again.
+function remind(missing = '') {
+  const legend = $('foot-values').querySelector('.legend');
+  if (!legend) return;
+  legend.textContent = missing || askedOf(currentStop());
+  legend.classList.toggle('missing', missing !== '');
 }
 
 // Enter predicts and moves the focus to the button, so that the next Enter runs the program.
 function bindField(field) {
-  field.addEventListener('input', () => { remind(ASKED); drawAct(currentStop()); });
+  field.addEventListener('input', () => { remind(); drawAct(currentStop()); });
   field.addEventListener('keydown', (event) => {
     if (event.isComposing) return;
-    if (event.key === 'Escape') leaveField();
+    if (event.key === 'Escape') focusPosition();
     if (event.key !== 'Enter' || event.shiftKey) return;
     event.preventDefault();
     event.stopPropagation();
@@ -179,7 +183,6 @@ function bindField(field) {
   });
 }
 
-const leaveField = () => $('scroller').focus({ preventScroll: true });
 const nameOf = (expression) => codeOf(expression, { class: 'name', title: expression });
 
 function drawRows(stop) {
@@ -244,7 +247,12 @@ function answerField(stop) {
 
 function judgement(stop, self) {
   return element('div', { class: 'judgement', role: 'group', 'aria-label': 'Did you get it?' }, 'Did you get it?',
-    ...JUDGEMENTS.map(([name, label]) => button(label, () => judge(stop, name), { 'aria-pressed': String(name === self) })));
+    ...JUDGEMENTS.map(([name, label]) => button(label, () => judgeAs(stop, name), { 'aria-pressed': String(name === self) })));
+}
+
+function judgeAs(stop, name) {
+  judge(stop, name);
+  $('act').focus({ preventScroll: true }); // so that Enter goes on
 }
 
 // -- note and approval ------------------------------------------------------------------------------------------------
@@ -265,7 +273,7 @@ function noteField(step, note) {
   field.value = note;
   keepDraft(field, actions.noteDraft(step));
   field.addEventListener('keydown', async (event) => {
-    if (event.key === 'Escape') leaveField();
+    if (event.key === 'Escape') focusPosition();
     if (event.key !== 'Enter' || event.isComposing) return;
     await actions.keepNote(step);
     say('Note kept.');
@@ -300,9 +308,16 @@ function drawAct(stop) {
 
 // What else can be done here, as [label, action].
 function otherActs(stop, next) {
-  if (next === 'predict' && !isKnown(stop)) return [['I don’t know', () => runUnpredicted(stop)]];
-  if (next === 'next' && askedAt(stop).length) return [['Predict again', () => predictAgain(stop)]];
-  return [];
+  const others = [];
+  if (next === 'predict' && !isKnown(stop)) others.push(['I don’t know', () => runUnpredicted(stop)]);
+  if (next === 'next' && askedAt(stop).length) others.push(['Predict again', () => predictAgain(stop)]);
+  if (!isOver(stop) && recordOf(stop).hints < state.catalog.item(stop).hints_html.length) others.push(['Hint', () => hint(stop)]);
+  return others;
+}
+
+function hint(stop) {
+  openHint(stop);
+  focusFirst();
 }
 
 function predictAgain(stop) {

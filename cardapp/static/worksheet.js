@@ -40,7 +40,7 @@ export function start(moved) {
   subscribe((changed) => {
     if (changed.has('catalog')) renew(); // the card's files have changed
     if (changed.has('viewer')) render();
-    if (changed.has('navigation')) mark(true);
+    if (changed.has('navigation')) queueMicrotask(() => mark(true)); // after the foot, which takes its room from the sheets
     if (['viewer', 'navigation', 'isMapOpen'].some((name) => changed.has(name))) showWayBack();
     if (changed.has('annotations')) drawAnnotations(holder);
     if (changed.has('chosen')) markChosen(holder);
@@ -56,7 +56,7 @@ const OWN_STYLE = `
 .flow .sheet { background: var(--paper); }
 .sheet { margin-bottom: ${MARGIN}px; }
 .holder:not(.flow) .sheet { content-visibility: auto; } /* a sheet out of sight costs no layout */
-.here { outline: calc(.5 * var(--u)) solid var(--current); outline-offset: calc(1.1 * var(--u)); border-radius: calc(.4 * var(--u)); }
+.here, .here:focus { outline: calc(.5 * var(--u)) solid var(--current); outline-offset: calc(1.1 * var(--u)); border-radius: calc(.4 * var(--u)); }
 .done .tick::after { content: "✓"; position: absolute; inset: -.28em 0 0 .08em; color: var(--accent); font-size: 1.1em; }
 .cover { position: absolute; inset: 0; display: grid; place-items: center; border: 1px dashed var(--rule); border-radius: 3px;
   background: repeating-linear-gradient(135deg, var(--panel) 0 6px, var(--paper) 6px 12px); }
@@ -257,8 +257,8 @@ function restorePlace() {
 
 const parts = (key) => [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key === key);
 
-// Outline the part of the position. `follow` scrolls it into view and saves the scroll position for a reload. Returns
-// whether the part is on this page.
+// Outline the part of the position. `follow` scrolls it into view and saves the scroll position for a reload. A stop is
+// put at the lower edge, because the code is above it. Returns whether the part is on this page.
 function mark(follow) {
   for (const marked of holder.querySelectorAll('.here')) marked.classList.remove('here');
   const { key } = state.navigation;
@@ -271,7 +271,9 @@ function mark(follow) {
     const box = found[0].getBoundingClientRect();
     const view = scroller.getBoundingClientRect();
     if (box.top < view.top + 16 || Math.min(box.bottom, box.top + 320) > view.bottom) {
-      scrollTo(scroller.scrollLeft, scroller.scrollTop + box.top - view.top - 48);
+      const toTop = box.top - view.top - 48;
+      const toBottom = box.bottom - view.bottom + 16;
+      scrollTo(scroller.scrollLeft, scroller.scrollTop + (state.navigation.position.focus_level === 'snapshot' ? Math.min(toTop, toBottom) : toTop));
       savePlace();
     }
   }
@@ -285,11 +287,19 @@ function onClick(event) {
     if (address.startsWith('#')) {
       event.preventDefault();
       go(keyOf(address));
+      scroller.focus({ preventScroll: true }); // the next Enter does what the page says, not the same again
     }
     return;
   }
   const title = event.composedPath().find((node) => node instanceof HTMLElement && node.dataset?.kind?.endsWith('_title'));
   if (title) go(title.dataset.key);
+}
+
+// Give the focus to the part of the position, so that Tab goes on from there and letters are shortcuts.
+export function focusPosition() {
+  const here = holder.querySelector('.here');
+  if (here) here.tabIndex = -1;
+  (here ?? scroller).focus({ preventScroll: true });
 }
 
 // -- covered values ------------------------------------------------------------------------------------------------

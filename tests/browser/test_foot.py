@@ -147,6 +147,82 @@ def test_hints_open_one_by_one_and_the_explanation_comes_after(tab: Tab, stage: 
     assert answers(stage, "hints")["hints"] == 2
 
 
+def test_a_hint_stays_in_its_place_and_leads_back_to_the_field(tab: Tab) -> None:
+    page = tab(f"#/{PHASE}/keys").page
+    page.locator("#foot", has_text=re.compile(r"have before line \d+ of main\.c\?")).wait_for()
+    press(page, "Next stop").click()
+    page.locator("#foot", has_text=re.compile(r"have before line \d+ of main\.c\?")).wait_for()
+    press(page, "Previous stop").click()
+    before = press(page, "Hint").bounding_box()
+    press(page, "Hint").click()
+    page.get_by_text("hint 1 of 2").wait_for()
+    assert press(page, "Hint").bounding_box() == before, "the next hint is where the pointer is"
+    assert focused(page) == "n"
+
+
+def test_enter_goes_on_after_the_learner_has_judged(tab: Tab) -> None:
+    page = tab(f"#/{PHASE}/note").page
+    page.get_by_role("textbox", name="Your answer").fill("one")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    press(page, "No").wait_for()
+    press(page, "No").focus()
+    page.keyboard.press("Enter")
+    assert focused(page) == "Next"
+    page.keyboard.press("Enter")
+    page.locator("#foot", has_text="stop 2 of 2").wait_for()
+
+
+def test_the_sign_of_enter_is_shown_only_where_enter_acts(tab: Tab, stage: Stage) -> None:
+    assert stage.tcp.put("/api/navigation/current", {"focus_level": "card"}).status == 200
+    page = tab().page
+    page.locator("#foot", has_text="Go to the first step").wait_for()
+    assert page.evaluate(SIGNS_OF_ENTER) == ["act"]
+    page.keyboard.press("Enter")
+    page.locator("#foot", has_text="Step 1 of").wait_for()
+    page.locator("#scroller").focus()
+    assert page.evaluate(SIGNS_OF_ENTER) == ["sync"]
+    page.keyboard.press("Tab")
+    page.locator("#act").focus()
+    assert page.evaluate(SIGNS_OF_ENTER) == ["act"]
+
+
+SIGNS_OF_ENTER = """[...document.querySelectorAll('#foot kbd, #sync kbd')]
+  .filter((sign) => getComputedStyle(sign).visibility === 'visible').map((sign) => sign.parentElement.id)"""
+
+
+def test_keys_work_at_the_position_after_a_field_or_a_link_of_the_sheet(tab: Tab, stage: Stage) -> None:
+    """Escape leaves a field for the part of the position. A link of the sheet does not keep the focus."""
+    opened = tab(f"#/{PHASE}/keys")
+    page = opened.page
+    field(page).focus()
+    page.keyboard.press("Escape")
+    assert page.evaluate("sheets.shadowRoot.activeElement?.classList.contains('here')")
+    page.locator("#sheets a[href='#t1/b1/p1/mouse']").first.click()
+    page.locator("#trail", has_text="Step mouse").wait_for()
+    assert focused(page) == "Sheets"
+
+
+def test_the_ring_of_a_field_is_not_cut_off(tab: Tab) -> None:
+    page = tab(f"#/{PHASE}/keys").page
+    field(page).focus()
+    assert page.evaluate("""() => {
+      const field = document.activeElement.getBoundingClientRect();
+      const room = document.getElementById('foot-values').getBoundingClientRect();
+      return field.right + 3 <= room.right && field.bottom + 3 <= room.bottom && field.left - 3 >= room.left;
+    }""")
+
+
+def test_the_sign_of_a_step_moves_no_row(tab: Tab) -> None:
+    page = tab(f"#/{PHASE}/editor").page
+    name = page.get_by_role("treeitem", name="Step editor").locator(".name")
+    before = name.bounding_box()
+    page.locator("#scroller").focus()
+    page.keyboard.press("F2")
+    page.get_by_role("treeitem", name="Step editor ◐ 1/2").wait_for()
+    assert name.bounding_box() == before
+
+
 def test_an_answer_in_words_is_judged_by_the_learner_and_kept(tab: Tab, stage: Stage) -> None:
     page = tab(f"#/{PHASE}/words").page
     answer = page.get_by_role("textbox", name="Your answer")

@@ -128,6 +128,32 @@ def test_the_landmarks_carry_their_names(tab: Tab) -> None:
     page.get_by_role("dialog", name="Keyboard").wait_for(state="hidden")
 
 
+def test_the_code_stays_in_sight_at_the_second_stop_of_a_step(tab: Tab) -> None:
+    page = tab("#/bump/requests/three-requests/neighbours").page
+    for name in ("Next stop", "Previous stop", "Next stop"):
+        page.get_by_role("button", name=name, exact=True).click()
+        becomes(page, IN_SIGHT)
+
+
+IN_SIGHT = """() => {
+  const view = scroller.getBoundingClientRect();
+  const step = '.part[data-key="bump/requests/three-requests/neighbours"]';
+  return ['.here', `${step} .source .at`].every((name) => {
+    const box = sheets.shadowRoot.querySelector(name)?.getBoundingClientRect();
+    return box && box.top >= view.top && box.bottom <= view.bottom;
+  });
+}"""
+
+
+def test_the_memory_opens_by_the_mouse_too(tab: Tab) -> None:
+    page = tab().page
+    page.get_by_role("button", name="Memory", exact=True).click()
+    page.get_by_role("region", name="Memory").wait_for()
+    assert page.get_by_role("button", name="Memory", exact=True).is_hidden()
+    page.get_by_role("button", name="Hide the memory (Alt+6)").click()
+    page.get_by_role("button", name="Memory", exact=True).wait_for()
+
+
 def test_a_step_is_approved_with_its_note(tab: Tab, stage: Stage) -> None:
     opened = tab()
     opened.page.get_by_label("Note on this step").fill("The cursor moves by 8.")
