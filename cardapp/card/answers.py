@@ -19,6 +19,8 @@ SELF = "x-self"
 HINT = "x-hint"
 JUDGED = "prediction.judged"
 PROVED = "checkpoint.ready"
+TEACHER = "x-teacher"
+"""The switch ``Teacher`` was turned on or off. While it is on, the page shows every covered value."""
 
 KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
 """The kinds of entries of which every one counts; of ``PROVED`` only the first at a stop does."""

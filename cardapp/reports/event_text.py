@@ -132,6 +132,7 @@ def _verdict(data: Mapping[str, Any]) -> str:
 
 
 _LEARNER: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    answers.TEACHER: lambda data: f"The switch Teacher was turned {data.get('text')}",
     answers.SELF: lambda data: f"Own answer right: {data.get('self')}",
     answers.HINT: lambda data: f"Opened hint {data.get('hint')}",
     answers.JUDGED: _verdict,

@@ -1,7 +1,7 @@
 // Everything that a person can do on the page by a key or a button. Each action sends a request to the service and
 // updates the state; the views are drawn from the state.
 
-import { predict, recorded, resendEvents, takeLast } from './answers.js';
+import { predict, recorded, recordTeacher, resendEvents, takeLast } from './answers.js';
 import { get, Notice, Offline, post, put, Refusal } from './api.js';
 import { Catalog, currentStop, draft, dropDraft, isAway, state, stepOf, stopsBeside, update } from './state.js';
 
@@ -13,7 +13,7 @@ async function read() {
     get('/api/state'), get('/api/navigation/catalog'), get('/api/keyboard'), get('/api/progress'),
   ]);
   return {
-    identity: all.identity, session: all.session, navigation: all.navigation, viewer: all.viewer,
+    identity: all.identity, learner: all.control.learner, session: all.session, navigation: all.navigation, viewer: all.viewer,
     control: all.control, last: all.checkpoint.last, catalog: new Catalog(catalog), keyboard, progress,
   };
 }
@@ -355,9 +355,19 @@ async function setProgress(step, status) {
   }
 }
 
+// The switch shows every covered value; each use of it is an event.
 export function setTeacher(on) {
   localStorage.setItem('teacher', on ? 'on' : 'off');
   update({ teacher: on });
+  recordTeacher(on);
+}
+
+// Load the page again with the record of another learner. What this tab keeps of the earlier one is dropped.
+export function forget() {
+  clearTimeout(timer);
+  [sent, pending] = [{}, {}];
+  for (const name of ['drafts', 'unsaved-view']) sessionStorage.removeItem(name);
+  location.reload();
 }
 
 // Hide the failure that is shown, until another one.

@@ -122,6 +122,10 @@ export function judge(stop, self) {
   record('x-self', stop, { data: { self } });
 }
 
+export function recordTeacher(on) {
+  record('x-teacher', state.navigation.key, { text: on ? 'on' : 'off' });
+}
+
 // -- sending -------------------------------------------------------------------------------------------------------
 
 let unsent = JSON.parse(sessionStorage.getItem('unsent-events') || '[]');

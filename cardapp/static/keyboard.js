@@ -86,17 +86,25 @@ function onKey(event) {
   if (shortcut.action === 'dismiss' && !dismissal()) return;
   if (OF_PROGRAM.has(shortcut.action) && !program.isShown()) return;
   const run = ACTIONS[shortcut.action];
-  if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
+  if (!run || isCovered(shortcut)) return;
   event.preventDefault();
   event.stopPropagation();
   if (!event.repeat || MOVES.has(shortcut.action)) run(shortcut); // only moves are repeated while a key is held down
+}
+
+const openDialog = () => document.querySelector('dialog[open]');
+
+// Whether a dialog lies over what the shortcut acts on.
+function isCovered({ action }) {
+  const dialog = openDialog();
+  return dialog !== null && !(dialog === $('keyboard') && ['help', 'dismiss'].includes(action));
 }
 
 // A character that is typed on the sheet goes into the first empty field, except the signs that are shortcuts. The browser
 // types it into the element that has the focus after this event.
 function startsPrediction(event) {
   const isCharacter = [...event.key].length === 1 && event.key !== ' ' && !event.ctrlKey && !event.altKey && !event.metaKey;
-  if (!isCharacter || SIGNS.has(event.key) || $('keyboard').open || over.isOpen()) return false;
+  if (!isCharacter || SIGNS.has(event.key) || openDialog() || over.isOpen()) return false;
   const field = emptyField();
   field?.focus({ preventScroll: true });
   return Boolean(field);

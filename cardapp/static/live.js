@@ -1,7 +1,7 @@
 // Follows the control state: by the WebSocket /api/live, or by polling while the WebSocket is closed. A second page, the
 // editor and other clients change the same state, so their changes are fetched here.
 
-import { readLast, refresh, reload, resend, takePosition, takeView } from './actions.js';
+import { forget, readLast, refresh, reload, resend, takePosition, takeView } from './actions.js';
 import { get, Notice, Refusal } from './api.js';
 import { state, update } from './state.js';
 
@@ -80,6 +80,7 @@ async function follow(control) {
 }
 
 async function take(control, before) {
+  if (state.learner !== null && control.learner !== state.learner) return forget();
   if (control.card_revision !== before.card_revision) {
     await reload();
     return;

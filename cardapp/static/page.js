@@ -1,6 +1,6 @@
 // Starts the page: reads the state, starts the views, then follows the changes.
 
-import { go, leave, load, setTeacher, show } from './actions.js';
+import { go, leave, load, show } from './actions.js';
 import { readAnswers } from './answers.js';
 import { Notice } from './api.js';
 import * as annotations from './annotations.js';
@@ -15,6 +15,7 @@ import * as keyboard from './keyboard.js';
 import * as live from './live.js';
 import * as map from './map.js';
 import * as memory from './memory.js';
+import * as menu from './menu.js';
 import * as outline from './outline.js';
 import * as program from './program.js';
 import { keyOf, state, subscribe, update } from './state.js';
@@ -33,7 +34,7 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, timeline, memory, editor, program, annotations, explain, keyboard]) part.start();
+  for (const part of [columns, outline, search, map, status, session, failures, foot, finish, timeline, menu, memory, editor, program, annotations, explain, keyboard]) part.start();
   remember();
   subscribe((changed) => {
     if (changed.has('navigation')) remember();
@@ -73,8 +74,6 @@ const remember = () => localStorage.setItem(seenName(), String(state.navigation.
 function bind() {
   addEventListener('hashchange', openAddress);
   addEventListener('pagehide', leave);
-  $('teacher').checked = state.teacher;
-  $('teacher').onchange = (event) => setTeacher(event.target.checked);
 }
 
 function notice() {

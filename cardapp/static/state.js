@@ -3,6 +3,7 @@
 
 export const state = {
   identity: null,
+  learner: null, // the name of the learner whose record is shown; null while this page changes the name
   session: { available: false, reason: null },
   catalog: null,
   keyboard: { levels: [], shortcuts: [] },

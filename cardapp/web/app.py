@@ -23,6 +23,7 @@ from cardapp.web.resources import (
     reports,
     service,
     session,
+    sheet_files,
     strategies,
     viewer,
 )
@@ -59,6 +60,10 @@ ROUTES: tuple[Route, ...] = (
           cache="no-cache", problems=(404,)),
     Route("GET", "/api/sheets/style.css", page.sheet_style, "The sheets' style", produces=(page.CSS,),
           ignores_query=True, cache="no-cache"),
+    Route("GET", "/api/sheets/card.html", sheet_files.html, "All sheets of the card as one HTML file",
+          produces=(sheet_files.HTML,)),
+    Route("GET", "/api/sheets/card.pdf", sheet_files.pdf, "All sheets of the card as PDF",
+          produces=(sheet_files.PDF,)),
     Route("GET", "/api/diagram", page.diagram, "The UML activity of the card or a block", "Diagram",
           query="DiagramQuery", cache="no-cache", problems=(404,)),
     Route("GET", "/api/search", page.search, "Search over titles, texts and code", "SearchMatches",

@@ -121,7 +121,9 @@ def scratch(neovim: Neovim) -> Iterator[Neovim]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:  # noqa: F811
+    """A browser that was asked for a name already."""
     made = browser.new_context(viewport={"width": 1280, "height": 720})
+    made.add_init_script("localStorage.setItem('name asked', 'yes')")
     yield made
     made.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cardapp.settings import ROOT
+from tests.browser.tour import switch_teacher
 from tests.functional.serving import Stage
 
 pytestmark = pytest.mark.functional
@@ -47,7 +48,7 @@ def test_every_blank_of_code_is_there(tab: Any, stage: Stage) -> None:
     page = tab().page
     page.set_viewport_size({"width": 1920, "height": 1080})  # in a narrow column a value may be on two lines
     page.locator("#sheets .holder:not(.flow)").wait_for()
-    page.get_by_label("Teacher").check()
+    switch_teacher(page, on=True)
     found: list[tuple[str, float]] = page.evaluate(WIDTHS, CODE)
     assert {kind for kind, _cells in found} >= {"page", "intro", "machine"}
     assert stage.tcp.post("/api/events", {"kind": "note", "actor": "me", "text": f"It cuts `{CODE}`."}).status == 201

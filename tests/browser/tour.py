@@ -72,9 +72,15 @@ def _around(page: Page) -> Iterator[str]:
     page.locator("#away").wait_for()
     yield "turned-away"
     page.keyboard.press("Enter")
-    page.get_by_label("Teacher").check()
+    switch_teacher(page, on=True)
     yield "teacher"
-    page.get_by_label("Teacher").uncheck()
+    switch_teacher(page, on=False)
+
+
+def switch_teacher(page: Page, *, on: bool) -> None:
+    page.locator("#menu").click()
+    page.get_by_label("Teacher").set_checked(on)
+    page.keyboard.press("Escape")
 
 
 def _explained(page: Page, stage: Stage) -> Iterator[str]:
@@ -125,6 +131,10 @@ def _over_the_sheets(page: Page) -> Iterator[str]:
     page.get_by_role("button", name="Events", exact=True).click()
     page.get_by_role("list", name="Events, newest first").get_by_role("listitem").first.wait_for()
     yield "events"
+    page.keyboard.press("Escape")
+    page.locator("#menu").click()
+    page.locator("#cards li").first.wait_for()
+    yield "menu"
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keyboard").wait_for()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardapp.publish import export
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.routing import Route
@@ -31,6 +32,8 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/static/{name}"): ("/static/page.js", None),
     ("GET", "/api/sheets"): ("/api/sheets?page=1", None),
     ("GET", "/api/sheets/style.css"): ("/api/sheets/style.css", None),
+    ("GET", "/api/sheets/card.html"): ("/api/sheets/card.html", None),
+    ("GET", "/api/sheets/card.pdf"): ("/api/sheets/card.pdf", None),
     ("GET", "/api/diagram"): ("/api/diagram?key=t1/b1", None),
     ("GET", "/api/search"): ("/api/search?text=a", None),
     ("GET", "/api/openapi.json"): ("/api/openapi.json", None),
@@ -117,7 +120,16 @@ def running_session(state_dir: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def example(api: Any, picture: bytes, explained: None, running_session: None) -> Callable[[Route], Any]:
+def quick_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PDF without LuaLaTeX, which needs seconds."""
+    emitters = {**export.EMITTERS, "pdf": lambda *_: export.ExportedFile(b"%PDF-1.5")}
+    monkeypatch.setattr(export, "EMITTERS", emitters)
+
+
+@pytest.fixture
+def example(
+    api: Any, picture: bytes, explained: None, running_session: None, quick_pdf: None
+) -> Callable[[Route], Any]:
     """Send a route's example and return the answer."""
 
     def send(route: Route, **options: Any) -> Any:
