@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cardapp.card.answers import KINDS, PROVED, AskedStop, Entry, is_usable, overview
+from cardapp.card.answers import KINDS, PROVED, TEACHER, AskedStop, Entry, is_usable, overview
 from cardapp.card.model import Card, Identity
 from cardapp.errors import InvalidValue
 from cardapp.state.events import GENESIS, LEARNER_NAMED, canonical, covered, event_hash
@@ -75,13 +75,14 @@ def _text(value: Any) -> str:
 class HandedIn:
     """The content of a file whose hashes are right. ``learner`` is the name in the chain; "" if no name was given.
     ``answers`` are made from the events (``card.answers.overview``). ``origin`` is the hash of the first event, which
-    tells one record from another; "" if there is no event."""
+    tells one record from another; "" if there is no event. ``used_teacher``: the switch ``Teacher`` was turned on."""
 
     learner: str
     card: Mapping[str, str]
     stops: Sequence[AskedStop]
     answers: Mapping[str, Any]
     events: int
+    used_teacher: bool
     origin: str
     at: str
 
@@ -113,6 +114,7 @@ def _verified(document: dict[str, Any]) -> HandedIn:
         stops=stops,
         answers=overview(stops, _entries(events, card["id"])),
         events=len(events),
+        used_teacher=any(event["kind"] == TEACHER and event["data"]["text"] == "on" for event in events),
         origin=events[0]["hash"] if events else "",
         at=str(document["at"]),
     )

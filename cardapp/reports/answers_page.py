@@ -9,6 +9,7 @@ from cardapp.card.answers import AskedStop
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import html, position_url
 from cardapp.reports import document
+from cardapp.reports.entry import inline_code
 
 STYLE = document.style_sheet("answers.css")
 CONTENT_SECURITY_POLICY = document.policy(STYLE)
@@ -20,10 +21,10 @@ _HEAD = "".join(
         ("Stop and question", ' class="wide"'),
         ("Predicted first", ""),
         ("There is", ""),
-        ("Right at the first try", ""),
+        ("Right first", ""),
         ("Tries", ' class="number"'),
         ("Looked first", ""),
-        ("Answer", ' class="wide"'),
+        ("Answer", ""),
         ("First at", ""),
     )
 )
@@ -82,7 +83,7 @@ def figures(values: Mapping[str, object]) -> str:
 
 
 def _row(stop: AskedStop, item: Mapping[str, Any], base_url: str) -> str:
-    question = f'<p class="question soft">{html(stop.question)}</p>' if stop.question else ""
+    question = f'<p class="question soft">{inline_code(stop.question)}</p>' if stop.question else ""
     said = "<br>".join(_value(row, "said") for row in item["predictions"])
     seen = "<br>".join(_value(row, "seen") for row in item["predictions"])
     answer = html(item["answer"] or "")
@@ -98,8 +99,9 @@ def _row(stop: AskedStop, item: Mapping[str, Any], base_url: str) -> str:
 
 def _value(row: Mapping[str, Any], name: str) -> str:
     value = row[name]
-    wrong = ' class="wrong"' if row["right"] is False and name == "said" else ""
-    return f"<code{wrong}>{html(row['expression'])} = {html('–' if value is None else value)}</code>"
+    text = f"{html(row['expression'])} = {html('–' if value is None else value)}"
+    is_wrong = row["right"] is False and name == "said"
+    return f'<code class="wrong">✗ {text}</code>' if is_wrong else f"<code>{text}</code>"
 
 
 def verdict(right: object) -> str:

@@ -9,6 +9,7 @@ from cardapp.reports import document
 from cardapp.reports.answers_page import STYLE, figures, moment
 from cardapp.reports.answers_table import StepRow, said, seen
 from cardapp.reports.class_table import CardClass, StepTally, Student
+from cardapp.reports.entry import inline_code
 
 LIMIT_OF_THE_CHECK = (
     "The hashes of every file in this table were verified, so none was edited by hand. A chain of events that was "
@@ -51,13 +52,13 @@ def _hard(step: StepTally) -> str:
     judged = step.right + step.wrong
     return (
         f'<li><p><span class="count">{step.wrong} of {judged} wrong</span> · step {html(step.row.number)}: '
-        f'{html(step.row.title)}</p><p class="question">{html(step.row.question or "")}</p>'
+        f'{html(step.row.title)}</p><p class="question">{inline_code(step.row.question or "")}</p>'
         f'<p class="soft">{_mistakes(step)}</p></li>\n'
     )
 
 
 def _mistakes(step: StepTally) -> str:
-    return ", ".join(f"<code>{html(value)}</code> {count}×" for value, count in step.mistakes)
+    return ", ".join(f"<code>{html(value)}</code>\N{NO-BREAK SPACE}{count}×" for value, count in step.mistakes)
 
 
 def _matrix(found: CardClass) -> Iterator[str]:
@@ -66,8 +67,7 @@ def _matrix(found: CardClass) -> Iterator[str]:
     )
     yield (
         '<div class="scroll" tabindex="0"><table class="matrix"><thead><tr><th scope="col">Student</th>'
-        f'{head}<th scope="col" class="total">right</th><th scope="col" class="total">minutes</th></tr></thead>\n'
-        "<tbody>\n"
+        f'<th scope="col">Right</th><th scope="col">Minutes</th>{head}</tr></thead>\n<tbody>\n'
     )
     for student in found.students:
         yield _student(student, found.steps)
@@ -78,11 +78,12 @@ def _student(student: Student, steps: Sequence[StepTally]) -> str:
     rows = {row.step: row for row in student.rows}
     cells = "".join(_cell(rows.get(step.row.step)) for step in steps)
     summary = student.answers.answers["summary"]
+    teacher = ' <span class="looked">Teacher was on</span>' if student.answers.used_teacher else ""
     last = f"{student.file} · card {student.answers.card['version']} · {student.answers.events} events"
     return (
-        f'<tr><th scope="row" title="{html(last)}">{html(student.name)}</th>{cells}'
-        f'<td class="total">{summary["right_first"]}/{summary["predicted"]}</td>'
-        f'<td class="total">{round(summary["seconds"] / 60)}</td></tr>\n'
+        f'<tr><th scope="row" title="{html(last)}">{html(student.name)}{teacher}</th>'
+        f"<td>{summary['right_first']}/{summary['predicted']}</td><td>{round(summary['seconds'] / 60)}</td>"
+        f"{cells}</tr>\n"
     )
 
 
@@ -103,7 +104,7 @@ def _steps(found: CardClass) -> Iterator[str]:
         f'<th scope="col" class="wide">Question</th>{head}<th scope="col">Wrong values</th></tr></thead>\n<tbody>\n'
     )
     for step in found.steps:
-        question = f'<p class="question soft">{html(step.row.question)}</p>' if step.row.question else ""
+        question = f'<p class="question soft">{inline_code(step.row.question)}</p>' if step.row.question else ""
         counts = (step.right, step.wrong, step.looked, len(found.students) - step.tried)
         cells = "".join(f'<td class="number">{count or ""}</td>' for count in counts)
         yield (

@@ -94,7 +94,7 @@ def _body(event: Event, context: CardContext) -> Iterator[str]:
     elif kind == events.PROGRESS_CHANGED:
         step = context.catalog.steps.get(event["key"])
         if step is not None and step.question:
-            yield f'<p class="question">{_inline(step.question)}</p>\n'
+            yield f'<p class="question">{inline_code(step.question)}</p>\n'
         yield _quoted(data.get("note"))
     elif kind == events.EVIDENCE_ADDED and data.get("event_seq") is not None:
         entry_seq, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
@@ -178,10 +178,10 @@ def _or_dash(value: object) -> object:
 
 
 def _quoted(text: object) -> str:
-    return f"<blockquote>{_inline(text)}</blockquote>\n" if text else ""
+    return f"<blockquote>{inline_code(text)}</blockquote>\n" if text else ""
 
 
-def _inline(text: object) -> str:
+def inline_code(text: object) -> str:
     """Render a text that a user typed. Only backticks around code are interpreted as markup."""
     return _CODE.sub(r"<code>\1</code>", html(text))
 

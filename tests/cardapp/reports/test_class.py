@@ -85,3 +85,12 @@ def test_no_text_of_a_file_becomes_markup_or_a_formula(card: Card) -> None:
     table = "".join(csv_text.lines(class_table.csv_rows([found])))
     for row in csv.reader(io.StringIO(table)):
         assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
+
+
+def test_a_student_who_turned_the_switch_teacher_on_is_marked(card: Card) -> None:
+    students = [
+        student(card, "Ada", [("x-teacher", FIRST, {"text": "on"}), ("x-teacher", FIRST, {"text": "off"})]),
+        student(card, "Bob", [("x-teacher", FIRST, {"text": "off"})]),
+    ]
+    text = "".join(class_page.render(class_table.by_card(students), [], "2025-03-09T12:00:00.000Z"))
+    assert text.count("Teacher was on") == 1
