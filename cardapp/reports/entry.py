@@ -20,6 +20,7 @@ from cardapp.reports.event_text import Event, headline, tone
 from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
+_WITH_TEXT = (answers.SELF, answers.HINT, events.ANNOTATION_ADDED, events.ANNOTATION_REMOVED)
 _ARENA_WIDTH = 120.0
 """Width of the diagram in mm. The diagram is scaled to the width of the page, and then its text is as large as the
 caption."""
@@ -104,7 +105,7 @@ def _body(event: Event, context: CardContext) -> Iterator[str]:
         yield _members(data.get("values") or {})
     elif kind == events.PREDICTION_JUDGED:
         yield _judgement(data)
-    elif kind in (answers.SELF, answers.HINT):
+    elif kind in _WITH_TEXT:
         yield _quoted(data.get("text"))
     elif kind not in events.BACKEND_KINDS:
         yield _quoted(data.get("text"))

@@ -28,12 +28,6 @@ _PLAIN = {
     answers.PREDICTION: "Predicted",
     answers.ANSWER: "Answered",
     answers.REVEALED: "The values were shown",
-    events.STRATEGY_ADDED: "A debugging strategy was added",
-    events.STRATEGY_REMOVED: "A debugging strategy was removed",
-    events.ANNOTATION_ADDED: "An annotation was added",
-    events.ANNOTATION_REMOVED: "An annotation was removed",
-    events.ANNOTATION_SHOWN: "Annotations were shown",
-    events.ANNOTATION_HIDDEN: "Annotations were hidden",
 }
 
 _FLAGS = {
@@ -67,8 +61,8 @@ def headline(event: Event, title: str) -> str:
     kind, data = event["kind"], event["data"]
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if kind in _LEARNER:
-        return _LEARNER[kind](data)
+    if kind in _FROM_DATA:
+        return _FROM_DATA[kind](data)
     if kind == events.NAVIGATION_SET:
         return f"Went to “{title}”"
     if kind == events.NAVIGATION_MOVED:
@@ -131,7 +125,17 @@ def _verdict(data: Mapping[str, Any]) -> str:
     return f"{judged.count(True)} of {len(judged)} predicted {'value' if len(judged) == 1 else 'values'} right{by}"
 
 
-_LEARNER: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+def _count(data: Mapping[str, Any]) -> str:
+    """How many annotations were shown or hidden."""
+    count = len(data.get("ids") or ())
+    return "An annotation was" if count == 1 else f"{count} annotations were"
+
+
+def _kind(data: Mapping[str, Any]) -> str:
+    return str((data.get("style") or {}).get("kind", "drawing"))
+
+
+_FROM_DATA: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     answers.TEACHER: lambda data: f"The switch Teacher was turned {data.get('text')}",
     answers.SELF: lambda data: f"Own answer right: {data.get('self')}",
     answers.HINT: lambda data: f"Opened hint {data.get('hint')}",
@@ -139,6 +143,12 @@ _LEARNER: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     events.EVENT_WITHDRAWN: lambda data: f"Entry {data.get('event_seq')} was withdrawn",
     events.LEARNER_NAMED: lambda data: f"The record was named {data.get('name')}",
     events.LEARNER_CHOSEN: lambda data: f"{data.get('name')} went on with this record",
+    events.STRATEGY_ADDED: lambda data: f"Added the strategy “{data.get('label')}”",
+    events.STRATEGY_REMOVED: lambda data: f"Removed the strategy “{data.get('label')}”",
+    events.ANNOTATION_ADDED: lambda data: f"Annotated the sheet: {_kind(data)}",
+    events.ANNOTATION_REMOVED: lambda data: f"Removed an annotation: {_kind(data)}",
+    events.ANNOTATION_SHOWN: lambda data: f"{_count(data)} shown",
+    events.ANNOTATION_HIDDEN: lambda data: f"{_count(data)} hidden",
 }
 
 

@@ -15,9 +15,10 @@ from cardapp.card.model import Card, Identity
 from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import theme
-from cardapp.reports import document
+from cardapp.reports import document, explained
 from cardapp.reports.entry import CardContext, entry, moves
 from cardapp.reports.event_text import MOVES, Event, is_noise, is_withdrawn
+from cardapp.reports.explained import Explanations
 from cardapp.reports.overview import overview, position_diagram
 from cardapp.state.events import Head
 
@@ -57,6 +58,7 @@ def render(
     picture: Callable[[str], bytes],
     at: str,
     base_url: str,
+    explanations: Explanations | None = None,
 ) -> Iterator[str]:
     """Yield the file in pieces. Events of scrolling and events of other cards are left out; the footer gives their
     numbers.
@@ -74,6 +76,8 @@ def render(
     yield _head(card, identity, at, base_url)
     yield overview(catalog, progress)
     yield from position_diagram(card, context, current)
+    if explanations is not None:
+        yield from explained.section(explanations, context)
     yield "<main>\n<h2>Events</h2>\n"
     counts = _Counts(head, total)
     for group in _grouped(counts.shown_events(events)):

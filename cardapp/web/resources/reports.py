@@ -12,7 +12,8 @@ from cardapp.card_loader import ServedCard
 from cardapp.reports import answers_file, answers_page, answers_table, csv_text
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
-from cardapp.state import card_state, checkpoint_results, events, evidence, learner, learners
+from cardapp.reports.explained import Explanations
+from cardapp.state import card_state, checkpoint_results, events, evidence, explanations, learner, learners
 from cardapp.state.database import Connection
 from cardapp.web.gate import ADDRESS
 from cardapp.web.http import Reply, Request
@@ -71,6 +72,11 @@ def _lesson(request: Request) -> Iterator[str]:
             picture=lambda name: evidence.load(root, name),
             at=services.clock(),
             base_url=request.environ[ADDRESS],
+            explanations=Explanations(
+                explanations.all_strategies(conn, loaded.identity.uuid),
+                explanations.all_annotations(conn, loaded.identity.uuid),
+                services.sheets.document,
+            ),
         )
 
 

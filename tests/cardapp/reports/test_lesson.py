@@ -14,10 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cardapp.card.source import load_card
+from cardapp.card.strategy import Strategy
 from cardapp.errors import NotFound
+from cardapp.layout.compose import compose
 from cardapp.layout.html import theme
 from cardapp.layout.layout_options import COLORS
+from cardapp.publish import layouts
 from cardapp.reports import lesson
+from cardapp.reports.explained import Explanations
+from cardapp.settings import ROOT
 from cardapp.state import events
 from cardapp.state.events import GENESIS, Head
 
@@ -31,7 +37,7 @@ TAGS = re.compile(
 ATTRIBUTES = re.compile(
     "lang|charset|http-equiv|content|name|class|id|href|src|alt|width|height|datetime|title|scope|aria-(label|labelledby|hidden|current)|"
     "role|viewbox|preserveaspectratio|cx|cy|r|x|y|rx|d|stroke-dasharray|transform|xmlns|data-key|"
-    "font-size|textlength|lengthadjust"
+    "font-size|textlength|lengthadjust|color|fill|fill-opacity|stroke|stroke-width"
 )
 
 
@@ -131,6 +137,66 @@ OBSERVED: dict[str, Any] = {
 
 
 # -- the file ------------------------------------------------------------------------------------------------------
+
+
+def explained() -> Explanations:
+    """A strategy, and hostile annotations of each kind, on the arena card."""
+    loaded = load_card(ROOT / "etc" / "cards" / "arena")
+    step = "bump/anatomy/empty/fields"
+    strategy = Strategy("s1", f"{step}/initialised", "Look <b>", ("print a", "next"), ("0 <1>", None))
+    annotations = [
+        {
+            "key": f"{step}/initialised", "visible": kind != "underline", "text": f"A {kind} <img src=x>",
+            "target": {"part": f"{step}:{part}", "x": 0.1, "y": 0.1, "w": 0.5, "h": 0.5},
+            "geometry": {"points": [[0.1, 0.1], [0.6, 0.6]]}, "style": {"kind": kind, "color": "#a0b1c2"},
+        }
+        for kind, part in zip(
+            ("box", "arrow", "underline", "marker", "callout", "freehand"),
+            ("code", "code", "code", "step_title", "no_such", "text"), strict=True,
+        )
+    ]  # fmt: skip
+    layout = layouts.find("karta-classic").arranged("html")
+    document = compose(loaded.card, loaded.identity, layout, loaded.sources())
+    return Explanations([strategy], annotations, lambda: document)
+
+
+def test_strategies_and_annotations_stand_beside_their_step(parts: dict[str, Any]) -> None:
+    text = made({**parts, "explanations": explained()}, [])
+    read = Read(text)
+    section = re.search('<section class="explained">.*?</section>', text, re.DOTALL)
+    assert section is not None
+    assert "style=" not in section[0]
+    assert [word for word in ("Look <b>", "print a", "0 <1>", "next") if word not in read.text] == []
+    assert [
+        kind for kind in ("box", "arrow", "marker", "callout", "freehand") if f"{kind}: A {kind} <img" not in read.text
+    ] == []
+    assert "A underline" not in read.text
+    assert section[0].count("<svg") == 3  # a part that the sheets have not has no picture
+    assert "unsigned char *base;" in unescape(section[0])
+    assert '<g color="#a0b1c2">' in section[0]
+    nothing = Explanations([], [], lambda: pytest.fail("the sheets are not needed"))
+    assert 'class="explained"' not in made({**parts, "explanations": nothing}, [])
+
+
+def test_the_events_of_annotations_say_what_was_drawn(parts: dict[str, Any], event: Make) -> None:
+    style = {"style": {"kind": "arrow"}, "text": "Look `here`"}
+    read = Read(
+        made(
+            parts,
+            [
+                event("strategy.added", data={"label": "Step <over>"}),
+                event("annotation.added", data=style),
+                event("annotation.hidden", data={"ids": ["a1", "a2"]}),
+                event("annotation.shown", data={"ids": ["a1"]}),
+                event("annotation.removed", data={}),
+            ],
+        )
+    )
+    for words in (
+        "Added the strategy “Step <over>”", "Annotated the sheet: arrow", "Look here", "2 annotations were hidden",
+        "An annotation was shown", "Removed an annotation: drawing",
+    ):  # fmt: skip
+        assert words in read.text
 
 
 def test_the_file_needs_nothing_else_and_says_so(parts: dict[str, Any], event: Make) -> None:
