@@ -222,6 +222,61 @@ def test_levels_are_completed(nvim: NeovimConnection) -> None:
     until(lambda: complete("CardGo t1/b1/p1/quick/") == ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"])
 
 
+def test_a_strategy_is_listed_and_run_at_its_stop(stage: Stage, nvim: NeovimConnection) -> None:
+    press(nvim, ":CardStrategy<CR>")
+    says(nvim, "this card has no strategies; the page adds them")
+    body = {
+        "key": "t1/b1/p1/quick/second",
+        "label": "Look\u00e9",
+        "commands": ["print n", "next"],
+        "expected_observations": ["3", None],
+    }
+    identifier = stage.tcp.post("/api/strategies", body).json["id"]
+    press(nvim, ":CardStrategy<CR>")
+    assert until(lambda: lua(nvim, FLOATING)) == [f"{identifier} Look\u00e9, at 1.1.1.1 Step quick: print n · next"]
+    press(nvim, "<CR>")
+    until(lambda: lua(nvim, FLOATING)[:1] == [f"The strategy {identifier}"], 30)
+    lines = listed(nvim)
+    assert lines[2] == "✗ print n"
+    assert lines[3].endswith("= 2")
+    assert lines[4:6] == ["    expected: 3", "  next"]
+    assert lines[6].startswith("    #0  main () at main.c:")
+    assert stage.tcp.get("/api/control/state")["reason"] == "target_ran_on"
+    press(nvim, ":CardStrategy s999<CR>")
+    says(nvim, "strategy: this card has no strategy s999")
+    press(nvim, ":CardStrategy ../x<CR>")
+    says(nvim, "../x is no id of a strategy")
+
+
+def test_annotations_are_listed_shown_and_hidden(stage: Stage, nvim: NeovimConnection) -> None:
+    body = {
+        "key": SLOW,
+        "target": {"part": "t1/b1/p1/slow:step_title", "x": 0, "y": 0, "w": 1, "h": 1},
+        "geometry": {"points": [[0, 0], [1, 1]]},
+        "style": {"kind": "box"},
+    }
+    first, second = (stage.tcp.post("/api/annotations", body | {"text": text}).json["id"] for text in ("one", ""))
+
+    def visible() -> list[bool]:
+        return [each["visible"] for each in stage.tcp.get("/api/annotations")["annotations"]]
+
+    press(nvim, f":CardAnnotations hide {first}<CR>")
+    says(nvim, "annotations: 0 of 1 shown")
+    press(nvim, ":CardAnnotations<CR>")
+    assert until(lambda: lua(nvim, FLOATING)) == [
+        f"· {first} box, at 1.1.1.2 Step slow: one",
+        f"✓ {second} box, at 1.1.1.2 Step slow",
+    ]
+    press(nvim, "<CR>")  # toggles the first
+    until(lambda: visible() == [True, True])
+    press(nvim, ":CardAnnotations toggle<CR>")
+    says(nvim, "annotations: 0 of 2 shown")
+    assert visible() == [False, False]
+    press(nvim, ":CardAnnotations away<CR>")
+    says(nvim, "annotations: give show, hide or toggle")
+    assert ask(nvim, "getcompletion('CardAnnotations h', 'cmdline')") == ["hide"]
+
+
 def test_every_command_is_in_the_list(nvim: NeovimConnection) -> None:
     press(nvim, ":CardHelp<CR>")
     named = {line.split()[0].lstrip(":") for line in listed(nvim)[2:]}
@@ -263,6 +318,10 @@ def test_without_the_service_every_command_says_what_to_do(state_dir: Path, sock
             ("CardProgress", "progress"),
             ("CardApprove", "approve"),
             ("CardPending", "pending"),
+            ("CardStrategy", "strategy"),
+            ("CardStrategy s1", "strategy"),
+            ("CardAnnotations", "annotations"),
+            ("CardAnnotations hide a1", "annotations"),
         ):
             press(nvim, f":{command}<CR>")
             says(nvim, f"card: {name}: {answer}")

@@ -74,7 +74,8 @@ local function size_for(lines, wraps)
   return width, math.min(height, math.max(vim.o.lines - vim.o.cmdheight - 4, 1))
 end
 
--- `options`: `row` is the line of the cursor, `on_enter` the action of <CR>, `wraps` says whether lines are wrapped.
+-- `options`: `row` is the line of the cursor, `on_enter` the action of <CR> and `enters` what it does, in words; `wraps`
+-- says whether lines are wrapped.
 local function open(lines, options)
   local row, on_enter = options.row, options.on_enter
   local buffer = vim.api.nvim_create_buf(false, true)
@@ -107,7 +108,7 @@ local function open(lines, options)
       close(window)
     end),
   })
-  echo(('q closes the %s'):format(options.wraps and 'text' or 'list') .. (on_enter and ', <CR> goes to the step' or ''))
+  echo(('q closes the %s'):format(options.wraps and 'text' or 'list') .. (on_enter and ', <CR> ' .. options.enters or ''))
 end
 
 -- Show `lines` in a floating window. It closes on q, on Escape and when it loses the focus. No window is opened if the
@@ -126,9 +127,9 @@ local function show(lines, options)
   end)
 end
 
--- Show a list. The cursor starts on line `row`; <CR> calls `on_enter` with the cursor's line.
-function M.list(lines, row, on_enter)
-  show(lines, { row = row, on_enter = on_enter })
+-- Show a list. The cursor starts on line `row`; <CR> calls `on_enter` with the cursor's line. `enters` says what it does.
+function M.list(lines, row, on_enter, enters)
+  show(lines, { row = row, on_enter = on_enter, enters = enters })
 end
 
 -- Show a text, whose lines are wrapped.

@@ -2,6 +2,7 @@
 local actions = require('card.actions')
 local api = require('card.api')
 local catalog = require('card.catalog')
+local explanations = require('card.explanations')
 local message = require('card.message')
 local M = {}
 
@@ -133,7 +134,7 @@ local function show_progress()
         if at > 1 then
           go(progress.items[at - 1].key)
         end
-      end)
+      end, 'goes to the step')
     end)
   end)
 end
@@ -171,6 +172,12 @@ local function complete_level(lead, line)
   end, LEVELS)
 end
 
+local function complete_change(lead)
+  return vim.tbl_filter(function(change)
+    return vim.startswith(change, lead)
+  end, explanations.CHANGES)
+end
+
 -- Name, arguments as :CardHelp shows them, description, function, and the options of nvim_create_user_command.
 local COMMANDS
 local function show_help()
@@ -196,6 +203,10 @@ COMMANDS = {
     { nargs = '*' } },
   { 'CardPending', '[note]', 'set the step back to pending', function(given) mark('pending', 'pending', given.args) end,
     { nargs = '*' } },
+  { 'CardStrategy', '[id]', 'list the strategies, or run one at its stop',
+    function(given) explanations.strategy(given.args) end, { nargs = '?' } },
+  { 'CardAnnotations', '[change] [id]', 'list the annotations; show, hide or toggle all or one',
+    function(given) explanations.annotations(given.fargs) end, { nargs = '*', complete = complete_change } },
   { 'CardKeys', '', 'show the keys', function() require('card.keys').show() end },
   { 'CardHelp', '', 'show this list', show_help },
 }
