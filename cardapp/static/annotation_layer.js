@@ -16,6 +16,7 @@ export const LAYER_STYLE = `
 .said.chosen { outline: 2px dashed var(--pen); outline-offset: 1px; }
 .part.aimed { outline: 2px dashed var(--accent); outline-offset: 2px; }
 .drawing, .drawing * { cursor: crosshair !important; touch-action: none; user-select: none; }
+.choosing .annotation > *, .choosing .said { pointer-events: auto; cursor: pointer; }
 @media (forced-colors: active) { :is(.annotation, .said).chosen { --pen: Highlight !important; } }
 `;
 

@@ -4,7 +4,7 @@ import { go, view } from './actions.js';
 import * as store from './annotations.js';
 import { $, button, codeOf, element, fill } from './dom.js';
 import * as drawing from './drawing.js';
-import { currentStop, keepDraft, state, stepOf, stopsBeside, subscribe } from './state.js';
+import { currentStop, keepDraft, state, stepOf, stopsBeside, subscribe, update } from './state.js';
 
 const KINDS = { box: 'Box', arrow: 'Arrow', underline: 'Underline', marker: 'Marker', callout: 'Callout', freehand: 'Freehand' };
 const COLORS = { current: 'Amber', accent: 'Blue', good: 'Green', bad: 'Red', ink: 'Black' };
@@ -26,25 +26,25 @@ export function start() {
     section('Strategies', strategyForm(), 'strategy-list')));
   $('explain').addEventListener('keydown', onKey);
   subscribe((changed) => {
-    if (['annotations', 'strategies', 'chosen', 'viewer', 'navigation', 'catalog'].some((name) => changed.has(name))) show();
+    const has = (name) => changed.has(name);
+    if (['isExplainOpen', 'annotations', 'strategies', 'chosen', 'viewer', 'navigation', 'catalog'].some(has)) show();
+    if (has('chosen') && isOpen()) $('annotation-list').querySelector('[aria-pressed=true].link')?.scrollIntoView({ block: 'nearest' });
   });
   show();
 }
 
-export const isOpen = () => !$('explain').hidden;
+const isOpen = () => state.isExplainOpen;
 
 export function toggle() {
   if (isOpen()) return close();
-  $('explain').hidden = false;
-  show();
+  update({ isExplainOpen: true });
   drawButton.focus();
 }
 
-export function close() {
+function close() {
   const hadFocus = $('explain').contains(document.activeElement);
   drawing.cancel();
-  $('explain').hidden = true;
-  show();
+  update({ isExplainOpen: false });
   if (hadFocus) $('explain-open').focus();
 }
 
@@ -120,8 +120,8 @@ function commandRow() {
 
 function show() {
   const { annotations, strategies } = state;
+  $('explain').hidden = !isOpen();
   $('explain-open').setAttribute('aria-pressed', String(isOpen()));
-  $('explain-open').disabled = false;
   if (!isOpen()) return;
   const stop = currentStop();
   $('layer').disabled = !annotations.length;

@@ -16,6 +16,7 @@ export const state = {
   annotations: [], // records of GET /api/annotations
   strategies: [], // records of GET /api/strategies
   chosen: null, // the id of the annotation that is selected
+  isExplainOpen: false, // whether the list of annotations and strategies is shown; then a click selects an annotation
   program: null, // where the program is after it was moved on; null if that is not known
   failure: null, // why this page's last action failed: a Refusal, Offline or Notice
   restored: null, // the files of the session that this page has just restored

@@ -4,6 +4,7 @@
 
 import { go, goBack, view } from './actions.js';
 import { drawAnnotations, LAYER_STYLE, markChosen } from './annotation_layer.js';
+import { choose } from './annotations.js';
 import { isUncovered, showValues } from './answers.js';
 import { get } from './api.js';
 import { $, button, codeOf, element, fill } from './dom.js';
@@ -44,6 +45,7 @@ export function start(moved) {
     if (['viewer', 'navigation', 'isMapOpen'].some((name) => changed.has(name))) showWayBack();
     if (changed.has('annotations')) drawAnnotations(holder);
     if (changed.has('chosen')) markChosen(holder);
+    if (changed.has('isExplainOpen')) holder.classList.toggle('choosing', state.isExplainOpen);
     if (['answers', 'session', 'teacher', 'progress'].some((name) => changed.has(name))) decorate(holder);
   });
   showWayBack();
@@ -281,6 +283,8 @@ function mark(follow) {
 }
 
 function onClick(event) {
+  const annotation = event.composedPath().find((node) => node instanceof Element && node.dataset.id);
+  if (annotation) return choose(annotation.dataset.id);
   const link = event.composedPath().find((node) => node instanceof Element && node.localName === 'a');
   if (link) {
     const address = link.getAttribute('href') || '';
