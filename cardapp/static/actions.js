@@ -362,11 +362,13 @@ export function setTeacher(on) {
   recordTeacher(on);
 }
 
-// Load the page again with the record of another learner. What this tab keeps of the earlier one is dropped.
+// Load the page again with the record of another learner. What this tab keeps of the earlier one is dropped, and the switch
+// is turned off, because no event of this learner says that it is on.
 export function forget() {
   clearTimeout(timer);
   [sent, pending] = [{}, {}];
   for (const name of ['drafts', 'unsaved-view']) sessionStorage.removeItem(name);
+  localStorage.setItem('teacher', 'off');
   location.reload();
 }
 

@@ -125,6 +125,16 @@ def test_each_use_of_the_switch_teacher_is_an_event(tab: Any, stage: Stage) -> N
     assert [(event["key"], event["data"]) for event in found] == [(STEP, {"text": "on"}), (STEP, {"text": "off"})]
 
 
+def test_the_switch_teacher_is_off_for_another_learner(tab: Any, stage: Stage) -> None:
+    page = tab(f"#{STEP}").page
+    switch_teacher(page, on=True)
+    until(lambda: "x-teacher" in kinds(stage))
+    stage.tcp.post("/api/learners", {"name": "Eve"})
+    expect(page.locator("#menu")).to_have_text("Menu · Eve")
+    expect(page.locator("#teacher")).not_to_be_checked()
+    assert "x-teacher" not in kinds(stage)
+
+
 def test_answers_and_sheets_are_saved_from_the_menu(tab: Any, stage: Stage, tmp_path: Path) -> None:
     stage.tcp.post("/api/learners", {"name": "Zoë"})
     page = tab().page

@@ -6,17 +6,19 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page, expect
 
 from tests.functional.program_cards import ProgramCard
 from tests.functional.serving import Api
 from tests.functional.session_process import SessionTool, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+EVIL = "<img src=x onerror=alert(1)>"
 COMMAND = str(ROOT / "bin" / "cardapp")
 READY = "Ctrl-C here ends what was started.\n"
 
@@ -54,6 +56,15 @@ def opened(environment: dict[str, str], *cards: ProgramCard) -> Iterator[tuple[s
         if process.poll() is None:
             process.terminate()
         process.communicate(timeout=60)
+
+
+def address_of(printed: str) -> str:
+    return f"http://127.0.0.1:{printed.partition('Open in a browser: http://127.0.0.1:')[2].split()[0]}"
+
+
+def choose_in_the_menu(page: Page, title: str) -> None:
+    page.locator("#menu").click()
+    page.locator("#cards").get_by_role("button", name=title, exact=True).click()
 
 
 def api_of(printed: str) -> Api:
@@ -107,13 +118,15 @@ def test_a_card_anywhere_has_a_page_and_a_session_until_a_signal(
 
 
 def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
-    card: ProgramCard, card_environment: dict[str, str], tmp_path: Path
+    card: ProgramCard, card_environment: dict[str, str], tmp_path: Path, browser: Browser
 ) -> None:
     other = make_card(tmp_path / "two", "two", 2)
+    other.document.update(title=f"The card two {EVIL}")
+    other.write()
     with opened(card_environment, card, other) as (_process, printed):
         api = api_of(printed)
         assert prove(api) == "1"
-        (select,) = [line for line in printed.splitlines() if line.endswith("# The card two")]
+        (select,) = [line for line in printed.splitlines() if "# The card two" in line]
         subprocess.run(["bash", "-euc", select], check=True, capture_output=True, timeout=60)
         assert api.get("/api/identity")["id"] == "two"
         assert prove(api) == "2"
@@ -125,7 +138,15 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
         assert (chosen.status, chosen.json["current"]) == (200, "one")
         assert api.get("/api/identity")["id"] == "one"
         assert prove(api) == "1"
-        SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")
+        with closing(browser.new_page()) as page:
+            page.goto(f"{address_of(printed)}/")
+            choose_in_the_menu(page, f"The card two {EVIL}")
+            expect(page.locator("#title")).to_have_text(f"The card two {EVIL}")
+            choose_in_the_menu(page, "The card one")
+            expect(page.locator("#title")).to_have_text("The card one")
+            SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")
+            page.locator("#menu").click()
+            expect(page.locator("#cards .command")).to_contain_text("bin/card-session start --name two ")
         refused = api.request("PUT", "/api/cards/current", {"card": "two"})
         assert (refused.status, refused.json["code"]) == (409, "no_session")
     assert left_over(card_environment) == {}
