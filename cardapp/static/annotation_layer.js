@@ -37,9 +37,10 @@ export function drawAnnotations(holder) {
   }
 }
 
-// Mark the chosen annotation.
+// Mark the chosen annotation, and bring its part into sight.
 export function markChosen(holder) {
   for (const each of holder.querySelectorAll('.annotations [data-id]')) each.classList.toggle('chosen', each.dataset.id === state.chosen);
+  holder.querySelector('.annotation.chosen')?.closest('.part').scrollIntoView({ block: 'nearest' });
 }
 
 // A layer with these annotations, for the end of their part.

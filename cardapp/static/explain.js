@@ -9,7 +9,7 @@ import { currentStop, keepDraft, state, stepOf, stopsBeside, subscribe, update }
 const KINDS = { box: 'Box', arrow: 'Arrow', underline: 'Underline', marker: 'Marker', callout: 'Callout', freehand: 'Freehand' };
 const COLORS = { current: 'Amber', accent: 'Blue', good: 'Green', bad: 'Red', ink: 'Black' };
 const PARTS = {
-  card_title: 'Title', task_title: 'Title', block_title: 'Title', phase_title: 'Title', step_title: 'Title', intro: 'Text',
+  name_date: 'Name and date', explanation: 'Explanation', card_title: 'Title', task_title: 'Title', block_title: 'Title', phase_title: 'Title', step_title: 'Title', intro: 'Text',
   text: 'Text', overview: 'Overview', goal: 'Goal', activity: 'Activity', states: 'States', code: 'Code', memory: 'Memory',
   machine: 'Values', notes: 'Stop', question: 'Question', colophon: 'Colophon',
 };

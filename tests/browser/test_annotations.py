@@ -174,6 +174,7 @@ def test_the_list_chooses_hides_shows_and_removes(tab: Tab, stage: Stage) -> Non
     expect(rows).to_have_count(3)
     rows.nth(0).get_by_role("button", name="Box “one”", exact=False).first.press("Enter")
     expect(page.locator("#sheets .annotation.chosen")).to_have_count(1)
+    expect(page.locator("#sheets .annotation.chosen rect")).to_be_in_viewport()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")

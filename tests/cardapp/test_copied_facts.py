@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import cardapp
+from cardapp.card import annotation, strategy
 from cardapp.card.catalog import LEVELS
+from cardapp.layout import annotations as drawn
 from cardapp.layout.diagram.shapes import CURRENT_STYLE
 from cardapp.layout.html.theme import COLORS, dark, style_sheet
+from cardapp.layout.sheets import Kind
 from cardapp.session_client import checkpoint, operation, sync
 from cardapp.session_client.editor import MAX_INPUT
 from cardapp.session_host import replay
+from cardapp.web import schemas
 
 ROOT = Path(cardapp.__file__).parent
 STATIC = ROOT / "static"
@@ -65,6 +70,40 @@ def test_the_editor_has_the_pages_colours_on_a_dark_screen() -> None:
         "blue": page["accent"],
         "red": page["bad"],
     }
+
+
+def keys_of(text: str, name: str) -> tuple[str, ...]:
+    """The names of the members of a JavaScript object."""
+    found = re.search(rf"const {name} = {{(.*?)}};", text, re.DOTALL)
+    assert found is not None, name
+    return tuple(re.findall(r"(?:^|[\s,{])([a-z_]+):", found[1]))
+
+
+def test_the_kinds_and_colours_of_annotations_are_the_same_everywhere() -> None:
+    panel, layer = read(STATIC / "explain.js"), read(STATIC / "annotation_layer.js")
+    style = schemas.definition("Style")["properties"]
+    assert tuple(annotation.POINTS) == tuple(style["kind"]["enum"]) == keys_of(panel, "KINDS")
+    assert {*annotation.POINTS} == {*re.findall(r"^  ([a-z]+): \(", layer, re.MULTILINE)}
+    colors = tuple(re.findall(r"[a-z]+(?=[|])", style["color"]["pattern"]))
+    assert colors == keys_of(panel, "COLORS") == quoted(layer, r"const NAMED = (\[.*?\]);")
+    assert {f".pen-{name} {{ color: var(--{name}); }}" for name in colors} <= {
+        line.strip() for line in read(ROOT / "reports" / "lesson.css").splitlines()
+    }
+    assert colors[0] == drawn.DEFAULT_COLOR
+    assert f"width = {drawn.DEFAULT_WIDTH} " in layer
+    assert f"const MOST_POINTS = {annotation.POINTS['freehand'][1]};" in read(STATIC / "drawing.js")
+    assert {*keys_of(panel, "PARTS")} == {*get_args(Kind)}
+
+
+def test_the_commands_of_a_strategy_are_the_same_everywhere() -> None:
+    described = schemas.definition("Commands")["description"].split(": ", 1)[1].split(". ")[0]
+    assert tuple(re.findall(r"`([a-z]+)`", described)) == tuple(strategy.COMMANDS)
+    limit = re.search(
+        r"^MAX_OUTPUT = (\d+)$", read(ROOT / "session_host" / "gdb_plugin" / "typed_commands.py"), re.MULTILINE
+    )
+    assert limit is not None
+    assert f"At most {limit[1]} characters" in read(ROOT / "web" / "schemas" / "explanations.json")
+    assert f'"maxLength": {limit[1]}' in read(ROOT / "session_client" / "session_tools.py")
 
 
 def test_the_page_shows_each_stage_of_a_replay() -> None:
