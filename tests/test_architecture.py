@@ -56,6 +56,7 @@ CARD = Product(
         "bottle": ("web",),
         "fastjsonschema": ("card.source",),
         "markdown_it": ("layout.text",),
+        "pygments": ("layout.highlight",),
         "pynvim": ("neovim",),
         "simple_websocket": ("web.websocket",),
         "sqlite3": ("state",),

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from cardapp.layout import layout_options
-from cardapp.layout.html.theme import contrast
+from cardapp.layout.html.theme import contrast, dark
 from cardapp.layout.layout_model import Layout, Output
 from cardapp.publish import layouts
 from cardapp.schema import pointer
@@ -206,6 +206,13 @@ def test_text_can_be_read_on_its_background(layout: Layout) -> None:
         assert contrast(layout.colors[component.color], layout.colors[background]) >= 4.5, component.name
     for text, background in (("accent", "paper"), ("current", "current_soft"), ("ink", "current_soft")):
         assert contrast(layout.colors[text], layout.colors[background]) >= 4.5, (text, background)
+
+
+def test_code_can_be_read_on_every_background_in_light_and_dark(layout: Layout) -> None:
+    for colors in (layout.colors, dark(layout.colors)):
+        for name in (name for name in layout_options.COLORS if name.startswith("code_")):
+            for background in ("paper", "panel", "current_soft", "accent_soft"):
+                assert contrast(colors[name], colors[background]) >= 4.5, (name, background)
 
 
 def test_columns_stand_side_by_side_on_the_paper(layout: Layout) -> None:

@@ -10,6 +10,7 @@ from cardapp.card.model import AllocatorRecipe, Block, Card, Identity, Phase, Sn
 from cardapp.layout.diagram import activity, arena, memory, states
 from cardapp.layout.diagram.shapes import MIN_HEIGHT, Diagram, Room
 from cardapp.layout.escape import visible
+from cardapp.layout.highlight import SourceFile
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Fields, Kind, Machine, Note, Notes, Question, RichText, Title
@@ -47,6 +48,7 @@ class ComponentBuilder:
         self._identity = identity
         self._layout = layout
         self._sources = sources
+        self._files = {name: SourceFile(name, lines) for name, lines in sources.items()}
         self._measure = measure
 
     def front(self) -> Iterator[Group]:
@@ -175,7 +177,7 @@ class ComponentBuilder:
         file, source = visible(code.file), self._sources.get(code.file)
         lines = f"line {code.first}" if code.first == code.last else f"lines {code.first}–{code.last}"
         gutter = self._measure.gutter(code.last)
-        shown = () if source is None else source[code.first - 1 : code.last]
+        shown = () if source is None else self._files[code.file].lines(code.first, code.last)
         numbered = self._measure.code_lines(shown, code.first, _stops(step, key), gutter)
         content = Code(file, gutter, numbered, anchors.difference(code, source))
         yield CardComponent("code", key, content, f"{file}, {lines}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from cardapp.card.model import Expectation
-from cardapp.layout import font_metrics, sheets
+from cardapp.layout import font_metrics, highlight, sheets
 from cardapp.layout.escape import visible
 from cardapp.layout.layout_model import Component, Layout
 from cardapp.layout.sheets import CodeLine, Note, Row, Title
@@ -92,14 +92,14 @@ class Measure:
         return _MARK + _SPACE + (len(str(last_line)) if self.component("code").line_numbers else 0)
 
     def code_lines(
-        self, lines: Iterable[str], first: int, stops: Mapping[int, Sequence[str]], gutter: int
+        self, lines: Iterable[highlight.Line], first: int, stops: Mapping[int, Sequence[str]], gutter: int
     ) -> tuple[CodeLine, ...]:
         """Return the source lines, numbered from ``first``, in segments that fit the column. ``stops`` maps line
         numbers to the keys of the snapshots that stop there."""
         em = self.em(self.component("code").size)
         columns = font_metrics.columns(self.width("code") - gutter * em * font_metrics.CELL, em)
         return tuple(
-            CodeLine(number, _folded(line, columns), tuple(stops.get(number, ())))
+            CodeLine(number, _segments(line, columns), tuple(stops.get(number, ())))
             for number, line in enumerate(lines, first)
         )
 
@@ -121,6 +121,11 @@ class Measure:
 
 def _padding(component: Component) -> float:
     return sheets.PADDING if component.background else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _segments(line: highlight.Line, columns: int) -> tuple[highlight.Line, ...]:
+    return highlight.segmented(line, font_metrics.fold(highlight.text_of(line), columns))
 
 
 @lru_cache(maxsize=4096)

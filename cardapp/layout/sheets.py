@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 from cardapp.card.model import Card, Identity, Level
 from cardapp.layout.annotations import Drawn
 from cardapp.layout.diagram.shapes import Diagram
+from cardapp.layout.highlight import Line as CodeSegment
 from cardapp.layout.layout_model import Column, Frame, Grid, Layout, Variant
 from cardapp.layout.layout_options import ALL
 from cardapp.layout.text import Block
@@ -96,11 +97,12 @@ class Question(NamedTuple):
 
 
 class CodeLine(NamedTuple):
-    """One line of a source file. ``segments`` are the parts of the line that fit the column, with tabs expanded. They
-    are shown one below the other. ``stops`` are the keys of the snapshots that stop at this line."""
+    """One line of a source file. ``segments`` are the parts of the line that fit the column, with tabs expanded, each
+    as pieces of one kind. They are shown one below the other. ``stops`` are the keys of the snapshots that stop at
+    this line."""
 
     number: int
-    segments: tuple[str, ...]
+    segments: tuple[CodeSegment, ...]
     stops: tuple[str, ...]
 
 

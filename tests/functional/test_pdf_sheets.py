@@ -17,6 +17,7 @@ import pypdf
 import pytest
 
 from cardapp.card.catalog import Catalog
+from cardapp.layout import highlight
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import CARD, render
 from cardapp.layout.layout_model import Frame
@@ -138,7 +139,7 @@ def texts(part: Part) -> Iterator[str]:
             yield from paragraphs(blocks)
         case Code(lines=lines):
             for line in lines:
-                yield from line.segments
+                yield from map(highlight.text_of, line.segments)
         case Machine(rows):
             for row in rows:
                 yield from row.expression

@@ -11,7 +11,7 @@ from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.font_metrics import longer_than_a_line
 from cardapp.layout.html.annotation_layer import layer
-from cardapp.layout.html.text_blocks import TextWriter, words
+from cardapp.layout.html.text_blocks import TextWriter, code_pieces, words
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
@@ -173,7 +173,7 @@ class Parts:
             f'<a class="stop" href="#{html(percent_encoded(key))}" title="{title}" aria-label="{title}">▶</a>'
             for key, title in ((key, html(self._titles[key])) for key in line.stops)
         )
-        text = '</span><span class="segment">'.join(map(html, line.segments)) + "\n"
+        text = '</span><span class="segment">'.join(map(code_pieces, line.segments)) + "\n"
         state = " at" if line.stops else ""
         return (
             f'<span class="line{state}" data-number="{line.number}">{stops}<span class="segment">{text}</span></span>'

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from math import inf, isinf
 
+from cardapp.layout import highlight
 from cardapp.layout.escape import html
 from cardapp.layout.font_metrics import longer_than_a_line
 from cardapp.layout.sheets import INDENTED_LEVELS, TEXT_TABLE_GAP
@@ -56,7 +58,8 @@ class TextWriter:
                 return f"<{name} {attributes}>{self._spans(spans, setting)}</{name}>\n"
             case CodeBlock(text=text, info=info):
                 language = f' data-language="{html(info)}"' if info else ""
-                return f'<pre dir="ltr"{deep}{language}><code>{html(text)}</code></pre>\n'
+                shown = "\n".join(map(code_pieces, highlight.block(text, info))) if info else html(text)
+                return f'<pre dir="ltr"{deep}{language}><code>{shown}</code></pre>\n'
             case Quote(blocks=blocks):
                 return f"<blockquote{deep}>{self.blocks(blocks, setting.inside())}</blockquote>\n"
             case Bullets():
@@ -115,6 +118,12 @@ class TextWriter:
 def unmeasured(markdown: str, keys: Container[str]) -> str:
     """Render a text that is not on a sheet, so that the browser alone breaks its lines."""
     return TextWriter(rank=3, keys=keys).blocks(parse(markdown), Setting(inf, 1.0, 1.0, 1.0, 1.0))
+
+
+@lru_cache(maxsize=4096)
+def code_pieces(line: highlight.Line) -> str:
+    """Render pieces of a line of code. The class of a piece is ``t-`` and its kind."""
+    return "".join([f"<span class=t-{kind}>{html(text)}</span>" if kind else html(text) for text, kind in line])
 
 
 def words(text: str, long_words: Collection[str] = (), *, code: bool = False) -> str:

@@ -8,7 +8,7 @@ from cardapp.layout import font_metrics, sheets
 from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.escape import tex_code, tex_line, tex_text
-from cardapp.layout.latex.text_blocks import TextWriter, paragraph
+from cardapp.layout.latex.text_blocks import TextWriter, code_pieces, paragraph
 from cardapp.layout.layout_model import Frame, Layout
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Fields, Machine, Notes, Part, Question, RichText, Title
@@ -116,13 +116,13 @@ class Parts:
     def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
         number = str(line.number) if self._layout.components["code"].line_numbers else ""
         room = f"{gutter * font_metrics.CELL:g}"
-        for place, segment in enumerate(line.segments):
+        for place, segment in enumerate(map(code_pieces, line.segments)):
             shown = number if place == 0 else r"\CardContinuationMark"
             if line.stops:
                 sign = rf"\CardSign{{{line.stops[0]}}}" if place == 0 else ""
-                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{tex_code(segment)}}}{{{sign}}}"
+                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{segment}}}{{{sign}}}"
             else:
-                yield rf"\CardLine{{{room}}}{{{shown}}}{{{tex_code(segment)}}}"
+                yield rf"\CardLine{{{room}}}{{{shown}}}{{{segment}}}"
 
     def _machine(self, machine: Machine) -> Iterator[str]:
         room = self._measure.width("machine") - sheets.TABLE_GAP

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from cardapp.layout import font_metrics, sheets
+from cardapp.layout import font_metrics, highlight, sheets
 from cardapp.layout.escape import tex_code, tex_inline_code, tex_text, tex_url
 from cardapp.layout.text import Block, Break, Bullets, Cell, CodeBlock, Heading, Link, Paragraph, Quote, Span, Table
 from cardapp.layout.text_fitting import Setting, fitted, indent
@@ -49,8 +49,8 @@ class TextWriter:
                 yield paragraph(self.spans(spans, setting), _plain(spans))
             case Heading(_, spans):
                 yield paragraph(rf"\bfseries {self.spans(spans, setting)}", _plain(spans))
-            case CodeBlock(lines):
-                yield from self._indented(sheets.INDENT, setting, self._code(lines, setting.inside()))
+            case CodeBlock():
+                yield from self._indented(sheets.INDENT, setting, self._code(block, setting.inside()))
             case Quote(inner):
                 yield r"\begin{CardQuote}"
                 yield from self._indented(sheets.INDENT, setting, self.blocks(inner, setting.inside()))
@@ -62,12 +62,12 @@ class TextWriter:
             case _:
                 yield r"\CardDivision"
 
-    def _code(self, lines: str, setting: Setting) -> Iterator[str]:
+    def _code(self, block: CodeBlock, setting: Setting) -> Iterator[str]:
         columns = font_metrics.columns(setting.width, setting.code_em)
         yield rf"{self.code_type}"
-        for line in lines.split("\n"):
-            for piece in font_metrics.chop(line, columns):
-                yield rf"\CardCodeLine{{{tex_code(piece)}}}"
+        for line in highlight.block(block.text, block.info):
+            for segment in highlight.segmented(line, font_metrics.chop(highlight.text_of(line), columns)):
+                yield rf"\CardCodeLine{{{code_pieces(segment)}}}"
 
     def _items(self, bullets: Bullets, setting: Setting) -> Iterator[str]:
         deep = indent(bullets, setting.em)
@@ -106,6 +106,13 @@ class TextWriter:
         if not link.url.startswith("#"):
             return rf"\CardLink{{{tex_url(link.url)}}}{{{inner}}}"
         return rf"\CardGo{{{link.url[1:]}}}{{{inner}}}" if link.url[1:] in self.keys else inner
+
+
+def code_pieces(line: highlight.Line) -> str:
+    """Render pieces of a line of code in the colours of their kinds."""
+    return "".join(
+        [rf"\CardToken{{code_{kind}}}{{{tex_code(text)}}}" if kind else tex_code(text) for text, kind in line]
+    )
 
 
 def paragraph(latex: str, plain: str) -> str:

@@ -42,7 +42,9 @@ def _sheets(document: dict[str, Any]) -> tuple[str, str] | None:
     """The HTML and the LaTeX of a card with content in every part, or None if the layout file is refused."""
     expect = (Expectation("a.used", "8"), Expectation("a.size", "64"), Expectation("a.base", "4096"))
     snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 2), expect, ("p",))
-    step = Step("s", "A step", "Some `text`.\n\n```\ncode\n```", "Why?", CodeRange("a.c", 3, 9), (snapshot,))
+    step = Step(
+        "s", "A step", 'Some `text`.\n\n```c\nreturn "s" + 1;\n```', "Why?", CodeRange("a.c", 3, 9), (snapshot,)
+    )
     block = Block("b", "A block", "A goal.", "Words " * 600, (Phase("p", "A phase", "Text", (step, step)),))
     made = card((Task("t", "A task", "Text", (block,)),), "A text.")
     try:

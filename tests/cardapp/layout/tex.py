@@ -36,6 +36,7 @@ COMMANDS = {
     "CardLine": "--t",
     "CardStopLine": "--t-",
     "CardRow": "-t-t-",
+    "CardToken": "-t",
     "CardHeader": "tt",
     "CardFields": "-t",
     "CardField": "-t",
