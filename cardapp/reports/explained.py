@@ -14,6 +14,7 @@ from cardapp.card.strategy import Strategy
 from cardapp.layout.annotations import Drawn, by_part
 from cardapp.layout.escape import html
 from cardapp.layout.font_metrics import CELL
+from cardapp.layout.highlight import text_of
 from cardapp.layout.measure import Measure
 from cardapp.layout.part_names import part_names
 from cardapp.layout.sheets import Code, Document, Part, Title
@@ -108,7 +109,7 @@ class _Pictures:
             em, line = measure.em("code"), measure.line("code")
             y = left + measure.label_height(part.kind, part.caption) + _BASELINE * line
             for segment in (segment for each in content.lines for segment in each.segments):
-                yield _text("line", left + content.gutter * CELL * em, y, em, segment)
+                yield _text("line", left + content.gutter * CELL * em, y, em, text_of(segment))
                 y += line
 
     def _shape(self, number: int, drawn: Drawn, part: Part) -> str:
