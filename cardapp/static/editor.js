@@ -31,7 +31,7 @@ export function start() {
     autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false',
   });
   mirror = element('pre', { class: 'unseen', role: 'group', 'aria-label': 'Text of the editor', tabindex: -1 });
-  overlay = element('div', { class: 'overlay', role: 'status' });
+  overlay = element('div', { class: 'overlay', role: 'status', onclick: keepKeys });
   area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
   $('editor').append(head(), area);
   painter = new Painter(canvas, grid, () => size.place());
@@ -193,6 +193,11 @@ function hasControl() {
 function setFocus(wanted) {
   if (wanted && document.activeElement !== field && document.hasFocus()) field.focus({ preventScroll: true });
   if (!wanted && document.activeElement === field) field.blur();
+}
+
+// What is typed after a click into an editor that is not live does nothing: it is no answer and no shortcut of the page.
+function keepKeys(event) {
+  if (!event.target.closest('button')) field.focus({ preventScroll: true });
 }
 
 function bindKeys() {

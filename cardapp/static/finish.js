@@ -3,7 +3,7 @@
 import { go } from './actions.js';
 import { recorded } from './answers.js';
 import { get, Notice } from './api.js';
-import { $, button, element, fill } from './dom.js';
+import { $, button, codeOf, element, fill } from './dom.js';
 import * as over from './over.js';
 import { state, stepOf, stopsBeside, subscribe, update } from './state.js';
 
@@ -60,13 +60,15 @@ function duration(seconds) {
 // The position that shows a stop: its step, if the step has no other.
 const positionOf = (stop) => (stopsBeside(stop).length > 1 ? stop : stepOf(stop));
 
-// Why a stop is worth another look, in words; empty if it is not.
+// Why a stop is worth another look, as the parts of a text; null if it is not.
 function reasonOf({ predictions, looked_first: looked, self }) {
   const wrong = predictions.filter(({ right }) => right === false);
-  if (wrong.length) return wrong.map(({ expression, said, seen }) => `${expression}: you said ${said}, it is ${seen}`).join('; ');
-  if (self === 'no' || self === 'partly') return self === 'no' ? 'you did not get it' : 'you got it partly';
-  return looked ? 'you looked first' : '';
+  if (wrong.length) return wrong.flatMap((each, at) => [at ? '; ' : null, ...mistake(each)]);
+  if (self === 'no' || self === 'partly') return [self === 'no' ? 'you did not get it' : 'you got it partly'];
+  return looked ? ['you looked first'] : null;
 }
+
+const mistake = ({ expression, said, seen }) => [codeOf(expression), ': you said ', codeOf(said), ', it is ', codeOf(seen)];
 
 function entry(item) {
   const { key } = item;
@@ -76,5 +78,5 @@ function entry(item) {
   const position = positionOf(key);
   return element('li', {},
     element('a', { href: `#/${position}`, dir: 'auto', onclick: (event) => { event.preventDefault(); show(position); } }, name),
-    element('span', { class: 'quiet', dir: 'auto' }, reasonOf(item)));
+    element('span', { class: 'quiet', dir: 'auto' }, ...reasonOf(item)));
 }

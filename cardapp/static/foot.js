@@ -95,7 +95,7 @@ function placeOf(stop) {
   const { sync, key } = state.control;
   const { file, line } = (isLastAt(stop) && state.last.observed) || {};
   if (sync === 'on' && key === stop) return { words: file ? `Stopped here, ${file}:${line}` : 'Stopped here' };
-  const words = recordOf(stop).proved_at ? 'Stopped here before' : 'Not run yet';
+  const words = recordOf(stop).proved_at ? 'Run before' : 'Not run yet';
   if (sync !== 'on' || !stopOf(key)) return { words };
   const isBeside = stepOf(key) === stepOf(stop);
   const number = isBeside ? `stop ${1 + stopsBeside(stop).findIndex((item) => item.key === key)}` : state.catalog.number.get(stepOf(key));
@@ -269,7 +269,7 @@ function drawMore(stop) {
 }
 
 function noteField(step, note) {
-  const field = element('input', { type: 'text', 'aria-label': 'Note on this step', placeholder: 'Note' });
+  const field = element('input', { type: 'text', 'aria-label': 'Your note on this step', placeholder: 'Note' });
   field.value = note;
   keepDraft(field, actions.noteDraft(step));
   field.addEventListener('keydown', async (event) => {

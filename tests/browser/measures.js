@@ -56,6 +56,27 @@ function brokenNames(root) {
   return found;
 }
 
+// -- the trail -----------------------------------------------------------------------------------------------------
+
+async function goTo(key) {
+  const moved = new Promise((resolve) => addEventListener('hashchange', resolve, { once: true }));
+  location.hash = `#/${key}`;
+  await moved;
+}
+
+// Goes to one step after the other. Its title is whole; its ancestors are numbers, and their titles are tooltips.
+async function trailFaults(steps) {
+  const found = [];
+  for (const step of steps) {
+    await goTo(step);
+    const [title, ...ancestors] = [...document.querySelectorAll('#trail button')].reverse();
+    if (!isInSight(title) || title.scrollWidth > title.clientWidth) found.push(`${title.textContent} is cut off`);
+    const named = ancestors.filter(({ title: whole, firstChild, lastChild }) => whole && /^[\d.]+$/.test(firstChild.data) && !isSeen(lastChild));
+    if (named.length !== 3) found.push(`${step} has ${named.length} numbers`);
+  }
+  return found;
+}
+
 // -- the foot ------------------------------------------------------------------------------------------------------
 
 const LEAST_SHEET = 90; // px
@@ -65,9 +86,7 @@ const IN_FOOT = `.question, .hint:last-child, .explanation, [role=row], #act, ${
 async function footFaults([stops, needed]) {
   const found = [];
   for (const stop of stops) {
-    const moved = new Promise((resolve) => addEventListener('hashchange', resolve, { once: true }));
-    location.hash = `#/${stop}`;
-    await moved;
+    await goTo(stop);
     found.push(...footFaultsHere(needed).map((fault) => `${stop}: ${fault}`));
   }
   return found;

@@ -104,7 +104,8 @@ def test_each_stop_covers_its_own_values(tab: Tab) -> None:
     page.locator("#foot", has_text="Stopped here").wait_for()
     becomes(page, COVERED, arg=[[f"{PHASE}/right/first", False], [f"{PHASE}/right/second", False]])
     page.keyboard.press("Shift+ArrowLeft")
-    page.locator("#foot", has_text="stop 1 of 2").wait_for()
+    page.locator("#foot", has_text="Run before").wait_for()
+    assert "Stopped here" not in page.locator("#foot").inner_text(), "the program is at the second stop"
     page.keyboard.press("Shift+ArrowRight")
     page.locator("#foot", has_text="stop 2 of 2").wait_for()
 
@@ -331,16 +332,32 @@ def test_what_is_typed_after_a_click_into_the_editor_goes_there(tab: Tab, stage:
     page.keyboard.press("F8")
 
 
+def test_what_is_typed_after_a_click_into_a_detached_editor_goes_nowhere(tab: Tab, stage: Stage) -> None:
+    page = tab(f"#/{PHASE}/keys").page
+    page.get_by_label("Live").uncheck()
+    page.locator("#editor .overlay").click(position={"x": 5, "y": 5})
+    before = stage.tcp.get("/api/checkpoint/status")["generation"]
+    page.keyboard.type("info args")
+    page.keyboard.press("Enter")
+    assert field(page).input_value() == ""
+    page.get_by_role("button", name="Attach").click()
+    page.locator("#editor .canvas-area:not(.detached)").wait_for()
+    assert stage.tcp.get("/api/checkpoint/status")["generation"] == before
+    item = next(each for each in stage.tcp.get("/api/progress")["items"] if each["key"] == f"{PHASE}/keys")
+    assert item["status"] == "pending"
+
+
 def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab, stage: Stage) -> None:
     last = f"{PHASE}/{STEPS[-1]}/second"
     page = tab(f"#/{last}").page
-    field(page).fill("5")
+    field(page).fill("5  x")
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     press(page, "Next").click()
     finish = page.get_by_role("region", name="Results")
     finish.get_by_text(re.compile("predicted right at the first try")).wait_for()
-    finish.get_by_text("n: you said 5, it is 2").wait_for()
+    assert "n: you said 5  x, it is 2" in finish.inner_text()
+    assert re.search(r"\d+ (s|min)\nof work", finish.inner_text())
     finish.get_by_role("link", name="Step again, stop 2").click()
     finish.wait_for(state="hidden")
     until(lambda: stage.tcp.get("/api/navigation/current")["key"] == last)

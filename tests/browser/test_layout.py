@@ -62,6 +62,15 @@ def test_question_fields_button_and_rows_are_in_sight_at_every_stop(
     assert faults(page, "foot", [keys, JUDGED]) == []
 
 
+def test_the_title_of_the_step_is_in_full_and_its_ancestors_are_numbers(
+    context: BrowserContext, shipped: Stage
+) -> None:
+    steps = [item["key"] for item in shipped.tcp.get("/api/navigation/catalog")["items"] if item["level"] == "step"]
+    opened = OpenPage(context.new_page())
+    opened.page.goto(f"http://127.0.0.1:{shipped.service.listener.port}/")
+    assert faults(opened.ready().page, "trail", steps) == []
+
+
 def record(stage: Stage, kind: str, key: str, data: dict[str, Any]) -> None:
     body = {"kind": kind, "actor": "page", "text": "as the page records it", "key": key, "data": data}
     assert stage.tcp.post("/api/events", body).status == 201

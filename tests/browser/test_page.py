@@ -102,7 +102,7 @@ def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Ta
     assert stage.tcp.get("/api/viewer/state")["revision"] == revision, "the tabs do not react to each other's changes"
 
 
-def test_values_are_covered_until_an_answer_and_stay_open_after_a_reload(tab: Tab, stage: Stage) -> None:
+def test_values_are_covered_until_they_are_shown_and_stay_open_after_a_reload(tab: Tab, stage: Stage) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     machine = opened.page.locator(".part[data-kind=machine].covered").first
     machine.wait_for()
