@@ -67,10 +67,14 @@ async function goTo(key) {
 // Goes to one step after the other. Its title is whole; its ancestors are numbers, and their titles are tooltips.
 async function trailFaults(steps) {
   const found = [];
+  const bar = document.querySelector('.bar');
+  const height = bar.offsetHeight;
+  document.getElementById('sync-state').append(' binding building resetting replaying verifying'); // as while a replay runs
   for (const step of steps) {
     await goTo(step);
     const [title, ...ancestors] = [...document.querySelectorAll('#trail button')].reverse();
     if (!isInSight(title) || title.scrollWidth > title.clientWidth) found.push(`${title.textContent} is cut off`);
+    if (bar.offsetHeight !== height) found.push(`${step} makes the bar ${bar.offsetHeight} px high`);
     const named = ancestors.filter(({ title: whole, firstChild, lastChild }) => whole && /^[\d.]+$/.test(firstChild.data) && !isSeen(lastChild));
     if (named.length !== 3) found.push(`${step} has ${named.length} numbers`);
   }
