@@ -42,6 +42,8 @@ const ACTIONS = {
 const MOVES = new Set(['previous', 'next', 'previous_stop', 'next_stop', 'coarser', 'finer']);
 // The shortcuts that are the browser's while nothing shows the program.
 const OF_PROGRAM = new Set(['next_line', 'step_into', 'finish_function', 'go_on']);
+// The shortcuts that act at the position. Their plain keys do nothing while the results or the events cover it.
+const AT_POSITION = new Set(['sync', 'approve']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
@@ -83,6 +85,7 @@ function onKey(event) {
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
   if ((inField || inEditor) && plain) return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
+  if (plain && AT_POSITION.has(shortcut.action) && over.isOpen()) return;
   if (shortcut.action === 'dismiss' && !dismissal()) return;
   if (OF_PROGRAM.has(shortcut.action) && !program.isShown()) return;
   const run = ACTIONS[shortcut.action];

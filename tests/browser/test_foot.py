@@ -57,6 +57,13 @@ def answers(stage: Stage, step: str, stop: str = "first") -> dict[str, Any]:
     return items[0] if items else {}
 
 
+def status(stage: Stage, step: str) -> str:
+    found: str = next(each for each in stage.tcp.get("/api/progress")["items"] if each["key"] == f"{PHASE}/{step}")[
+        "status"
+    ]
+    return found
+
+
 def focused(page: Page) -> str:
     """The name of the control that has the focus."""
     name: str = page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.textContent")
@@ -327,8 +334,7 @@ def test_what_is_typed_after_a_click_into_the_editor_goes_there(tab: Tab, stage:
     page.keyboard.type("print n + 41")
     page.keyboard.press("Enter")
     until(lambda: "= 42" in opened.grid())
-    items = stage.tcp.get("/api/progress")["items"]
-    assert next(each for each in items if each["key"] == f"{PHASE}/editor")["status"] == "pending"
+    assert status(stage, "editor") == "pending"
     page.keyboard.press("F8")
 
 
@@ -343,8 +349,7 @@ def test_what_is_typed_after_a_click_into_a_detached_editor_goes_nowhere(tab: Ta
     page.get_by_role("button", name="Attach").click()
     page.locator("#editor .canvas-area:not(.detached)").wait_for()
     assert stage.tcp.get("/api/checkpoint/status")["generation"] == before
-    item = next(each for each in stage.tcp.get("/api/progress")["items"] if each["key"] == f"{PHASE}/keys")
-    assert item["status"] == "pending"
+    assert status(stage, "keys") == "pending"
 
 
 def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab, stage: Stage) -> None:
@@ -358,9 +363,14 @@ def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab,
     finish.get_by_text(re.compile("predicted right at the first try")).wait_for()
     assert "n: you said 5  x, it is 2" in finish.inner_text()
     assert re.search(r"\d+ (s|min)\nof work", finish.inner_text())
+    before = stage.tcp.get("/api/checkpoint/status")["generation"]
+    for key in ("a", "Enter"):
+        page.keyboard.press(key)  # they act on what the results cover
     finish.get_by_role("link", name="Step again, stop 2").click()
     finish.wait_for(state="hidden")
     until(lambda: stage.tcp.get("/api/navigation/current")["key"] == last)
+    assert stage.tcp.get("/api/checkpoint/status")["generation"] == before
+    assert status(stage, STEPS[-1]) == "pending"
 
 
 def test_shown_values_are_uncovered_for_their_stop_alone(tab: Tab, stage: Stage) -> None:
