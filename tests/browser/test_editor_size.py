@@ -75,6 +75,7 @@ def test_the_grid_changes_once_when_memory_opens_and_closes(tab: Tab, stage: Sta
     assert not stage.tcp.get(f"/api/events?after={last}&kind=editor.redraw")["events"]
 
 
+@pytest.mark.full
 def test_the_picture_fills_the_panel_after_a_restart_of_neovim(tab: Tab, stage: Stage) -> None:
     opened = tab()
     until(lambda: fills(opened))
@@ -119,6 +120,7 @@ def test_with_a_terminal_the_picture_is_centred_on_its_own_ground_and_says_why(t
     assert not words.is_visible()
 
 
+@pytest.mark.full
 def test_a_click_in_a_centred_picture_hits_its_cell(tab: Tab, stage: Stage, neovim: Any) -> None:
     opened = tab().control(stage)
     with AttachedTerminal(stage.sessions, 60, 20):
@@ -134,6 +136,7 @@ def test_a_click_in_a_centred_picture_hits_its_cell(tab: Tab, stage: Stage, neov
     becomes(opened.page, "!document.querySelector('#editor.control')")
 
 
+@pytest.mark.full
 def test_without_fit_the_grid_keeps_its_size(tab: Tab, stage: Stage) -> None:
     opened = tab()
     until(lambda: fills(opened))

@@ -90,6 +90,7 @@ def test_an_input_method_types_what_it_commits_once(writer: Writer) -> None:
     writer.holds("日本 <x>語", "")
 
 
+@pytest.mark.full
 def test_a_dead_key_types_the_composed_character_alone(writer: Writer) -> None:
     writer.insert()
     writer.key("Dead", "Equal")
@@ -102,6 +103,7 @@ def test_a_dead_key_types_the_composed_character_alone(writer: Writer) -> None:
     writer.holds("éôx")
 
 
+@pytest.mark.full
 def test_a_cancelled_composition_leaves_nothing(writer: Writer) -> None:
     writer.insert()
     writer.compose("にほ")
@@ -113,6 +115,7 @@ def test_a_cancelled_composition_leaves_nothing(writer: Writer) -> None:
     assert writer.page.evaluate(PREEDIT)["value"] == ""
 
 
+@pytest.mark.full
 def test_the_text_being_composed_is_seen_at_the_cursor(writer: Writer) -> None:
     writer.insert()
     writer.page.keyboard.type("abcd")
@@ -194,6 +197,7 @@ def test_mouse_and_wheel_reach_neovim(writer: Writer) -> None:
         neovim.call("nvim_set_option", "mouse", "")
 
 
+@pytest.mark.full
 def test_a_selection_of_the_picture_is_copied(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     scratch.call("nvim_command", "setlocal nonumber norelativenumber signcolumn=no")
     scratch.call("nvim_buf_set_lines", 0, 0, -1, False, ["first line here", "second line here"])

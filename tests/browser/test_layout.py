@@ -114,6 +114,7 @@ def test_the_proof_leaves_the_sheet_where_it_is(tab: Tab) -> None:
     assert page.evaluate(place) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", [1280, 1000])
 def test_dividers_keep_every_control_on_screen(proved: Page, width: int) -> None:
     proved.set_viewport_size({"width": width, "height": 720})
@@ -130,6 +131,7 @@ def test_dividers_keep_every_control_on_screen(proved: Page, width: int) -> None
     assert found == {place: [] for place in found}
 
 
+@pytest.mark.full
 def test_the_search_opens_a_folded_outline(proved: Page) -> None:
     search = proved.get_by_label("Search titles and code")
     for way in ("Fold the outline", "Wide worksheet", "Wide editor"):

@@ -76,6 +76,7 @@ def test_a_reload_comes_back_to_the_same_view(tab: Tab, stage: Stage) -> None:
     until(lambda: opened.page.evaluate(place) == before, 5)
 
 
+@pytest.mark.full
 def test_a_reload_comes_back_to_the_place_that_a_position_was_scrolled_to(tab: Tab, stage: Stage) -> None:
     opened = tab()
     opened.page.evaluate("location.hash = '#/bump/requests/three-requests/first'")
@@ -191,6 +192,7 @@ def test_a_page_turned_away_from_the_position_only_offers_the_way_back(tab: Tab,
     opened.shows("SYNC ON · at this step")
 
 
+@pytest.mark.full
 def test_search_finds_titles_and_code(tab: Tab) -> None:
     page = tab().page
     page.keyboard.press("/")
@@ -206,6 +208,7 @@ def test_search_finds_titles_and_code(tab: Tab) -> None:
     page.get_by_text("Nothing in this card contains").wait_for()
 
 
+@pytest.mark.full
 def test_the_map_is_over_the_worksheet_and_readable(tab: Tab, stage: Stage) -> None:
     opened = tab()
     page = opened.page
@@ -243,6 +246,7 @@ def test_the_map_is_over_the_worksheet_and_readable(tab: Tab, stage: Stage) -> N
     page.locator("#sheets .here").wait_for()
 
 
+@pytest.mark.full
 def test_forced_colours_mark_the_current_row_covered_values_and_the_state_of_sync(tab: Tab) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     page = opened.page
@@ -310,6 +314,7 @@ def test_each_control_has_a_name_of_its_own(tab: Tab) -> None:
     assert "flowing" not in page.locator("body").inner_text()
 
 
+@pytest.mark.full
 def test_a_memory_picture_that_leaves_bytes_out_draws_the_break(tab: Tab) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     page = opened.page
@@ -354,6 +359,7 @@ def test_enter_goes_to_a_match_and_the_next_enter_does_what_the_page_says(tab: T
     assert stage.tcp.get("/api/control/state")["key"].startswith("bump/requests/three-requests/first/")
 
 
+@pytest.mark.full
 def test_a_position_that_changed_without_a_page_is_shown(tab: Tab, stage: Stage) -> None:
     opened = tab()
     opened.page.get_by_role("button", name="Next page", exact=True).click()

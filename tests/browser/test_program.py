@@ -69,6 +69,7 @@ def test_call_stack_and_locals_are_covered_until_the_program_has_stopped_there(t
     expect(variables.get_by_role("row", name="flag char")).to_contain_text("char *")
 
 
+@pytest.mark.full
 def test_the_regions_follow_the_program_also_when_it_is_moved_in_gdbs_window(tab: Tab, stage: Stage) -> None:
     page = synced(tab).page
     variables, stack = opened_region(page, "Locals"), opened_region(page, "Call stack")
@@ -81,6 +82,7 @@ def test_the_regions_follow_the_program_also_when_it_is_moved_in_gdbs_window(tab
     expect(place(page)).to_have_text("main.c:8")
 
 
+@pytest.mark.full
 def test_a_program_that_has_ended_says_so_and_only_goes_back(tab: Tab) -> None:
     page = synced(tab).page
     button(page, "Continue").click()
@@ -106,6 +108,7 @@ def test_keys_move_the_program_while_it_is_shown(tab: Tab, stage: Stage) -> None
     assert stage.tcp.get(f"/api/events?kind=program.moved&after={last}")["events"] == []
 
 
+@pytest.mark.full
 def test_a_program_that_runs_on_and_on_can_be_interrupted(tab: Tab) -> None:
     """The service's answers are made up: no shipped program runs without end."""
     page = synced(tab).page
@@ -123,6 +126,7 @@ def test_a_program_that_runs_on_and_on_can_be_interrupted(tab: Tab) -> None:
     expect(button(page, "Continue")).to_be_enabled()
 
 
+@pytest.mark.full
 def test_what_gdb_refuses_is_told_with_gdbs_reason(tab: Tab) -> None:
     page = synced(tab).page
     button(page, "Finish").click()

@@ -120,6 +120,7 @@ def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
     report.wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_a_crash_before_the_stop_says_with_which_signal_and_where(opened: OpenPage, stage: Stage) -> None:
     opened.page.get_by_role("treeitem", name="Step beyond").click()
     report = failed(opened, "The program crashed before the stop.")
@@ -129,6 +130,7 @@ def test_a_crash_before_the_stop_says_with_which_signal_and_where(opened: OpenPa
     report.wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_an_end_before_the_stop_says_its_exit_code(opened: OpenPage, stage: Stage) -> None:
     opened.page.get_by_role("treeitem", name="Step beyond").click()
     with edited(stage, "*(volatile int *)0 = n;", 'puts("last  words"); exit(3);'):
@@ -151,6 +153,7 @@ def test_a_build_error_has_a_button_for_each_line(opened: OpenPage, stage: Stage
         assert printed.evaluate("(each) => each.scrollHeight") >= line * printed.inner_text().count("\n")
 
 
+@pytest.mark.full
 def test_a_program_that_was_continued_runs_and_then_ended(opened: OpenPage, stage: Stage) -> None:
     opened.page.keyboard.press("Enter")
     opened.shows("SYNC ON · at this step")
@@ -164,6 +167,7 @@ def test_a_program_that_was_continued_runs_and_then_ended(opened: OpenPage, stag
         (stage.sessions.session().work / "probe" / "stop").unlink()
 
 
+@pytest.mark.full
 def test_an_edited_line_is_compared_with_the_cards(opened: OpenPage, stage: Stage) -> None:
     with edited(stage, "/* quick */", "/*  slower  */"):
         report = failed(opened, "The code is not the card’s.")
@@ -193,6 +197,7 @@ def test_an_edited_copy_is_told_with_its_difference_and_restored(opened: OpenPag
     told.wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_a_session_of_another_card_is_told_until_it_is_no_longer_chosen(
     opened: OpenPage, stage: Stage, tmp_path: Path
 ) -> None:

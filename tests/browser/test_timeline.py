@@ -89,6 +89,7 @@ def test_a_note_is_withdrawn_with_a_reason_and_stays_in_the_record(tab: Tab, sta
     assert "A slip of the pen" not in stage.tcp.request("GET", "/api/report/lesson.html").body.decode()
 
 
+@pytest.mark.full
 def test_the_filters_select_by_kind_step_and_actor(tab: Tab, stage: Stage) -> None:
     for actor, key in (("ann", FIRST), ("ben", OTHER)):
         note = {"kind": "note", "actor": actor, "key": key, "text": f"note of {actor}"}
@@ -105,6 +106,7 @@ def test_the_filters_select_by_kind_step_and_actor(tab: Tab, stage: Stage) -> No
     entries(page).filter(has_text="No event is of this kind").wait_for()
 
 
+@pytest.mark.full
 def test_the_events_follow_what_happens_and_lead_to_its_place(tab: Tab, stage: Stage) -> None:
     page = opened(tab)
     item = next(item for item in stage.tcp.get("/api/progress")["items"] if item["key"] == OTHER)

@@ -114,6 +114,7 @@ def test_a_backup_amid_writes_holds_the_state_of_one_moment(
     server.kill()
 
 
+@pytest.mark.full
 def test_nothing_that_exists_is_replaced(server: Server, environment: dict[str, str], state_dir: Path) -> None:
     fill(server.api)
     assert command(environment, "backup", state_dir / "backup").returncode == 0
@@ -126,6 +127,7 @@ def test_nothing_that_exists_is_replaced(server: Server, environment: dict[str, 
     assert (nothing.returncode, "is not a backup" in nothing.stderr) == (2, True)
 
 
+@pytest.mark.full
 def test_what_is_broken_is_named_and_kept(server: Server, environment: dict[str, str], state_dir: Path) -> None:
     names = fill(server.api)
     (state_dir / "state" / "evidence" / names[1]).unlink()
@@ -139,6 +141,7 @@ def test_what_is_broken_is_named_and_kept(server: Server, environment: dict[str,
     assert (state_dir / "restored" / "card-state").is_file()
 
 
+@pytest.mark.full
 def test_a_damaged_backup_is_refused(server: Server, environment: dict[str, str], state_dir: Path) -> None:
     fill(server.api)
     assert command(environment, "backup", state_dir / "backup").returncode == 0
