@@ -47,10 +47,10 @@ class Shortcut:
 
 
 _RESET = "Restart the program and refresh the debugger"
-_SYNC = "Bring the program to the saved position"
+_SYNC = "Run the program to the stop of the position"
 _REDRAW = "Fit the editor to its pane and redraw it"
-_PREVIOUS = "Go to the previous item on the focus level"
-_NEXT = "Go to the next item on the focus level"
+_PREVIOUS = "Go to the previous step, task, … of the position's level"
+_NEXT = "Go to the next step, task, … of the position's level"
 
 SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("reset", ("F1",), "page", _RESET),
@@ -60,13 +60,13 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("next", ("ArrowRight",), "page", _NEXT),
     Shortcut("previous_stop", ("Shift+ArrowLeft",), "page", "Go to the previous stop of the step"),
     Shortcut("next_stop", ("Shift+ArrowRight",), "page", "Go to the next stop of the step"),
-    Shortcut("coarser", ("Shift+ArrowUp",), "page", "Focus the next coarser level"),
-    Shortcut("finer", ("Shift+ArrowDown",), "page", "Focus the next finer level"),
+    Shortcut("coarser", ("Shift+ArrowUp",), "page", "Go up a level: from a step to its phase"),
+    Shortcut("finer", ("Shift+ArrowDown",), "page", "Go down a level: from a phase to its first step"),
     *(
-        Shortcut("focus", (f"Alt+{digit}",), "page", f"Focus the {level} level", level)
+        Shortcut("focus", (f"Alt+{digit}",), "page", f"Go to the position's {level}", level)
         for digit, level in enumerate(LEVELS)
     ),
-    Shortcut("allocator", ("Alt+6",), "page", "Show or hide the allocator diagram"),
+    Shortcut("allocator", ("Alt+6",), "page", "Show or hide the memory"),
     Shortcut("annotations", ("Alt+7",), "page", "Show or hide all annotations"),
     Shortcut("explain", ("Alt+8",), "page", "Show or hide the list of annotations and strategies"),
     Shortcut("events", ("Alt+9",), "page", "Show or hide the events"),

@@ -145,12 +145,15 @@ function toggleOverlay() {
   dialog.replaceChildren(
     element('div', { class: 'panel-head' }, element('h2', {}, 'Keyboard'), element('span', { class: 'space' }),
       button('×', () => dialog.close(), { class: 'icon', 'aria-label': 'Close' })),
+    element('p', { class: 'lead' }, FOOT_KEYS),
     element('div', { class: 'two' },
       element('section', {}, element('h3', {}, 'On the page'), shortcuts('page')),
       element('section', {}, element('h3', {}, 'In the editor'), shortcuts('editor'), element('p', { class: 'quiet' }, EDITOR_KEYS))));
   dialog.showModal();
 }
 
+const FOOT_KEYS = 'A value that you type on the sheet goes into the first empty field below it. Enter predicts, the next Enter runs '
+  + 'the program to the stop, and the one after it goes on. Escape leaves the field.';
 const EDITOR_KEYS = 'While the editor has the keyboard, every key goes to Neovim, except F8, which takes the keyboard back, and '
   + 'Ctrl+`, which draws the editor again. Shift and dragging selects text in the editor’s picture; Ctrl+Shift+C copies it.';
 

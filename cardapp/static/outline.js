@@ -59,7 +59,7 @@ function render(moved = false) {
   approved = new Set(items.filter((item) => item.status === 'approved').map((item) => item.key));
   visited = new Set(items.filter((item) => item.last_result).map((item) => item.key));
   const { total, approved: count } = state.progress.summary;
-  $('tally').textContent = total ? `${count} of ${total} steps approved` : '';
+  $('tally').textContent = total ? `${count} of ${total} steps approved, ${visited.size} run` : '';
   const { key } = state.navigation;
   for (const item of state.catalog.trail(key)) open.add(item.key);
   const active = document.activeElement?.closest?.('#tree') ? document.activeElement.dataset.key : null;
