@@ -16,15 +16,16 @@ from typing import Literal
 from playwright.sync_api import Browser, Page
 
 from cardapp.settings import ROOT
+from tests.browser.tour import states
 from tests.functional.attached_terminal import AttachedTerminal
 from tests.functional.chromium import chromium
 from tests.functional.serving import Stage, make_card
 
 ColorScheme = Literal["light", "dark"]
 ARENA = ROOT / "etc" / "cards" / "arena"
-SMALL, LARGE, PHONE = (1280, 720), (1920, 1080), (800, 1000)
+SMALL, LARGE, NARROW = (1280, 720), (1920, 1080), (800, 720)
 SYNCED = "alignment/padding/types/char-double"
-COVERED = "bump/requests/three-requests"
+COVERED = "bump/requests/three-requests/first"
 
 
 class Album:
@@ -39,13 +40,18 @@ class Album:
         self, stage: Stage, address: str = "", size: tuple[int, int] = SMALL, scheme: ColorScheme = "light"
     ) -> Iterator[Page]:
         """A page at an address, closed in the end."""
-        width, height = size
-        context = self._browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        try:
-            page = context.new_page()
+        with self.blank(size, scheme) as page:
             page.goto(f"http://127.0.0.1:{stage.service.listener.port}/{address}")
             page.locator("#sheets .sheet").first.wait_for()
             yield page
+
+    @contextmanager
+    def blank(self, size: tuple[int, int], scheme: ColorScheme) -> Iterator[Page]:
+        """An empty page, closed in the end."""
+        width, height = size
+        context = self._browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        try:
+            yield context.new_page()
         finally:
             context.close()
 
@@ -56,75 +62,64 @@ class Album:
         page.screenshot(path=self._folder / f"{name}.png")
 
 
-def with_session(album: Album, folder: Path) -> None:
-    """First visit, covered values, a prediction, a proved stop (light, dark, both sizes), the results, away from it,
-    search, map, keyboard, forced colours."""
+def tours(album: Album, folder: Path) -> None:
+    """Every state of the tour, in both sizes, light and dark."""
+    for number, (size, scheme) in enumerate(VARIANTS):
+        with stage(folder / str(number), ARENA) as arena, album.blank(size, scheme) as page:
+            for name in states(page, arena):
+                album.take(page, f"{name}-{size[0]}{'-dark' if scheme == 'dark' else ''}")
+
+
+def proved(album: Album, folder: Path) -> None:
+    """A proved stop, one column, the terminals, a program that was moved on, forced colours."""
     with stage(folder, ARENA) as arena:
-        with album.page(arena) as page:
-            album.take(page, "first-visit")
-        with album.page(arena, f"#/{COVERED}") as page:
-            album.take(page, "question")
         with album.page(arena, f"#/{SYNCED}") as page:
-            page.get_by_role("button", name="Hint", exact=True).click()
             for key in ("1", "6", "Tab", "3", "Tab", "2", "4"):
                 page.keyboard.press(key)
-            album.take(page, "predicting")
             page.keyboard.press("Enter")
             page.keyboard.press("Enter")
             page.get_by_role("row", name="wrong").wait_for()
             page.keyboard.press("Alt+6")
             album.take(page, "proved-1280")
-            page.get_by_role("button", name="Results").click()
-            album.take(page, "results")
-            page.keyboard.press("Escape")
-            page.keyboard.press("?")
-            album.take(page, "keyboard")
-            page.keyboard.press("Escape")
-            page.get_by_role("tab", name="Map").click()
-            album.take(page, "map")
-            page.keyboard.press("F8")
-            album.take(page, "control")
-            page.keyboard.press("F8")
-        for name, size, scheme in VARIANTS:
+        for size, scheme in VARIANTS[1:]:
             with album.page(arena, f"#/{SYNCED}", size, scheme) as page:
                 page.locator("#sync-state.on").wait_for()
-                album.take(page, f"proved-{name}")
-        with AttachedTerminal(arena.sessions, 200, 50), album.page(arena, f"#/{SYNCED}") as page:
-            page.locator("#editor .follows").wait_for()
-            album.take(page, "terminal")
-        for scheme in ("light", "dark"):
-            with album.page(arena, f"#/{SYNCED}", SMALL, scheme) as page:
-                page.locator("#sync-state.on").wait_for()
-                for part in ("Call stack", "Locals"):
-                    page.get_by_role("region", name=part).locator("summary").click()
-                page.get_by_role("button", name="Step").click()
-                page.get_by_role("row", name="arena_alloc").wait_for()
-                album.take(page, f"stepped-1280-{scheme}")
-                page.get_by_role("button", name="Back to the stop").click()
-                page.locator("#sync-state.on").wait_for()
+                album.take(page, f"proved-{size[0]}{'-dark' if scheme == 'dark' else ''}")
+        one_column(album, arena)
+        for columns, rows in ((200, 50), (120, 30), (80, 24)):
+            with AttachedTerminal(arena.sessions, columns, rows), album.page(arena, f"#/{SYNCED}") as page:
+                page.locator("#editor .follows").wait_for()
+                album.take(page, f"terminal-{columns}x{rows}")
         with album.page(arena, f"#/{SYNCED}") as page:
-            page.keyboard.press("ArrowRight")
-            album.take(page, "elsewhere")
-            page.keyboard.press("/")
-            page.keyboard.type("round_up")
-            page.locator("#matches mark").first.wait_for()
-            album.take(page, "search")
-            page.get_by_role("button", name="Next page", exact=True).click()
-            album.take(page, "turned-away")
-        with album.page(arena, f"#/{SYNCED}") as page:
+            page.locator("#sync-state.on").wait_for()
+            page.get_by_role("button", name="Step").click()
+            page.locator("#sync-state", has_text="the program ran on").wait_for()
+            album.take(page, "stepped")
             page.emulate_media(forced_colors="active")
-            page.keyboard.press("Enter")
+            page.get_by_role("button", name="Back to the stop").click()
             page.locator("#sync-state.on").wait_for()
             album.take(page, "forced-colours")
 
 
-VARIANTS: tuple[tuple[str, tuple[int, int], ColorScheme], ...] = (
-    ("1280-dark", SMALL, "dark"), ("1920", LARGE, "light"), ("1920-dark", LARGE, "dark"), ("narrow", PHONE, "light"),
+def one_column(album: Album, arena: Stage) -> None:
+    with album.page(arena, f"#/{COVERED}", NARROW) as page:
+        album.take(page, "question-800")
+        page.get_by_role("button", name="Fold the outline").click()
+        album.take(page, "outline-800")
+        page.get_by_role("tab", name="Map").click()
+        album.take(page, "map-800")
+    with album.page(arena, f"#/{SYNCED}", NARROW, "dark") as page:
+        page.locator("#sync-state.on").wait_for()
+        album.take(page, "proved-800-dark")
+
+
+VARIANTS: tuple[tuple[tuple[int, int], ColorScheme], ...] = (
+    (SMALL, "light"), (SMALL, "dark"), (LARGE, "light"), (LARGE, "dark"),
 )  # fmt: skip
 
 
 def refusals(album: Album, folder: Path) -> None:
-    """A replay under way, a drifted snapshot, a program that crashed, an edited file that does not build."""
+    """A replay under way, a drifted snapshot, a program that crashed."""
     with stage(folder, make_card(folder / "card", ending="crash")) as probe:
         with album.page(probe, "#/t1/b1/p1/slow") as page:
             page.keyboard.press("Enter")
@@ -137,38 +132,14 @@ def refusals(album: Album, folder: Path) -> None:
                     page.keyboard.press("Enter")
                     page.locator("#result.bad").wait_for()
                     album.take(page, name if scheme == "light" else f"{name}-dark")
-        source = probe.sessions.session().work / "probe" / "main.c"
-        source.write_text(source.read_text().replace("    n = 1;", "    n = missing;"))
-        for scheme in ("light", "dark"):
-            with album.page(probe, "#/t1/b1/p1/quick", SMALL, scheme) as page:
-                page.keyboard.press("Enter")
-                page.locator("#result .messages").wait_for()
-                page.locator("#session summary").click()
-                album.take(page, "build-error" if scheme == "light" else "build-error-dark")
-
-
-def without_session(album: Album, folder: Path) -> None:
-    """No session, the position of a whole task, and a service that is gone."""
-    with stage(folder, ARENA, session=False) as lonely:
-        with album.page(lonely) as page:
-            album.take(page, "no-session")
-            page.keyboard.press("Enter")
-            page.locator("#result.bad").wait_for()
-            album.take(page, "not-syncable")
-        with album.page(lonely, "", SMALL, "dark") as page:
-            album.take(page, "no-session-dark")
-            lonely.service.stop()
-            page.locator("#notice").wait_for()
-            album.take(page, "disconnected")
 
 
 @contextmanager
-def stage(folder: Path, card: Path, session: bool = True) -> Iterator[Stage]:
+def stage(folder: Path, card: Path) -> Iterator[Stage]:
     """The application over a state directory of its own, closed in the end."""
     made = Stage(folder / "state", card)
     try:
-        if session:
-            made.sessions.start(card)
+        made.sessions.start(card)
         yield made
     finally:
         with suppress(OSError):
@@ -177,7 +148,7 @@ def stage(folder: Path, card: Path, session: bool = True) -> Iterator[Stage]:
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    parts: tuple[Callable[[Album, Path], None], ...] = (with_session, refusals, without_session)
+    parts: tuple[Callable[[Album, Path], None], ...] = (proved, refusals, tours)
     with chromium() as browser:
         for part in parts:
             with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as scratch:

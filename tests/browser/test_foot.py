@@ -196,7 +196,7 @@ def test_the_sign_of_enter_is_shown_only_where_enter_acts(tab: Tab, stage: Stage
 
 
 SIGNS_OF_ENTER = """[...document.querySelectorAll('#foot kbd, #sync kbd')]
-  .filter((sign) => getComputedStyle(sign).visibility === 'visible').map((sign) => sign.parentElement.id)"""
+  .filter((sign) => sign.checkVisibility()).map((sign) => sign.parentElement.id)"""
 
 
 def test_keys_work_at_the_position_after_a_field_or_a_link_of_the_sheet(tab: Tab, stage: Stage) -> None:
