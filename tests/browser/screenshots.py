@@ -39,10 +39,12 @@ class Album:
     def page(
         self, stage: Stage, address: str = "", size: tuple[int, int] = SMALL, scheme: ColorScheme = "light"
     ) -> Iterator[Page]:
-        """A page at an address, closed in the end."""
+        """A page at an address that does not ask for the name, closed in the end."""
         with self.blank(size, scheme) as page:
             page.goto(f"http://127.0.0.1:{stage.service.listener.port}/{address}")
             page.locator("#sheets .sheet").first.wait_for()
+            if (later := page.get_by_role("button", name="Not now")).is_visible():
+                later.click()
             yield page
 
     @contextmanager
