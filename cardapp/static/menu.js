@@ -25,7 +25,10 @@ export function start() {
   if (!localStorage.getItem(ASKED)) askOnce();
 }
 
-const label = () => { $('menu').textContent = state.learner === null || state.learner === 'unnamed' ? 'Menu' : `Menu · ${state.learner}`; };
+function label() {
+  const isNamed = state.learner !== null && state.learner !== 'unnamed';
+  fill($('menu'), 'Menu', isNamed ? element('span', { class: 'whose' }, ` · ${state.learner}`) : null);
+}
 
 async function open() {
   say('');

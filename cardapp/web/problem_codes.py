@@ -49,6 +49,7 @@ DESCRIBED = {
     "not_withdrawable": "The event is of a kind that cannot be withdrawn.",
     "already_withdrawn": "The event is already withdrawn.",
     # -- the learners ----------------------------------------------------------------------------------------------
+    "replay_running": "A replay runs, so the learner cannot be changed now.",
     "learner_named": "The current record has a name already.",
     # -- the stored state ------------------------------------------------------------------------------------------
     "state_cannot_open": "The database cannot be opened.",

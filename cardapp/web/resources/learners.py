@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cardapp.errors import Conflict
 from cardapp.state import learners
 from cardapp.web.http import Reply, Request, answer
 
@@ -24,6 +25,12 @@ def choose(request: Request) -> Reply:
 
 def _changed(request: Request, change: learners.Change) -> Reply:
     services, body = request.services, request.body
+    if services.checkpoints.active() is not None:
+        raise Conflict(
+            "a replay runs, and its result belongs to the learner who began it; cancel it, or repeat this when it has "
+            "ended",
+            code="replay_running",
+        )
     identity = services.card_loader.current().identity
     with services.database.write() as tx:
         request.expect_revision(learners.revision(tx))

@@ -170,6 +170,7 @@ def checkpoints() -> StandIn:
         activate=operation(),
         bring_to=operation(),
         cancel=None,
+        active=None,
         fallbacks={"late_pc_sign": 2, "no_checkpoint": 0, "failed_restart": 0, "second_run": 1},
     )
 

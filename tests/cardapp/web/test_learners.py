@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cardapp.web.conftest import StandIn, operation
+
 STEP, STOP = "t1/b1/p1/s1", "t1/b1/p1/s1/one"
 
 
@@ -65,3 +67,10 @@ def test_a_judgement_belongs_to_the_learner_who_predicted(api: Any, no_session: 
     create(api, "Bob")
     assert api.get("/api/answers")["items"] == []
     assert api.get("/api/events?kind=prediction.judged")["events"] == []
+
+
+def test_while_a_replay_runs_the_learner_stays(api: Any, checkpoints: StandIn) -> None:
+    checkpoints.answers["active"] = operation(state="running")
+    assert api("POST", "/api/learners", {"name": "Ada"}, status=409).json["code"] == "replay_running"
+    assert api("PUT", "/api/learners/current", {"name": "unnamed"}, status=409).json["code"] == "replay_running"
+    assert names(api.get("/api/learners")) == ["unnamed"]
