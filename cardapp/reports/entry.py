@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from cardapp.reports.event_text import Event, headline, tone
 from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
+_ASKED = (answers.PREDICTION, answers.ANSWER, answers.SELF, events.PREDICTION_JUDGED, events.PROGRESS_CHANGED)
+"""Kinds of events that are told beside the question that they answer."""
 _WITH_TEXT = (answers.SELF, answers.HINT, events.ANNOTATION_ADDED, events.ANNOTATION_REMOVED)
 _ARENA_WIDTH = 120.0
 """Width of the diagram in mm. The diagram is scaled to the width of the page, and then its text is as large as the
@@ -62,19 +64,6 @@ def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -
     yield "</div></article>\n"
 
 
-def moves(events: Sequence[Event], context: CardContext) -> Iterator[str]:
-    """Yield one entry for consecutive moves: a line with the first and the last position, which opens to show all."""
-    first, last = context.title(events[0]["key"]), context.title(events[-1]["key"])
-    yield (
-        f'<article class="entry quiet" id="e{events[0]["seq"]}">\n{clock(events[0]["at"])}\n<div class="what"><details>'
-        f"<summary>{len(events)} moves, from “{html(first)}” to “{html(last)}”</summary>\n<ol>\n"
-    )
-    for event in events:
-        actor = f'<span class="actor">{html(event["actor"])}</span>'
-        yield f"<li>{clock(event['at'])} {actor}{context.link(event['key'])}</li>\n"
-    yield "</ol></details></div></article>\n"
-
-
 def clock(at: str) -> str:
     """Render the time of day (UTC) of an RFC 3339 time. The full time is the tooltip."""
     return f'<time datetime="{html(at)}" title="{html(at)}">{html(at[11:19])}</time>'
@@ -90,12 +79,11 @@ def _revision(event: Event, context: CardContext) -> str:
 
 def _body(event: Event, context: CardContext) -> Iterator[str]:
     kind, data = event["kind"], event["data"]
+    if kind in _ASKED:
+        yield _question(event["key"], context)
     if kind.startswith("checkpoint."):
         yield from _checkpoint(event["seq"], data)
     elif kind == events.PROGRESS_CHANGED:
-        step = context.catalog.steps.get(event["key"])
-        if step is not None and step.question:
-            yield f'<p class="question">{inline_code(step.question)}</p>\n'
         yield _quoted(data.get("note"))
     elif kind == events.EVIDENCE_ADDED and data.get("event_seq") is not None:
         entry_seq, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
@@ -110,6 +98,13 @@ def _body(event: Event, context: CardContext) -> Iterator[str]:
     elif kind not in events.BACKEND_KINDS:
         yield _quoted(data.get("text"))
         yield _members({name: value for name, value in data.items() if name != "text"})
+
+
+def _question(key: str, context: CardContext) -> str:
+    """Render the question of the step at the position ``key`` or above it."""
+    steps = context.catalog.steps
+    step = steps.get(key) or steps.get(key.rpartition("/")[0])
+    return f'<p class="question">{inline_code(step.question)}</p>\n' if step is not None and step.question else ""
 
 
 def _checkpoint(seq: int, data: Mapping[str, Any]) -> Iterator[str]:

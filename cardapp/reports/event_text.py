@@ -13,7 +13,7 @@ from cardapp.state import events
 
 Event = Mapping[str, Any]
 
-MOVES = frozenset({events.NAVIGATION_SET, events.NAVIGATION_MOVED})
+_MOVES = frozenset({events.NAVIGATION_SET, events.NAVIGATION_MOVED})
 
 _PLAIN = {
     events.NAVIGATION_SYNCED: "The program was brought to the position",
@@ -43,12 +43,17 @@ _FLAGS = {
 
 
 def is_noise(event: Event) -> bool:
-    """Return whether the event is scrolling or turning pages, without an image pinned to it."""
-    return (
-        event["kind"] == events.VIEWER_CHANGED
-        and not event["evidence"]
-        and all(str(name).startswith("scroll.") for name in event["data"])
+    """Return whether reports leave the event out. They leave out moves, scrolling and turning pages, unless an image is
+    pinned to the event."""
+    is_scrolling = event["kind"] == events.VIEWER_CHANGED and all(
+        str(name).startswith("scroll.") for name in event["data"]
     )
+    return (is_scrolling or event["kind"] in _MOVES) and not event["evidence"]
+
+
+def where_links_work(base_url: str) -> str:
+    """Return the sentence that tells a reader on another computer that the links of a report do not work there."""
+    return f"The links work on the computer where the application runs, at {base_url}, and on no other."
 
 
 def is_withdrawn(event: Event) -> bool:

@@ -16,18 +16,14 @@ from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import theme
 from cardapp.reports import document, explained
-from cardapp.reports.entry import CardContext, entry, moves
-from cardapp.reports.event_text import MOVES, Event, is_noise, is_withdrawn
+from cardapp.reports.entry import CardContext, entry
+from cardapp.reports.event_text import Event, is_noise, is_withdrawn, where_links_work
 from cardapp.reports.explained import Explanations
 from cardapp.reports.overview import overview, position_diagram
 from cardapp.state.events import Head
 
 STYLE = document.style_sheet("lesson.css", svg.style(theme.COLORS))
 CONTENT_SECURITY_POLICY = document.policy(STYLE)
-
-_MIN_FOLDED = 4
-_MAX_FOLDED = 200
-"""From 4 to 200 consecutive moves are collapsed under one line. The maximum limits what is kept in memory."""
 
 _MONTHS = (
     "January",
@@ -60,7 +56,7 @@ def render(
     base_url: str,
     explanations: Explanations | None = None,
 ) -> Iterator[str]:
-    """Yield the file in pieces. Events of scrolling and events of other cards are left out; the footer gives their
+    """Yield the file in pieces. Scrolling, moves and events of other cards are left out; the footer gives their
     numbers.
 
     :param progress: from ``card.progress.overview``.
@@ -80,17 +76,13 @@ def render(
         yield from explained.section(explanations, context)
     yield "<main>\n<h2>Events</h2>\n"
     counts = _Counts(head, total)
-    for group in _grouped(counts.shown_events(events)):
-        if group[0]["at"][:10] != day:
-            day = group[0]["at"][:10]
+    for event in counts.shown_events(events):
+        if event["at"][:10] != day:
+            day = event["at"][:10]
             yield f'<h2 class="day">{html(_long_day(day))}</h2>\n'
-        if len(group) >= _MIN_FOLDED:
-            yield from moves(group, context)
-        else:
-            for event in group:
-                yield from entry(event, context, picture)
+        yield from entry(event, context, picture)
     if not counts.shown:
-        yield '<p class="empty">No events yet: move through the card, sync a step or write a note.</p>\n'
+        yield '<p class="empty">No events yet: answer a question, sync a step or write a note.</p>\n'
     yield f"</main>\n{_foot(counts, identity, at)}</body>\n</html>\n"
 
 
@@ -120,28 +112,6 @@ class _Counts:
                 yield event
 
 
-def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Yield consecutive moves of one day as one list, and each other event as a list with one item."""
-    run: list[Event] = []
-    for event in events:
-        quiet = event["kind"] in MOVES and not event["evidence"]
-        if run and (not quiet or len(run) == _MAX_FOLDED or event["at"][:10] != run[0]["at"][:10]):
-            yield from _folded(run)
-            run = []
-        if quiet:
-            run.append(event)
-        else:
-            yield [event]
-    yield from _folded(run)
-
-
-def _folded(run: list[Event]) -> Iterator[list[Event]]:
-    if len(run) >= _MIN_FOLDED:
-        yield run
-    else:
-        yield from ([event] for event in run)
-
-
 def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
     facts = {
         "Card": identity.id,
@@ -155,7 +125,8 @@ def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
         f"{document.opening(f'{card.title} · lesson report', STYLE)}"
         f'<header class="page">\n<p class="running"><span lang="{html(card.language)}">{html(card.title)}</span>'
         f'<span>Lesson report</span></p>\n<h1 lang="{html(card.language)}">{html(card.title)}</h1>\n'
-        f'<p><a class="open" href="{html(position_url(base_url, ""))}">Open the card</a></p>\n'
+        f'<p class="open"><a href="{html(position_url(base_url, ""))}">Open the card</a>. '
+        f"{html(where_links_work(base_url))}</p>\n"
         f'<dl class="identity">{listed}</dl>\n</header>\n'
     )
 
@@ -164,7 +135,7 @@ def _foot(counts: _Counts, identity: Identity, at: str) -> str:
     left_out = [
         f"{count} {what}"
         for count, what in (
-            (counts.noise, "of scrolling"),
+            (counts.noise, "of scrolling and moving"),
             (counts.withdrawn, "withdrawn"),
             (counts.others, "of other cards"),
         )

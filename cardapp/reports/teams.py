@@ -11,9 +11,11 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import markdown, position_url
-from cardapp.reports.event_text import Event
+from cardapp.reports.event_text import Event, where_links_work
 from cardapp.reports.overview import tallies
 
+MAX_ANSWERS = 20
+"""The report has at most this number of answers in words."""
 MAX_NOTES = 10
 """The report has at most this number of the card's last notes."""
 _MAX_RESULTS = 8
@@ -42,6 +44,7 @@ def render(
     yield _heading(card, progress, base_url)
     yield from _table(catalog, progress)
     yield from _section("Predictions", _predictions(answers, catalog, base_url))
+    yield from _section("Answers", _answers(answers, catalog, base_url))
     yield from _section("Notes on steps", _step_notes(progress, base_url))
     yield from _section("Latest notes", _latest_notes(notes, catalog, base_url))
     yield from _section("Last replays", _results(progress, base_url))
@@ -55,7 +58,8 @@ def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
         f"## {markdown(card.title)}\n\n"
         f"**{summary['approved']} of {summary['total']} steps approved ({summary['percent']:g} %)** · replays: "
         f"{execution['ready']} ready, {execution['failed']} not ready, {execution['never_run']} never run · "
-        f"[open the card]({position_url(base_url, '')})\n"
+        f"[open the card]({position_url(base_url, '')})\n\n"
+        f"{markdown(where_links_work(base_url))}\n"
     )
 
 
@@ -90,9 +94,30 @@ def _predictions(answers: Mapping[str, Any], catalog: Catalog, base_url: str) ->
         values = "; ".join(
             f"{markdown(row['expression'])} is {markdown(row['seen'])}, said {markdown(row['said'])}" for row in rows
         )
-        yield f"✗ {_link(catalog.item(item['key']).title, item['key'], base_url)}: {values}"
+        yield f"✗ {_asked(item, catalog, base_url)}: {values}"
     if len(wrong) > _MAX_WRONG:
         yield f"✗ and {len(wrong) - _MAX_WRONG} more"
+
+
+def _answers(answers: Mapping[str, Any], catalog: Catalog, base_url: str) -> Iterator[str]:
+    """Yield each answer in words once, beside its question."""
+    told: set[tuple[str, str]] = set()
+    answered = [item for item in answers["items"] if item["answer"]]
+    for item in answered:
+        if (said := (item["question"], item["answer"])) in told:
+            continue
+        if len(told) == MAX_ANSWERS:
+            yield f"and more: {len(answered)} stops are answered"
+            return
+        told.add(said)
+        rated = f" (rated by themselves: {markdown(item['self'])})" if item["self"] else ""
+        yield f"{_asked(item, catalog, base_url)}: “{markdown(item['answer'])}”{rated}"
+
+
+def _asked(item: Mapping[str, Any], catalog: Catalog, base_url: str) -> str:
+    """Return the link to a stop, and the question of its step."""
+    question = f" *{markdown(item['question'])}*" if item["question"] else ""
+    return f"{_link(catalog.item(item['key']).title, item['key'], base_url)}{question}"
 
 
 def _step_notes(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:

@@ -155,6 +155,8 @@ ROUTES: tuple[Route, ...] = (
           body=Body("ChosenLearner"), problems=(404, 409)),
     Route("GET", "/api/report/teams.md", reports.teams, "The progress report as Markdown",
           produces=(reports.MARKDOWN,)),
+    Route("GET", "/api/report/teams.html", reports.teams_html, "The progress report as a page",
+          produces=(reports.HTML,)),
     Route("GET", "/api/report/lesson.html", reports.lesson, "The chronological report with its pictures",
           produces=(reports.HTML,)),
     Route("GET", "/api/report/answers.html", reports.answers_html, "The learner's answers as a page",

@@ -94,7 +94,7 @@ class TextWriter:
     def _row(self, name: str, row: Sequence[Cell], table: Table, settings: Sequence[Setting]) -> str:
         opening = f'{name} scope="col"' if name == "th" else name
         cells = "".join(
-            f'<{opening} class={align} dir="auto">{self._spans(cell, setting)}</{name}>'
+            f'<{opening} class=to-{align} dir="auto">{self._spans(cell, setting)}</{name}>'
             for cell, align, setting in zip(row, table.aligns, settings, strict=True)
         )
         return f"<tr>{cells}</tr>\n"
@@ -115,9 +115,9 @@ class TextWriter:
         return f'<a href="{html(link.url)}"{title}>{inner}</a>'
 
 
-def unmeasured(markdown: str, keys: Container[str]) -> str:
-    """Render a text that is not on a sheet, so that the browser alone breaks its lines."""
-    return TextWriter(rank=3, keys=keys).blocks(parse(markdown), Setting(inf, 1.0, 1.0, 1.0, 1.0))
+def unmeasured(markdown: str, keys: Container[str], rank: int = 3) -> str:
+    """Render a text that is not on a sheet, below a heading of ``rank``. The browser alone breaks its lines."""
+    return TextWriter(rank=rank, keys=keys).blocks(parse(markdown), Setting(inf, 1.0, 1.0, 1.0, 1.0))
 
 
 @lru_cache(maxsize=4096)

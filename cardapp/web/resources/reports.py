@@ -9,7 +9,7 @@ from urllib.parse import quote
 from cardapp.card import answers
 from cardapp.card import progress as rules
 from cardapp.card_loader import ServedCard
-from cardapp.reports import answers_file, answers_page, answers_table, csv_text
+from cardapp.reports import answers_file, answers_page, answers_table, csv_text, teams_page
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
 from cardapp.reports.explained import Explanations
@@ -27,12 +27,23 @@ _PIECE = 64 * 1024
 
 def teams(request: Request) -> Reply:
     """The current report as Markdown that can be pasted into a chat."""
+    return Reply(_pieces(_teams(request)), media_type=MARKDOWN)
+
+
+def teams_html(request: Request) -> Reply:
+    """The current report as a page."""
+    loaded = request.services.card_loader.current()
+    page = teams_page.render(loaded.card, "".join(_teams(request)))
+    return _page((page,), teams_page.CONTENT_SECURITY_POLICY)
+
+
+def _teams(request: Request) -> Iterator[str]:
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
         _, answered = _answers(conn, loaded)
         notes = events.latest(conn, limit=teams_report.MAX_NOTES, kind=events.NOTE, card_id=loaded.identity.id)
-    report = teams_report.render(
+    return teams_report.render(
         identity=loaded.identity,
         card=loaded.card,
         catalog=loaded.catalog,
@@ -42,7 +53,6 @@ def teams(request: Request) -> Reply:
         at=services.clock(),
         base_url=request.environ[ADDRESS],
     )
-    return Reply(_pieces(report), media_type=MARKDOWN)
 
 
 def lesson(request: Request) -> Reply:

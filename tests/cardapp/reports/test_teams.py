@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cardapp.card import progress
-from cardapp.card.answers import JUDGED, PREDICTION, REVEALED, Entry, asked_stops, overview
+from cardapp.card.answers import ANSWER, JUDGED, PREDICTION, REVEALED, SELF, Entry, asked_stops, overview
 from cardapp.card.catalog import Catalog
-from cardapp.reports import teams
+from cardapp.reports import teams, teams_page
 from tests.cardapp.reports.conftest import STEPS
 
 Make = Callable[..., dict[str, Any]]
@@ -36,6 +37,8 @@ def test_the_report_has_all_sections_in_order(parts: dict[str, Any], event: Make
 ## Arenas \\| &amp; &lt;more&gt;
 
 **1 of 3 steps approved (33.3 %)** · replays: 1 ready, 1 not ready, 1 never run · [open the card](http://127.0.0.1:8080/#)
+
+The links work on the computer where the application runs, at http://127.0.0.1:8080, and on no other.
 
 | Task | Approved | Pending | Ready | Not ready |
 |:---|---:|---:|---:|---:|
@@ -69,9 +72,41 @@ def test_the_report_tells_how_many_predictions_were_right_and_names_the_wrong_on
 ### Predictions
 
 - 1 of 2 predicted stops right at the first try, 1 looked at first
-- ✗ [End of Second](http://127.0.0.1:8080/#t1/b1/p1/s2/end): a.used is 4\\|8, said 64
+- ✗ [End of Second](http://127.0.0.1:8080/#t1/b1/p1/s2/end) *Why does \\`Second\\` work?*: a.used is 4\\|8, said 64
 
 ### Notes""" in made(parts, [], entries)
+
+
+def test_answers_in_words_stand_beside_their_questions(parts: dict[str, Any]) -> None:
+    at = "2025-03-01T10:00:00.000Z"
+    entries = [
+        Entry(1, at, ANSWER, STEPS[0], {"text": "It *bumps*\nup"}),
+        Entry(2, at, SELF, STEPS[0], {"self": "partly"}),
+        Entry(3, at, ANSWER, f"{STEPS[1]}/end", {"text": "no idea"}),
+    ]
+    asked = [
+        rf"http://127.0.0.1:8080/#{step}/end) *Why does \`{name}\` work?*"
+        for step, name in ((STEPS[0], "First"), (STEPS[1], "Second"))
+    ]
+    assert (
+        "### Answers\n\n"
+        rf"- [End of First]({asked[0]}: “It \*bumps\* up” (rated by themselves: partly)"
+        f"\n- [End of Second]({asked[1]}: “no idea”\n\n### Notes"
+    ) in made(parts, [], entries)
+
+
+def test_the_page_shows_the_report_and_is_inert(parts: dict[str, Any], event: Make) -> None:
+    note = event(data={"text": "<script>alert(1)</script> `<b>` [x](javascript:y) | a"})
+    page = teams_page.render(parts["card"], made(parts, [note]))
+    assert re.search(r"<h2[^>]*>Arenas \| &amp; &lt;more&gt;</h2>", page)
+    assert "<strong>1 of 3 steps approved (33.3 %)</strong>" in page
+    assert '<td class=to-left dir="auto">Bump &lt;up&gt;</td><td class=to-right dir="auto">1</td>' in page
+    assert '<a href="teams.md">' in page
+    assert '<a href="http://127.0.0.1:8080/#t1/b1/p1/s1">First</a>' in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert 'href="javascript' not in page
 
 
 def test_a_report_names_a_few_wrong_predictions_only(parts: dict[str, Any]) -> None:

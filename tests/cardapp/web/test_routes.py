@@ -79,6 +79,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/api/progress"): ("/api/progress", None),
     ("PUT", "/api/progress/{itemId}"): ("/api/progress/t1.b1.p1.s1", {"status": "approved"}),
     ("GET", "/api/report/teams.md"): ("/api/report/teams.md", None),
+    ("GET", "/api/report/teams.html"): ("/api/report/teams.html", None),
     ("GET", "/api/report/lesson.html"): ("/api/report/lesson.html", None),
     ("GET", "/api/events"): ("/api/events", None),
     ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),

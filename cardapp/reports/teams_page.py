@@ -1,0 +1,19 @@
+"""Shows the progress report (``teams``) as a page: its Markdown rendered as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from cardapp.card.model import Card
+from cardapp.layout.html.text_blocks import unmeasured
+from cardapp.reports import document
+
+STYLE = document.style_sheet("answers.css")
+CONTENT_SECURITY_POLICY = document.policy(STYLE)
+
+
+def render(card: Card, report: str) -> str:
+    """Return the file. ``report`` is the Markdown of ``teams.render``."""
+    return (
+        f"{document.opening(f'{card.title} · progress report', STYLE)}"
+        '<header><p class="running">Progress report · <a href="teams.md">as Markdown, to paste into a chat</a></p>\n'
+        f"</header>\n<main>\n{unmeasured(report, keys=(), rank=1)}</main>\n</body>\n</html>\n"
+    )
