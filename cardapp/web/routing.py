@@ -90,30 +90,43 @@ class Route:
 
 def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
     """The WSGI application that serves ``routes``. Every error becomes a problem response."""
-    router = bottle.Router()
+    router, fixed = bottle.Router(), dict[str, set[str]]()
     for route in routes:
         router.add(route.path.replace("{", "<").replace("}", ">"), route.method, route)
+        if not route.parameters:
+            fixed.setdefault(route.path, set()).add(route.method)
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        route, path = _match(router, environ)
+        route, path = _match(router, fixed, environ)
         reply = _answer(route, receive(route, services, environ, path), environ.get("HTTP_IF_NONE_MATCH"))
         return send(reply, start_response, bare=environ["REQUEST_METHOD"] == "HEAD")
 
     return reporting(app)
 
 
-def _match(router: bottle.Router, environ: Mapping[str, Any]) -> tuple[Route, dict[str, str]]:
-    """The route and its path parameters. Raises :class:`NotFound` or :class:`MethodNotAllowed`."""
+def _match(
+    router: bottle.Router, fixed: Mapping[str, set[str]], environ: Mapping[str, Any]
+) -> tuple[Route, dict[str, str]]:
+    """The route and its path parameters. ``fixed`` has the methods of each path without parameters.
+
+    Raises :class:`NotFound` or :class:`MethodNotAllowed`.
+    """
     method, path = environ["REQUEST_METHOD"], _path(environ)
+    # Bottle would try paths with parameters next: /api/annotations/show as the annotation "show".
+    if path in fixed and ("GET" if method == "HEAD" else method) not in fixed[path]:
+        raise _not_allowed(method, path, fixed[path])
     try:
         found: tuple[Route, dict[str, str]] = router.match({"REQUEST_METHOD": method, "PATH_INFO": path})
     except bottle.HTTPError as error:
         if error.status_code != 405:
             raise _no_resource(path) from error
-        allowed = set(error.get_header("Allow").split(","))
-        allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
-        raise MethodNotAllowed(f"{path} does not support {method[:40]}; it supports {allow}", allow) from error
+        raise _not_allowed(method, path, set(error.get_header("Allow").split(","))) from error
     return found
+
+
+def _not_allowed(method: str, path: str, allowed: set[str]) -> MethodNotAllowed:
+    allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
+    return MethodNotAllowed(f"{path} does not support {method[:40]}; it supports {allow}", allow)
 
 
 def _no_resource(path: str) -> NotFound:

@@ -30,6 +30,11 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     activation["expected_identity"] = {"const": json.loads(os.environ["IDENTITY"])}
     activation["snapshot_ref"] = {"enum": ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"]}
     schemas["EventRequest"]["properties"]["key"] = {"enum": ["t1/b1", "t1/b1/p1/quick"]}
+    for name in ("StrategyRequest", "AnnotationRequest"):
+        schemas[name]["properties"]["key"] = {"enum": ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"]}
+    schemas["StrategyRequest"]["properties"]["commands"]["items"] = {"enum": ["print n", "info locals", "next"]}
+    schemas["AnnotationRequest"]["properties"]["strategy_id"] = {"const": None}
+    schemas["Target"]["properties"]["part"] = {"enum": ["t1/b1/p1/quick:step_title", "t1/b1/p1/quick/first:machine"]}
     position = schemas["PositionRequest"]["properties"]
     for name, known in (("task_id", "t1"), ("block_id", "b1"), ("phase_id", "p1"), ("step_id", "quick")):
         position[name] = {"enum": [known, None]}

@@ -254,10 +254,17 @@ def test_the_whole_layer_is_hidden_without_deleting_anything(api: Any, services:
         assert verify(conn).intact
 
 
-@pytest.mark.parametrize("identifier", ["a1", "a0", "a01", "s1", "1", "show", "a" + "9" * 30])
+@pytest.mark.parametrize("identifier", ["a1", "a0", "a01", "s1", "1", "a" + "9" * 30])
 def test_an_annotation_that_is_not_there_is_not_found(identifier: str, api: Any) -> None:
     api.problem("DELETE", f"/api/annotations/{identifier}", status=404, code="not_found")
     api.problem("POST", f"/api/annotations/{identifier}/show", {}, status=404, code="not_found")
+
+
+def test_a_word_of_the_layer_is_no_annotation(api: Any) -> None:
+    for action in ("show", "hide", "toggle"):
+        path, headers = f"/api/annotations/{action}", {"Host": "127.0.0.1:8080"}
+        response = api.app.request(path, method="DELETE", headers=headers, status=405)
+        assert response.headers["Allow"] == "POST"
 
 
 def test_a_change_and_its_event_are_one_transaction(
