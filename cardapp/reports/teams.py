@@ -11,6 +11,7 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import markdown, position_url
+from cardapp.layout.text import Paragraph, Run, parse
 from cardapp.reports.event_text import Event, where_links_work
 from cardapp.reports.overview import tallies
 
@@ -116,8 +117,28 @@ def _answers(answers: Mapping[str, Any], catalog: Catalog, base_url: str) -> Ite
 
 def _asked(item: Mapping[str, Any], catalog: Catalog, base_url: str) -> str:
     """Return the link to a stop, and the question of its step."""
-    question = f" *{markdown(item['question'])}*" if item["question"] else ""
+    question = f" *{_question(item['question'])}*" if item["question"] else ""
     return f"{_link(catalog.item(item['key']).title, item['key'], base_url)}{question}"
+
+
+def _question(text: str) -> str:
+    """Return a question on one line. Its code stays code, and all other markup becomes plain text."""
+    paragraphs = [block.spans for block in parse(text) if isinstance(block, Paragraph)]
+    lines = [[span for span in spans if isinstance(span, Run)] for spans in paragraphs]
+    if sum(len(run.text) for line in lines for run in line) * 2 < len(text):  # a list, a table or a block of code
+        return markdown(text)
+    return " ".join("".join(_code(run.text) if run.code else _plain(run.text) for run in line) for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Escape words within a line, with the blanks around them."""
+    if text.isspace():
+        return " "
+    return text[:1].isspace() * " " + markdown(text) + text[-1:].isspace() * " "
+
+
+def _code(text: str) -> str:
+    return markdown(text) if "`" in text else f"`{text}`"
 
 
 def _step_notes(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:

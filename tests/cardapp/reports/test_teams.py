@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from cardapp.card import progress
 from cardapp.card.answers import ANSWER, JUDGED, PREDICTION, REVEALED, SELF, Entry, asked_stops, overview
 from cardapp.card.catalog import Catalog
@@ -72,7 +74,7 @@ def test_the_report_tells_how_many_predictions_were_right_and_names_the_wrong_on
 ### Predictions
 
 - 1 of 2 predicted stops right at the first try, 1 looked at first
-- ✗ [End of Second](http://127.0.0.1:8080/#t1/b1/p1/s2/end) *Why does \\`Second\\` work?*: a.used is 4\\|8, said 64
+- ✗ [End of Second](http://127.0.0.1:8080/#t1/b1/p1/s2/end) *Why does `Second` work?*: a.used is 4\\|8, said 64
 
 ### Notes""" in made(parts, [], entries)
 
@@ -85,7 +87,7 @@ def test_answers_in_words_stand_beside_their_questions(parts: dict[str, Any]) ->
         Entry(3, at, ANSWER, f"{STEPS[1]}/end", {"text": "no idea"}),
     ]
     asked = [
-        rf"http://127.0.0.1:8080/#{step}/end) *Why does \`{name}\` work?*"
+        rf"http://127.0.0.1:8080/#{step}/end) *Why does `{name}` work?*"
         for step, name in ((STEPS[0], "First"), (STEPS[1], "Second"))
     ]
     assert (
@@ -135,6 +137,19 @@ def test_the_report_is_generated_note_by_note(parts: dict[str, Any]) -> None:
         item["note"] = "x" * 10_000
     pieces = list(teams.render(answers=overview([], []), notes=[], **parts))
     assert [piece.count("x" * 10_000) for piece in pieces if "xxx" in piece] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("What is `a  |b` *now*,\nand <b>?", "What is `a  |b` now, and &lt;b&gt;?"),
+        ("One.\n\nTwo `x`.", "One. Two `x`."),
+        ("Is `` a`b `` code?", "Is a\\`b code?"),
+        ("- [x](javascript:y)\n- b", "\\- \\[x\\](javascript:y) - b"),
+    ],
+)
+def test_a_question_is_one_line_that_keeps_its_code(question: str, shown: str) -> None:
+    assert teams._question(question) == shown
 
 
 def test_no_text_adds_a_line_to_the_report(parts: dict[str, Any], event: Make) -> None:
