@@ -155,8 +155,8 @@ const nameOf = (key) => `${state.catalog.number.get(key) ?? ''} ${state.catalog.
 // What the event holds beside its headline.
 function detail({ kind, data }) {
   const parts = [];
-  const text = data.text || data.note || (kind !== 'evidence.added' && data.caption) || data.reason;
-  if (text) parts.push(element('p', { class: 'text', dir: 'auto' }, kind === 'sync.off' ? null : text));
+  const text = data.text || data.note || (kind === 'sync.off' ? null : data.reason); // a headline holds why SYNC went off
+  if (text) parts.push(element('p', { class: 'text', dir: 'auto' }, text));
   const said = data.said ?? data.values;
   if (kind === 'x-prediction' || kind === 'prediction.judged') for (const [name, value] of Object.entries(said ?? {})) parts.push(predicted(name, value, data));
   return parts;
