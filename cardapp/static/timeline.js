@@ -52,9 +52,10 @@ export async function open() {
 
 // Read the newest events again, as many as are shown.
 async function renew() {
-  if (list.contains(document.activeElement) && document.activeElement.localName === 'input') return; // a reason is typed
   await read(null, Math.max(PAGE, events.length));
 }
+
+const isTypingReason = () => list.contains(document.activeElement) && document.activeElement.localName === 'input';
 
 let readings = 0; // an older reading that arrives later is dropped
 
@@ -62,7 +63,7 @@ async function read(before, limit) {
   const number = (readings += 1);
   try {
     const found = await Promise.all(keys().map((key) => get(`/api/events?${query({ ...filters, key, before, limit })}`)));
-    if (number !== readings) return;
+    if (number !== readings || isTypingReason()) return;
     const newest = found.flatMap((each) => each.events).sort((one, other) => other.seq - one.seq).slice(0, limit);
     hasMore = newest.length === limit;
     events = before === null ? newest : [...events, ...newest];
