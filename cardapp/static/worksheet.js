@@ -195,7 +195,7 @@ function fit() {
   $('zoom').textContent = `${Math.round((100 * u) / PX_PER_MM)} %`;
   $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
   cancelIdleCallback(reaching);
-  reaching = requestIdleCallback(reachCode);
+  reaching = requestIdleCallback(reachCode, { timeout: 200 });
   if (top !== null && wasFlow !== isFlow()) mark(true); // the parts have other heights now
   else if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
   lastUnit = u;
