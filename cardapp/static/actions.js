@@ -30,7 +30,7 @@ export async function load() {
 // now, the page is loaded again.
 export async function reload() {
   const { viewer, control, ...rest } = await read(); // /api/live may have sent a newer control state
-  if (rest.identity.uuid !== state.identity.uuid) location.reload();
+  if (rest.identity.uuid !== state.identity.uuid) return startOver();
   update(rest);
   takeView(viewer);
 }
@@ -369,6 +369,12 @@ export function forget() {
   [sent, pending] = [{}, {}];
   for (const name of ['drafts', 'unsaved-view']) sessionStorage.removeItem(name);
   localStorage.setItem('teacher', 'off');
+  startOver();
+}
+
+// Load the page again, without the address of the position that it shows.
+function startOver() {
+  history.replaceState(null, '', location.pathname + location.search);
   location.reload();
 }
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -163,3 +166,14 @@ def test_keys_that_are_typed_in_the_menu_do_nothing_on_the_page(tab: Any, stage:
     expect(page.locator("#menu-panel")).to_be_hidden()
     assert stage.tcp.get("/api/progress")["summary"]["approved"] == 0
     assert stage.tcp.get("/api/navigation/current")["key"] == STEP
+
+
+def test_a_learner_who_is_made_in_a_terminal_is_shown_by_the_open_page(tab: Any, stage: Stage) -> None:
+    page = tab().page
+    environment = {**os.environ, "CARD_STATE_DIR": str(stage.service.settings.state_dir)}
+    command = [sys.executable, "-P", "-m", "cardapp", "new-learner", "Grace Hopper"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert "Grace Hopper has a new, empty record" in done.stdout
+    expect(page.locator("#menu")).to_have_text("Menu · Grace Hopper")
+    (event,) = stage.tcp.get("/api/events")["events"]
+    assert (event["kind"], event["card"]["id"]) == ("learner.named", "arena")

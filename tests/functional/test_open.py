@@ -140,8 +140,10 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
         assert prove(api) == "1"
         with closing(browser.new_page()) as page:
             page.goto(f"{address_of(printed)}/")
+            expect(page.locator("#title")).to_have_text("The card one")  # the page has started
             choose_in_the_menu(page, f"The card two {EVIL}")
             expect(page.locator("#title")).to_have_text(f"The card two {EVIL}")
+            expect(page.locator("#result")).to_be_hidden()  # the address of a position of the other card is gone
             choose_in_the_menu(page, "The card one")
             expect(page.locator("#title")).to_have_text("The card one")
             SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")
