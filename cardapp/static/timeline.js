@@ -10,6 +10,7 @@ import { currentStop, state, stepOf, stopsBeside, subscribe, update } from './st
 
 const ACTOR = 'page';
 const PAGE = 50;
+const MOST = 1000; // events that the service sends at once
 const LATER_MS = 400;
 const KINDS = [
   ['', 'What was done'], ['all', 'Views and moves too'], ['note', 'Notes'], ['evidence.added', 'Pictures'], ['x-prediction', 'Predictions'],
@@ -57,6 +58,8 @@ async function renew() {
 
 const isTypingReason = () => list.contains(document.activeElement) && document.activeElement.localName === 'input';
 
+const isShown = ({ kind }) => filters.kind !== '' || !VIEWS.includes(kind);
+
 let readings = 0; // an older reading that arrives later is dropped
 
 async function read(before, limit) {
@@ -67,6 +70,7 @@ async function read(before, limit) {
     const newest = found.flatMap((each) => each.events).sort((one, other) => other.seq - one.seq).slice(0, limit);
     hasMore = newest.length === limit;
     events = before === null ? newest : [...events, ...newest];
+    if (hasMore && !newest.some(isShown)) return await read(newest.at(-1).seq, MOST);
   } catch (failure) {
     update({ failure: new Notice('Events not read.', failure.message) });
     return;
@@ -82,7 +86,7 @@ function keys() {
 }
 
 function query({ kind, actor, key, before, limit }) {
-  const wanted = { limit: Math.min(limit, 1000), before: before ?? Number.MAX_SAFE_INTEGER };
+  const wanted = { limit: Math.min(limit, MOST), before: before ?? Number.MAX_SAFE_INTEGER };
   if (kind && kind !== 'all') wanted.kind = kind;
   if (actor) wanted.actor = actor;
   if (key !== null) wanted.key = key;
@@ -121,7 +125,7 @@ function draw() {
   actors.append(...[...met].filter((actor) => !known.has(actor)).map((actor) => element('option', { value: actor }, actor)));
   more.hidden = !hasMore;
   const isFiltered = filters.kind || filters.isHere || filters.actor;
-  const shown = filters.kind ? events : events.filter(({ kind }) => !VIEWS.includes(kind));
+  const shown = events.filter(isShown);
   fill(list, ...(shown.length ? shown.map(entry) : [element('li', { class: 'quiet' }, isFiltered ? 'No event is of this kind.' : 'Nothing has happened yet.')]));
 }
 

@@ -89,6 +89,15 @@ def test_a_note_is_withdrawn_with_a_reason_and_stays_in_the_record(tab: Tab, sta
     assert "A slip of the pen" not in stage.tcp.request("GET", "/api/report/lesson.html").body.decode()
 
 
+def test_many_moves_do_not_hide_what_was_done_before_them(tab: Tab, stage: Stage) -> None:
+    note = {"kind": "note", "actor": "api", "key": FIRST, "text": "before the walk"}
+    assert stage.tcp.post("/api/events", note).status == 201
+    for delta in (1, -1) * 30:
+        assert stage.tcp.post("/api/navigation/move", {"level": "step", "delta": delta}).status == 200
+    page = opened(tab)
+    entries(page).filter(has_text="before the walk").wait_for(timeout=5000)
+
+
 @pytest.mark.full
 def test_the_filters_select_by_kind_step_and_actor(tab: Tab, stage: Stage) -> None:
     for actor, key in (("ann", FIRST), ("ben", OTHER)):
