@@ -287,15 +287,16 @@ def _new_learner(options: argparse.Namespace) -> int:
 
     settings = load(os.environ)
     with closing(Database.open(settings.state_database)) as database, database.write() as tx:
-        before = learners.current(tx)
+        before = next(each for each in learners.overview(tx)["learners"] if each["current"])
         card = learners.last_card(tx) or load_card(settings.card_source).identity
         try:
             learners.create(tx, options.name, actor="cardapp", card=card, at=now())
         except InvalidValue as error:
             raise UsageError(f"the name {error.errors[0].message}") from error
         name = learners.current(tx)
+    earlier = f"The record of {before['name']}" if before["named"] else "The record without a name"
     return _print_success(
-        f"{name} has a new, empty record, and the page shows it. The record of {before} stays: choose it in the page."
+        f"{name} has a new, empty record, and the page shows it. {earlier} stays: choose it in the page's menu."
     )
 
 

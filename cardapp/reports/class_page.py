@@ -41,7 +41,8 @@ def _class(found: CardClass) -> Iterator[str]:
     yield "<h2>Student by step</h2>\n"
     yield (
         '<p class="soft">✓ right at the first try, ✗ wrong, ◦ not judged, empty: nothing done; an underline: the '
-        "values were looked at first. The title of a cell has the values.</p>\n"
+        "values were looked at first. The title of a cell has the values. Right: stops right at the first try without "
+        "looking first, of those predicted.</p>\n"
     )
     yield from _matrix(found)
     yield "<h2>The steps</h2>\n"

@@ -61,9 +61,13 @@ def _newest(students: Iterable[Student]) -> list[Student]:
         if other is None:
             found[record] = each
             continue
-        older, newer = sorted((other, each), key=lambda one: one.answers.events)
-        print(f"cardapp: {older.file} is an earlier file of the same record as {newer.file}", file=sys.stderr)
-        found[record] = newer
+        if each.answers.events == other.answers.events:
+            said = f"{each.file} is of the same record as {other.file} and has no more events"
+        else:
+            older, newer = sorted((other, each), key=lambda one: one.answers.events)
+            said = f"{older.file} is an earlier file of the same record as {newer.file}"
+            found[record] = newer
+        print(f"cardapp: {said}", file=sys.stderr)
     return list(found.values())
 
 

@@ -139,8 +139,8 @@ def _free_name(conn: sqlite3.Connection, name: str) -> str:
     row = conn.execute("SELECT name FROM learner WHERE folded = ?", (_folded(cleaned),)).fetchone()
     if row is not None:
         raise LearnerExists(
-            f"there is already a learner {row['name']!r}; PUT /api/learners/current chooses that record, or give "
-            "another name"
+            f"there is already a learner {row['name']!r}: choose that record in the page's menu, or with "
+            "PUT /api/learners/current, or give another name"
         )
     return cleaned
 

@@ -38,7 +38,7 @@ def test_new_learner_begins_a_record_and_says_where_the_old_one_is(
     assert main(["new-learner", "Ada Lovelace"]) == 0
     said = capsys.readouterr().out
     assert "Ada Lovelace has a new, empty record" in said
-    assert "The record of unnamed stays" in said
+    assert "The record without a name stays: choose it in the page's menu." in said
     assert main(["new-learner", "Bob"]) == 0
     assert "The record of Ada Lovelace stays" in capsys.readouterr().out
     assert names(state) == ["unnamed", "Ada Lovelace", "Bob"]
@@ -49,7 +49,7 @@ def test_new_learner_does_not_begin_a_second_record_of_the_same_name(
 ) -> None:
     main(["new-learner", "Ada"])
     assert main(["new-learner", "ada"]) == 1
-    assert "there is already a learner 'Ada'" in capsys.readouterr().err
+    assert "there is already a learner 'Ada': choose that record in the page's menu, or" in capsys.readouterr().err
     assert names(state) == ["unnamed", "Ada"]
 
 
@@ -122,6 +122,16 @@ def test_collect_takes_the_newest_of_several_files_of_a_record(
     assert said.err.count("earlier file of the same record as") == 2
     assert "1 student:" in said.out
     assert str(tmp_path / "2.json") in (tmp_path / "class.csv").read_text("utf-8")
+
+
+def test_collect_names_a_second_file_of_a_record_that_is_not_later(
+    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(handed_in("Ada", file=name)) for name in ("one.json", "copy.json")]
+    assert main(["collect", *files, "-o", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"cardapp: {files[1]} is of the same record as {files[0]} and has no more events\n"
+    assert str(files[0]) in (tmp_path / "class.csv").read_text("utf-8")
 
 
 @pytest.mark.parametrize("content", ["", "{}", "<html>", "[1]"])

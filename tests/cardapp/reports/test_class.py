@@ -51,6 +51,14 @@ def test_the_questions_that_most_got_wrong_come_first(found: CardClass) -> None:
     assert text.index("2 of 2 wrong") < text.index("1 of 2 wrong")
 
 
+def test_the_page_says_what_its_numbers_count(card: Card) -> None:
+    told = [looked(FIRST)], predicted(3, FIRST, "48", right=True), predicted(5, SECOND, "48", right=True)
+    (found,) = class_table.by_card([student(card, "Ada", *told)])
+    text = "".join(class_page.render([found], [], "2025-03-09T12:00:00.000Z"))
+    assert "<td>1/2</td>" in text
+    assert "Right: stops right at the first try without looking first, of those predicted." in text
+
+
 def test_at_most_three_questions_are_hardest(card: Card) -> None:
     one = student(
         card, "Ada", *(predicted(2 + 2 * n, key, "1", right=False) for n, key in enumerate((FIRST, SECOND, THIRD)))
