@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from cardapp.card import answers as rules
+from cardapp.card.catalog import Catalog
 from cardapp.card.model import Snapshot
 from cardapp.card.prediction import unasked
 from cardapp.card_loader import ServedCard
@@ -41,7 +42,7 @@ def page(request: Request) -> Reply:
     catalog = request.services.card_loader.current().catalog
     return answer(
         {
-            "events": [{**event, "headline": headline(event, catalog.title(event["key"]))} for event in found],
+            "events": [_told(event, catalog) for event in found],
             "next_after": max(seqs, default=query["after"]),
             "next_before": min(seqs, default=None),
             "last_seq": last,
@@ -61,7 +62,7 @@ def withdraw(request: Request) -> Reply:
             card=loaded.identity,
             at=services.clock(),
         )
-    return _created(event)
+    return _created(event, loaded.catalog)
 
 
 def append(request: Request) -> Reply:
@@ -89,11 +90,15 @@ def append(request: Request) -> Reply:
         )
         if by_card and snapshot is not None:
             learner.judge(tx, at_key, snapshot, None, actor=body["actor"], card=loaded.identity, at=services.clock())
-    return _created(event)
+    return _created(event, loaded.catalog)
 
 
-def _created(event: dict[str, Any]) -> Reply:
-    return created(event, f"/api/events?after={event['seq'] - 1}&limit=1")
+def _created(event: dict[str, Any], catalog: Catalog) -> Reply:
+    return created(_told(event, catalog), f"/api/events?after={event['seq'] - 1}&limit=1")
+
+
+def _told(event: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+    return {**event, "headline": headline(event, catalog.title(event["key"]))}
 
 
 def _stop(loaded: ServedCard, key: str, body: dict[str, Any]) -> Snapshot:
