@@ -149,6 +149,7 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
             SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")
             page.locator("#menu").click()
             expect(page.locator("#cards .command")).to_contain_text("bin/card-session start --name two ")
+            expect(page.locator("#series")).to_have_text("0 of 2 steps approved in 2 cards")
         refused = api.request("PUT", "/api/cards/current", {"card": "two"})
         assert (refused.status, refused.json["code"]) == (409, "no_session")
     assert left_over(card_environment) == {}
