@@ -13,6 +13,10 @@ const REASONS = {
   session_paused: 'the session’s container is paused',
 };
 
+const PATIENCE_MS = 200; // a replay that ends earlier shows no stages, because they would only flicker
+let busySince = 0; // when the replay that runs now was first seen
+let timer = 0;
+
 export function start() {
   $('sync').onclick = () => { if ($('sync').ariaDisabled !== 'true') sync(); };
   subscribe((changed) => {
@@ -27,12 +31,22 @@ function syncState() {
   const replay = control.checkpoint?.state === 'running' ? control.checkpoint : null;
   const isWaiting = syncing && !(control.checkpoint?.state === 'ready' && control.checkpoint.operation_id !== syncing.before);
   $('sync').ariaDisabled = String(Boolean(syncing) || replay !== null || isAway()); // a disabled button would lose the focus
+  if (waitsForStages(connected && (replay || isWaiting))) return;
   const word = connected && control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF';
   if (!connected) showSync('off', word, 'the service does not answer');
   else if (replay || isWaiting) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
   else if (control.sync !== 'on') showSync('off', word, offReason(control), isFailureElsewhere() ? whyButton : null);
   else if (control.at_position) showSync('on', word, `at this ${state.navigation.position.focus_level}`);
   else showSync('away', word, 'elsewhere', goButton);
+}
+
+// Whether the stages are not shown yet, because the replay began only just now. They are drawn when the time is over.
+function waitsForStages(isBusy) {
+  clearTimeout(timer);
+  busySince = isBusy ? busySince || performance.now() : 0;
+  const left = isBusy ? busySince + PATIENCE_MS - performance.now() : 0;
+  if (left > 0) timer = setTimeout(syncState, left);
+  return left > 0;
 }
 
 const cancelButton = button('×', cancel, { class: 'cancel', 'aria-label': 'Cancel the replay', title: 'Cancel the replay' });

@@ -18,7 +18,7 @@ from tests.functional.serving import Stage
 pytestmark = pytest.mark.functional
 
 AXE = "axe-core@4.14.1"
-CHECK = """async ([scope, options] = [document, {}]) => {
+CHECK = """async ([scope, options]) => {
   const { violations } = await axe.run(scope, { resultTypes: ['violations'], ...options });
   return violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)).flatMap(({ id, nodes }) =>
     nodes.map((node) => `${id}: ${node.target.flat().join(' ')} ${node.failureSummary}`));

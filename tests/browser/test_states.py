@@ -60,6 +60,28 @@ def test_a_running_replay_shows_its_stage_and_can_be_cancelled(opened: OpenPage,
     opened.shows("SYNC ON · at this step")
 
 
+FIRST_STAGE = """() => {
+  let pressed = 0;
+  addEventListener('keydown', () => { pressed = performance.now(); }, { capture: true, once: true });
+  const pill = document.getElementById('sync-state');
+  window.firstStage = new Promise((done) => {
+    const look = () => { if (pill.matches('.busy')) done(performance.now() - pressed); };
+    new MutationObserver(look).observe(pill, { attributes: true });
+  });
+}"""
+
+
+def test_a_quick_replay_shows_no_stages(opened: OpenPage, stage: Stage) -> None:
+    """They appear only after 200 ms. The reset makes the next replay a slow one, without a fork checkpoint."""
+    assert stage.tcp.post("/api/editor/reset", {}).status == 200
+    opened.page.get_by_role("treeitem", name="Step slow").click()
+    opened.page.evaluate(FIRST_STAGE)
+    opened.page.keyboard.press("Enter")
+    assert opened.page.evaluate("window.firstStage") > 190
+    opened.page.get_by_role("button", name="Cancel the replay").click()
+    opened.page.locator("#result", has_text="cancelled").wait_for()
+
+
 def line_of(stage: Stage, text: str) -> int:
     code = (stage.card / "src" / "main.c").read_text().splitlines()
     return next(number for number, line in enumerate(code, 1) if text in line)

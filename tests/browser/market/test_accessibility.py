@@ -18,7 +18,7 @@ def faults(axe: str, request: pytest.FixtureRequest) -> Callable[[ChartPage], li
     def check(opened: ChartPage) -> list[str]:
         opened.page.emulate_media(color_scheme=request.param, reduced_motion="reduce")
         opened.page.evaluate(axe)
-        found: list[str] = opened.page.evaluate(CHECK)
+        found: list[str] = opened.page.evaluate(CHECK, [{"include": ["html"]}, {}])
         return found
 
     return check
