@@ -99,7 +99,7 @@ def test_texts_of_a_card_are_shown_as_text(watched: Watched, stage: Stage) -> No
     page = watched.page
     page.get_by_role("button", name="Hint", exact=True).click()
     assert f"hint {IMAGE} {SCRIPT}" in page.evaluate(SHOWN)
-    page.keyboard.press("Enter")
+    page.keyboard.press("F2")
     watched.shows("SYNC ON · at this step")
     page.get_by_role("tab", name="Map").click()
     page.locator("#map svg").wait_for()
