@@ -224,7 +224,7 @@ def test_levels_are_completed(nvim: NeovimConnection) -> None:
 
 def test_a_strategy_is_listed_and_run_at_its_stop(stage: Stage, nvim: NeovimConnection) -> None:
     press(nvim, ":CardStrategy<CR>")
-    says(nvim, "this card has no strategies; the page adds them")
+    says(nvim, "this card has no strategies; :CardStrategy add")
     body = {
         "key": "t1/b1/p1/quick/second",
         "label": "Look\u00e9",
@@ -242,10 +242,18 @@ def test_a_strategy_is_listed_and_run_at_its_stop(stage: Stage, nvim: NeovimConn
     assert lines[4:6] == ["    expected: 3", "  next"]
     assert lines[6].startswith("    #0  main () at main.c:")
     assert stage.tcp.get("/api/control/state")["reason"] == "target_ran_on"
+    press(nvim, f":CardStrategy remove {identifier}<CR>")
+    says(nvim, f"strategy: {identifier} is removed")
     press(nvim, ":CardStrategy s999<CR>")
     says(nvim, "strategy: this card has no strategy s999")
     press(nvim, ":CardStrategy ../x<CR>")
     says(nvim, "../x is no id of a strategy")
+    press(nvim, ":CardStrategy add Who calls | backtrace | print n<CR>")
+    says(nvim, "is added at 1.1.1")
+    added = stage.tcp.get("/api/strategies")["strategies"][-1]
+    assert (added["label"], added["commands"]) == ("Who calls", ["backtrace", "print n"])
+    press(nvim, ":CardStrategy add Who calls<CR>")
+    says(nvim, "give a label and gdb commands")
 
 
 def test_annotations_are_listed_shown_and_hidden(stage: Stage, nvim: NeovimConnection) -> None:
@@ -272,8 +280,14 @@ def test_annotations_are_listed_shown_and_hidden(stage: Stage, nvim: NeovimConne
     press(nvim, ":CardAnnotations toggle<CR>")
     says(nvim, "annotations: 0 of 2 shown")
     assert visible() == [False, False]
+    press(nvim, f":CardAnnotations remove {second}<CR>")
+    says(nvim, f"annotations: {second} is removed")
+    press(nvim, ":CardAnnotations add Look at n<CR>")
+    says(nvim, "is added at 1.1.1")
+    texts = [each["text"] for each in stage.tcp.get("/api/annotations")["annotations"]]
+    assert texts == ["one", "Look at n"]
     press(nvim, ":CardAnnotations away<CR>")
-    says(nvim, "annotations: give show, hide or toggle")
+    says(nvim, "annotations: give show, hide, toggle")
     assert ask(nvim, "getcompletion('CardAnnotations h', 'cmdline')") == ["hide"]
 
 

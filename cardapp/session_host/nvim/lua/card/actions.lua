@@ -83,7 +83,8 @@ function M.run(name, body, action)
   if action.stages then
     follow(name, request)
   end
-  api.request(action.method or 'POST', action.path, request, SECONDS, function(failure, answer)
+  local sent = action.method ~= 'DELETE' and request or nil -- the path of a DELETE names the actor
+  api.request(action.method or 'POST', action.path, sent, SECONDS, function(failure, answer)
     if running[name] ~= request then
       return
     end

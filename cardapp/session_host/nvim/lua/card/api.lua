@@ -134,7 +134,7 @@ function M.request(method, path, body, seconds, done)
     if failure then
       -- The most important part comes first, because a narrow window cuts off the rest.
       done(('request failed (%s): start bin/cardapp serve; socket: %s'):format(failure, socket))
-    elseif response.status ~= 200 then
+    elseif response.status ~= 200 and response.status ~= 201 then
       done(refusal(response))
     else
       done(nil, decoded(response))

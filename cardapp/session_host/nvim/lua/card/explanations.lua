@@ -1,4 +1,4 @@
--- Strategies and annotations: lists them, runs a strategy at its stop, shows and hides annotations.
+-- Strategies and annotations: lists, adds and removes them, runs a strategy at its stop, shows and hides annotations.
 local actions = require('card.actions')
 local api = require('card.api')
 local catalog = require('card.catalog')
@@ -6,7 +6,9 @@ local message = require('card.message')
 local M = {}
 
 local SECONDS = 5
-M.CHANGES = { 'show', 'hide', 'toggle' }
+M.STRATEGY_CHANGES = { 'add', 'remove' }
+M.ANNOTATION_CHANGES = { 'show', 'hide', 'toggle', 'add', 'remove' }
+local LAYER = { 'show', 'hide', 'toggle' } -- the changes that apply to one annotation or to all
 
 -- GET a list of the application with the catalog, then call `done` with the list.
 local function fetch(name, path, done)
@@ -26,6 +28,23 @@ end
 local function place(key)
   local step = catalog.step_of(key)
   return step and catalog.numbered(step.key) or key
+end
+
+local function remove(name, kind, id)
+  if not (id or ''):find('^%w+$') then
+    return actions.warn(name, 'give the id of the one to remove; without arguments the command lists them')
+  end
+  actions.run(name, {}, {
+    method = 'DELETE',
+    path = ('/api/%s/%s?actor=editor'):format(kind, id),
+    describe = function()
+      return id .. ' is removed'
+    end,
+  })
+end
+
+local function added(answer)
+  return ('%s is added at %s'):format(answer.id, place(answer.key))
 end
 
 -- -- strategies -----------------------------------------------------------------------------------------------------
@@ -68,14 +87,29 @@ local function run(id)
   })
 end
 
--- Run the strategy with this id. Without an id list the strategies of the card.
-function M.strategy(id)
-  if id ~= '' then
-    return run(id)
+-- Add a strategy at the stop of the position. `text` is its label and its commands, with bars between them.
+local function add_strategy(text)
+  local parts = vim.tbl_map(vim.trim, vim.split(text, '|', { plain = true }))
+  if #parts < 2 then
+    return actions.warn('strategy', 'give a label and gdb commands: CardStrategy add Who calls | backtrace | print n')
+  end
+  local body = { label = table.remove(parts, 1), commands = parts }
+  actions.run('strategy', body, { path = '/api/strategies', describe = added })
+end
+
+-- Add or remove a strategy, or run the one with the id. Without arguments list the strategies of the card.
+function M.strategy(given)
+  local change, rest = given:match('^(%w+)%s*(.*)$')
+  if change == 'add' then
+    return add_strategy(rest)
+  elseif change == 'remove' then
+    return remove('strategy', 'strategies', rest)
+  elseif given ~= '' then
+    return run(given)
   end
   fetch('strategy', '/api/strategies', function(answer)
     if #answer.strategies == 0 then
-      return message.show('this card has no strategies; the page adds them (Alt+8)')
+      return message.show('this card has no strategies; :CardStrategy add and the page (Alt+8) add them')
     end
     local lines = {}
     for _, each in ipairs(answer.strategies) do
@@ -90,8 +124,9 @@ end
 -- -- annotations ----------------------------------------------------------------------------------------------------
 
 local function change(action, id)
-  if not vim.tbl_contains(M.CHANGES, action) or (id and not id:find('^%w+$')) then
-    return actions.warn('annotations', 'give show, hide or toggle, and for one annotation its id: CardAnnotations hide a3')
+  if not vim.tbl_contains(LAYER, action) or (id and not id:find('^%w+$')) then
+    local changes = table.concat(M.ANNOTATION_CHANGES, ', ')
+    return actions.warn('annotations', ('give %s, and for one annotation its id: CardAnnotations hide a3'):format(changes))
   end
   local one = id and '/' .. id or ''
   actions.run('annotations', {}, {
@@ -106,14 +141,39 @@ local function change(action, id)
   })
 end
 
--- Show or hide all annotations, or the one with the id. Without arguments list them.
-function M.annotations(arguments)
-  if #arguments > 0 then
-    return change(arguments[1], arguments[2])
+-- Write a callout beside the title of the step at the position.
+local function add_annotation(text)
+  if text == '' then
+    return actions.warn('annotations', 'give the text of the callout: CardAnnotations add Look at n')
+  end
+  fetch('annotations', '/api/navigation/current', function(current)
+    local step = catalog.step_of(current.key)
+    if not step then
+      return actions.warn('annotations', 'the position is not at a step: go to one, for example with :CardMove step 1')
+    end
+    local body = {
+      target = { part = step.key .. ':step_title', x = 0, y = 0, w = 1, h = 1 },
+      geometry = { points = { { 0.5, 0 } } },
+      style = { kind = 'callout' },
+      text = text,
+    }
+    actions.run('annotations', body, { path = '/api/annotations', describe = added })
+  end)
+end
+
+-- Add or remove an annotation, show or hide all or the one with the id. Without arguments list them.
+function M.annotations(given)
+  local action, rest = given:match('^(%w+)%s*(.*)$')
+  if action == 'add' then
+    return add_annotation(rest)
+  elseif action == 'remove' then
+    return remove('annotations', 'annotations', rest)
+  elseif given ~= '' then
+    return change(action or given, rest ~= '' and rest or nil)
   end
   fetch('annotations', '/api/annotations', function(answer)
     if #answer.annotations == 0 then
-      return message.show('this card has no annotations; the page draws them (Alt+8)')
+      return message.show('this card has no annotations; the page (Alt+8) draws them')
     end
     local lines = {}
     for _, each in ipairs(answer.annotations) do

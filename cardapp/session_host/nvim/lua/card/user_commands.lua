@@ -172,10 +172,12 @@ local function complete_level(lead, line)
   end, LEVELS)
 end
 
-local function complete_change(lead)
-  return vim.tbl_filter(function(change)
-    return vim.startswith(change, lead)
-  end, explanations.CHANGES)
+local function complete_of(changes)
+  return function(lead)
+    return vim.tbl_filter(function(change)
+      return vim.startswith(change, lead)
+    end, changes)
+  end
 end
 
 -- Name, arguments as :CardHelp shows them, description, function, and the options of nvim_create_user_command.
@@ -203,10 +205,12 @@ COMMANDS = {
     { nargs = '*' } },
   { 'CardPending', '[note]', 'set the step back to pending', function(given) mark('pending', 'pending', given.args) end,
     { nargs = '*' } },
-  { 'CardStrategy', '[id]', 'list the strategies, or run one at its stop',
-    function(given) explanations.strategy(given.args) end, { nargs = '?' } },
-  { 'CardAnnotations', '[change] [id]', 'list the annotations; show, hide or toggle all or one',
-    function(given) explanations.annotations(given.fargs) end, { nargs = '*', complete = complete_change } },
+  { 'CardStrategy', '[id]', 'list the strategies, or run one at its stop; add {label} | {command}…, remove {id}',
+    function(given) explanations.strategy(vim.trim(given.args)) end,
+    { nargs = '*', complete = complete_of(explanations.STRATEGY_CHANGES) } },
+  { 'CardAnnotations', '[change] [id]', 'list the annotations; show, hide or toggle all or one; add {text}, remove {id}',
+    function(given) explanations.annotations(vim.trim(given.args)) end,
+    { nargs = '*', complete = complete_of(explanations.ANNOTATION_CHANGES) } },
   { 'CardKeys', '', 'show the keys', function() require('card.keys').show() end },
   { 'CardHelp', '', 'show this list', show_help },
 }
