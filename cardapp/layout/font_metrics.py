@@ -7,7 +7,8 @@ PDF (``bp`` in TeX).
 
 Code within a text has the text's size and the code family. A heading within a text is bold and has the text's size. A
 code block has the size "code", and its lines break at the column's edge (``chop``). Text is set ragged right without
-hyphenation. Source lines, expressions and values break after blanks (``fold``), before the emitters get them.
+hyphenation. Source lines, expressions and values break after blanks or between names (``fold``), before the emitters
+get them.
 """
 
 from __future__ import annotations
@@ -195,18 +196,43 @@ def chop(line: str, limit: int) -> tuple[str, ...]:
 
 
 def fold(line: str, limit: int) -> tuple[str, ...]:
-    """Split a line like ``chop``, but after the last blank if that is in the second half of the segment. This keeps
-    words whole."""
+    """Split a line like ``chop``, but between two words where one of these places is in the second half of the segment:
+    after the last blank, else at the last border of a name, else after the last underscore."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)
-    segments, start, taken, blank = [], 0, 0, 0
+    segments, start, taken = [], 0, 0
     for place, char in enumerate(line):
         wide = _cells_of(char)
         if taken + wide > limit:
-            end = blank if 2 * (blank - start) > place - start else place
+            end = _fold_place(line, start, place)
             segments.append(line[start:end])
             start, taken = end, sum(map(_cells_of, line[end:place]))
         taken += wide
-        blank = place + 1 if char == " " else blank
     return (*segments, line[start:])
+
+
+def _fold_place(line: str, start: int, place: int) -> int:
+    """Return where to end a segment that begins at ``start`` and has room up to ``place``."""
+    second_half = range(place, (start + place) // 2, -1)
+    for is_border in (_is_behind_blank, _is_border_of_name, _is_behind_underscore):
+        for end in second_half:
+            if is_border(line[end - 1], line[end]) and _cells_of(line[end]):
+                return end
+    return place
+
+
+def _is_behind_blank(before: str, _after: str) -> bool:
+    return before == " "
+
+
+def _is_border_of_name(before: str, after: str) -> bool:
+    return " " not in (before, after) and _may_be_in_name(before) != _may_be_in_name(after)
+
+
+def _is_behind_underscore(before: str, _after: str) -> bool:
+    return before == "_"
+
+
+def _may_be_in_name(char: str) -> bool:
+    return char == "_" or unicodedata.category(char)[0] in "LNM"
