@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from cardapp.card import anchors
@@ -13,7 +14,7 @@ from cardapp.layout.escape import visible
 from cardapp.layout.highlight import SourceFile
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Code, Content, Fields, Kind, Machine, Note, Notes, Question, RichText, Title
+from cardapp.layout.sheets import Code, Content, Fields, Kind, Machine, Note, Notes, Question, RichText, Title, is_title
 from cardapp.layout.text import Paragraph, Run, parse
 
 _TITLE_SPACE = 45.0
@@ -79,9 +80,11 @@ class ComponentBuilder:
                 *self._drawn("states", key, lambda room: self._states(key, block, room)),
             ],
         )
-        yield from self._grouped(*(of_task if number == 1 else ()), *of_block)
-        for place, phase in enumerate(block.phases, 1):
-            yield from self._phase(phase, f"{key}/{phase.id}", f"{section}.{place}")
+        opening = self._grouped(*(of_task if number == 1 else ()), *of_block)
+        phases = (
+            self._phase(phase, f"{key}/{phase.id}", f"{section}.{place}") for place, phase in enumerate(block.phases, 1)
+        )
+        yield from _with_titles(chain(opening, *phases))
 
     def colophon(self, proved: str) -> Iterator[Group]:
         """Yield the card's revision, whether it was proved, the layout, and its limitations."""
@@ -193,6 +196,19 @@ class ComponentBuilder:
         yield Note(text, self._measure.note_pieces(code))
         for number, expression in enumerate(snapshot.watch):
             yield Note("" if number else "Watch", self._measure.note_pieces(expression))
+
+
+def _with_titles(groups: Iterable[Group]) -> Iterator[Group]:
+    """Yield the groups. A group that has only titles is joined to the next one, so that they are on the same sheet."""
+    titles: Group = ()
+    for group in groups:
+        group = titles + group
+        only_titles = all(is_title(component.kind) for row in group for component in row)
+        titles = group if only_titles else ()
+        if not only_titles:
+            yield group
+    if titles:
+        yield titles
 
 
 def _stops(step: Step, key: str) -> dict[int, list[str]]:

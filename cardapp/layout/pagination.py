@@ -14,7 +14,7 @@ from cardapp.layout.fragments import ROUNDING, Cutter, Fragment, Measured
 from cardapp.layout.layout_model import Column, Frame, Layout
 from cardapp.layout.layout_options import ALL, VALUES
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Footer, Header, Part, Sheet
+from cardapp.layout.sheets import Footer, Header, Part, Sheet, is_title
 
 _NO_FOOTER = Footer("", "", "", "", 0, 0)
 
@@ -34,7 +34,7 @@ class _Attempt:
     @property
     def may_end_sheet(self) -> bool:
         """Whether the sheet may end here: not after a title, which would be separated from its content."""
-        return bool(self.parts) and not _is_title(self.parts[-1])
+        return bool(self.parts) and not is_title(self.parts[-1].kind)
 
 
 class Paginator:
@@ -179,7 +179,3 @@ def _part(fragment: Fragment, column: Column, y: float, row: int) -> Part:
         continued=component.continued,
         continues=fragment.rest is not None,
     )
-
-
-def _is_title(part: Part) -> bool:
-    return part.kind.endswith("_title")

@@ -61,6 +61,11 @@ Kind = Literal[
 """The component of a part. ``intro`` is the text of a card, task, block or phase; ``text`` is the text of a step.
 ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
 
+
+def is_title(kind: Kind) -> bool:
+    return kind.endswith("_title")
+
+
 CONTINUED = "(continued)"
 """The end of the caption of a fragment that continues an earlier fragment."""
 CONTINUES = "continues on the next sheet"

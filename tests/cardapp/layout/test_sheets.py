@@ -281,6 +281,13 @@ def test_an_answer_key_is_short_and_tells_each_question_with_its_values(name: st
     assert all(row.value for part in parts_of(key) if isinstance(part.content, Machine) for row in part.content.rows)
 
 
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_no_sheet_ends_with_a_title(steps: int) -> None:
+    for layout in (layouts.load(layouts.ANSWER_KEY).arranged("html"), *ARRANGED.values()):
+        document = compose(growing(8, steps), IDENTITY, layout, SOURCES, running_on=True)
+        assert not any(isinstance(sheet.parts[-1].content, Title) for sheet in document.sheets), layout.name
+
+
 def test_a_handout_has_a_line_for_name_and_date_on_its_front() -> None:
     parts = parts_of(laid_out(growing(1), "karta-blank, html"))
     assert parts[0].content == Fields(("Name", "Date"))
