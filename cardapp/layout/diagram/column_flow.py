@@ -134,7 +134,7 @@ class _SizedFlow:
     def packed(self, count: int, limit: float) -> list[_Column]:
         """Divide the items into columns, for diagrams of ``count`` columns and the height ``limit``. If one diagram is
         not enough, leave space for the connectors."""
-        columns = self._filled(lambda index: (_ENTRY if index else EDGE, limit - EDGE - (_TURN if count > 1 else 0)))
+        columns = self._filled(limit, lambda index: (_ENTRY if index else EDGE, _TURN if count > 1 else 0.0))
         if len(columns) <= count:
             return columns
         connector_space = CIRCLE + LEG + EDGE
@@ -142,9 +142,9 @@ class _SizedFlow:
         def bounds(index: int) -> tuple[float, float]:
             first, last = index % count == 0 and index > 0, index % count == count - 1
             top = connector_space if first else _ENTRY if index else EDGE
-            return top, limit - EDGE - (connector_space if last else _TURN)
+            return top, connector_space if last else _TURN
 
-        return self._filled(bounds)
+        return self._filled(limit, bounds)
 
     def balanced(self, count: int, limit: float) -> list[_Column]:
         """Divide the items into at most ``count`` columns of about the minimum height."""
@@ -156,15 +156,17 @@ class _SizedFlow:
             low, high = (low, middle) if fits else (middle, high)
         return self.packed(count, high)
 
-    def _filled(self, bounds: Callable[[int], tuple[float, float]]) -> list[_Column]:
+    def _filled(self, limit: float, bounds: Callable[[int], tuple[float, float]]) -> list[_Column]:
+        """Fill columns of the height ``limit``. ``bounds`` returns where a column begins, and the space that an arrow
+        to the next column needs below it. No arrow leaves the final node."""
         columns: list[_Column] = []
-        start, (top, limit) = 0, bounds(0)
+        start, (top, arrow) = 0, bounds(0)
         end = top + self.shift[0] + self._height[0]
         for number in range(1, len(self.items)):
             lower = end + self._drop[number] + self._height[number]
-            if lower > limit:
+            if lower > limit - EDGE - (arrow if number < len(self.items) - 1 else 0.0):
                 columns.append(_Column(start, number, top, end))
-                start, (top, limit) = number, bounds(len(columns))
+                start, (top, arrow) = number, bounds(len(columns))
                 lower = top + self.shift[number] + self._height[number]
             end = lower
         return [*columns, _Column(start, len(self.items), top, end)]

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from cardapp.card.model import Block, Snapshot, Stop
 from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes, laid_out
 from cardapp.layout.diagram.shapes import Box, Diagram, Node, Point, Room
-from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, broken, centred, code_line, height, plain
+from cardapp.layout.diagram.text_lines import (
+    ELLIPSIS,
+    NAME,
+    SMALL,
+    below,
+    broken,
+    centred,
+    code_line,
+    code_lines,
+    height,
+    plain,
+)
 from cardapp.layout.font_metrics import width
 
 _BESIDE = 1.4
@@ -74,8 +85,9 @@ def _full_text(snapshot: Snapshot, *, show_values: bool) -> str:
 
 
 def _arrow_labels(step: str, stop: Stop, text_width: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return broken(plain(step), text_width, SMALL, max_lines=2), broken(
-        plain(_place(stop)), text_width, SMALL, "code", max_lines=2
+    return (
+        broken(plain(step), text_width, SMALL, max_lines=2),
+        code_lines(plain(_place(stop)), text_width, SMALL, max_lines=2),
     )
 
 

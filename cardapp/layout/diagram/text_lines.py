@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from cardapp.layout.diagram.shapes import Anchor, Text, Tone
 from cardapp.layout.escape import visible
-from cardapp.layout.font_metrics import Face, columns, spaced, width, wrap
+from cardapp.layout.font_metrics import Face, columns, fold, spaced, width, wrap
 
 NAME, SMALL = 2.5, 2.15
 """Type sizes in mm of names and of other texts: 7.1 and 6.1 points."""
@@ -47,6 +47,17 @@ def code_line(code: str, room: float, em: float) -> str:
     """Return code on one line of at most ``room`` mm, with all its blanks. Shortened code ends with an ellipsis."""
     line = spaced(visible(code))
     return line if width(line, em, "code") <= room else _shortened(line[: columns(room, em)], room, em, "code")
+
+
+def code_lines(code: str, room: float, em: float, max_lines: int) -> tuple[str, ...]:
+    """Break code between its words into at most ``max_lines`` lines of at most ``room`` mm. Shortened code ends with an
+    ellipsis."""
+    *lines, last = fold(code, columns(room, em))[: max_lines + 1]
+    if len(lines) < max_lines:
+        lines.append(last)
+    else:
+        lines[-1] = _shortened(lines[-1], room, em, "code")
+    return tuple(line.rstrip() for line in lines)
 
 
 def _shortened(line: str, room: float, em: float, face: Face) -> str:

@@ -64,6 +64,12 @@ BLOCKS = st.builds(
     lambda title, phases: lambda name: Block(name, title, "", "", phases),
     TITLES, named(st.lists(PHASES, min_size=1, max_size=3)),
 )  # fmt: skip
+
+
+def block_of(*snapshots: Snapshot) -> Block:
+    return Block("b", "A block", "", "", (Phase("p", "A phase", "", (Step("s", "", "", "", None, snapshots),)),))
+
+
 FLAT = st.builds(lambda title: lambda name: Block(name, title, "", "", ()), TITLES)
 TASKS = st.builds(
     lambda title, blocks: lambda name: Task(name, title, "", blocks),
@@ -106,6 +112,22 @@ def test_the_states_of_a_block_are_well_drawn(make: Callable[[str], Block], room
         for step in phase.steps
         for snapshot in step.snapshots
     ]
+
+
+@pytest.mark.parametrize(
+    ("file", "label"), [("room.c", ["room.c:120", "hit 2"]), ("demo_room.c", ["demo_room.c:", "120 hit 2"])]
+)
+def test_a_stop_beside_an_arrow_breaks_between_words(file: str, label: list[str]) -> None:
+    snapshot = Snapshot("n", "", Stop(file, 120, "x", None, 2), (), ())
+    (diagram,) = states.of_block("t/b", block_of(snapshot), Room(44, 200))
+    assert [line.text for line in diagram.edges[0].lines] == label
+
+
+@pytest.mark.parametrize("height", range(60, 120))
+def test_no_diagram_has_only_the_final_node(height: int) -> None:
+    snapshots = (Snapshot(f"n{place}", "", Stop(None, None, None, "f", 1), (), ()) for place in range(8))
+    for diagram in states.of_block("t/b", block_of(*snapshots), Room(44, height)):
+        assert any(node.shape == "state" for node in diagram.nodes)
 
 
 NUMBERS = st.one_of(st.integers(0, 400), st.integers(0, 2**64))
