@@ -34,7 +34,7 @@ function pageOf(items, summary) {
   const known = new Map(items.map((item) => [item.key, item]));
   const left = state.catalog.stops.filter(({ key }) => !known.get(key)?.revealed);
   return [
-    element('div', { class: 'finish-head' },
+    element('div', { class: 'over-head' },
       element('h2', {}, left.length ? 'So far' : 'Finished'), element('span', { class: 'space' }),
       button('×', over.close, { class: 'icon', 'aria-label': 'Close the results (Escape)', title: 'Close (Escape)' })),
     element('dl', {},

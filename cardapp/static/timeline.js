@@ -102,7 +102,7 @@ function build() {
   list = element('ol', { class: 'events', 'aria-label': 'Events, newest first' });
   more = button('Show older ones', () => read(events.at(-1).seq, PAGE), { class: 'link' });
   fill($('events'),
-    element('div', { class: 'finish-head' }, element('h2', {}, 'Events'), element('span', { class: 'space' }),
+    element('div', { class: 'over-head' }, element('h2', {}, 'Events'), element('span', { class: 'space' }),
       button('×', over.close, { class: 'icon', 'aria-label': 'Close the events (Escape)', title: 'Close (Escape)' })),
     composer(), element('div', { class: 'filters', role: 'group', 'aria-label': 'Which events are shown' }, kinds, places, actors), list, more);
 }
