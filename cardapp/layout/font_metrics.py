@@ -214,7 +214,7 @@ def fold(line: str, limit: int) -> tuple[str, ...]:
 
 def _fold_place(line: str, start: int, place: int) -> int:
     """Return where to end a segment that begins at ``start`` and has room up to ``place``."""
-    second_half = range(place, (start + place) // 2, -1)
+    second_half = range(place, (start + place - 1) // 2, -1)
     for is_border in (_is_behind_blank, _is_border_of_name, _is_behind_underscore):
         for end in second_half:
             if is_border(line[end - 1], line[end]) and _cells_of(line[end]):

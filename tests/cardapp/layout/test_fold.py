@@ -30,6 +30,7 @@ def test_pieces_make_up_the_line_and_fit(line: str, limit: int) -> None:
         ("(unsigned)admin->id", ("(unsigned)", "admin->id")),
         ("demo_room.c:120", ("demo_room.c:", "120")),
         ("lexer->text[lexer->cursor]", ("lexer->text[", "lexer->", "cursor]")),
+        ("TOKEN_UNKNOWN", ("TOKEN_", "UNKNOWN")),
         ("STATUS_OPERAND_EXPECTED", ("STATUS_", "OPERAND_", "EXPECTED")),
         ("a wordthatislongerthanthat", ("a wordthatis", "longerthanth", "at")),
         ("one two three", ("one two ", "three")),
