@@ -16,6 +16,7 @@ from playwright.sync_api import Browser
 
 from cardapp.layout.compose import compose
 from cardapp.layout.diagram.shapes import Diagram
+from cardapp.layout.font_metrics import CELL
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import SHIPPED, shipped
@@ -26,6 +27,14 @@ pytestmark = pytest.mark.functional
 NAME = ("name", "description")
 WINDOWS = (1280, 1920)
 MISSING = "links => links.filter(one => !document.getElementById(decodeURIComponent(one.slice(1))))"
+
+MARKS = """() => Array.from(document.querySelectorAll(".stop"), mark => {
+    const [box, line] = [mark, mark.parentElement].map(each => each.getBoundingClientRect())
+    const style = getComputedStyle(mark.parentElement), em = parseFloat(style.fontSize)
+    const middle = line.top + parseFloat(style.lineHeight) / 2
+    return [(box.right - line.left) / em, (middle - (box.top + box.bottom) / 2) / em]
+})"""
+"""How far each mark reaches into its line, and how far its middle is above that of the line's first row, in ems."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -66,6 +75,14 @@ def test_nothing_reaches_out_of_its_part(document: Document, shown: SheetPage, m
             assert_near([left, width_], (frame.x, frame.width))
             assert frame.y - 0.1 < top
             assert top + height < frame.y + frame.height + 0.1
+
+
+def test_the_mark_of_a_stop_is_beside_the_number_of_its_line(shown: SheetPage) -> None:
+    marks = shown.page.evaluate(MARKS)
+    assert marks
+    for width, above in marks:
+        assert width <= CELL + 0.01
+        assert abs(above) < 0.1
 
 
 def test_a_telephone_shows_it_without_scrolling_sideways(shown: SheetPage) -> None:
