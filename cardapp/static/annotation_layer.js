@@ -22,18 +22,13 @@ export const LAYER_STYLE = `
 
 // Draw what is shown on the page in `holder`.
 export function drawAnnotations(holder) {
-  for (const layer of holder.querySelectorAll('.annotations')) {
-    layer.parentElement.classList.remove('annotated');
-    layer.remove();
-  }
+  for (const layer of holder.querySelectorAll('.annotations')) layer.remove();
   const shown = state.annotations.filter(({ visible, style }) => visible && Object.hasOwn(SHAPES, style.kind));
   const byPart = Map.groupBy(shown, ({ target }) => target.part);
   if (!byPart.size) return;
   for (const part of holder.querySelectorAll('.part')) {
     const found = byPart.get(part.dataset.part);
-    if (!found) continue;
-    part.append(layerOf(found));
-    part.classList.add('annotated');
+    if (found) part.append(layerOf(found));
   }
 }
 

@@ -8,12 +8,15 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
+from cardapp.layout.annotations import by_part
 from cardapp.layout.compose import compose
 from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.font_metrics import CELL
@@ -28,6 +31,11 @@ NAME = ("name", "description")
 WINDOWS = (1280, 1920)
 MISSING = "links => links.filter(one => !document.getElementById(decodeURIComponent(one.slice(1))))"
 
+HIDDEN = """() => Array.from(document.querySelectorAll(".said")).filter(text => {
+    text.scrollIntoView({block: "center"})
+    const box = text.getBoundingClientRect()
+    return document.elementFromPoint((box.left + box.right) / 2, box.bottom - 2) !== text
+}).map(text => text.textContent)"""
 MARKS = """() => Array.from(document.querySelectorAll(".stop"), mark => {
     const [box, line] = [mark, mark.parentElement].map(each => each.getBoundingClientRect())
     const style = getComputedStyle(mark.parentElement), em = parseFloat(style.fontSize)
@@ -181,3 +189,19 @@ def test_a_click_on_a_node_leads_to_what_it_stands_for(document: Document, shown
     assert block.title in title.inner_text()
     top = title.evaluate("one => one.getBoundingClientRect().top")
     assert 0 <= top < 1000
+
+
+def test_the_text_of_an_annotation_lies_over_the_next_part(browser: Browser, tmp_path: Path) -> None:
+    loaded = shipped("arena")
+    document = compose(loaded.card, loaded.identity, layouts.find("karta-classic").arranged("html"), loaded.sources())
+    annotations = by_part(_annotation(kind) for kind in ("step_title", "text", "code", "question"))
+    with sheet_page(browser, tmp_path) as opened:
+        opened.show(replace(document, annotations=annotations))
+        opened.page.add_style_tag(content=".said { pointer-events: auto !important; }")
+        assert opened.page.evaluate(HIDDEN) == []
+
+
+def _annotation(kind: str) -> dict[str, Any]:
+    target = {"part": f"bump/requests/three-requests/first:{kind}", "x": 0.0, "y": 0.9, "w": 0.2, "h": 0.1}
+    points = {"points": [[0.0, 0.9], [0.2, 1.0]]}
+    return {"target": target, "geometry": points, "style": {"kind": "box"}, "text": kind, "visible": True}

@@ -66,7 +66,6 @@ class Parts:
         more = (" continued" if part.continued else "") + (" continues" if part.continues else "")
         if part_name in self._annotations:
             inner += layer(part_name, self._annotations[part_name], self._pens)
-            more += " annotated"
         return (
             f'<{name} class="part {part.kind}{more}"{identity}{attributes} style="{_place(part)}">'
             f"{marks}{inner}</{name}>\n"

@@ -15,6 +15,8 @@ _SIZE_PT, _LINE_PT = 8.0, 10.4
 _EM = _SIZE_PT * 25.4 / 72
 _MAX_TEXT = 60.0
 """Maximum width in mm of a text; a longer one is wrapped."""
+_MAX_SHARE = 0.9
+"""Maximum width of a text as a share of its part's width, so that it stays on the sheet."""
 _DOT = 0.8
 
 
@@ -52,7 +54,8 @@ def _annotation(drawn: Drawn, frame: Frame, color: str) -> Iterator[str]:
 def _text(drawn: Drawn, frame: Frame, pen: str) -> str:
     lines = drawn.text.splitlines()
     width = max(font_metrics.width(each, _EM) for each in lines)
-    room = f"text width={_MAX_TEXT}mm, " if width > _MAX_TEXT else ""
+    most = min(_MAX_TEXT, _MAX_SHARE * frame.width)
+    room = f"text width={most:.3f}mm, " if width > most else ""
     side = "north east" if drawn.leftward else "north west"
     look = f"{room}anchor={side}, align=flush left, inner sep=.7mm, line width=.2mm, draw={pen}, fill=card-paper"
     written = r"\\".join(tex_line(each) for each in lines)

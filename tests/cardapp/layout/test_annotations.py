@@ -79,6 +79,15 @@ def test_a_text_at_the_right_edge_extends_to_the_left(document: Document) -> Non
     assert "anchor=north east" in render_latex(replace(document, annotations=by_part([record(target=target)])))
 
 
+def test_a_long_text_is_no_wider_than_its_part(document: Document) -> None:
+    name = "bump/anatomy/empty/fields/initialised:notes"
+    (frame,) = {part.frame for sheet in document.sheets for part in sheet.parts if f"{part.key}:{part.kind}" == name}
+    long = record(text="word " * 40, target={"part": name, "x": 0.8, "y": 0, "w": 0.1, "h": 0.1})
+    tex = render_latex(replace(document, annotations=by_part([long])))
+    (width,) = re.findall(r"text width=([\d.]+)mm", tex)
+    assert float(width) < frame.width
+
+
 def test_hostile_texts_stay_texts(document: Document) -> None:
     hostile = record(text=HOSTILE, style={"kind": "callout", "color": "#a0B1c2", "width": 1.5})
     found = html(document, hostile)
