@@ -141,7 +141,7 @@ def test_the_mappings_are_the_tables_editor_entries(api: Application, nvim: Neov
     assert lua(nvim, "return select(2, require('card.keys').status())") is None
     assert len(api.requests) == 1
     for mode in "nxit":
-        assert ask(nvim, f"maparg('<F2>', '{mode}', 0, 1).desc") == "card: Bring the program to the saved position"
+        assert ask(nvim, f"maparg('<F2>', '{mode}', 0, 1).desc") == "card: Run the program to the stop of the position"
 
 
 def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConnection) -> None:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -20,6 +21,8 @@ from cardapp.web.routing import Route
 
 pytestmark = pytest.mark.functional
 
+SECONDS = 60  # the first PDF takes long
+STOP = "bump/anatomy/empty/fields/initialised"
 IDENTITY = {"id": "a", "uuid": "b", "version": "c", "source_sha256": "d"}
 BINDING = {"container_id": "a", "instance": "b", "profile": "c", "target": "d"}
 BODIES: dict[str, Any] = {
@@ -36,6 +39,16 @@ BODIES: dict[str, Any] = {
     "InputRequest": {"text": "j"},
     "ProgressRequest": {"status": "approved"},
     "EventRequest": {"kind": "note", "actor": "me", "text": "hello"},
+    "WithdrawRequest": {"actor": "me"},
+    "StrategyRequest": {"key": STOP, "label": "Look", "commands": ["backtrace"]},
+    "AnnotationRequest": {
+        "key": STOP,
+        "target": {"part": "bump/anatomy/empty/fields:step_title", "x": 0, "y": 0, "w": 1, "h": 1},
+        "geometry": {"points": [[0, 0], [1, 1]]},
+        "style": {"kind": "box"},
+    },
+    "ChosenLearner": {"name": "unnamed"},
+    "ChosenCard": {"card": "another"},
 }
 # Without a session these cannot succeed. The error says why, and what to do next.
 NO_SESSION = {
@@ -50,6 +63,8 @@ NO_SESSION = {
     ("POST", "/api/editor/redraw"): 503,
     ("GET", "/api/program"): 503,
     ("POST", "/api/program/{command}"): 503,
+    ("POST", "/api/strategies/{id}/run"): 503,
+    ("PUT", "/api/cards/current"): 404,
     ("POST", "/api/evidence"): 415,
     ("GET", "/api/evidence/{name}"): 404,
 }
@@ -57,7 +72,7 @@ NO_SESSION = {
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=SECONDS)
         self._path = path
 
     def connect(self) -> None:
@@ -79,7 +94,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(params=["tcp", "unix"])
 def connection(request: pytest.FixtureRequest, service: Service) -> Iterator[http.client.HTTPConnection]:
     if request.param == "tcp":
-        connection = http.client.HTTPConnection("127.0.0.1", service.listener.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", service.listener.port, timeout=SECONDS)
     else:
         connection = UnixConnection(service.settings.api_socket)
     yield connection
@@ -98,7 +113,10 @@ def test_every_row_answers_as_documented(
     step = service.services.card_loader.current().catalog.at("step")[0].key.replace("/", ".")
     name = "page.js" if route.path.startswith("/static/") else f"{'0' * 64}.png"
     path = route.path.replace("{itemId}", step).replace("{name}", name).replace("{command}", "step")
+    path = with_ids(connection, path)
     body = BODIES.get(route.body.schema, {}) if route.body is not None else None
+    if route.path == "/api/learners":
+        body = {"name": f"Ada {uuid4()}"}
     kind = "image/png" if route.path == "/api/evidence" else "application/json"
     status, media_type, raw = ask(connection, route.method, path, body, kind)
     expected = NO_SESSION.get((route.method, route.path), route.status)
@@ -111,6 +129,19 @@ def test_every_row_answers_as_documented(
         assert media_type in route.produces
         if route.answer is not None and media_type == JSON:
             assert not schemas.faults(route.answer, json.loads(raw))
+
+
+def with_ids(connection: http.client.HTTPConnection, path: str) -> str:
+    """The path with the number of a new note, or the id of a new strategy or annotation."""
+    for start, place, schema in (
+        ("/api/events", "{seq}", "EventRequest"),
+        ("/api/strategies", "{id}", "StrategyRequest"),
+        ("/api/annotations", "{id}", "AnnotationRequest"),
+    ):
+        if path.startswith(start) and place in path:
+            made = json.loads(ask(connection, "POST", start, BODIES[schema])[2])
+            return path.replace(place, str(made[place.strip("{}")]))
+    return path
 
 
 def ask(
