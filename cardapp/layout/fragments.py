@@ -114,7 +114,7 @@ class Cutter:
             case Code() as code:
                 return self._cut_code(code, room, sheet_room)
             case Machine(rows):
-                return _cut_items(rows, (room, sheet_room), self._row_height, self._split_row, Machine)
+                return _cut_items(rows, (room, sheet_room), self._measure.row_height, self._split_row, Machine)
             case Notes(entries):
                 return _cut_items(entries, (room, sheet_room), self._note_height, self._split_note, Notes)
 
@@ -139,10 +139,6 @@ class Cutter:
             lambda lines: code._replace(lines=lines),
         )
         return kept, height + note, rest
-
-    def _row_height(self, row: Row) -> float:
-        line = self._measure.line(self._measure.component("machine").size)
-        return max(len(row.expression) * line, len(row.value) * line if row.value else BLANK) + TABLE_GAP
 
     def _split_row(self, row: Row, room: float) -> tuple[Row, Row] | None:
         max_lines = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + ROUNDING)

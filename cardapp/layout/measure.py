@@ -114,6 +114,10 @@ class Measure:
             Row(_folded(each.expression, left), _folded(each.value, right) if show_values else ()) for each in expect
         )
 
+    def row_height(self, row: Row) -> float:
+        line = self.line(self.component("machine").size)
+        return max(len(row.expression) * line, len(row.value) * line if row.value else sheets.BLANK) + sheets.TABLE_GAP
+
     def note_pieces(self, code: str) -> tuple[str, ...]:
         em = self.em(self.component("notes").size)
         return _folded(code, font_metrics.columns(self.width("notes"), em))

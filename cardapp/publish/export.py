@@ -85,7 +85,7 @@ def emit(
         # The sheets are freed before collection resumes.
         composed = compose(loaded.card, loaded.identity, arranged, sources, proved, running_on=running_on)
         drawn = by_part(annotations)
-        missing = drawn.keys() - {name for sheet in part_names(composed.sheets) for name in sheet} if drawn else set()
+        missing = drawn.keys() - part_names(composed) if drawn else set()
         made = EMITTERS[form](replace(composed, annotations=drawn), environment)
         del composed
     remarks = (f"the annotation of {name} is left out: these sheets have no such part" for name in sorted(missing))

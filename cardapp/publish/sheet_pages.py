@@ -108,5 +108,5 @@ class SheetPages:
         layout = layouts.find(served.card.layout).arranged("html")
         sources = served.sources()
         document = compose(served.card, served.identity, layout, sources)
-        names = frozenset(name for sheet in part_names(document.sheets) for name in sheet)
-        return _Composed(revision, served, sources, document, Pages(document), pages.style(layout), names)
+        style, names = pages.style(layout), part_names(document)
+        return _Composed(revision, served, sources, document, Pages(document), style, names)

@@ -6,6 +6,7 @@ report's policy forbids.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from cardapp.layout.escape import html
 from cardapp.layout.font_metrics import CELL
 from cardapp.layout.highlight import text_of
 from cardapp.layout.measure import Measure
-from cardapp.layout.part_names import part_names
+from cardapp.layout.part_names import Piece, pieces
 from cardapp.layout.sheets import Code, Document, Part, Title
 from cardapp.reports.entry import CardContext
 
@@ -73,28 +74,31 @@ def _strategy(strategy: Strategy) -> str:
 
 class _Pictures:
     def __init__(self, document: Document) -> None:
-        names = part_names(document.sheets)
-        self._parts = {
-            name: part for sheet in document.sheets for part, name in zip(sheet.parts, names[sheet.index], strict=True)
-        }
+        self._parts: dict[str, list[tuple[Part, Piece]]] = defaultdict(list)
+        for sheet, found in zip(document.sheets, pieces(document), strict=True):
+            for part, piece in zip(sheet.parts, found, strict=True):
+                self._parts[piece.name].append((part, piece))
         self._measure = Measure(document.layout)
 
     def of(self, annotations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield a figure for each part with annotations. A part that the sheets have not has the texts alone."""
+        """Yield a figure for each part with annotations: pictures of its pieces that show one, and the texts. A part
+        that the sheets have not has the texts alone."""
         for name, drawn in by_part(annotations).items():
-            part = self._parts.get(name)
             texts = "".join(
                 f"<li>{html(each.kind)}{f': {html(each.text)}' if each.text else ''}</li>" for each in drawn
             )
-            picture = self._picture(part, drawn) if part is not None else ""
-            yield f"<figure>{picture}<figcaption><ol>{texts}</ol></figcaption></figure>\n"
+            pictures = "".join(self._picture(part, piece, drawn) for part, piece in self._parts.get(name, ()))
+            yield f"<figure>{pictures}<figcaption><ol>{texts}</ol></figcaption></figure>\n"
 
-    def _picture(self, part: Part, drawn: Sequence[Drawn]) -> str:
+    def _picture(self, part: Part, piece: Piece, drawn: Sequence[Drawn]) -> str:
+        shown = [(number, found) for number, each in enumerate(drawn, 1) if (found := piece.shown(each))]
+        if not shown:
+            return ""
         width, height = part.frame.width, part.frame.height
-        shapes = "".join(self._shape(number, each, part) for number, each in enumerate(drawn, 1))
+        shapes = "".join(self._shape(number, each, part) for number, each in shown)
         return (
             f'<svg viewBox="-1 -1 {width + 2:.5g} {height + 2:.5g}" width="{width:.5g}mm" role="img" '
-            f'aria-label="{html(part.kind.replace("_", " "))} with {len(drawn)} drawn on it">'
+            f'aria-label="{html(part.kind.replace("_", " "))} with {len(shown)} drawn on it">'
             f'<rect class="frame" x="0" y="0" width="{width:.5g}" height="{height:.5g}"/>'
             f"{''.join(self._content(part))}{shapes}</svg>"
         )

@@ -28,7 +28,7 @@ export function drawAnnotations(holder) {
   if (!byPart.size) return;
   for (const part of holder.querySelectorAll('.part')) {
     const found = byPart.get(part.dataset.part);
-    if (found) part.append(layerOf(found));
+    if (found) part.append(layerOf(found, part));
   }
 }
 
@@ -38,12 +38,42 @@ export function markChosen(holder) {
   holder.querySelector('.annotation.chosen')?.closest('.part').scrollIntoView({ block: 'nearest' });
 }
 
-// A layer with these annotations, for the end of their part.
-export function layerOf(annotations) {
+// A part may be split between sheets, or have wrapped lines. Heights of an annotation are shares of the whole part, which are
+// at `heights` of this part; between them both grow evenly.
+export function pieceOf({ dataset: { shares = '0 1', heights = '0 1' } }) {
+  return { shares: shares.split(' ').map(Number), heights: heights.split(' ').map(Number) };
+}
+
+// What is among the numbers `to` where `value` is among `from`.
+export function between(value, from, to) {
+  const at = Math.min(Math.max(from.findLastIndex((each) => each <= value), 0), from.length - 2);
+  return to[at] + ((value - from[at]) / (from[at + 1] - from[at])) * (to[at + 1] - to[at]);
+}
+
+// A layer with those of these annotations that `part` shows, for its end.
+export function layerOf(annotations, part) {
+  const piece = pieceOf(part);
   const drawing = svg('svg', { 'aria-hidden': 'true' });
-  drawing.append(...annotations.map(drawingOf));
-  const texts = annotations.filter(({ text }) => text.trim()).map(textOf);
-  return element('div', { class: 'annotations' }, drawing, ...texts);
+  const { shares, heights } = piece;
+  if (shares[0] > 0 || shares.at(-1) < 1) drawing.style.clipPath = `inset(${percent(heights[0])} -3px ${percent(1 - heights.at(-1))})`;
+  const drawn = annotations.filter(({ geometry: { points } }) => isOn(piece, points.map(([, y]) => y)));
+  const said = annotations.filter((each) => each.text.trim() && isOn(piece, [Number(Number(placeOf(each)[1]).toFixed(6))]));
+  drawing.append(...drawn.map((each) => drawingOf(within(piece, each))));
+  return element('div', { class: 'annotations' }, drawing, ...said.map((each) => textOf(within(piece, each))));
+}
+
+// Whether a shape from the least to the greatest of these heights lies on the piece. One that ends where it begins does not.
+function isOn({ shares }, places) {
+  const [first, last, top, bottom] = [shares[0], shares.at(-1), Math.min(...places), Math.max(...places)];
+  return (bottom > first || first === 0) && (top < last || bottom <= last || last === 1);
+}
+
+// The annotation with its places in parts of the piece.
+function within({ shares, heights }, annotation) {
+  const { geometry: { points }, target } = annotation;
+  const [top, bottom] = [target.y, target.y + target.h].map((y) => between(y, shares, heights));
+  const moved = points.map(([x, y]) => [x, between(y, shares, heights)]);
+  return { ...annotation, geometry: { points: moved }, target: { ...target, y: top, h: bottom - top } };
 }
 
 function svg(name, attributes = {}, ...children) {
@@ -98,9 +128,11 @@ function arrow(shaft) {
 }
 
 // The text stands at the first point of a callout, and below any other annotation.
+const placeOf = ({ style: { kind }, geometry: { points }, target: { x, y, h } }) => (kind === 'callout' ? points[0] : [x, y + h]);
+
 function textOf(annotation) {
-  const { style: { kind }, geometry: { points }, target, text } = annotation;
-  const [x, y] = kind === 'callout' ? points[0] : [target.x, target.y + target.h];
+  const { style: { kind }, target, text } = annotation;
+  const [x, y] = placeOf(annotation);
   const made = withPen(element('p', { class: 'said', dir: 'auto' }, text), annotation);
   if (x > RIGHT) made.style.right = percent(1 - (kind === 'callout' ? x : target.x + target.w));
   else made.style.left = percent(x);

@@ -1,7 +1,7 @@
 // Draws a new annotation on the sheets: with the mouse by pressing and dragging; with the keyboard by choosing a part and,
 // if wanted, a region of it.
 
-import { layerOf } from './annotation_layer.js';
+import { between, layerOf, pieceOf } from './annotation_layer.js';
 
 const STEP = 0.05; // of the part; by this much a key moves or resizes the region
 const LEAST_PX = 4; // a shorter drag is a click
@@ -172,7 +172,7 @@ function ring([x, y], width, height) {
 
 function show(part, points) {
   preview?.remove();
-  preview = layerOf([{ ...record(part, points), style: drawing.style, text: drawing.text }]);
+  preview = layerOf([{ ...record(part, points), style: drawing.style, text: drawing.text }], part);
   part.append(preview);
 }
 
@@ -182,9 +182,13 @@ function unmark() {
   aim?.classList.remove('aimed');
 }
 
-function record(part, points) {
+// What is stored: heights are shares of the whole part, of which `part` may be a piece.
+function record(part, drawn) {
+  const { shares, heights } = pieceOf(part);
+  const shareAt = (y) => between(Math.min(heights.at(-1), Math.max(heights[0], y)), heights, shares);
+  const points = drawn.map(([x, y]) => [x, Number(shareAt(y).toFixed(6))]);
   const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
-  const size = (places) => Number((Math.max(...places) - Math.min(...places)).toFixed(4));
+  const size = (places) => Number((Math.max(...places) - Math.min(...places)).toFixed(6));
   return {
     target: { part: part.dataset.part, x: Math.min(...xs), y: Math.min(...ys), w: size(xs), h: size(ys) },
     geometry: { points },

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from cardapp.settings import ROOT
 from tests.browser.conftest import FIRST, OpenPage, becomes
 from tests.functional.serving import Stage, until
 
@@ -16,6 +21,9 @@ pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place", "no
 Tab = Callable[..., OpenPage]
 CODE, TITLE = f"{FIRST}:code", f"{FIRST}:step_title"
 STOP = f"{FIRST}/initialised"
+SPLIT_STEP = "operands/brackets/group/open"
+SPLIT = f"{SPLIT_STEP}:code"
+"""A part of the card calc that two sheets of karta-classic show."""
 KINDS = ("box", "arrow", "underline", "marker", "callout", "freehand")
 HOSTILE = "<img src=x onerror=window.pwned=1></p><script>window.pwned=2</script>"
 expect.set_options(timeout=30_000)
@@ -28,6 +36,20 @@ PLACE = """(id) => {
     (shape.right - part.left) / part.width, (shape.bottom - part.top) / part.height];
 }"""
 """Where a box is, in parts of the part that it lies on. Its line is a part of it."""
+
+
+LINES = """(id) => {
+  const shape = sheets.shadowRoot.querySelector(`.annotation[data-id="${id}"] line`);
+  const { top, bottom } = shape.getBoundingClientRect();
+  const middle = (top + bottom) / 2;
+  return [...shape.closest('.part').querySelectorAll('.line')].filter((line) => {
+    const box = line.getBoundingClientRect();
+    return box.top < middle && middle < box.bottom;
+  }).map((line) => line.dataset.number);
+}"""
+"""The numbers of the lines of code over which a line is drawn."""
+
+CLIPS = "() => [...sheets.shadowRoot.querySelectorAll('.annotations > svg')].map((each) => each.style.clipPath)"
 
 
 @pytest.fixture
@@ -52,6 +74,18 @@ def box(stage: Stage, **changes: Any) -> dict[str, Any]:
     assert answer.status == 201, answer.body
     record: dict[str, Any] = answer.json
     return record
+
+
+def between(value: float, start: list[float], to: list[float]) -> float:
+    """What is among the numbers ``to`` where ``value`` is among ``start``."""
+    at = max(1, sum(each <= value for each in start[:-1]))
+    return to[at - 1] + (value - start[at - 1]) / (start[at] - start[at - 1]) * (to[at] - to[at - 1])
+
+
+def shares(part: Locator) -> tuple[list[float], list[float]]:
+    """The shares of the whole part, and where they are in parts of the part's height."""
+    found = part.evaluate("({ dataset }) => [dataset.shares, dataset.heights].map((all) => all ?? '0 1')")
+    return [float(each) for each in found[0].split()], [float(each) for each in found[1].split()]
 
 
 def drawn(stage: Stage, count: int = 1) -> list[dict[str, Any]]:
@@ -126,7 +160,9 @@ def test_the_keyboard_draws_each_kind(tab: Tab, stage: Stage) -> None:
         assert (record["style"]["kind"], record["text"], record["target"]["part"]) == (kind, f"A {kind}", CODE)
         expect(shapes(page)).to_have_count(count)
         if kind == "box":
-            assert record["target"] == {"part": CODE, "x": 0.05, "y": 0, "w": 0.95, "h": 0.95}
+            found, heights = shares(part(page, CODE))
+            end = pytest.approx(between(0.95, heights, found), abs=1e-5)
+            assert record["target"] == {"part": CODE, "x": 0.05, "y": 0, "w": 0.95, "h": end}
     assert page.evaluate("document.activeElement.textContent") == "Draw"
 
 
@@ -146,10 +182,11 @@ def test_a_box_stays_on_its_place_at_any_zoom_and_width(tab: Tab, stage: Stage) 
     page = tab().page
     record = box(stage)
     expect(shapes(page)).to_have_count(1)
+    top, bottom = (between(share, *shares(part(page, CODE))) for share in (0.2, 0.6))
 
     def is_right(tolerance: float = 0.02) -> bool:
         places = page.evaluate(PLACE, record["id"])
-        return all(abs(at - wanted) < tolerance for at, wanted in zip(places, (0.2, 0.2, 0.6, 0.6), strict=True))
+        return all(abs(at - wanted) < tolerance for at, wanted in zip(places, (0.2, top, 0.6, bottom), strict=True))
 
     until(is_right)
     page.get_by_role("button", name="Zoom in").click()
@@ -164,6 +201,73 @@ def test_a_box_stays_on_its_place_at_any_zoom_and_width(tab: Tab, stage: Stage) 
     page.set_viewport_size({"width": 600, "height": 900})
     becomes(page, "() => sheets.shadowRoot.querySelector('.holder').classList.contains('flow')")
     until(is_right)
+
+
+@pytest.fixture
+def calc() -> Iterator[Stage]:
+    """The application on a copy of the card calc, of which the layout is changed."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        card = Path(folder) / "calc"
+        shutil.copytree(ROOT / "etc" / "cards" / "calc", card)
+        stage = Stage(Path(folder) / "state", card)
+        yield stage
+        stage.close()
+
+
+def lay_out(stage: Stage, layout: str) -> None:
+    file = stage.card / "card_source.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"layout": layout}))
+
+
+def open_split(context: BrowserContext, stage: Stage) -> Page:
+    """The page of the step with the long code."""
+    task, block, phase, step = SPLIT_STEP.split("/")
+    place = {"task_id": task, "block_id": block, "phase_id": phase, "step_id": step, "focus_level": "step"}
+    assert stage.tcp.put("/api/navigation/current", place).status == 200
+    page = OpenPage(context.new_page()).page
+    page.goto(f"http://127.0.0.1:{stage.service.listener.port}/")
+    part(page, SPLIT).first.wait_for()
+    return page
+
+
+@pytest.mark.parametrize("layout", ["karta-classic", "karta-5a", "karta-5b"])
+def test_a_line_drawn_on_the_second_piece_of_code_lies_over_it_in_every_layout(
+    context: BrowserContext, calc: Stage, layout: str
+) -> None:
+    page = open_split(context, calc)
+    expect(part(page, SPLIT)).to_have_count(2)  # in karta-classic the code is on two sheets
+    page.keyboard.press("Alt+8")
+    draw(page, "underline", "This line")
+    line = part(page, SPLIT).nth(1).locator(".line[data-number='130']")
+    line.scroll_into_view_if_needed()
+    place = line.bounding_box()
+    assert place is not None
+    middle = place["y"] + place["height"] / 2
+    page.mouse.move(place["x"] + 60, middle)
+    page.mouse.down()
+    page.mouse.move(place["x"] + 160, middle, steps=3)
+    page.mouse.up()
+    (record,) = drawn(calc)
+    assert record["target"]["part"] == SPLIT
+    assert 0.6 < record["target"]["y"] < 0.75  # it is line 18 of 26
+    lay_out(calc, layout)
+    page = open_split(context, calc)
+    expect(shapes(page)).to_have_count(1)
+    expect(page.locator("#sheets .said")).to_have_count(1)
+    assert page.evaluate(LINES, record["id"]) == ["130"]
+
+
+def test_a_box_over_both_pieces_of_code_is_drawn_on_each_and_its_text_on_one(
+    context: BrowserContext, calc: Stage
+) -> None:
+    page = open_split(context, calc)
+    target = {"part": SPLIT, "x": 0.1, "y": 0.06, "w": 0.8, "h": 0.34}
+    box(calc, key=f"{SPLIT_STEP}/opened", target=target, geometry={"points": [[0.1, 0.06], [0.9, 0.4]]})
+    expect(shapes(page)).to_have_count(2)
+    expect(part(page, SPLIT).nth(1).locator(".said")).to_have_text("Look")
+    expect(page.locator("#sheets .said")).to_have_count(1)
+    found = page.evaluate(CLIPS)
+    assert [each.startswith("inset(") for each in found] == [True, True]
 
 
 def test_the_list_chooses_hides_shows_and_removes(tab: Tab, stage: Stage) -> None:

@@ -7,16 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from cardapp.layout.annotations import Drawn
 from cardapp.layout.diagram.shapes import Point
 from cardapp.layout.escape import html
+from cardapp.layout.part_names import Piece
 
 
-def layer(part: str, drawn: Sequence[Drawn], colors: Mapping[str, str]) -> str:
-    """Render the layer, the last element of the part with this name. ``colors`` has all colours by name."""
+def layer(piece: Piece, drawn: Sequence[Drawn], colors: Mapping[str, str]) -> str:
+    """Render the layer, the last element of ``piece``, with what the piece shows. ``colors`` has all colours by
+    name."""
+    part = f"{piece.name}.{piece.shares[0]:g}" if piece.is_split else piece.name
     shapes = "".join(
         f'<g class="annotation {each.kind}" style="{_pen(each, colors)}">{"".join(_shapes(part, number, each))}</g>'
         for number, each in enumerate(drawn, 1)
     )
     texts = "".join(_text(each, colors) for each in drawn if each.text)
-    return f'<div class="annotations"><svg aria-hidden="true">{shapes}</svg>{texts}</div>'
+    return f'<div class="annotations"><svg aria-hidden="true"{_clip(piece)}>{shapes}</svg>{texts}</div>'
+
+
+def _clip(piece: Piece) -> str:
+    """The attribute that hides what lies on the other pieces of the part."""
+    if not piece.is_split:
+        return ""
+    return f' style="clip-path:inset({_percent(piece.heights[0])} -3px {_percent(1 - piece.heights[-1])})"'
 
 
 def _pen(drawn: Drawn, colors: Mapping[str, str]) -> str:

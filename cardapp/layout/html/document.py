@@ -12,7 +12,7 @@ from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.sheet_style import style
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import ALL
-from cardapp.layout.part_names import part_names
+from cardapp.layout.part_names import pieces
 from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet, SheetRow, rows_with_rules
 
 CONTENT_SECURITY_POLICY = (
@@ -50,7 +50,7 @@ class SheetWriter:
         titles = {item.key: item.title for item in Catalog(document.card).items}
         self._document = document
         self._anchors = _Anchors(document, titles)
-        self._names = part_names(document.sheets)
+        self._pieces = pieces(document)
         self._parts = Parts(document.layout, titles, document.card.language, document.annotations, keyed=keyed)
 
     def sheet(self, sheet: Sheet) -> str:
@@ -58,8 +58,8 @@ class SheetWriter:
         layout = self._document.layout
         further = self._anchors.further(sheet)
         drawn = [
-            self._parts.draw(part, name, self._anchors.of(sheet, place), further.get(place, ()))
-            for place, (part, name) in enumerate(zip(sheet.parts, self._names[sheet.index], strict=True))
+            self._parts.draw(part, piece, self._anchors.of(sheet, place), further.get(place, ()))
+            for place, (part, piece) in enumerate(zip(sheet.parts, self._pieces[sheet.index], strict=True))
         ]
         inner = "".join(drawn if layout.html == "classic" else _in_rows(sheet.parts, drawn, layout))
         header = _header(sheet.header) if "header" in layout.components else ""

@@ -15,6 +15,7 @@ from cardapp.layout.html.text_blocks import TextWriter, code_pieces, words
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
+from cardapp.layout.part_names import Piece
 from cardapp.layout.sheets import (
     CONTINUED,
     Code,
@@ -32,8 +33,9 @@ from cardapp.layout.sheets import (
 
 class Parts:
     """Renders the parts of one document. ``titles`` maps each position to its title. ``language`` is the card's
-    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name.
-    ``annotations`` are drawn over the parts with these names."""
+    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name; where it is
+    split or has wrapped lines also ``data-shares`` and ``data-heights``, those of :class:`Piece`. ``annotations`` are
+    drawn over the parts with these names."""
 
     def __init__(
         self,
@@ -55,17 +57,18 @@ class Parts:
         self._english = "" if is_english else ' lang="en"'
         """The attribute of English words that are not from the card."""
 
-    def draw(self, part: Part, part_name: str, anchor: str, further: Iterable[str]) -> str:
+    def draw(self, part: Part, piece: Piece, anchor: str, further: Iterable[str]) -> str:
         """Render the part in its frame. ``anchor`` is the position of which this part is the anchor, or "". ``further``
         are positions without a part, of which this part is the anchor too."""
         name, inner, attributes = self._element(part)
         marks = "".join(f'<span class="anchor" id="{html(key)}"></span>' for key in further)
         identity = f' id="{html(anchor)}"' if anchor else ""
         if self._keyed:
-            identity += f' data-key="{html(part.key)}" data-kind="{part.kind}" data-part="{html(part_name)}"'
+            identity += f' data-key="{html(part.key)}" data-kind="{part.kind}" data-part="{html(piece.name)}"'
+            identity += _share(piece)
         more = (" continued" if part.continued else "") + (" continues" if part.continues else "")
-        if part_name in self._annotations:
-            inner += layer(part_name, self._annotations[part_name], self._pens)
+        if drawn := [found for each in self._annotations.get(piece.name, ()) if (found := piece.shown(each))]:
+            inner += layer(piece, drawn, self._pens)
         return (
             f'<{name} class="part {part.kind}{more}"{identity}{attributes} style="{_place(part)}">'
             f"{marks}{inner}</{name}>\n"
@@ -192,6 +195,14 @@ def _place(part: Part) -> str:
     frame = part.frame
     place = f"--x:{frame.x:.2f};--y:{frame.y:.2f};--w:{frame.width:.2f};--h:{frame.height:.2f}"
     return f"{place};--dw:{part.content.width:.2f}" if isinstance(part.content, Diagram) else place
+
+
+def _share(piece: Piece) -> str:
+    """The attributes of a part that shows the whole part's shares unevenly, or not all of them."""
+    if piece.is_even:
+        return ""
+    shares, heights = (" ".join(f"{each:g}" for each in found) for found in (piece.shares, piece.heights))
+    return f' data-shares="{shares}" data-heights="{heights}"'
 
 
 def _segments(segments: Iterable[str]) -> str:

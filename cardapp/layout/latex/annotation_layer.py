@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cardapp.layout import font_metrics
 from cardapp.layout.annotations import Drawn
@@ -10,6 +10,7 @@ from cardapp.layout.diagram.shapes import Point
 from cardapp.layout.escape import tex_line
 from cardapp.layout.latex.parts import numbers
 from cardapp.layout.layout_model import Frame
+from cardapp.layout.part_names import Piece
 
 _SIZE_PT, _LINE_PT = 8.0, 10.4
 _EM = _SIZE_PT * 25.4 / 72
@@ -20,19 +21,24 @@ _MAX_SHARE = 0.9
 _DOT = 0.8
 
 
-def layer(key: str, frame: Frame, drawn: Iterable[Drawn], colors: Mapping[str, str]) -> Iterator[str]:
-    """Yield the LaTeX source lines of the annotations of the part in ``frame``. ``key`` is its position."""
+def layer(key: str, frame: Frame, piece: Piece, drawn: Sequence[Drawn], colors: Mapping[str, str]) -> Iterator[str]:
+    """Yield the LaTeX source lines of what ``piece``, the part in ``frame``, shows. ``key`` is its position."""
     yield rf"\begin{{CardPart}}{{annotations {key}}}{numbers(frame)}{{ink}}"
     yield r"\hbox{\begin{tikzpicture}[x=1mm, y=-1mm, line join=round, line cap=round, >=stealth]"
     yield rf"\useasboundingbox (0,0) rectangle ({frame.width:.3f},{frame.height:.3f});"
-    for each in drawn:
-        yield from _annotation(each, frame, colors.get(each.color, each.color))
+    pens = [_rgb(colors.get(each.color, each.color)) for each in drawn]
+    yield r"\begin{scope}"
+    if piece.is_split:
+        yield rf"\clip (-1,{piece.heights[0] * frame.height:.3f}) rectangle {_at(Point(1, piece.heights[-1]), frame)};"
+    for each, pen in zip(drawn, pens, strict=True):
+        yield from _shape(each, frame, pen)
+    yield r"\end{scope}"
+    yield from (_text(each, frame, pen) for each, pen in zip(drawn, pens, strict=True) if each.text)
     yield r"\end{tikzpicture}}\nointerlineskip"
     yield r"\end{CardPart}"
 
 
-def _annotation(drawn: Drawn, frame: Frame, color: str) -> Iterator[str]:
-    pen = _rgb(color)
+def _shape(drawn: Drawn, frame: Frame, pen: str) -> Iterator[str]:
     points = [_at(point, frame) for point in drawn.points]
     first, last, line = points[0], points[-1], f"line width={drawn.width:.2f}mm, draw={pen}"
     match drawn.kind:
@@ -47,8 +53,6 @@ def _annotation(drawn: Drawn, frame: Frame, color: str) -> Iterator[str]:
             yield rf"\path[fill={pen}] {last} circle[radius={_DOT}mm];"
         case "underline" | "freehand":
             yield rf"\path[{line}] {' -- '.join(points)};"
-    if drawn.text:
-        yield _text(drawn, frame, pen)
 
 
 def _text(drawn: Drawn, frame: Frame, pen: str) -> str:

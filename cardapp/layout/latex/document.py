@@ -12,7 +12,7 @@ from cardapp.layout.latex.annotation_layer import layer
 from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
 from cardapp.layout.latex.preamble import named_where_missing, preamble
 from cardapp.layout.layout_model import Component, Frame
-from cardapp.layout.part_names import part_names
+from cardapp.layout.part_names import pieces
 from cardapp.layout.sheets import Document, Footer, Header, Sheet, rows_with_rules
 
 CARD = "card"
@@ -44,7 +44,7 @@ def _body(document: Document) -> Iterator[str]:
     for item in catalog.items:
         if item.key not in owned:
             partless[document.sheet_of[item.key]].append(item.key)
-    names, colors = part_names(document.sheets), pens(document.layout.colors)
+    drawable, colors = pieces(document), pens(document.layout.colors)
     yield from _bookmarks(catalog)
     for sheet in document.sheets:
         yield r"\begin{CardSheet}"
@@ -58,9 +58,9 @@ def _body(document: Document) -> Iterator[str]:
                     owned.remove(part.key)
                     yield _anchor(part.key, part.frame)
                 yield from parts.draw(part)
-        for part, name in zip(sheet.parts, names[sheet.index], strict=True):
-            if found := document.annotations.get(name):
-                yield from layer(part.key, part.frame, found, colors)
+        for part, piece in zip(sheet.parts, drawable[sheet.index], strict=True):
+            if found := [shown for each in document.annotations.get(piece.name, ()) if (shown := piece.shown(each))]:
+                yield from layer(part.key, part.frame, piece, found, colors)
         yield r"\end{CardSheet}"
 
 

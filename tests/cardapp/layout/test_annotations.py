@@ -18,6 +18,10 @@ from cardapp.publish import layouts
 from cardapp.settings import ROOT
 
 PART = "bump/anatomy/empty/fields:code"
+EVEN = "bump/anatomy/empty/fields:text"
+"""A part without lines of code, some of which may be wrapped."""
+SPLIT = "operands/brackets/group/open:code"
+"""A part of the card calc that two sheets show."""
 KINDS = ("box", "arrow", "underline", "marker", "callout", "freehand")
 HOSTILE = r'</p><script>alert(1)</script>\input{/etc/passwd} 100 % & "x"'
 
@@ -66,15 +70,16 @@ def test_each_kind_is_drawn_over_its_part(kind: str, document: Document) -> None
 
 
 def test_a_drawing_has_the_place_of_its_points(document: Document) -> None:
-    assert '<rect x="25.000%" y="50.000%" width="50.000%" height="25.000%"/>' in html(document, record())
-    (frame,) = {part.frame for sheet in document.sheets for part in sheet.parts if f"{part.key}:{part.kind}" == PART}
-    tex = render_latex(replace(document, annotations=by_part([record()])))
+    target = {"part": EVEN, "x": 0.25, "y": 0.5, "w": 0.5, "h": 0.25}
+    assert '<rect x="25.000%" y="50.000%" width="50.000%" height="25.000%"/>' in html(document, record(target=target))
+    (frame,) = {part.frame for sheet in document.sheets for part in sheet.parts if f"{part.key}:{part.kind}" == EVEN}
+    tex = render_latex(replace(document, annotations=by_part([record(target=target)])))
     corners = [(share_x * frame.width, share_y * frame.height) for share_x, share_y in ((0.25, 0.5), (0.75, 0.75))]
     assert " rectangle ".join(f"({x:.3f},{y:.3f})" for x, y in corners) in tex
 
 
 def test_a_text_at_the_right_edge_extends_to_the_left(document: Document) -> None:
-    target = {"part": PART, "x": 0.8, "y": 0, "w": 0.1, "h": 0.1}
+    target = {"part": EVEN, "x": 0.8, "y": 0, "w": 0.1, "h": 0.1}
     assert ";right:10.000%;top:10.000%" in html(document, record(target=target))
     assert "anchor=north east" in render_latex(replace(document, annotations=by_part([record(target=target)])))
 
@@ -95,3 +100,22 @@ def test_hostile_texts_stay_texts(document: Document) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in found
     assert "--pen:#a0B1c2;--pen-width:1.5" in found
     assert r"\input{/etc" not in render_latex(replace(document, annotations=by_part([hostile])))
+
+
+def test_each_piece_of_a_split_part_shows_what_lies_on_it() -> None:
+    loaded = load_card(ROOT / "etc" / "cards" / "calc")
+    document = compose(loaded.card, loaded.identity, layouts.find("karta-classic").arranged("latex"), loaded.sources())
+    late = {"target": {"part": SPLIT, "x": 0.1, "y": 0.5, "w": 0.5, "h": 0.1}, "text": "Late"}
+    late["geometry"] = {"points": [[0.1, 0.5], [0.6, 0.6]]}
+    both = record("arrow", target=late["target"], geometry={"points": [[0.1, 0.1], [0.6, 0.6]]}, text="Both")
+    found = html(document, record(**late), both)
+    first, second = re.findall(r'<div class="annotations">.*?</div>', found, re.DOTALL)
+    assert (first.count("<g "), second.count("<g ")) == (1, 2)
+    assert (first.count("<p "), second.count("<p ")) == (0, 2)
+    assert re.findall(r"clip-path:inset\((\S+) -3px (\S+)\)", first + second)[0][0] == "0.000%"
+    heads = re.findall(r'<marker id="([^"]+)"', found)
+    assert len(heads) == len(set(heads)) == 2
+    tex = render_latex(replace(document, annotations=by_part([record(**late), both])))
+    pictures = [each.partition(r"\end{CardPart}")[0] for each in tex.split("{annotations operands/brackets")[1:]]
+    assert [r"\clip" in each for each in pictures] == [True, True]
+    assert ["Late" in each for each in pictures] == ["Both" in each for each in pictures] == [False, True]

@@ -178,6 +178,23 @@ def test_strategies_and_annotations_stand_beside_their_step(parts: dict[str, Any
     assert 'class="explained"' not in made({**parts, "explanations": nothing}, [])
 
 
+def test_an_annotation_over_a_page_break_is_pictured_on_both_pieces_of_its_part(parts: dict[str, Any]) -> None:
+    loaded = load_card(ROOT / "etc" / "cards" / "calc")
+    step = "operands/brackets/group/open"  # its code is on two sheets
+    over_both, late = (
+        {
+            "key": f"{step}/opened", "visible": True, "text": "", "style": {"kind": "box"},
+            "target": {"part": f"{step}:code", "x": 0.1, "y": top, "w": 0.5, "h": 0.8 - top},
+            "geometry": {"points": [[0.1, top], [0.6, 0.8]]},
+        }
+        for top in (0.1, 0.6)
+    )  # fmt: skip
+    layout = layouts.find("karta-classic").arranged("html")
+    document = compose(loaded.card, loaded.identity, layout, loaded.sources())
+    text = made({**parts, "explanations": Explanations([], [over_both, late], lambda: document)}, [])
+    assert re.findall(r'aria-label="(code with \d)', text) == ["code with 1", "code with 2"]
+
+
 def test_the_events_of_annotations_say_what_was_drawn(parts: dict[str, Any], event: Make) -> None:
     style = {"style": {"kind": "arrow"}, "text": "Look `here`"}
     read = Read(

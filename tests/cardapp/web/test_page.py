@@ -10,7 +10,7 @@ import pytest
 from cardapp.layout.html.document import render
 from cardapp.web.resources.page import POLICY, STATIC
 
-PART = re.compile(r' data-key="[^"]*" data-kind="[^"]*" data-part="[^"]*"')
+PART = re.compile(r' data-key="[^"]*" data-kind="[^"]*" data-part="[^"]*"( data-shares="[^"]*" data-heights="[^"]*")?')
 
 
 def test_a_browser_gets_the_page_and_other_clients_json(api: Any) -> None:
