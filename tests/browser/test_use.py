@@ -123,7 +123,7 @@ def test_a_panel_that_is_expanded_has_the_whole_window(tab: Tab) -> None:
         for button, panel, other in (("Wide worksheet", ".reading", "#side"), ("Wide editor", "#side", ".reading")):
             page.get_by_role("button", name=button).click()
             becomes(page, "(panel) => document.querySelector(panel).offsetWidth >= innerWidth - 20", panel)
-            becomes(page, "(panel) => document.querySelector(panel).offsetHeight >= 0.5 * columns.offsetHeight", panel)
+            becomes(page, "(panel) => document.querySelector(panel).offsetHeight >= 0.3 * columns.offsetHeight", panel)
             page.locator(other).wait_for(state="hidden")
             page.get_by_role("button", name=button).click()
 

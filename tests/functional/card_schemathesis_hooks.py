@@ -28,6 +28,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     activation = schemas["ActivateRequest"]["properties"]
     activation["expected_binding"] = {"const": json.loads(os.environ["BINDING"])}
     activation["expected_identity"] = {"const": json.loads(os.environ["IDENTITY"])}
+    activation["generation"]["maximum"] = 1_000_000  # a higher one is refused while the last is low
     activation["snapshot_ref"] = {"enum": ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"]}
     schemas["EventRequest"]["properties"]["key"] = {"enum": ["t1/b1", "t1/b1/p1/quick"]}
     for name in ("StrategyRequest", "AnnotationRequest"):

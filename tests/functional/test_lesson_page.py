@@ -47,7 +47,7 @@ def report() -> Iterator[str]:
     ]  # fmt: skip
     return lesson.render(
         identity=loaded.identity, card=loaded.card, catalog=catalog, at=AT, base_url="http://127.0.0.1:8080",
-        progress=progress.overview(catalog, statuses, results), events=events, head=Head(len(EVENTS), "0" * 64),
+        progress=progress.overview(catalog, statuses, results), events=events, head=Head(len(EVENTS), "0" * 64), total=len(EVENTS),
         picture=lambda name: b"", current=KEY,
     )  # fmt: skip
 
