@@ -42,13 +42,13 @@ def report() -> Iterator[str]:
     whose = {name: getattr(loaded.identity, name) for name in ("id", "version", "source_sha256")}
     events = [
         {"seq": seq, "at": AT, "kind": kind, "actor": "zoë", "key": KEY, "card": whose, "data": data, "evidence": [],
-         "hash": f"{seq:064x}"}
+         "withdrawn": False, "hash": f"{seq:064x}"}
         for seq, (kind, data) in enumerate(EVENTS, 1)
     ]  # fmt: skip
     return lesson.render(
         identity=loaded.identity, card=loaded.card, catalog=catalog, at=AT, base_url="http://127.0.0.1:8080",
-        progress=progress.overview(catalog, statuses, results), events=events, head=Head(len(EVENTS), "0" * 64), total=len(EVENTS),
-        picture=lambda name: b"", current=KEY,
+        progress=progress.overview(catalog, statuses, results), events=events, head=Head(len(EVENTS), "0" * 64),
+        total=len(EVENTS), picture=lambda name: b"", current=KEY,
     )  # fmt: skip
 
 
