@@ -292,7 +292,7 @@ def test_the_list_chooses_hides_shows_and_removes(tab: Tab, stage: Stage) -> Non
     expect(shapes(page)).to_have_count(3)
     page.keyboard.press("Delete")
     expect(rows).to_have_count(2)
-    assert page.evaluate("document.activeElement.textContent").startswith("Box “three”")
+    becomes(page, "document.activeElement.textContent.startsWith('Box “three”')")
     page.keyboard.press("Alt+7")
     expect(shapes(page)).to_have_count(0)
     expect(rows).to_have_count(2)
