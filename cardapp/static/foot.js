@@ -23,8 +23,8 @@ export function start() {
   render();
 }
 
-// The sign of the Enter key stands where the key acts: in the foot while it has the focus, and at the card or a task, where
-// a sync goes to the first step; else at Sync.
+// Show the sign of the Enter key at the button that the key presses. This is the foot's button while the foot has the focus,
+// and at the level of the card or a task, where Enter goes to the first step. Elsewhere it is Sync.
 function showEnter() {
   const isInFoot = $('foot').contains(document.activeElement) || ['card', 'task'].includes(state.navigation.position.focus_level);
   $('foot').classList.toggle('has-enter', isInFoot);

@@ -78,7 +78,7 @@ function place(rows) {
   else rows.forEach((row, at) => { if (row !== before[at]) before[at].replaceWith(row); });
 }
 
-const drawn = new Map(); // key -> {shows, row}
+const drawn = new Map(); // key -> {now, row}: what the row shows, as JSON, and the row
 
 // The row of an item: the drawn one, unless it shows something else now.
 function rowOf(item, shows) {

@@ -260,7 +260,7 @@ function restorePlace() {
 const parts = (key) => [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key === key);
 
 // Outline the part of the position. `follow` scrolls it into view and saves the scroll position for a reload. A stop is
-// put at the lower edge, because the code is above it. Returns whether the part is on this page.
+// scrolled to the lower edge of the view, so that the code above it stays in sight. Returns whether the part is on this page.
 function mark(follow) {
   for (const marked of holder.querySelectorAll('.here')) marked.classList.remove('here');
   const { key } = state.navigation;

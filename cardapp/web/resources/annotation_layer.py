@@ -1,4 +1,4 @@
-"""Annotations, which are drawn over the sheets: the list, add and remove, show and hide."""
+"""Lists, adds, removes, shows and hides the annotations that are drawn over the sheets."""
 
 from __future__ import annotations
 
