@@ -21,6 +21,7 @@ from marketdata.api.live.subscriptions import Subscriptions
 from marketdata.api.live.websocket import GOING_AWAY, POLICY, Violation, accepted
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Saturated
+from marketdata.http.reply import encode
 from marketdata.http.wsgi import HandOver
 from marketdata.store import tokens
 from marketdata.store.notifications import Change
@@ -31,12 +32,16 @@ MAX_CONNECTIONS = 2000
 
 SWEEP_SECONDS = 1.0
 PING_SECONDS = 25.0
+HEARTBEAT_SECONDS = 15.0
+"""How often each connection gets the message ``heartbeat``. A page cannot see the pings of the protocol."""
 SILENT_SECONDS = 80.0
 """A connection is closed if for this long the peer has neither sent anything nor accepted waiting output."""
 CLOSE_SECONDS = 2.0
 """How long a closed connection waits for the peer's close frame."""
 TOKENS_SECONDS = 10.0
 """How often all tokens are checked, in case a notification of a revocation was lost."""
+
+HEARTBEAT = encode({"type": "heartbeat"})
 
 _log = logging.getLogger(__name__)
 
@@ -179,6 +184,7 @@ class Live:
             subscriber.socket.close()
             return
         self._subscribers[subscriber.socket] = subscriber
+        subscriber.heartbeat_at = monotonic() + HEARTBEAT_SECONDS
         self._attend(subscriber)
 
     def _ready(self, subscriber: Subscriber, events: int) -> None:
@@ -249,12 +255,22 @@ class Live:
             silent = now - subscriber.alive_at
             if silent > SILENT_SECONDS or now - (subscriber.closing_since or now) > CLOSE_SECONDS:
                 self._drop(subscriber)
-            elif silent > PING_SECONDS and not subscriber.replies:
-                subscriber.ping()
-                self._attend(subscriber)
+            elif not subscriber.replies:
+                self._keep_alive(subscriber, now)
         if now >= self._tokens_at:
             self._tokens_at = now + TOKENS_SECONDS
             self.check_tokens()
+
+    def _keep_alive(self, subscriber: Subscriber, now: float) -> None:
+        """Send a heartbeat or a ping if it is due. While earlier replies wait, neither is added."""
+        if subscriber.closing_since is None and now >= subscriber.heartbeat_at:
+            subscriber.heartbeat_at = now + HEARTBEAT_SECONDS
+            subscriber.reply(HEARTBEAT)
+        elif now - subscriber.alive_at > PING_SECONDS:
+            subscriber.ping()
+        else:
+            return
+        self._attend(subscriber)
 
     def _close_tokens(self, identities: set[str]) -> None:
         for subscriber in list(self._subscribers.values()):

@@ -65,6 +65,8 @@ class Subscriber:
         self._unsent: list[bytes | memoryview] = []
         self.alive_at = monotonic()
         """The time when the peer last sent something or accepted waiting data."""
+        self.heartbeat_at = 0.0
+        """The time (monotonic) when the next heartbeat is due. The server sets it."""
         self.closing_since: float | None = None
         self.is_gone = False
         self.watched = 0

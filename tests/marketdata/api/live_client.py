@@ -34,7 +34,8 @@ def handshake(token: str | None, **changed: str) -> bytes:
 
 
 class LiveClient:
-    """``receive`` returns the next message. ``close_code`` is the code of the service's close frame."""
+    """``receive`` returns the next message, except heartbeats, which are only counted. ``close_code`` is the code of
+    the service's close frame."""
 
     def __init__(self, port: int, token: str, *, receive_buffer: int = 0) -> None:
         self.socket = socket.socket()
@@ -49,6 +50,7 @@ class LiveClient:
         self._connection = Connection(ConnectionType.CLIENT)
         self._text = ""
         self._messages: deque[dict[str, Any]] = deque()
+        self.heartbeats = 0
         self.close_code: int | None = None
         self.close_reason: str | None = None
         if rest:
@@ -126,10 +128,16 @@ class LiveClient:
                 case TextMessage():
                     self._text += event.data
                     if event.message_finished:
-                        self._messages.append(json.loads(self._text))
+                        self._take(json.loads(self._text))
                         self._text = ""
                 case Ping():
                     self.socket.sendall(self._connection.send(event.response()))
                 case CloseConnection():
                     self.close_code, self.close_reason = event.code, event.reason
                     self.socket.sendall(self._connection.send(event.response()))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message == {"type": "heartbeat"}:
+            self.heartbeats += 1
+        else:
+            self._messages.append(message)

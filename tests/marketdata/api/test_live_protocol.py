@@ -7,13 +7,15 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from time import monotonic
 from typing import Any
 
 import pytest
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, TextMessage
 
+from marketdata.api.live import server
 from marketdata.api.live.websocket import MAX_MESSAGE_CHARACTERS, Protocol, text_frame
 from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api, check_shape, eventually
@@ -127,6 +129,31 @@ def test_a_ping_is_answered_and_a_message_may_come_in_parts(
         for each in masked(0x80, text[20:].encode()):
             client.socket.sendall(bytes([each]))
         assert client.receive()["type"] == "subscribed"
+
+
+def test_an_idle_and_a_busy_connection_get_heartbeats(
+    api: Api,
+    service: Service,
+    read_token: str,
+    tick: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(server, "HEARTBEAT_SECONDS", 0.3)
+    check_shape("LiveMessage", json.loads(server.HEARTBEAT))
+    api.ingest(tick(symbol="LIVE:BEAT", id="0", ts=T))
+    with LiveClient(service.port, read_token) as idle, LiveClient(service.port, read_token) as busy:
+        began = monotonic()
+        busy.subscribe("LIVE:BEAT", "ticks")
+        sent = 0
+        while busy.heartbeats < 3:
+            sent += 1
+            api.ingest(tick(symbol="LIVE:BEAT", id=f"{sent}", ts=T + sent))
+            busy.receive()
+        assert busy.heartbeats <= (monotonic() - began) / 0.3
+        while idle.heartbeats < 3:
+            with suppress(TimeoutError):
+                idle.receive(0.1)
 
 
 def test_empty_parts_of_a_message_take_no_memory() -> None:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Error
 
+from marketdata.api.live import server
 from marketdata.api.serve import Service
 from marketdata.frontend.pages import FOLDER
 from tests.functional.conftest import browser  # noqa: F401
@@ -150,6 +151,17 @@ def test_ticks_are_pushed_through_the_frontend(
         assert client.subscribe("TEST:A", "1m")["type"] == "subscribed"
         market.store("pushed")
         assert client.candles()[0]["n"] >= 2
+
+
+def test_heartbeats_pass_the_frontend(market: Market, open_frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(server, "HEARTBEAT_SECONDS", 0.1)
+    own = f"http://127.0.0.1:{open_frontend.port}"
+    fields = {"Host": own.removeprefix("http://"), "Origin": own}
+    with live(open_frontend.port, monkeypatch, **fields) as client:
+        while client.heartbeats < 2:
+            with suppress(TimeoutError):
+                client.receive(0.1)
 
 
 # -- behind nginx ----------------------------------------------------------------------------------------------------
