@@ -46,6 +46,10 @@ HEADER_BYTES = 16 * 1024
 
 _PROTOCOL_ERRORS: Mapping[int, type[MarketError]] = {431: HeadersTooLarge, 501: UnknownCoding}
 
+_FOLDED = re.compile(rb"\n[ \t]")
+"""A line that begins with white space (RFC 9112, section 5.2). waitress would append it to the line before it, and
+another program may read it as a field or as the end of the head."""
+
 _HOST = re.compile(r"[^\s,/?#@\\]*")
 """One host. waitress joins the values of a repeated Host header with a comma, and a comma does not match."""
 
@@ -174,6 +178,8 @@ class RequestParser(HTTPRequestParser):
         self._reserved = 0
 
     def parse_header(self, header_plus: bytes) -> None:
+        if _FOLDED.search(header_plus):
+            raise ParsingError("a header line begins with white space")
         try:
             super().parse_header(header_plus)
         except ValueError as error:  # from urlsplit, or because a number has more than 4300 digits
