@@ -90,11 +90,12 @@ class Frontend:
         request_origin.check(head, self._access.origins, checks_host=self._access.login is None)
 
     def _answer(self, environ: dict[str, Any]) -> Reply | Response:
-        self._check_origin(environ)
         target = parsed(environ["REQUEST_URI"])
-        if target.path == "/healthz":
+        if target.path == "/healthz":  # a probe may know only the address, so any Host is right
             return _own(environ, answer({"status": "ok"}))
+        self._check_origin(environ)
         if target.path == "/logout":
+            request_origin.check_site(environ)
             return _own(environ, _logged_out())
         user, auth = self._user(environ)
         if is_for_api(target):

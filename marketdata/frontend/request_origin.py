@@ -8,6 +8,7 @@ checked too, because after DNS rebinding a browser sends the attacker's host nam
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from marketdata.settings import Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_OWN_SITES = frozenset({"same-origin", "none"})
+_WITH_PORT = re.compile(r"\[([^\]]*:[^\]]*)\](?::[0-9]+)?|([^:\[\]]+):[0-9]+")
+"""``[v6]``, ``[v6]:port`` or ``v4:port``. A proxy may append the port of its peer to the address."""
 
 
 def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: bool) -> None:
@@ -32,6 +36,13 @@ def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: boo
             raise ForeignOrigin("a WebSocket needs an Origin header")
         if origin is not None and origin.lower() not in {f"http://{host}", *origins}:
             raise ForeignOrigin("a page of another origin sent this request; MARKET_FRONTEND_ORIGINS can allow it")
+
+
+def check_site(head: Mapping[str, Any]) -> None:
+    """Raise :class:`ForeignOrigin` if the browser says that a page of another origin made the request. An address that a
+    person typed passes (``none``), and so does a client that sends no such header."""
+    if head.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_SITES:
+        raise ForeignOrigin("a page of another origin sent this request: open the address of the frontend instead")
 
 
 def _is_loopback(host: str) -> bool:
@@ -57,11 +68,16 @@ def client_address(head: Mapping[str, Any], trusted: Collection[Network]) -> str
     found = _parsed(peer)
     named = head.get("HTTP_X_FORWARDED_FOR", "").split(",")
     while named and _is_trusted(found, trusted):
-        address = _parsed(named.pop().strip())
+        address = _parsed(_without_port(named.pop().strip()))
         if address is None:
             break
         found = address
     return peer if found is None else str(found)
+
+
+def _without_port(text: str) -> str:
+    found = _WITH_PORT.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 def _parsed(text: str) -> _Address | None:
