@@ -56,7 +56,7 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
     code is MALFORMED when the content is not a JSON object.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise StateError(f"{path} is not a regular file")
@@ -88,6 +88,11 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
     if not isinstance(found, dict):
         raise StateError(f"the secret file {path} must contain a JSON object", code=MALFORMED)
     return found
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opening a named pipe would otherwise wait for its writer, and no signal would end the process meanwhile."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> TokenFile:

@@ -73,6 +73,13 @@ class LoginUnavailable(e.MarketError):
     retry_after = 5
 
 
+class DataUnavailable(e.MarketError):
+    """The file of the read token cannot be used, so nobody can read data."""
+
+    code = "data_unavailable"
+    retry_after = 5
+
+
 STATUS: dict[type[e.MarketError], int] = failures.STATUS | {
     LoginRequired: 401,
     ForeignOrigin: 403,
@@ -81,6 +88,7 @@ STATUS: dict[type[e.MarketError], int] = failures.STATUS | {
     UpstreamFailed: 502,
     Busy: 503,
     LoginUnavailable: 503,
+    DataUnavailable: 503,
     UpstreamSlow: 504,
 }
 """The statuses of the data API, and those of the frontend's own errors. An error has the status of its nearest base

@@ -8,8 +8,9 @@ from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from marketdata.errors import MarketError
 from marketdata.frontend.concurrency_limit import ConcurrencyLimit
-from marketdata.frontend.problems import UpstreamFailed, log
+from marketdata.frontend.problems import DataUnavailable, UpstreamFailed, log
 from marketdata.frontend.request_target import Target, for_api
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream
@@ -65,7 +66,8 @@ class Response(NamedTuple):
 
 
 class Proxy:
-    """Sends requests to the API. ``token`` is called for each request, so a rotated token is used at once."""
+    """Sends requests to the API. ``token`` is called for each request, so a rotated token is used at once. It
+    raises MarketError if there is no token."""
 
     def __init__(self, upstream: Upstream, token: Callable[[], str], tunnels: Tunnels) -> None:
         self._upstream = upstream
@@ -74,7 +76,7 @@ class Proxy:
         self._requests = ConcurrencyLimit(MAX_RUNNING, MAX_WAITING, _WAIT_SECONDS)
 
     def response(self, environ: Mapping[str, Any], target: Target, may_stay: Callable[[], bool]) -> Response:
-        """The API's response. Raises Busy, UpstreamFailed or UpstreamSlow if there is no response.
+        """The API's response. Raises Busy, DataUnavailable, UpstreamFailed or UpstreamSlow if there is no response.
 
         If the API opens a WebSocket, raises HandOver. The connection then becomes a tunnel, which is closed when
         ``may_stay`` returns False.
@@ -111,10 +113,15 @@ class Proxy:
 
     def _head(self, method: str, path: str, fields: Fields) -> bytes:
         """The head of the request to the API, without the empty line at its end."""
+        try:
+            token = self._token()
+        except MarketError as error:
+            log.error("the data API cannot be asked: %s", error.detail)
+            raise DataUnavailable("no data can be read now: the log of the frontend has the reason") from error
         lines = (
             f"{method} {self._upstream.base}{path} HTTP/1.1",
             f"Host: {self._upstream.authority}",
-            f"Authorization: Bearer {self._token()}",
+            f"Authorization: Bearer {token}",
             *(f"{name}: {value}" for name, value in fields),
         )
         return "".join(f"{line}\r\n" for line in lines).encode("latin-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_one_that_others_may_read_is_warned_about(tmp_path: Path, mode: int) -> 
     warnings: list[str] = []
     assert secretfile.read(path, warn=warnings.append) == TOKEN
     assert warnings == [f"{path} is readable by group or others (mode {mode:04o}): chmod 600 {path}"]
+
+
+def test_a_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    os.mkfifo(path, 0o600)
+    with pytest.raises(StateError, match=f"{path} is not a regular file"):
+        secretfile.read(path)
 
 
 @pytest.mark.parametrize("content", ["md_secret", '["md_secret"]', '{"token": "md_secret"', "\xff"])

@@ -265,6 +265,22 @@ def test_a_rotated_token_is_used_at_once(frontend: Frontend, upstream: ScriptedA
     ]  # fmt: skip
 
 
+def test_without_the_token_file_data_is_unavailable_until_it_is_back(
+    frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names the file. The response does not, because its reader cannot do anything about it."""
+    file = frontend.secrets / secretfile.READ_TOKEN
+    content = secretfile.read(file)
+    file.unlink()
+    answer = frontend.get("/api/v1/x")
+    assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "data_unavailable", "5")
+    assert str(frontend.secrets) not in answer.body.decode()
+    assert str(file) in caplog.text
+    assert upstream.received == []
+    secretfile.write(file, content)
+    assert frontend.get("/api/v1/x").status == 200
+
+
 def test_a_stalled_api_does_not_stall_the_page(
     frontend: Frontend, upstream: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
