@@ -44,7 +44,8 @@ _BODIES: dict[Format, str] = {
     "object": f"""string_agg(
         coalesce(c.json_prefix, concat(
             '{{{{"t":', {_T}, ',"T":', {_T_END}, ',"o":"', c.open, '","h":"', c.high, '","l":"', c.low,
-            '","c":"', c.close, '","v":"', c.volume, '","q":"', c.quote, '","n":', c.n, ',"vwap":', {_VWAP}))
+            '","c":"', c.close, '","v":"', c.volume, '","q":"', c.quote, '","n":', c.n, ',"vwap":', {_VWAP},
+            ',"bv":"', c.buy_volume, '"'))
         || CASE WHEN c.finalized THEN ',"closed":true,"finalized":true'
                 WHEN c.closed THEN ',"closed":true,"finalized":false'
                 ELSE ',"closed":false,"finalized":false' END || '}}}}', ',' ORDERED) LIMITED""",
@@ -59,6 +60,7 @@ _BODIES: dict[Format, str] = {
         q=_quoted("quote"),
         n="c.n::text",
         vwap=_VWAP,
+        bv=_quoted("buy_volume"),
         closed="c.closed::text",
         finalized="c.finalized::text",
     ),
@@ -69,7 +71,7 @@ _BODIES: dict[Format, str] = {
     "ccxt": _rows(f"'[', {_T}, ',', c.open, ',', c.high, ',', c.low, ',', c.close, ',', c.volume, ']'"),
     "csv": _rows(
         f"""{_T}, ',', {_T_END}, ',', c.open, ',', c.high, ',', c.low, ',', c.close, ',', c.volume, ',', c.quote, ',',
-        c.n, ',', c.vwap, ',', c.closed::text, ',', c.finalized::text, chr(10)""",
+        c.n, ',', c.vwap, ',', c.buy_volume, ',', c.closed::text, ',', c.finalized::text, chr(10)""",
         "''",
     ),
     "udf": _columns(
@@ -87,7 +89,7 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
     "columns": ('{{"symbol":"{symbol}","interval":"{interval}","candles":{{', '}},"more":{more},"as_of":'),
     "binance": ("[", "]"),
     "ccxt": ("[", "]"),
-    "csv": ("t,T,o,h,l,c,v,q,n,vwap,closed,finalized\n", ""),
+    "csv": ("t,T,o,h,l,c,v,q,n,vwap,bv,closed,finalized\n", ""),
     "udf": ('{{"s":"ok",', "}}"),
 }
 

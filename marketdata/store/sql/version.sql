@@ -50,7 +50,8 @@ CREATE TABLE {rollups} (
         '{{"t":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint
         || ',"T":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint + res * 1000::bigint - 1
         || ',"o":"' || open || '","h":"' || high || '","l":"' || low || '","c":"' || close || '","v":"' || volume
-        || '","q":"' || quote || '","n":' || n || ',"vwap":' || coalesce('"' || vwap || '"', 'null')) STORED,
+        || '","q":"' || quote || '","n":' || n || ',"vwap":' || coalesce('"' || vwap || '"', 'null')
+        || ',"bv":"' || buy_volume || '"') STORED,
     buy_volume numeric NOT NULL,
     buy_quote  numeric NOT NULL,
     PRIMARY KEY (symbol, res, bucket)

@@ -42,7 +42,7 @@ def test_a_chart_has_candles_and_says_whether_there_are_more(api: Api, minutes: 
     assert (found["symbol"], found["interval"], found["more"]) == (minutes, "1m", True)
     assert found["candles"][0] == {
         "t": START, "T": START + 59_999, "o": "100.5", "h": "101.5", "l": "100.5", "c": "101.5", "v": "4", "q": "404",
-        "n": 2, "vwap": "101", "closed": True, "finalized": True,
+        "n": 2, "vwap": "101", "bv": "4", "closed": True, "finalized": True,
     }  # fmt: skip
     after = found["candles"][-1]["t"] + 1
     rest = api.get(f"/v1/chart?symbol={minutes}&interval=1m&startTime={after}")

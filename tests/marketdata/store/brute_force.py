@@ -216,5 +216,5 @@ def json_prefix(candle: Candle) -> str:
     return (
         f'{{"t":{candle.opened // 1000},"T":{candle.end // 1000 - 1},'
         + "".join(f'"{name}":"{text(number)}",' for name, number in numbers.items())
-        + f'"n":{candle.n},"vwap":{json.dumps(vwap(candle.quote, candle.volume))}'
+        + f'"n":{candle.n},"vwap":{json.dumps(vwap(candle.quote, candle.volume))},"bv":"{text(candle.buy_volume)}"'
     )
