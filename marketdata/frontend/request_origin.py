@@ -39,8 +39,8 @@ def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: boo
 
 
 def check_site(head: Mapping[str, Any]) -> None:
-    """Raise :class:`ForeignOrigin` if the browser says that a page of another origin made the request. An address that a
-    person typed passes (``none``), and so does a client that sends no such header."""
+    """Raise :class:`ForeignOrigin` if the browser says that a page of another origin made the request. An address that
+    a person typed passes (``none``), and so does a client that sends no such header."""
     if head.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_SITES:
         raise ForeignOrigin("a page of another origin sent this request: open the address of the frontend instead")
 
