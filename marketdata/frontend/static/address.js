@@ -1,8 +1,15 @@
-// The page's address holds the view: ?symbol=…&interval=1h&zone=+00:00, and either bars=160 (the newest 160 bars) or from
-// and to. If the address has neither, the page shows the newest bars, as many as fit well.
+// The page's address holds the view: ?symbol=…&interval=1h&zone=Europe/Berlin, and either bars=160 (the newest 160 bars) or
+// from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts that are as usual are
+// left out: type, scale, inverted, indicators, panels, list.
 
 import { WIDTHS } from './intervals.js';
 import * as zones from './time_zones.js';
+
+export const TYPES = ['candles', 'hollow', 'bars', 'line', 'area'];
+export const SCALES = ['linear', 'log', 'percent'];
+export const PANELS = ['watchlist', 'trades'];
+export const LISTS = ['mine', 'change', 'volume', 'newest'];
+export const MAX_BARS = 50_000;
 
 // The view of an address. A missing or invalid part is null. `faults` contains a sentence for each invalid part.
 export function read(search) {
@@ -11,25 +18,38 @@ export function read(search) {
   const bars = Number(given.get('bars'));
   const zone = zones.parsed(given.get('zone') ?? '');
   const faults = [];
-  if (given.has('interval') && !WIDTHS.has(given.get('interval'))) faults.push(`There is no interval “${given.get('interval')}”. There are ${[...WIDTHS.keys()].join(', ')}.`);
-  if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One is an offset from UTC, from -12:00 to +14:00, like +05:30.`);
+  const oneOf = (name, known) => {
+    const value = given.get(name);
+    if (value === null || known.includes(value)) return value;
+    faults.push(`There is no ${name} “${value}”. There are ${known.join(', ')}.`);
+    return null;
+  };
+  const interval = oneOf('interval', [...WIDTHS.keys()]);
+  if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One has a name like Europe/Berlin, or is an offset from UTC from -12:00 to +14:00, like +05:30.`);
   if (!(from < to) && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first.');
+  if (given.has('bars') && !(bars >= 2 && bars <= MAX_BARS)) faults.push(`The number of bars “${given.get('bars')}” is not from 2 to ${MAX_BARS}.`);
   return {
-    faults,
+    faults, interval, zone,
     symbol: given.get('symbol') || null,
-    interval: WIDTHS.has(given.get('interval')) ? given.get('interval') : null,
-    zone,
-    log: given.has('scale') ? given.get('scale') === 'log' : null,
-    bars: bars >= 2 && bars <= 50_000 ? bars : null,
+    type: oneOf('type', TYPES),
+    scale: oneOf('scale', SCALES),
+    isInverted: given.get('inverted') === '1',
+    panels: given.has('panels') ? given.get('panels').split(',').filter((each) => PANELS.includes(each)) : null,
+    list: oneOf('list', LISTS),
+    bars: bars >= 2 && bars <= MAX_BARS ? bars : null,
     from: from < to ? from : null,
     to: from < to ? to : null,
   };
 }
 
-export function written({ symbol, interval, zone, log, bars, from, to }) {
+export function written({ symbol, interval, zone, type, scale, isInverted, panels, list, bars, from, to }) {
   const time = (ms) => new Date(ms).toISOString().replace('.000Z', 'Z');
-  const parts = { symbol, interval, zone: zones.text(zone), ...(log && { scale: 'log' }) };
-  Object.assign(parts, from === null ? { bars: String(bars) } : { from: time(from), to: time(to) });
-  const encoded = (value) => encodeURIComponent(value).replace(/%(3A|2F|2B)/g, decodeURIComponent);
+  const parts = {
+    symbol, interval, zone,
+    ...(type !== 'candles' && { type }), ...(scale !== 'linear' && { scale }), ...(isInverted && { inverted: '1' }),
+    ...(panels.length && { panels: panels.join(',') }), ...(list !== 'mine' && { list }),
+    ...(from === null ? { bars: String(bars) } : { from: time(from), to: time(to) }),
+  };
+  const encoded = (value) => encodeURIComponent(value).replace(/%(3A|2F|2B|2C)/g, decodeURIComponent);
   return `?${Object.entries(parts).map(([name, value]) => `${name}=${encoded(value)}`).join('&')}`;
 }

@@ -1,7 +1,7 @@
 // Draws the candles with the chart library. The library gets times that are shifted by the time zone's offset, so that its
 // days begin when the zone's days begin.
 
-import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
+import { AreaSeries, BarSeries, CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
 import * as decimals from './decimals.js';
 import { $ } from './dom.js';
 import { width } from './intervals.js';
@@ -14,7 +14,8 @@ const RIGHT_MARGIN = 6; // bars
 const VOLUME_TOP = 0.84; // of the height
 
 let chart = null;
-let series = null;
+let type = 'candles';
+let series = null; // of the type SERIES[type]
 let volume = null;
 let axis = null; // a series with one point, at the last slot: the library's time axis ends at the last point of any series
 let colours = null;
@@ -25,6 +26,7 @@ let newest = null; // the opening time of the newest candle; null when newer one
 let scale = 0; // the number of places by which the decimal point of prices moves, see scaleOf() in decimals.js
 let volumeScale = 0;
 let places = 2;
+const SERIES = { candles: CandlestickSeries, hollow: CandlestickSeries, bars: BarSeries, line: LineSeries, area: AreaSeries };
 const hatching = new Hatching();
 const corrections = new Corrections();
 
@@ -40,24 +42,28 @@ export function start({ onRange, onCrosshair }) {
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
   });
-  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: (found) => found() ?? emptyViewPrices() });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
   axis = chart.addSeries(LineSeries, { priceScaleId: 'axis', visible: false, lastValueVisible: false, priceLineVisible: false });
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
-  series.attachPrimitive(hatching);
-  series.attachPrimitive(corrections);
   chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { requestedRange = null; if (range && candles) onRange(); });
   chart.subscribeCrosshairMove(({ time, point }) => onCrosshair(time === undefined || !point ? null : fromAxis(time)));
+  addSeries();
   recolour();
+}
+
+function addSeries() {
+  series = chart.addSeries(SERIES[type], { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: (found) => found() ?? emptyViewPrices() });
+  series.attachPrimitive(hatching);
+  series.attachPrimitive(corrections);
 }
 
 // -- times and prices ----------------------------------------------------------------------------------------------
 
-const toAxis = (time) => time / 1000 + candles.zone * 60;
-const fromAxis = (time) => (time - candles.zone * 60) * 1000;
+const toAxis = (time) => time / 1000;
+const fromAxis = (time) => time * 1000;
 
 function tickMark(time, type) {
-  const { year, month, day, minute, second } = zones.parts(time * 1000, 0);
+  const { year, month, day, minute, second } = zones.parts(time * 1000, candles?.zone ?? 'UTC');
   if (type === TickMarkType.Year) return year;
   if (type === TickMarkType.Month) return month;
   if (type === TickMarkType.DayOfMonth) return day;
@@ -65,7 +71,7 @@ function tickMark(time, type) {
 }
 
 function timeLabel(time) {
-  const { weekday, date, minute, second } = zones.parts(time * 1000, 0);
+  const { weekday, date, minute, second } = zones.parts(time * 1000, candles?.zone ?? 'UTC');
   const length = width(candles.interval);
   if (length >= 86_400_000) return `${weekday} ${date}`;
   return `${weekday} ${date} ${length < 60_000 ? second : minute}`;
@@ -86,7 +92,8 @@ function priceFormat() {
 
 // -- data ----------------------------------------------------------------------------------------------------------
 
-const candlestick = (row) => {
+const point = (row) => {
+  if (type === 'line' || type === 'area') return { time: toAxis(row.t), value: decimals.scaled(row.c, scale) };
   const isUp = decimals.scaled(row.c, scale) >= decimals.scaled(row.o, scale);
   const made = {
     time: toAxis(row.t),
@@ -133,7 +140,7 @@ export function draw(from, until) {
   // The library caches merged volume bars for the old positions. If it drew them with the new data it would fail, so the
   // bars are removed first.
   volume.setData([]);
-  series.setData(rows.map((row, at) => (row ? candlestick(row) : { time: toAxis(slots[at]) })));
+  series.setData(rows.map((row, at) => (row ? point(row) : { time: toAxis(slots[at]) })));
   volume.setData(rows.filter(Boolean).map(volumeBar));
   axis.setData(slots.slice(-1).map(axisPoint));
   restoreView(before);
@@ -146,7 +153,7 @@ export function drawOne({ t, after }) {
   if (isNew) return false;
   if (slots[index(t)] !== t) return false;
   const before = anchoredRange();
-  series.update(after ? candlestick(after) : { time: toAxis(t) }, t < last);
+  series.update(after ? point(after) : { time: toAxis(t) }, t < last);
   volume.update(after ? volumeBar(after) : { time: toAxis(t) }, t < last);
   restoreView(before);
   return true;
@@ -269,8 +276,19 @@ export const clearCrosshair = () => chart.clearCrosshairPosition();
 
 // -- appearance ----------------------------------------------------------------------------------------------------
 
-export function setLog(isLog) {
-  series.priceScale().applyOptions({ mode: isLog ? PriceScaleMode.Logarithmic : PriceScaleMode.Normal });
+const MODES = { linear: PriceScaleMode.Normal, log: PriceScaleMode.Logarithmic, percent: PriceScaleMode.Percentage };
+
+export function setScale(name, isInverted) {
+  series.priceScale().applyOptions({ mode: MODES[name], invertScale: isInverted });
+}
+
+// Changes the type of the chart. The caller must draw() afterwards.
+export function setType(given) {
+  if (given === type) return;
+  type = given;
+  chart.removeSeries(series);
+  addSeries();
+  colourSeries();
 }
 
 export const autoScale = () => series.priceScale().applyOptions({ autoScale: true });
@@ -285,9 +303,14 @@ export function recolour() {
     timeScale: { borderColor: colours.rule },
     crosshair: { vertLine: { color: colours.soft, labelBackgroundColor: colours.accent }, horzLine: { color: colours.soft, labelBackgroundColor: colours.accent } },
   });
+  colourSeries();
+}
+
+function colourSeries() {
   series.applyOptions({
     upColor: colours.up, downColor: colours.down, borderUpColor: colours.up, borderDownColor: colours.down,
     wickUpColor: colours.up, wickDownColor: colours.down, priceLineColor: colours.accent,
+    ...(['line', 'area'].includes(type) && { color: colours.accent, lineColor: colours.accent, topColor: colours.areaTop, bottomColor: colours.areaBottom }),
   });
 }
 

@@ -2,6 +2,9 @@
 
 export const PHONE = matchMedia('(max-width: 719px)');
 
+const TOAST_MS = 5000;
+let hiding = 0;
+
 export const $ = (id) => document.getElementById(id);
 
 // element('button', { class: 'icon', onclick: f }, 'text', otherElement)
@@ -18,6 +21,13 @@ export function element(name, attributes = {}, ...children) {
 
 export function button(label, onclick, attributes = {}) {
   return element('button', { type: 'button', onclick, ...attributes }, label);
+}
+
+// Shows a sentence for a few seconds, and tells it to screen readers.
+export function say(sentence) {
+  clearTimeout(hiding);
+  $('toast').textContent = sentence;
+  hiding = setTimeout(() => { $('toast').textContent = ''; }, TOAST_MS);
 }
 
 // Saves `content` as a file.

@@ -2,12 +2,13 @@
 
 import * as chart from './chart.js';
 import * as decimals from './decimals.js';
-import { download } from './dom.js';
+import { download, say } from './dom.js';
 import * as feed from './feed.js';
 import { finality } from './legend.js';
 import { state } from './state.js';
 import * as zones from './time_zones.js';
 
+const NOTHING = 'There are no candles in sight.';
 const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 'finalized'];
 const HEAD = 56; // pixels above the chart, for the title
 const FOOT = 28;
@@ -19,14 +20,38 @@ function visibleRows() {
 
 export function csv() {
   const rows = visibleRows();
-  if (!rows.length) return;
+  if (!rows.length) return say(NOTHING);
   const lines = [COLUMNS, ...rows.map((row) => COLUMNS.map((name) => row[name] ?? ''))].map((cells) => cells.join(','));
   download(`${name(rows)}.csv`, new Blob([`${lines.join('\r\n')}\r\n`], { type: 'text/csv' }));
 }
 
+// Copies the address of the view, and says so.
+export async function copyLink() {
+  say(await copied(() => navigator.clipboard.writeText(location.href)) ? 'The link is copied.' : 'The browser does not allow to copy. The link is in its address bar.');
+}
+
+// Copies the picture of the chart.
+export async function copyImage() {
+  const rows = visibleRows();
+  if (!rows.length) return say(NOTHING);
+  const picture = new Promise((resolve) => { framed(chart.picture(), rows.at(-1)).toBlob(resolve, 'image/png'); });
+  const isCopied = await copied(() => navigator.clipboard.write([new ClipboardItem({ 'image/png': picture })]));
+  return say(isCopied ? 'The picture is copied.' : 'The browser does not allow to copy a picture. Alt+S saves it as a file.');
+}
+
+// Whether a write to the clipboard worked. Without a secure connection browsers have no clipboard.
+async function copied(write) {
+  try {
+    await write();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 export function png() {
   const rows = visibleRows();
-  if (!rows.length) return;
+  if (!rows.length) return say(NOTHING);
   framed(chart.picture(), rows.at(-1)).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
 }
 

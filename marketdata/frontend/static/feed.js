@@ -63,7 +63,7 @@ export async function open({ bars, from = null, to = null }, { mayBeEmpty = true
 
 // Returns {content, tag} of api.request(), and in `during` the live candles that arrived during the request, by t.
 async function read(mine, query, options = {}) {
-  const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
+  const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.forApi(mine.candles.zone), ...query });
   const during = new Map();
   mine.reads.add(during);
   try {
@@ -83,7 +83,7 @@ const subscriptions = () => {
   const ticks = { symbol: shown.symbol, interval: 'ticks' };
   // Without candles there is no `since`. While newer candles are not loaded, live candles cannot be appended. So the page then
   // does not subscribe to candles.
-  const following = { symbol: shown.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
+  const following = { symbol: shown.symbol, interval, timeZone: zones.forApi(zone), ...(last && { since: last.t }) };
   return hasNewer ? [ticks] : [following, ticks];
 };
 
@@ -165,7 +165,7 @@ let waiting = new Map(); // the newest state of each changed candle, by t
 // Handles a WebSocket message about candles. All candles that arrive before the next frame are drawn together.
 export function take(message) {
   if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
-  if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
+  if ((message.timeZone ?? 'UTC') !== shown.candles.zone) return;
   // The server has not sent the changes between the read and the subscription.
   if (message.type === 'subscribed' || message.code === 'missed') revalidate();
   if (message.type !== 'candle') return;

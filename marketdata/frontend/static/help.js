@@ -1,24 +1,7 @@
 // The help dialog: the keys, and on a touch screen the gestures.
 
+import { COMMANDS } from './commands.js';
 import { $, button, element, PHONE } from './dom.js';
-
-// [keys, effect]
-const KEYS = [
-  [['A', '…', 'Z'], 'Search a symbol by its letters'],
-  [['1', '…', '9'], 'Choose an interval: 5, 1h, 1d; a plain number is minutes'],
-  [[','], 'Choose an interval by its letter: D, W, M'],
-  [['←', '→'], 'Move the chart'],
-  [['Shift+←', 'Shift+→'], 'Read the previous or the next candle'],
-  [['+', '−'], 'Zoom'],
-  [['End'], 'The newest candles'],
-  [['Alt+R'], 'The newest candles at their first size'],
-  [['Alt+L'], 'Logarithmic prices'],
-  [['Alt+T'], 'List of trades'],
-  [['Alt+C'], 'Save the candles in sight as CSV'],
-  [['Alt+S'], 'Save the chart as a picture'],
-  [['Esc'], 'Close what is open'],
-  [['?'], 'This table'],
-];
 
 // [gesture, effect]
 const TOUCHES = [
@@ -39,7 +22,7 @@ export function toggle() {
   if (dialog.open) return dialog.close();
   const parts = [];
   if (PHONE.matches || TOUCH.matches) parts.push(['Touch', TOUCHES.map(([touch, effect]) => row([touch], effect))]);
-  if (!PHONE.matches) parts.push(['Keyboard', KEYS.map(([keys, effect]) => row(keys.flatMap((each, at) => [at ? ' ' : '', chord(each)]), effect))]);
+  if (!PHONE.matches) parts.push(['Keyboard', Object.values(COMMANDS).map(({ keys, about }) => row(keys.flatMap((each, at) => [at ? ' ' : '', chord(each)]), about))]);
   const close = button('×', () => dialog.close(), { class: 'icon', 'aria-label': 'Close' });
   dialog.setAttribute('aria-label', parts.map(([title]) => title).join(' and '));
   dialog.replaceChildren(...parts.flatMap(([title, rows], at) => [

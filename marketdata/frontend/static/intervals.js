@@ -1,5 +1,7 @@
 // Intervals of candles and their buckets, with the rules of the API (marketdata/interval.py). Times are in milliseconds since
-// 1970, the shift of a time zone in minutes.
+// 1970.
+
+import { offsetAt } from './time_zones.js';
 
 const SECOND = 1000;
 const DAY = 86_400 * SECOND;
@@ -23,8 +25,8 @@ export function inWords(interval) {
 // The length of a bucket in milliseconds. A month counts as 30 days.
 export const width = (interval) => (WIDTHS.get(interval) ?? DAYS_OF_MONTH * 86_400) * SECOND;
 
-export function bucketOpen(time, interval, shift) {
-  const ahead = shift * 60 * SECOND;
+export function bucketOpen(time, interval, zone) {
+  const ahead = offsetAt(time, zone);
   if (WIDTHS.get(interval) === null) {
     const local = new Date(time + ahead);
     return Date.UTC(local.getUTCFullYear(), local.getUTCMonth()) - ahead;
@@ -34,8 +36,8 @@ export function bucketOpen(time, interval, shift) {
 }
 
 // The opening time of the next bucket after the bucket that opens at `open`.
-export function nextOpen(open, interval, shift) {
-  if (WIDTHS.get(interval) === null) return bucketOpen(open + 31 * DAY, interval, shift);
+export function nextOpen(open, interval, zone) {
+  if (WIDTHS.get(interval) === null) return bucketOpen(open + 31 * DAY, interval, zone);
   return open + width(interval);
 }
 

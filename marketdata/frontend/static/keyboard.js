@@ -1,13 +1,19 @@
 // Handles the keys of the page. As in TradingView, a letter opens the search for a symbol, and a digit opens the choice of an
-// interval. All other commands use Alt, or a key that is neither a letter nor a digit.
+// interval. All other commands use Alt, or a key that is neither a letter nor a digit; commands.js lists them.
 
+import { COMMANDS } from './commands.js';
 import { $ } from './dom.js';
 import * as help from './help.js';
 import * as pickers from './pickers.js';
+import { RANGES } from './ranges.js';
 import * as toolbar from './toolbar.js';
+
+const BY_CODE = new Map(Object.entries(COMMANDS).filter(([, { code }]) => code).map(([name, { code }]) => [code, name]));
 
 let actions = {};
 
+// `given` has a function for each command that has a code, and for move(step), read(step), zoom(factor), newest, range(name)
+// and leave.
 export function start(given) {
   actions = given;
   addEventListener('keydown', onKey);
@@ -28,10 +34,11 @@ function onKey(event) {
 // The command of a key, as a function; null if the key has no command in this place.
 function chosen(event, target) {
   const { key } = event;
-  if (key === 'Escape') return escape;
+  if (key === 'Escape') return document.querySelector(':popover-open') ? null : escape; // the browser closes a menu itself
   if (key === '?' && !event.altKey && !target.matches(IS_FIELD)) return help.toggle;
-  if ($('keyboard').open || target.matches(IS_FIELD)) return null;
-  if (event.altKey) return { KeyR: actions.reset, KeyL: actions.log, KeyT: actions.trades, KeyC: actions.csv, KeyS: actions.png }[event.code] ?? null;
+  if ($('keyboard').open) return null;
+  if (event.altKey) return byAlt(event);
+  if (target.matches(IS_FIELD) || target.closest('[popover]')) return null;
   const step = event.shiftKey ? actions.read : actions.move;
   // Lists that scroll keep their arrow keys.
   if (key === 'ArrowLeft' && !target.closest('.scroller')) return () => step(-1);
@@ -43,6 +50,12 @@ function chosen(event, target) {
   if (/^[0-9]$/.test(key)) return () => pickers.openInterval(key);
   if (key === ',') return () => pickers.openInterval('');
   return key === '/' ? () => pickers.openSymbols('') : null;
+}
+
+function byAlt({ code }) {
+  const number = /^Digit([1-6])$/.exec(code)?.[1];
+  if (number) return () => actions.range(Object.keys(RANGES)[number - 1]);
+  return actions[BY_CODE.get(code)] ?? null;
 }
 
 function escape() {

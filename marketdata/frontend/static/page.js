@@ -12,7 +12,9 @@ import * as keyboard from './keyboard.js';
 import * as legend from './legend.js';
 import * as live from './live.js';
 import * as login from './login.js';
-import { remember, state, update } from './state.js';
+import * as menus from './menus.js';
+import * as ranges from './ranges.js';
+import { remember, remembered, state, subscribe, update } from './state.js';
 import * as status from './status.js';
 import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
@@ -30,16 +32,24 @@ let settleTimer = 0;
 function start() {
   chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time) });
   for (const part of [status, coverage, trades]) part.start();
-  toolbar.start({ onSymbol: setSymbol, onInterval: chooseInterval, onZone: setZone, onLog: toggleLog, onNewest: newest });
-  keyboard.start({
-    newest, reset, log: toggleLog, trades: trades.toggle, csv: exporting.csv, png: exporting.png, zoom: chart.zoom, leave,
+  const actions = {
+    newest, reset, range: showRange, date: ranges.toggle, leave, zoom: chart.zoom,
+    type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
+    log: () => setScale('log'), percent: () => setScale('percent'), invert,
+    watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), more: () => menus.toggle('more-menu'),
+    link: exporting.copyLink, image: exporting.copyImage, csv: exporting.csv, png: exporting.png, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
-  });
+  };
+  toolbar.start({ onSymbol: setSymbol, onInterval: chooseInterval, onZone: setZone, onType: setType, actions });
+  ranges.start({ onRange: showRange, onDate: showDate });
+  keyboard.start(actions);
   login.start({ onLogin: repeatFailed });
   feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
+  subscribe((changed) => { if (changed.has('panels')) for (const id of address.PANELS) $(id).hidden = !state.panels.includes(id); });
   document.addEventListener('show-newest', reset);
   $('close-notice').onclick = () => notice([]);
+  $('close-trades').onclick = () => togglePanel('trades');
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
   setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading) openAddress(); }, EMPTY_MS);
@@ -51,10 +61,15 @@ function start() {
 // For a part that the address lacks, uses the user's last choice. Without a last choice, uses the first symbol, one hour, UTC.
 async function openAddress() {
   const given = address.read(location.search);
-  const before = toolbar.wanted();
+  const panels = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
   range = { bars: given.bars, from: given.from, to: given.to };
-  update({ interval: given.interval ?? before.interval ?? '1h', zone: given.zone ?? before.zone ?? 0, log: given.log ?? false });
-  chart.setLog(state.log);
+  update({
+    interval: given.interval ?? remembered('interval') ?? '1h', zone: given.zone ?? zones.parsed(remembered('zone') ?? '') ?? 'UTC',
+    type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted,
+    panels: given.panels ?? panels ?? [], list: given.list ?? 'mine',
+  });
+  chart.setType(state.type);
+  chart.setScale(state.scale, state.isInverted);
   notice(given.faults);
   const listed = readSymbols();
   login.check();
@@ -62,7 +77,7 @@ async function openAddress() {
   if (!symbol) {
     await listed;
     const known = state.symbols.map((each) => each.symbol);
-    symbol = known.includes(before.symbol) ? before.symbol : known[0] ?? null;
+    symbol = known.includes(remembered('symbol')) ? remembered('symbol') : known[0] ?? null;
   }
   update({ symbol, ...(!symbol && !state.failure && { loading: false }) });
   if (symbol) await open();
@@ -128,10 +143,14 @@ function settle() {
   writeAddress();
 }
 
-function writeAddress() {
-  const { symbol, interval, zone, log } = state;
-  history.replaceState(null, '', address.written({ symbol, interval, zone, log, ...range }));
-  for (const [name, value] of Object.entries({ symbol, interval, zone: zones.text(zone) })) remember(name, value);
+// The address of the current view. Each symbol has an entry in the browser's history; all other changes replace the address.
+const written = () => address.written({ ...state, ...range });
+const writeAddress = () => history.replaceState(null, '', written());
+
+// Changes the view by the user's choice. The browser remembers the choices of the user, but not those of an opened link.
+function choose(changes) {
+  update(changes);
+  for (const name of ['symbol', 'interval', 'zone', 'panels']) if (name in changes) remember(name, String(changes[name]));
 }
 
 // -- choices -----------------------------------------------------------------------------------------------------------
@@ -139,8 +158,11 @@ function writeAddress() {
 function setSymbol(symbol) {
   if (symbol === state.symbol) return;
   toolbar.openSheet(false);
+  writeAddress();
   if (range.bars === fitted) range = { ...range, bars: null };
-  update({ symbol, newest: null, coverage: [] });
+  choose({ symbol });
+  update({ newest: null, coverage: [] });
+  history.pushState(null, '', written());
   open(false);
 }
 
@@ -154,19 +176,60 @@ function chooseInterval(interval) {
     const to = last ? Math.min(range.to, nextOpen(last.t, state.interval, state.zone)) : range.to;
     range = { ...range, from: to - chart.view().bars * width(interval), to };
   }
-  update({ interval });
+  choose({ interval });
   open(false);
 }
 
 function setZone(zone) {
-  update({ zone });
+  choose({ zone });
   open();
 }
 
-function toggleLog() {
-  update({ log: !state.log });
-  chart.setLog(state.log);
+function setType(type) {
+  update({ type });
+  chart.setType(type);
+  feed.redraw();
   writeAddress();
+}
+
+// Chooses a scale of prices; a second choice of the same scale returns to linear prices.
+function setScale(scale) {
+  update({ scale: state.scale === scale ? 'linear' : scale });
+  chart.setScale(state.scale, state.isInverted);
+  writeAddress();
+}
+
+function invert() {
+  update({ isInverted: !state.isInverted });
+  chart.setScale(state.scale, state.isInverted);
+  writeAddress();
+}
+
+function togglePanel(panel) {
+  choose({ panels: address.PANELS.filter((each) => state.panels.includes(each) !== (each === panel)) });
+  writeAddress();
+}
+
+function showRange(name) {
+  const known = state.symbols.find(({ symbol }) => symbol === state.symbol);
+  if (!known) return;
+  const { interval, from, to } = ranges.rangeOf(name, known.first, state.newest ?? known.last);
+  toolbar.openSheet(false);
+  range = { bars: null, from, to: nextOpen(to, interval, state.zone) };
+  choose({ interval });
+  open();
+}
+
+// Shows a time in the middle of the view, with as many bars as before.
+function showDate(time) {
+  const half = (chart.view()?.bars ?? 160) / 2 * width(state.interval);
+  range = { bars: null, from: time - half, to: time + half };
+  open().then(() => { legend.point(chart.moveCrosshair(time, 0)); });
+}
+
+function toggleFullScreen() {
+  if (document.fullscreenElement) document.exitFullscreen();
+  else document.documentElement.requestFullscreen();
 }
 
 function newest() {

@@ -2,9 +2,14 @@
 
 export const state = {
   symbol: null,
-  interval: '1h',
-  zone: 0, // offset from UTC in minutes
-  log: false,
+  interval: '1h', // the chosen one; a view with many bars shows a coarser one, see feed.js
+  zone: 'UTC', // see time_zones.js
+  type: 'candles', // see TYPES in address.js
+  scale: 'linear', // or 'log' or 'percent'
+  isInverted: false,
+  indicators: [], // as indicators.js parses them
+  list: 'mine', // what the watchlist shows: 'mine', or the most of 'change', 'volume' or 'newest'
+  panels: [], // the open ones of 'watchlist' and 'trades'
   user: null,
   auth: null,
   symbols: [],

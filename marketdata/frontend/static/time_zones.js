@@ -1,36 +1,96 @@
-// Time zones. As in the API, a zone is an offset from UTC; here it is in minutes.
+// Time zones. A zone is a text: an IANA name like `Europe/Berlin`, `UTC`, or a fixed offset from UTC like `+05:30`.
 
-const OTHERS = [-720, -660, -600, -570, -540, -480, -420, -360, -300, -240, -210, -180, -120, -60, 0, 60, 120, 180, 210,
-  240, 270, 300, 330, 345, 360, 390, 420, 480, 525, 540, 570, 600, 630, 660, 720, 765, 780, 840];
+const WEEK = 7 * 86_400_000;
 
-// The text of an offset, like `+05:30`.
-export function text(minutes) {
-  const size = Math.abs(minutes);
-  const two = (number) => String(number).padStart(2, '0');
-  return `${minutes < 0 ? '-' : '+'}${two(Math.floor(size / 60))}:${two(size % 60)}`;
-}
+// This browser's zone.
+export const localZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
 
-// The label of a zone, like `UTC+05:30` or `UTC`.
-export const label = (minutes) => (minutes ? `UTC${text(minutes).replace('-', '−')}` : 'UTC');
+const minutesOf = (text) => {
+  const found = /^([+-])(\d\d):([0-5]\d)$/.exec(text);
+  return found && (Number(found[2]) * 60 + Number(found[3])) * (found[1] === '-' ? -1 : 1);
+};
 
-// The minutes of a text like `+05:30`; null if the text is not an offset from -12:00 to +14:00.
+// The zone of a text, or null if there is no such zone. A fixed offset is from -12:00 to +14:00.
 export function parsed(given) {
-  const found = /^([+-])(\d\d):([0-5]\d)$/.exec(given);
-  if (!found) return null;
-  const minutes = (Number(found[2]) * 60 + Number(found[3])) * (found[1] === '-' ? -1 : 1);
-  return minutes >= -720 && minutes <= 840 ? minutes : null;
+  const minutes = minutesOf(given);
+  if (minutes !== null) return minutes < -720 || minutes > 840 ? null : minutes ? given : 'UTC';
+  if (!/^[A-Za-z][A-Za-z0-9_+/-]*$/.test(given)) return null;
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: given });
+    return given;
+  } catch {
+    return null;
+  }
 }
 
-// This machine's current offset.
-export const localOffset = () => -new Date().getTimezoneOffset();
+// The zone as the API's parameter timeZone.
+export const forApi = (zone) => (zone === 'UTC' ? '+00:00' : zone);
 
-export const offered = (chosen) => [...new Set([...OTHERS, localOffset(), chosen])].sort((one, other) => one - other);
+// The label of a zone: `UTC+05:30`, `UTC`, or the name.
+export const label = (zone) => (minutesOf(zone) === null ? zone.replaceAll('_', ' ') : `UTC${zone.replace('-', '−')}`);
+
+// -- offsets -----------------------------------------------------------------------------------------------------------
+
+const formats = new Map(); // zone -> Intl.DateTimeFormat
+const weeks = new Map(); // zone -> Map of the number of a week since 1970 -> {before, after, at}
+
+// Milliseconds that the clocks of a zone are ahead of UTC at a time.
+export function offsetAt(time, zone) {
+  if (zone === 'UTC') return 0;
+  const minutes = minutesOf(zone);
+  if (minutes !== null) return minutes * 60_000;
+  const { before, after, at } = weekOf(Math.floor(time / WEEK), zone);
+  return time < at ? before : after;
+}
+
+// The offsets at the start and at the end of a week, and the time of the transition between them. No zone changes its offset
+// twice in a week. A week is computed once, because Intl takes microseconds for each time.
+function weekOf(number, zone) {
+  if (!weeks.has(zone)) weeks.set(zone, new Map());
+  const known = weeks.get(zone);
+  if (!known.has(number)) known.set(number, computedWeek(number * WEEK, zone));
+  return known.get(number);
+}
+
+function computedWeek(start, zone) {
+  let [low, high] = [start, start + WEEK - 1000];
+  const [before, after] = [computedOffset(low, zone), computedOffset(high, zone)];
+  if (before === after) return { before, after, at: start };
+  while (high - low > 1000) {
+    const middle = Math.floor((low + high) / 2000) * 1000;
+    if (computedOffset(middle, zone) === before) low = middle;
+    else high = middle;
+  }
+  return { before, after, at: high };
+}
+
+function computedOffset(time, zone) {
+  if (!formats.has(zone)) {
+    formats.set(zone, new Intl.DateTimeFormat('en-US', {
+      timeZone: zone, hourCycle: 'h23', year: 'numeric', month: 'numeric', day: 'numeric', hour: 'numeric', minute: 'numeric', second: 'numeric', era: 'short',
+    }));
+  }
+  const parts = Object.fromEntries(formats.get(zone).formatToParts(time).map(({ type, value }) => [type, value]));
+  const year = parts.era === 'BC' ? 1 - parts.year : Number(parts.year);
+  return Date.UTC(year, parts.month - 1, parts.day, parts.hour, parts.minute, parts.second) - Math.floor(time / 1000) * 1000;
+}
+
+// The first time at which the clocks of a zone show `local` or, if they skip it, the first time after the gap. `local` is in
+// ms since 1970-01-01 00:00 on these clocks.
+export function timeOf(local, zone) {
+  const [one, other] = [local - WEEK, local + WEEK].map((time) => local - offsetAt(time, zone)).sort((a, b) => a - b);
+  for (const time of [one, other]) if (time + offsetAt(time, zone) === local) return time;
+  const { at } = weekOf(Math.floor(other / WEEK), zone);
+  return at;
+}
+
+// -- as text -----------------------------------------------------------------------------------------------------------
 
 const pad = (number, places = 2) => String(number).padStart(places, '0');
 
 // The parts of a time in a zone, as text.
-export function parts(time, minutes) {
-  const local = new Date(time + minutes * 60_000);
+export function parts(time, zone) {
+  const local = new Date(time + offsetAt(time, zone));
   return {
     year: String(local.getUTCFullYear()),
     month: ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'][local.getUTCMonth()],

@@ -1,32 +1,44 @@
 // The toolbar, where the user chooses the view. On a telephone, the same controls are in a sheet at the bottom.
 
+import { PANELS, TYPES } from './address.js';
 import * as chart from './chart.js';
+import { titled } from './commands.js';
 import { $, button, element, PHONE } from './dom.js';
-import * as exporting from './export.js';
 import * as feed from './feed.js';
 import { inWords, WIDTHS } from './intervals.js';
+import * as menus from './menus.js';
 import * as pickers from './pickers.js';
-import { remember, remembered, state, subscribe } from './state.js';
-import * as trades from './trades.js';
+import { remember, state, subscribe } from './state.js';
 import * as zones from './time_zones.js';
 
 const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
+// The command of each button.
+const BUTTONS = {
+  log: 'log', percent: 'percent', invert: 'invert', 'watchlist-toggle': 'watchlist', 'trades-toggle': 'trades', go: 'date',
+  'copy-link': 'link', 'copy-image': 'image', csv: 'csv', png: 'png', 'full-screen': 'full',
+};
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
-export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
+// `actions` are the functions of the commands, by name.
+export function start({ onSymbol, onInterval, onZone, onType, actions }) {
   $('intervals').replaceChildren(...QUICK.map((each) => button(each, () => onInterval(each), { title: inWords(each), 'data-interval': each })));
   $('more-intervals').onchange = (event) => onInterval(event.target.value);
-  $('zone').onchange = (event) => onZone(Number(event.target.value));
-  $('log').onclick = onLog;
-  $('newest').onclick = onNewest;
-  $('csv').onclick = exporting.csv;
-  $('png').onclick = exporting.png;
+  $('zone').onchange = (event) => onZone(event.target.value);
+  $('type').onchange = (event) => onType(event.target.value);
+  $('newest').onclick = actions.newest;
+  for (const [id, name] of Object.entries(BUTTONS)) {
+    $(id).onclick = actions[name];
+    $(id).title = titled(name);
+  }
+  $('more').title = titled('more');
+  $('type').title = titled('type');
+  menus.connect('more', 'more-menu');
   $('symbol').onclick = () => pickers.openSymbols();
   $('interval').onclick = () => openSheet(true);
   $('open-sheet').onclick = () => openSheet($('open-sheet').getAttribute('aria-expanded') !== 'true');
   $('close-sheet').onclick = () => openSheet(false);
-  $('trades-toggle').onclick = trades.toggle;
-  $('controls').addEventListener('click', afterClick);
+  for (const id of ['controls', 'below']) $(id).addEventListener('click', afterClick);
+  $('more-menu').addEventListener('click', ({ target }) => { if (target.closest('button')) $('more-menu').hidePopover(); });
   $('controls').addEventListener('change', () => { if (isSheetOpen()) openSheet(false); });
   document.addEventListener('pointerdown', ({ target }) => { if (isSheetOpen() && !target.closest('header')) openSheet(false); });
   $('theme').value = document.documentElement.dataset.theme ?? 'system';
@@ -35,7 +47,7 @@ export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
   PHONE.addEventListener('change', place);
   place();
   pickers.start({ onSymbol, onInterval });
-  subscribe((changed) => { if (['symbol', 'interval', 'zone', 'log', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
+  subscribe((changed) => { if (['symbol', 'interval', 'zone', 'type', 'scale', 'isInverted', 'panels', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
   draw();
 }
 
@@ -49,18 +61,22 @@ function draw() {
   $('more-intervals').replaceChildren(element('option', { hidden: true, disabled: true, selected: isQuick }, 'more'),
     ...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: !isQuick && each === state.interval }, each)));
   $('more-intervals').classList.toggle('on', !isQuick);
-  const here = zones.localOffset();
-  $('zone').replaceChildren(...zones.offered(state.zone).map((each) => element('option', { value: each, selected: each === state.zone },
-    zones.label(each) + (each === here && here ? ' (here)' : ''))));
-  $('log').setAttribute('aria-pressed', String(state.log));
+  $('zone').replaceChildren(...[...new Set(['UTC', zones.localZone(), state.zone])].map((each) => element('option', { value: each, selected: each === state.zone }, zones.label(each))));
+  $('type').replaceChildren(...TYPES.map((each) => element('option', { value: each, selected: each === state.type }, each)));
+  const pressed = { log: state.scale === 'log', percent: state.scale === 'percent', invert: state.isInverted };
+  for (const panel of PANELS) pressed[`${panel}-toggle`] = state.panels.includes(panel);
+  for (const [id, isPressed] of Object.entries(pressed)) $(id).setAttribute('aria-pressed', String(isPressed));
   $('user').textContent = state.user ?? '';
   $('logout').hidden = !state.auth || state.auth === 'none';
 }
 
-// Moves the user and the logout into the sheet on a telephone.
+// Moves the row below the chart, the user and the logout into the sheet on a telephone.
 function place() {
-  if (PHONE.matches) $('controls').append($('who'));
-  else $('live').after($('who'));
+  if (PHONE.matches) $('controls').append($('below'), $('who'));
+  else {
+    $('live').after($('who'));
+    document.querySelector('main').after($('below'));
+  }
   openSheet(false);
 }
 
@@ -94,4 +110,3 @@ function repaint() {
   feed.redraw();
 }
 
-export const wanted = () => ({ symbol: remembered('symbol'), interval: remembered('interval'), zone: zones.parsed(remembered('zone') ?? '') });

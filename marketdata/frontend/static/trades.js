@@ -3,7 +3,7 @@
 import * as api from './api.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
-import { remember, remembered, state, subscribe, update } from './state.js';
+import { state, subscribe, update } from './state.js';
 import * as zones from './time_zones.js';
 
 const MAX_TRADES = 100;
@@ -12,29 +12,17 @@ let trades = []; // newest first
 let waiting = false;
 
 export function start() {
-  $('close-trades').onclick = toggle;
-  setOpen(remembered('trades') === 'open');
   subscribe((changed) => {
     if (changed.has('symbol')) {
       trades = [];
       draw();
       read();
-    } else if (changed.has('zone')) draw();
+    } else if (changed.has('panels') && isOpen()) read();
+    else if (changed.has('zone')) draw();
   });
 }
 
-const isOpen = () => !$('trades').hidden;
-
-export function toggle() {
-  setOpen(!isOpen());
-  remember('trades', isOpen() ? 'open' : 'closed');
-  if (isOpen()) read();
-}
-
-function setOpen(open) {
-  $('trades').hidden = !open;
-  $('trades-toggle').setAttribute('aria-pressed', String(open));
-}
+const isOpen = () => state.panels.includes('trades');
 
 export async function read() {
   const { symbol } = state;
