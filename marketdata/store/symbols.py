@@ -65,6 +65,17 @@ def list_all(conn: Connection, version: Version) -> list[Symbol]:
         return cursor.execute(version.query(_LIST)).fetchall()
 
 
+def with_ticks(conn: Connection, version: Version) -> set[str]:
+    """The names of the symbols that have ticks."""
+    found = conn.execute(
+        version.query(
+            "SELECT s.symbol FROM {symbols} s"
+            " WHERE EXISTS (SELECT FROM {rollups_1d} r WHERE r.symbol = s.symbol AND r.res = 86400)"
+        )
+    )
+    return {symbol for (symbol,) in found}
+
+
 def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
     """Delete everything stored about the symbols, in one transaction. Returns the number of deleted ticks."""
     with conn.transaction():

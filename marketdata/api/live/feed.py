@@ -13,6 +13,8 @@ from marketdata.store.notifications import Change
 
 TICKS = "ticks"
 """The ``interval`` of a feed of ticks."""
+ALL_SYMBOLS = ""
+"""The symbol of a feed that is not about one symbol."""
 
 MAX_SPANS = 16
 """When more changed ranges than this wait, they are merged into one."""
@@ -32,7 +34,9 @@ class Key(NamedTuple):
     @property
     def members(self) -> dict[str, str]:
         """The members of a message that name the feed. The time zone is left out for UTC."""
-        named = {"symbol": self.symbol, "interval": self.interval}
+        named = {"interval": self.interval}
+        if self.symbol != ALL_SYMBOLS:
+            named = {"symbol": self.symbol, **named}
         if self.shift:
             hours, minutes = divmod(abs(self.shift), 60)
             named["timeZone"] = f"{'-' if self.shift < 0 else '+'}{hours:02}:{minutes:02}"

@@ -7,7 +7,7 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -15,10 +15,11 @@ from typing import Any
 
 from marketdata.api.auth import Caller
 from marketdata.api.live.feed import Feed
-from marketdata.api.live.feed_reader import FeedReader, Reading
+from marketdata.api.live.feed_reader import FeedReader, Frames, Reading
+from marketdata.api.live.new_symbols import NewSymbols
 from marketdata.api.live.subscriber import BATCH_BYTES, RECEIVE_BYTES, Subscriber
 from marketdata.api.live.subscriptions import Subscriptions
-from marketdata.api.live.websocket import GOING_AWAY, POLICY, Violation, accepted
+from marketdata.api.live.websocket import GOING_AWAY, POLICY, Violation, accepted, text_frame
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Saturated
 from marketdata.http.reply import encode
@@ -53,6 +54,7 @@ class Live:
         self._room = connections
         self._reader = FeedReader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
         self._subscriptions = Subscriptions(self._reader, self._post, self._attend)
+        self._new_symbols = NewSymbols(self._reader, served, lambda found: self._post(partial(self._announce, found)))
         self._subscribers: dict[socket.socket, Subscriber] = {}
         self._later: dict[Subscriber, float] = {}
         self._actions: deque[Callable[[], None]] = deque()
@@ -89,7 +91,7 @@ class Live:
 
     @property
     def sent_messages(self) -> int:
-        """How many candles and ticks were sent since the start."""
+        """How many candles, ticks and new symbols were sent since the start."""
         return self._sent_messages
 
     def handshake(self, environ: Mapping[str, Any], caller: Caller) -> HandOver:
@@ -119,10 +121,12 @@ class Live:
 
     def changed(self, changes: list[Change]) -> None:
         self._reader.changed(changes)
+        self._new_symbols.changed(changes)
 
     def resync(self) -> None:
         """Handle a loss of notifications: tell every subscriber to read again, and check the tokens."""
         self._reader.resync()
+        self._new_symbols.resync()
         self.check_tokens()
 
     def revoked(self, identity: str) -> None:
@@ -249,6 +253,14 @@ class Live:
             if reading.is_partial:
                 subscriber.lacking.add(subscription)
             self._attend(subscriber)
+
+    def _announce(self, symbols: Collection[str]) -> None:
+        """Send new symbols to each connection that has a subscription."""
+        frames: Frames = {name: text_frame(encode({"type": "symbol", "symbol": name})) for name in symbols}
+        for subscriber in list(self._subscribers.values()) if frames else ():
+            if subscriber.subscriptions:
+                subscriber.push(subscriber.news, frames)
+                self._attend(subscriber)
 
     def _sweep(self, now: float) -> None:
         for subscriber in list(self._subscribers.values()):

@@ -13,7 +13,7 @@ from itertools import islice
 from time import monotonic
 
 from marketdata.api.auth import Caller
-from marketdata.api.live.feed import Feed, Key
+from marketdata.api.live.feed import ALL_SYMBOLS, Feed, Key
 from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS, Frames
 from marketdata.api.live.websocket import PING, Protocol, text_frame
 
@@ -54,6 +54,8 @@ class Subscriber:
         self.caller = caller
         self.protocol = Protocol()
         self.subscriptions: dict[Key, Subscription] = {}
+        self.news = Subscription(Feed(Key(ALL_SYMBOLS, "symbols", 0)), ALL_SYMBOLS)
+        """The subscription to new symbols, which every connection has that has another one."""
         self.inbox: deque[str] = deque()
         """Received messages that are not handled yet."""
         self.is_waiting = False
@@ -176,5 +178,5 @@ class Subscriber:
 
 
 def _missed(subscription: Subscription) -> bytes:
-    detail = "more has changed than was sent: read the range again, from /v1/chart or /v1/ticks"
+    detail = "more has changed than was sent: read it again, from /v1/chart, /v1/ticks or /v1/symbols"
     return text_frame(subscription.feed.message("error", code="missed", detail=detail))

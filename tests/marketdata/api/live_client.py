@@ -34,7 +34,8 @@ def handshake(token: str | None, **changed: str) -> bytes:
 
 
 class LiveClient:
-    """``receive`` returns the next message, except heartbeats, which are only counted. ``close_code`` is the code of
+    """``receive`` returns the next message, except heartbeats, which are only counted, and new symbols, which are
+    collected apart. ``close_code`` is the code of
     the service's close frame."""
 
     def __init__(self, port: int, token: str, *, receive_buffer: int = 0) -> None:
@@ -51,6 +52,7 @@ class LiveClient:
         self._text = ""
         self._messages: deque[dict[str, Any]] = deque()
         self.heartbeats = 0
+        self.new_symbols: list[str] = []
         self.close_code: int | None = None
         self.close_reason: str | None = None
         if rest:
@@ -139,5 +141,8 @@ class LiveClient:
     def _take(self, message: dict[str, Any]) -> None:
         if message == {"type": "heartbeat"}:
             self.heartbeats += 1
+        elif message["type"] == "symbol":
+            assert message.keys() == {"type", "symbol"}
+            self.new_symbols.append(message["symbol"])
         else:
             self._messages.append(message)

@@ -1,0 +1,68 @@
+"""Finds symbols that get their first tick, for the message ``symbol``.
+
+A notification does not say whether its symbol is new, so each process keeps the set of all symbols that have ticks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from marketdata.api.live.feed_reader import FeedReader
+from marketdata.api.served_version import ServedVersion
+from marketdata.errors import MarketError
+from marketdata.store import symbols
+from marketdata.store.notifications import Change
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version
+
+
+class NewSymbols:
+    """Calls ``announce`` with new symbols, in the listener's or in the reader's thread."""
+
+    def __init__(self, reader: FeedReader, served: ServedVersion, announce: Callable[[Collection[str]], None]) -> None:
+        self._reader = reader
+        self._served = served
+        self._announce = announce
+        self._lock = threading.Lock()
+        self._version: Version | None = None
+        self._known: set[str] = set()
+        """The symbols of ``_version`` that have ticks."""
+        self._is_loading = False
+
+    def changed(self, changes: list[Change]) -> None:
+        """Announce the symbols of these changes that are not known yet."""
+        if not changes:
+            return
+        with self._lock:
+            # Without a loaded version there may be none to serve, which must not disturb the listener.
+            if self._version is None or (version := self._served.version()) != self._version:
+                if not self._is_loading:
+                    self._load()
+                return
+            stored = {each.symbol for each in changes if each.kind == "stored" and each.is_of(version.ticks_table)}
+            fresh = stored - self._known
+            self._known |= fresh
+        self._announce(sorted(fresh))
+
+    def resync(self) -> None:
+        """Handle a loss of notifications: read all symbols again, and announce those that were missed."""
+        with self._lock:
+            self._load()
+
+    def _load(self) -> None:
+        self._is_loading = True
+        self._reader.submit(self._read, self._failed)
+
+    def _failed(self, _error: MarketError) -> None:
+        self._is_loading = False  # the next change tries again
+
+    def _read(self, connection: Connection, version: Version) -> None:
+        found = symbols.with_ticks(connection, version)
+        with self._lock:
+            is_first = version != self._version
+            missed = set() if is_first else found - self._known
+            self._known = found if is_first else self._known | found
+            self._version = version
+            self._is_loading = False
+        self._announce(sorted(missed))

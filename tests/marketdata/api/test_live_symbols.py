@@ -1,0 +1,109 @@
+"""The message ``symbol`` of ``/v1/live``: a symbol that has got its first tick."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from marketdata.api import revocation_listener
+from marketdata.api.live.subscriber import MAX_PENDING
+from marketdata.api.serve import Service
+from tests.marketdata.api.conftest import Api, check_shape, eventually
+from tests.marketdata.api.live_client import LiveClient
+
+T = 1_700_000_040_000
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def client(api: Api, service: Service, read_token: str, tick: Make) -> Iterator[LiveClient]:
+    """A connection that follows the ticks of one symbol."""
+    api.ingest(tick(symbol="NEW:OWN", id="1", ts=T))
+    with LiveClient(service.port, read_token) as connected:
+        connected.subscribe("NEW:OWN", "ticks")
+        yield connected
+
+
+def name() -> str:
+    return f"NEW:{uuid.uuid4().hex}"
+
+
+def until_named(client: LiveClient, symbol: str) -> list[str]:
+    """Receive until a message names ``symbol``; every symbol that was named."""
+    while symbol not in client.new_symbols:
+        with suppress(TimeoutError):
+            client.receive(0.05)
+    return client.new_symbols
+
+
+def test_a_symbol_is_named_at_its_first_tick_alone(api: Api, client: LiveClient, tick: Make) -> None:
+    first, second = name(), name()
+    api.ingest(tick(symbol=first, id="1", ts=T))
+    api.ingest(tick(symbol=first, id="2", ts=T))
+    api.ingest({"finalize": {"symbol": second, "block": 1}})
+    api.ingest(tick(symbol=second, id="1", ts=T))
+    named = until_named(client, second)
+    assert named[-2:] == [first, second]
+    assert named.count(first) == 1
+    check_shape("LiveMessage", {"type": "symbol", "symbol": first})
+
+
+def test_the_new_symbols_of_a_batch_are_named(api: Api, client: LiveClient, tick: Make) -> None:
+    made = sorted(name() for _ in range(20))
+    api.ingest(*(tick(symbol=each, id="1", ts=T) for each in made), tick(symbol="NEW:OWN", id="batch", ts=T))
+    assert until_named(client, made[-1])[-20:] == made
+
+
+def test_a_connection_without_a_subscription_gets_none(
+    api: Api, client: LiveClient, service: Service, read_token: str, tick: Make
+) -> None:
+    symbol = name()
+    with LiveClient(service.port, read_token) as idle:
+        api.ingest(tick(symbol=symbol, id="1", ts=T))
+        until_named(client, symbol)
+        assert idle.subscribe("NEW:OWN", "1m")["type"] == "subscribed"
+        assert idle.new_symbols == []
+
+
+def test_symbols_of_a_lost_connection_to_the_database_are_named_afterwards(
+    api: Api,
+    client: LiveClient,
+    service: Service,
+    tick: Make,
+    admin: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(revocation_listener, "_RETRY_SECONDS", 2.0)  # time to notice the loss, and to store
+    listener = service.services.revocation_listener
+    admin.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'marketdata-api-revocations' AND datname = current_database()"
+    )
+    eventually(lambda: not listener.is_receiving)
+    symbol = name()
+    api.ingest(tick(symbol=symbol, id="1", ts=T))
+    assert until_named(client, symbol)[-1] == symbol
+
+
+def test_a_client_that_never_reads_learns_that_symbols_were_not_sent(
+    api: Api, service: Service, read_token: str, tick: Make
+) -> None:
+    api.ingest(*(tick(symbol="NEW:MANY", id=f"{n}", ts=T + n * 60_000) for n in range(4000)))
+    with LiveClient(service.port, read_token, receive_buffer=4096) as slow:
+        slow.subscribe("NEW:MANY", "1m", since=0)
+        slow.subscribe("NEW:MANY", "ticks", since=0)
+        live = service.services.live
+        for _ in range(3):
+            api.ingest(*(tick(symbol=name(), id="1", ts=T) for _ in range(MAX_PENDING)))
+        eventually(lambda: any(each.news in each.lacking for each in live._subscribers.values()))
+        while (message := slow.receive()).get("interval") != "symbols":
+            pass
+        assert (message["type"], message["code"]) == ("error", "missed")
+        assert "symbol" not in message
+        check_shape("LiveMessage", message)
