@@ -3,14 +3,15 @@
 A package that calls a driver translates the driver's exceptions to these classes, for example in
 ``store/postgres_errors.py``. Each class has a stable ``code`` in snake_case. An instance may replace the code by a
 narrower one. The message gives the cause and a remedy. An exception about invalid fields also has their JSON pointers.
-``http/failures.py`` maps the classes to HTTP statuses, and ``cli.py`` maps them to exit codes.
+``http/failures.py`` maps the classes to HTTP statuses, and ``cli.py`` maps them to exit codes. ``http/problem_page.py``
+shows each code that a client can get, with the class' docstring and ``remedy``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,21 @@ class FieldError:
     message: str
 
 
+class Narrower(NamedTuple):
+    """A code that says more than the code of the error's class."""
+
+    code: str
+    about: str
+    remedy: str
+
+
 class MarketError(Exception):
     """The base class. ``detail`` is the message; ``extra`` has further members of the HTTP problem body."""
 
     code = "error"
+    remedy = "Tell the people who run the service. Its log has the reason."
+    narrower: tuple[Narrower, ...] = ()
+    """The codes that instances may have instead of ``code``."""
 
     def __init__(
         self,
@@ -49,12 +61,21 @@ class MalformedJson(MarketError):
     """The body is not valid JSON."""
 
     code = "malformed_json"
+    remedy = "Send one JSON document in UTF-8. The message says where reading it failed."
 
 
 class InvalidValue(MarketError):
     """A value does not match its schema, or is out of range."""
 
     code = "invalid_value"
+    remedy = "Correct the fields that `errors` lists. GET /openapi.json describes each field."
+    narrower = (
+        Narrower(
+            "too_many_subscriptions",
+            "The connection has the maximum of subscriptions.",
+            "Unsubscribe from one, or open another connection.",
+        ),
+    )
 
     @classmethod
     def of(cls, pointer: str, message: str) -> Self:
@@ -66,6 +87,7 @@ class TooLarge(MarketError):
     """The body or the batch is larger than its limit."""
 
     code = "too_large"
+    remedy = "Send fewer items at a time."
 
     @classmethod
     def body(cls, most: int) -> Self:
@@ -77,12 +99,23 @@ class UnsupportedMediaType(MarketError):
     """The route does not accept the body's media type, charset or coding."""
 
     code = "unsupported_media_type"
+    remedy = "Send one of the media types that GET /openapi.json lists for the path."
 
 
 class NotFound(MarketError):
-    """The resource does not exist: a path, a symbol (``unknown_symbol``) or a token (``unknown_token``)."""
+    """The resource does not exist."""
 
     code = "not_found"
+    remedy = "Check the address. GET /openapi.json lists every path."
+    narrower = (
+        Narrower("unknown_symbol", "No symbol has this name.", "GET /v1/symbols lists all symbols."),
+        Narrower("unknown_token", "No token has this id.", "GET /v1/admin/tokens lists all tokens."),
+        Narrower(
+            "not_subscribed",
+            "This connection has no such subscription.",
+            "Name symbol, interval and time zone as in `subscribe`.",
+        ),
+    )
 
 
 # -- authentication --------------------------------------------------------------------------------------------------
@@ -92,43 +125,81 @@ class InvalidRequest(MarketError):
     """The Authorization header is not ``Bearer <token68>``, or is repeated (RFC 6750, section 3.1)."""
 
     code = "invalid_request"
+    remedy = "Send the header once, as `Authorization: Bearer TOKEN`."
 
 
 class Unauthorized(MarketError):
-    """There are no credentials, or the token is not valid (``invalid_token``)."""
+    """There are no credentials, or the token is not valid."""
 
     code = "unauthorized"
+    remedy = "Send a token as `Authorization: Bearer TOKEN`. bin/marketdata-token create makes one."
+    narrower = (
+        Narrower(
+            "invalid_token",
+            "The token is malformed, unknown, expired or revoked.",
+            "Use another token. bin/marketdata-token create makes one.",
+        ),
+    )
 
 
 class Forbidden(MarketError):
     """The token is valid, but the route requires another scope."""
 
     code = "insufficient_scope"
+    remedy = "Use a token of the scope that `scope` names."
 
 
 # -- state -----------------------------------------------------------------------------------------------------------
 
 
 class Conflict(MarketError):
-    """The request conflicts with stored data (``tick_conflict``, ``retracted``, ``lease_held``)."""
+    """The request conflicts with stored data."""
 
     code = "conflict"
+    remedy = "Read what is stored, and decide what to send."
+    narrower = (
+        Narrower(
+            "tick_conflict",
+            "Another tick with this id is stored, and stored ticks never change.",
+            "Send the tick with an id of its own.",
+        ),
+        Narrower(
+            "retracted",
+            "The block of the tick was retracted.",
+            "If the block is part of the chain again, send `restore` first.",
+        ),
+        Narrower(
+            "lease_held",
+            "Another holder has the lease, which `holder` names.",
+            "Wait until the lease expires or is released.",
+        ),
+    )
 
 
 # -- the service and its database ------------------------------------------------------------------------------------
 
 
 class Saturated(MarketError):
-    """The service has too much work; ``retry_after`` is in seconds."""
+    """The service has too much work."""
 
     code = "saturated"
+    remedy = "Send the request again after the seconds in Retry-After."
+    narrower = (
+        Narrower(
+            "missed",
+            "More has changed than a WebSocket could send.",
+            "Read the range again, from /v1/chart or /v1/ticks.",
+        ),
+    )
     retry_after = 1
+    """In seconds."""
 
 
 class DatabaseUnavailable(MarketError):
     """The database does not answer, or closed the connection. The request was not acknowledged."""
 
     code = "database_unavailable"
+    remedy = "Send the request again after the seconds in Retry-After. A tick is stored once."
     retry_after = 1
 
 
@@ -136,12 +207,14 @@ class DatabaseStalled(DatabaseUnavailable):
     """The database accepted the request and did not react within the deadline. The request was not acknowledged."""
 
     code = "database_stalled"
+    remedy = "Send the request again later. A tick that was stored is a duplicate then."
 
 
 class DatabaseExhausted(DatabaseUnavailable):
     """The database is out of disk, memory or connections, or the pool had no free connection for too long."""
 
     code = "database_exhausted"
+    remedy = "Send the request again later. If this lasts, the people who run the service must make room."
     retry_after = 5
 
 
@@ -149,18 +222,23 @@ class Contended(DatabaseUnavailable):
     """The transaction conflicted with another one (SQLSTATE class 40). Send the request again."""
 
     code = "contended"
+    remedy = "Send the request again. It was not stored."
 
 
 class TooSlow(MarketError):
     """A statement reached its time limit and was cancelled."""
 
     code = "too_slow"
+    remedy = "Ask for less data at a time."
 
 
 class VersionMissing(MarketError):
     """The database lacks the table or the function of the version to serve."""
 
     code = "version_missing"
+    remedy = (
+        "Send the request again later. The people who run the service must make the version: bin/marketdata- version N."
+    )
 
 
 class DatabaseDefect(MarketError):

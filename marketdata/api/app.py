@@ -8,12 +8,19 @@ from typing import Any
 from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
 from marketdata.api.routing import Application, Body, Request, Route
 from marketdata.api.services import Services
-from marketdata.http.reply import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
+from marketdata.http.failures import PROBLEMS
+from marketdata.http.problem_page import problem_page
+from marketdata.http.reply import CSV, HTML, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 
 
 def description(_request: Request) -> Reply:
     """The description of this API, derived from the route table."""
     return answer(_described())
+
+
+def problems(_request: Request) -> Reply:
+    """A page for people. The `type` of every problem refers to it."""
+    return Reply(_explained(), media_type=HTML)
 
 
 def live(request: Request) -> Reply:
@@ -30,6 +37,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/ready", health.ready, "Whether the database answers and contains the version", "Ready"),
     Route("GET", "/metrics", health.metrics, "Counters for Prometheus", produces=(PROMETHEUS,), database=False),
     Route("GET", "/openapi.json", description, "This description", "Description", database=False),
+    Route("GET", PROBLEMS, problems, "Every error: what it means, and what to do", produces=(HTML,), database=False,
+          revalidated=True),
     # -- reading ---------------------------------------------------------------------------------------------------
     Route("GET", "/v1/chart", chart.chart, "Candles", "Chart", scope="read", query="ChartQuery", produces=(JSON, CSV),
           problems=(404,), revalidated=True),
@@ -74,6 +83,11 @@ ROUTES: tuple[Route, ...] = (
 @cache
 def _described() -> dict[str, Any]:
     return openapi.describe(ROUTES)
+
+
+@cache
+def _explained() -> bytes:
+    return problem_page()
 
 
 def make_app(services: Services) -> Application:

@@ -9,12 +9,12 @@ from typing import Any
 from marketdata.errors import NotFound
 from marketdata.frontend import request_origin
 from marketdata.frontend.login import Login
-from marketdata.frontend.pages import HTML, INDEX, PREFIX, Pages, message
-from marketdata.frontend.problems import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
+from marketdata.frontend.pages import INDEX, PREFIX, Pages, message
+from marketdata.frontend.problems import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, explained, problem_of
 from marketdata.frontend.proxy import Proxy, Response
 from marketdata.frontend.request_target import Target, is_for_api, parsed
-from marketdata.http.failures import MethodNotAllowed
-from marketdata.http.reply import Reply, answer
+from marketdata.http.failures import PROBLEMS, MethodNotAllowed
+from marketdata.http.reply import HTML, Reply, answer
 from marketdata.http.revalidation import CACHE_CONTROL, is_current
 from marketdata.http.wsgi import StartResponse, send
 from marketdata.limits import MAX_BODY_BYTES
@@ -94,6 +94,8 @@ class Frontend:
         if target.path == "/healthz":  # a probe may know only the address, so any Host is right
             return _own(environ, answer({"status": "ok"}))
         self._check_origin(environ)
+        if target.path == PROBLEMS:
+            return _own(environ, Reply(explained(), 200, HTML, (CACHE_CONTROL,)))
         if target.path == "/logout":
             request_origin.check_site(environ)
             return _own(environ, _logged_out())

@@ -10,12 +10,11 @@ from pathlib import Path
 from string import Template
 
 from marketdata.errors import NotFound
-from marketdata.http.reply import Reply
+from marketdata.http.reply import HTML, Reply
 
 FOLDER = Path(__file__).resolve().parent / "static"
 INDEX = "/"
 PREFIX = "/static/"
-HTML = "text/html; charset=utf-8"
 
 _MESSAGE = Template((FOLDER / "message.html").read_text(encoding="utf-8"))
 

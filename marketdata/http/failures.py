@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from marketdata import errors as e
@@ -17,6 +17,10 @@ from marketdata.http.reply import PROBLEM, Headers, Reply, encode
 
 log = logging.getLogger("marketdata.api")
 
+PROBLEMS = "/problems"
+"""The path of the page to which the types of problems refer."""
+
+Statuses = Mapping[type[e.MarketError], int]
 Problem = Callable[[e.MarketError], Reply]
 
 
@@ -24,12 +28,14 @@ class BadRequest(e.MarketError):
     """The request is not valid HTTP."""
 
     code = "bad_request"
+    remedy = "Send the request by a client that keeps to HTTP/1.1. The message says what is wrong."
 
 
 class MethodNotAllowed(e.MarketError):
     """The path does not support this method; the header ``Allow`` lists the supported ones."""
 
     code = "method_not_allowed"
+    remedy = "Use a method that the header Allow lists."
 
     def __init__(self, detail: str, allow: str) -> None:
         super().__init__(detail)
@@ -40,24 +46,35 @@ class UpgradeRequired(e.MarketError):
     """The path is a WebSocket endpoint: the request must ask for version 13 of that protocol."""
 
     code = "upgrade_required"
+    remedy = "Open the address as a WebSocket."
 
 
 class HeadersTooLarge(e.MarketError):
     """The header fields of the request are larger than the limit."""
 
     code = "headers_too_large"
+    remedy = "Send fewer or shorter header fields."
 
 
 class UnknownCoding(e.MarketError):
     """The request uses a transfer coding that this service does not support."""
 
     code = "unknown_coding"
+    remedy = "Send the body with Content-Length, or chunked."
 
 
 class InternalError(e.MarketError):
     """An internal error of the service; its log has the details."""
 
     code = "internal_error"
+    remedy = "Send the request again. If it fails again, tell the people who run the service."
+    narrower = (
+        e.Narrower(
+            "database_defect",
+            "The database rejected a statement of the service.",
+            "Tell the people who run the service. Its log has the statement's error.",
+        ),
+    )
 
 
 STATUS: dict[type[e.MarketError], int] = {
@@ -88,9 +105,9 @@ _RETRY_SECONDS = 1
 _REALM = 'Bearer realm="marketdata"'
 
 
-def status_of(kind: type[e.MarketError]) -> int:
+def status_of(kind: type[e.MarketError], statuses: Statuses = STATUS) -> int:
     """Returns the HTTP status of an error class."""
-    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+    return next(statuses[base] for base in kind.__mro__ if base in statuses)
 
 
 def title_of(kind: type[e.MarketError]) -> str:
@@ -98,29 +115,54 @@ def title_of(kind: type[e.MarketError]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
-def problem_types() -> dict[str, dict[str, Any]]:
-    """Returns every problem type by the code of its error class. The ``type`` of a problem refers to one of them."""
+def kinds_shown(statuses: Statuses = STATUS) -> list[type[e.MarketError]]:
+    """Returns the error classes that clients can get, by their code. All internal errors are one class for them."""
     kinds: list[type[e.MarketError]] = [e.MarketError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    return {kind.code: _type_of(kind) for kind in sorted(kinds, key=lambda kind: kind.code)}
+    return sorted((kind for kind in kinds if _shown(kind, statuses) is kind), key=lambda kind: kind.code)
+
+
+def _shown(kind: type[e.MarketError], statuses: Statuses) -> type[e.MarketError]:
+    return InternalError if status_of(kind, statuses) == 500 else kind
+
+
+def reference(kind: type[e.MarketError], statuses: Statuses = STATUS) -> str:
+    """Returns the ``type`` of a problem: the address of its error class on the page of problems. The API and the
+    frontend have that page at the same path, so a problem of the API refers to it through the frontend, too."""
+    return f"{PROBLEMS}#{_shown(kind, statuses).code}"
+
+
+def about(kind: type[e.MarketError]) -> str:
+    """Returns what an error of this class means: the class' docstring in one line."""
+    return " ".join((kind.__doc__ or "").split())
+
+
+def problem_types() -> dict[str, dict[str, Any]]:
+    """Returns the error classes that clients can get, for the API description."""
+    return {kind.code: _type_of(kind) for kind in kinds_shown()}
 
 
 def _type_of(kind: type[e.MarketError]) -> dict[str, Any]:
-    about = " ".join((kind.__doc__ or "").split())
-    return {"title": title_of(kind), "status": status_of(kind), "description": about}
+    return {
+        "title": title_of(kind),
+        "status": status_of(kind),
+        "description": about(kind),
+        "remedy": kind.remedy,
+        "codes": {each.code: f"{each.about} {each.remedy}" for each in kind.narrower},
+    }
 
 
 def problem(error: e.MarketError) -> Reply:
     """Returns the reply to ``error`` with ``type, title, status, detail, code``, ``errors`` and ``error.extra``.
 
-    ``type`` refers to the error class in the API description; ``code`` may be more specific.
+    ``type`` refers to the error class; ``code`` may be more specific.
     """
     kind = type(error)
     status = status_of(kind)
     body = {
         **error.extra,
-        "type": f"/openapi.json#/x-problem-types/{kind.code}",
+        "type": reference(kind),
         "title": title_of(kind),
         "status": status,
         "detail": error.detail,

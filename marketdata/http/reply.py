@@ -15,6 +15,7 @@ NDJSON = "application/x-ndjson"
 CSV = "text/csv; charset=utf-8"
 PROBLEM = "application/problem+json"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
 Headers = tuple[tuple[str, str], ...]

@@ -124,7 +124,11 @@ def test_the_headers_of_an_answer_are_described(api: Api, bars: str) -> None:
 def test_problem_types_are_described(api: Api) -> None:
     document = api.get("/openapi.json")
     kind = api.problem("GET", "/nothing", status=404, code="not_found")["type"]
-    assert document["x-problem-types"][kind.rpartition("/")[2]]["status"] == 404
+    page, _, code = kind.partition("#")
+    assert document["x-problem-types"][code]["status"] == 404
+    response = api("GET", page, status=200)
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert f'id="{code}"'.encode() in response.body
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------------

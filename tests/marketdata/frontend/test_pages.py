@@ -72,6 +72,18 @@ def test_health_needs_no_login(frontend: Frontend) -> None:
     assert (answer.status, answer.json) == (200, {"status": "ok"})
 
 
+@pytest.mark.parametrize("headers", [{}, LOGIN])
+def test_the_type_of_a_problem_is_the_address_of_its_explanation(frontend: Frontend, headers: dict[str, str]) -> None:
+    """The page needs no login, because an error may be about the login."""
+    problem = frontend.ask("GET", "/nothing", **headers).json
+    path, _, code = problem["type"].partition("#")
+    assert code == problem["code"]
+    page = frontend.ask("GET", path)
+    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert f'id="{code}"'.encode() in page.body
+    assert page.headers.get_all("Content-Security-Policy") == [SECURITY_HEADERS[0][1]]
+
+
 def test_whoami_names_the_user(frontend: Frontend) -> None:
     answer = frontend.get("/whoami")
     assert (answer.status, answer.json) == (200, {"user": "alice", "auth": "basic"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from marketdata.frontend.pages import FOLDER
+from marketdata.settings import ROOT
 
 
 def read(name: str) -> str:
@@ -16,7 +17,8 @@ def test_only_the_style_sheet_defines_colours() -> None:
     defined = set(re.findall(rf"light-dark\({colour}, {colour}\)", read("page.css")))
     assert defined
     assert not re.findall(colour, re.sub(r"light-dark\([^)]*\)", "", read("page.css")))
-    assert set(re.findall(rf"light-dark\({colour}, {colour}\)", read("message.html"))) <= defined
+    for text in (read("message.html"), (ROOT / "marketdata" / "http" / "problems.html").read_text(encoding="utf-8")):
+        assert set(re.findall(rf"light-dark\({colour}, {colour}\)", text)) <= defined
     for path in FOLDER.glob("*.js"):
         assert not re.findall(colour, path.read_text(encoding="utf-8")), path.name
 
