@@ -15,7 +15,7 @@ from marketdata.frontend.proxy import Proxy, Response
 from marketdata.frontend.request_target import Target, is_for_api, parsed
 from marketdata.http.failures import PROBLEMS, MethodNotAllowed
 from marketdata.http.reply import HTML, Reply, answer
-from marketdata.http.revalidation import CACHE_CONTROL, is_current
+from marketdata.http.revalidation import CACHE_CONTROL, revalidated
 from marketdata.http.wsgi import StartResponse, send
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Network
@@ -125,11 +125,8 @@ class Frontend:
             return answer({"user": user, "auth": auth}, headers=(_NO_STORE,))
         if target.path != INDEX and not target.path.startswith(PREFIX):
             raise NotFound("there is nothing at this path")
-        reply = self._pages.reply(target.path)
-        tag = reply.headers[0]
-        if is_current(environ, tag[1]):
-            return Reply(b"", 304, headers=(tag, CACHE_CONTROL))
-        return reply.with_headers(CACHE_CONTROL)
+        reply = self._pages.reply(target.path, environ.get("HTTP_ACCEPT_ENCODING", ""))
+        return revalidated(reply, environ)
 
 
 def _shows_pages(environ: Mapping[str, Any]) -> bool:

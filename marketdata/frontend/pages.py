@@ -1,16 +1,19 @@
-"""Serves the page and its files: ``static/index.html`` at ``/``, the other files under ``/static/``."""
+"""Serves the page and its files: ``static/index.html`` at ``/``, the other files under ``/static/``. Files of text are
+compressed for clients that accept gzip."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import html
 import re
 import threading
 from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
 from marketdata.errors import NotFound
-from marketdata.http.reply import HTML, Reply
+from marketdata.http.reply import HTML, VARY, Headers, Reply, accepts_gzip
 
 FOLDER = Path(__file__).resolve().parent / "static"
 INDEX = "/"
@@ -35,6 +38,8 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 """Files of other types are not served."""
+_COMPRESSED = frozenset({".ico", ".png", ".woff2"})
+"""These types gain nothing by compression."""
 
 
 def message(title: str, text: str, action: str) -> bytes:
@@ -43,15 +48,22 @@ def message(title: str, text: str, action: str) -> bytes:
     return _MESSAGE.substitute({name: html.escape(content) for name, content in shown.items()}).encode()
 
 
+class _Variants(NamedTuple):
+    """A file as it is, and compressed. Each has a tag of its own, because their bytes differ."""
+
+    plain: Reply
+    gzipped: Reply
+
+
 class Pages:
-    """Keeps the files in memory, and reads a file again after it has changed."""
+    """Keeps the files in memory, also compressed, and reads a file again after it has changed."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._held: dict[Path, tuple[tuple[int, int], Reply]] = {}
+        self._held: dict[Path, tuple[tuple[int, int], _Variants]] = {}
 
-    def reply(self, path: str) -> Reply:
+    def reply(self, path: str, accept_encoding: str = "") -> Reply:
         """The file at a URL path, with its entity tag. Raises :class:`NotFound` if there is no such file."""
         name = "index.html" if path == INDEX else path.removeprefix(PREFIX)
         file = self._folder / name
@@ -64,10 +76,20 @@ class Pages:
             held = self._held.get(file)
             if held is None or held[0] != seen:
                 held = self._held[file] = seen, _read(file)
-        return held[1]
+        return held[1].gzipped if accepts_gzip(accept_encoding) else held[1].plain
 
 
-def _read(file: Path) -> Reply:
+def _read(file: Path) -> _Variants:
     content = file.read_bytes()
-    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return Reply(content, media_type=_TYPES[file.suffix], headers=(("ETag", tag),))
+    digest = hashlib.sha256(content).hexdigest()[:32]
+
+    def reply(body: bytes, tag: str, *more: tuple[str, str]) -> Reply:
+        headers: Headers = (("ETag", f'"{tag}"'), *more)
+        return Reply(body, media_type=_TYPES[file.suffix], headers=headers)
+
+    if file.suffix in _COMPRESSED:
+        return _Variants(*[reply(content, digest)] * 2)
+    return _Variants(
+        reply(content, digest, VARY),
+        reply(gzip.compress(content, mtime=0), f"{digest}-gzip", VARY, ("Content-Encoding", "gzip")),
+    )

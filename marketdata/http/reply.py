@@ -63,14 +63,14 @@ def gzipped(reply: Reply, accept_encoding: str) -> Reply:
     body = reply.body
     if not isinstance(body, bytes) or len(body) < _MIN_GZIP_BYTES:
         return reply
-    if not _accepts_gzip(accept_encoding):
+    if not accepts_gzip(accept_encoding):
         return reply.with_headers(VARY)
     headers = (*reply.headers, VARY, ("Content-Encoding", "gzip"))
     return Reply(gzip.compress(body, _LEVEL, mtime=0), reply.status, reply.media_type, headers)
 
 
 @lru_cache(maxsize=64)
-def _accepts_gzip(accept_encoding: str) -> bool:
+def accepts_gzip(accept_encoding: str) -> bool:
     """Whether an ``Accept-Encoding`` accepts gzip (RFC 9110, section 12.5.3): by name or ``*``, and not with q=0."""
     weights: dict[str, float] = {}
     for part in accept_encoding.split(","):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -41,6 +42,40 @@ def test_a_changed_file_is_served_at_once(tmp_path: Path) -> None:
     second = pages.reply("/static/vendor/chart.min.js")
     assert second.body == b"another"
     assert second.headers != first.headers
+
+
+def test_text_is_compressed_for_those_who_accept_it(frontend: Frontend) -> None:
+    """Each variant has its own tag, so a cache never takes one for the other."""
+    for path, file in (("/", "index.html"), ("/static/page.js", "page.js")):
+        content = (FOLDER / file).read_bytes()
+        plain, small = frontend.get(path), frontend.get(path, Accept_Encoding="br, gzip;q=0.5")
+        assert (plain.body, plain.headers["Content-Encoding"]) == (content, None)
+        assert small.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(small.body) == content
+        assert int(small.headers["Content-Length"]) == len(small.body) < len(content) / 2
+        assert plain.headers["Vary"] == small.headers["Vary"] == "Accept-Encoding"
+        assert plain.headers["ETag"] != small.headers["ETag"]
+        again = frontend.get(path, Accept_Encoding="gzip", If_None_Match=small.headers["ETag"])
+        assert (again.status, again.body, again.headers["ETag"]) == (304, b"", small.headers["ETag"])
+        assert again.headers["Vary"] == "Accept-Encoding"
+        assert frontend.get(path, If_None_Match=small.headers["ETag"]).body == content
+        head = frontend.ask("HEAD", path, **LOGIN, Accept_Encoding="gzip")
+        assert (head.body, head.headers["Content-Length"]) == (b"", str(len(small.body)))
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_small"),
+    [("gzip", True), ("GZIP", True), ("*", True), ("deflate, gzip ; q=0.001", True), ("*;q=0, gzip", True),
+     ("", False), ("identity", False), ("gzip;q=0", False), ("gzip;q=0.000, *", False), ("br", False), ("*;q=0", False),
+     ("xgzip", False)],
+)  # fmt: skip
+def test_the_weights_of_codings_are_read(tmp_path: Path, accept: str, is_small: bool) -> None:
+    (tmp_path / "page.css").write_text("body { margin: 0; }\n" * 100)
+    (tmp_path / "dot.png").write_bytes(b"\0" * 1000)
+    pages = Pages(tmp_path)
+    assert (("Content-Encoding", "gzip") in pages.reply("/static/page.css", accept).headers) == is_small
+    picture = pages.reply("/static/dot.png", accept)
+    assert (picture.body, len(picture.headers)) == (b"\0" * 1000, 1)
 
 
 @pytest.mark.parametrize(

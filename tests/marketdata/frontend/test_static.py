@@ -1,11 +1,15 @@
-"""The colours and preloads of the page stand in one place; tests/marketdata/test_repeated_facts.py has its numbers."""
+"""The colours, preloads and size of the page. Its numbers are in tests/marketdata/test_repeated_facts.py."""
 
 from __future__ import annotations
 
 import re
 
-from marketdata.frontend.pages import FOLDER
+import pytest
+
+from marketdata.frontend.pages import FOLDER, INDEX, PREFIX, Pages
 from marketdata.settings import ROOT
+
+CHART_LIBRARY = "vendor/lightweight-charts.mjs"
 
 
 def read(name: str) -> str:
@@ -30,7 +34,18 @@ def test_the_canvas_reads_colours_that_the_style_sheet_defines() -> None:
     assert painted <= set(re.findall(r"(\w+): (?:colour|getComputedStyle)\(", read("palette.js")))
 
 
+def test_the_first_load_is_small() -> None:
+    """The page, and all that it loads before it shows a chart, compressed as the frontend sends it."""
+    names = re.findall(r'(?:src|href)="/static/([^"]+)"', read("index.html"))
+    assert {"boot.js", "page.css", "page.js", CHART_LIBRARY} <= set(names)
+    if not (FOLDER / CHART_LIBRARY).exists():
+        pytest.skip("the set-up could not fetch the chart library")
+    pages = Pages()
+    bodies = [pages.reply(path, "gzip").body for path in (INDEX, *(PREFIX + name for name in names))]
+    assert sum(len(body) for body in bodies if isinstance(body, bytes)) < 150 * 1024
+
+
 def test_the_page_preloads_exactly_its_modules() -> None:
     preloaded = re.findall(r'modulepreload" href="/static/([^"]+)"', read("index.html"))
     modules = {path.name for path in FOLDER.glob("*.js")} - {"boot.js", "page.js"}
-    assert sorted(preloaded) == sorted({"vendor/lightweight-charts.mjs", *modules})
+    assert sorted(preloaded) == sorted({CHART_LIBRARY, *modules})
