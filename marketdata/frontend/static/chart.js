@@ -257,12 +257,12 @@ export function zoom(factor) {
   setVisibleRange({ from: range.to - (range.to - range.from) * factor, to: range.to });
 }
 
-// Puts the crosshair on the candle that is `step` candles after `time`. If `time` is null, puts it on the last visible
+// Puts the crosshair on the candle that is `step` candles after the last one that opens at or before `time`. If `time` is null, puts it on the last visible
 // candle. Returns the candle's time.
 export function moveCrosshair(time, step) {
   if (!candles?.rows.length) return null;
   const { rows } = candles;
-  const at = time === null ? candles.index(view().to + 1) - 1 : candles.index(time) + step;
+  const at = time === null ? candles.index(view().to + 1) - 1 : candles.index(time + 1) - 1 + step;
   const row = rows[Math.min(Math.max(at, 0), rows.length - 1)];
   const position = positionOf(row.t);
   const range = visibleRange();

@@ -1,6 +1,7 @@
 // Creates elements by calls instead of markup, so that no text is parsed as HTML.
 
 export const PHONE = matchMedia('(max-width: 719px)');
+export const NARROW = matchMedia('(max-width: 899px)');
 
 const TOAST_MS = 5000;
 let hiding = 0;

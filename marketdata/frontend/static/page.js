@@ -224,7 +224,8 @@ function showRange(name) {
 function showDate(time) {
   const half = (chart.view()?.bars ?? 160) / 2 * width(state.interval);
   range = { bars: null, from: time - half, to: time + half };
-  open().then(() => { legend.point(chart.moveCrosshair(time, 0)); });
+  // The library applies the new range in its next frame. Only then has the time its place on the screen.
+  open().then(() => requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0))));
 }
 
 function toggleFullScreen() {

@@ -16,9 +16,7 @@ export const RANGES = {
 
 // Calls `onRange(name)` for a range button, and `onDate(time)` for a date.
 export function start({ onRange, onDate }) {
-  for (const id of ['range-buttons', 'ranges']) {
-    $(id).replaceChildren(...Object.keys(RANGES).map((name, at) => button(name, () => onRange(name), { title: `${inWords(name)} (Alt+${at + 1})` })));
-  }
+  $('range-buttons').replaceChildren(...Object.keys(RANGES).map((name, at) => button(name, () => onRange(name), { title: `${inWords(name)} (Alt+${at + 1})` })));
   $('date-form').onsubmit = (event) => {
     event.preventDefault();
     const time = parsedDate($('date').value, state.zone);

@@ -3,7 +3,7 @@
 import { PANELS, TYPES } from './address.js';
 import * as chart from './chart.js';
 import { titled } from './commands.js';
-import { $, button, element, PHONE } from './dom.js';
+import { $, button, element, NARROW, PHONE } from './dom.js';
 import * as feed from './feed.js';
 import { inWords, WIDTHS } from './intervals.js';
 import * as menus from './menus.js';
@@ -44,7 +44,7 @@ export function start({ onSymbol, onInterval, onZone, onType, actions }) {
   $('theme').value = document.documentElement.dataset.theme ?? 'system';
   $('theme').onchange = (event) => setTheme(event.target.value);
   DARK.addEventListener('change', repaint);
-  PHONE.addEventListener('change', place);
+  for (const each of [PHONE, NARROW]) each.addEventListener('change', place);
   place();
   pickers.start({ onSymbol, onInterval });
   subscribe((changed) => { if (['symbol', 'interval', 'zone', 'type', 'scale', 'isInverted', 'panels', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
@@ -57,7 +57,7 @@ function draw() {
   document.title = state.symbol ? `${state.symbol} ${state.interval}` : 'Chart';
   $('interval').textContent = state.interval;
   for (const each of $('intervals').children) each.setAttribute('aria-pressed', String(each.dataset.interval === state.interval));
-  const isQuick = QUICK.includes(state.interval);
+  const isQuick = QUICK.includes(state.interval) && (PHONE.matches || !NARROW.matches); // else there are no buttons
   $('more-intervals').replaceChildren(element('option', { hidden: true, disabled: true, selected: isQuick }, 'more'),
     ...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: !isQuick && each === state.interval }, each)));
   $('more-intervals').classList.toggle('on', !isQuick);
@@ -70,14 +70,18 @@ function draw() {
   $('logout').hidden = !state.auth || state.auth === 'none';
 }
 
-// Moves the row below the chart, the user and the logout into the sheet on a telephone.
+// On a telephone, moves the row below the chart, the user and the logout into the sheet. In a narrow window, moves the help,
+// the user and the logout into the menu.
 function place() {
   if (PHONE.matches) $('controls').append($('below'), $('who'));
   else {
-    $('live').after($('who'));
+    if (NARROW.matches) $('more-menu').append($('help'), $('who'));
+    else $('live').after($('who'));
     document.querySelector('main').after($('below'));
   }
+  if (!NARROW.matches || PHONE.matches) $('close-sheet').before($('help'));
   openSheet(false);
+  draw();
 }
 
 export const isSheetOpen = () => PHONE.matches && $('open-sheet').getAttribute('aria-expanded') === 'true';

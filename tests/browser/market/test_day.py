@@ -1,0 +1,129 @@
+"""A trader's jumps and choices: dates, ranges, types and scales, Back, the link and the picture, full screen."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled
+from tests.browser.market.stage import HOUR, Stage, now, tick
+
+pytestmark = pytest.mark.functional
+
+
+def parts(address: str) -> dict[str, str]:
+    return {name: found[0] for name, found in parse_qs(urlsplit(address.replace("+", "%2B")).query).items()}
+
+
+def test_a_date_is_found_on_the_clocks_of_the_zone(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:DATED", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at)) for at in range(400)))
+    wanted = end - 250 * HOUR
+    opened = tab(query(symbol, "1h", zone="+05:30")).drawn()
+    page = opened.page
+    page.keyboard.press("Alt+g")
+    local = page.evaluate("(ms) => new Date(ms + 5.5 * 3600000).toISOString().slice(0, 16).replace('T', ' ')", wanted)
+    page.get_by_label("Date", exact=True).fill("nonsense")
+    page.keyboard.press("Enter")
+    page.get_by_text("Write a date like 2026-01-31").wait_for()
+    page.get_by_label("Date", exact=True).fill(local)
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: opened.legend().get("C") == "350")
+    assert page.locator("#legend-time").text_content() == local.replace(":30", ":00"), "its bucket"
+    shown = parts(settled(opened))
+    at = page.evaluate("(name) => Date.parse(name)", shown["from"])
+    assert at < wanted < page.evaluate("(name) => Date.parse(name)", shown["to"])
+
+
+@pytest.mark.parametrize(("name", "interval", "days"), [("1D", "5m", 1), ("1M", "4h", 30)])
+def test_a_range_shows_its_days_in_a_fitting_interval(
+    tab: Tab, stage: Stage, name: str, interval: str, days: int
+) -> None:
+    symbol, end = f"DEMO:RANGE-{name}", now()
+    stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(24 * 40)))
+    opened = tab(query(symbol, "1h")).drawn()
+    opened.page.get_by_role("button", name=name, exact=True).click()
+    opened.becomes(lambda: f"interval={interval}&" in opened.url)
+    shown = parts(settled(opened))
+    length = opened.page.evaluate("([from, to]) => Date.parse(to) - Date.parse(from)", [shown["from"], shown["to"]])
+    assert days * 24 * HOUR <= length <= (days * 24 + 4) * HOUR
+
+
+def test_everything_is_shown_by_all(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:ALL", now()
+    stage.write(*(tick(symbol, end - at * 24 * HOUR, "100") for at in (0, 10, 300)))
+    opened = tab(query(symbol, "1m")).drawn()
+    opened.page.keyboard.press("Alt+6")
+    opened.becomes(lambda: "interval=12h&" in opened.url)
+    first = opened.page.evaluate("(name) => Date.parse(name)", parts(settled(opened))["from"])
+    assert first <= end - 300 * 24 * HOUR
+
+
+def test_back_returns_to_the_symbol_before(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:LATER", now(), "7"))
+    opened = tab(query()).drawn()
+    page = opened.page
+    before = settled(opened)
+    page.keyboard.type("later")
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: opened.legend().get("C") == "7")
+    page.go_back()
+    opened.becomes(lambda: opened.url == before)
+    opened.becomes(lambda: opened.legend().get("C") not in (None, "7"))
+    page.go_forward()
+    opened.becomes(lambda: opened.legend().get("C") == "7")
+
+
+def test_types_and_scales_are_in_the_address_and_back_from_it(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    for key in ("Alt+y", "Alt+y", "Alt+p", "Alt+i"):
+        page.keyboard.press(key)
+    shown = parts(settled(opened))
+    assert (shown["type"], shown["scale"], shown["inverted"]) == ("bars", "percent", "1")
+    page.reload()
+    opened.drawn()
+    assert page.locator("#type").input_value() == "bars"
+    assert [page.locator(name).get_attribute("aria-pressed") for name in ("#percent", "#log", "#invert")] == [
+        "true", "false", "true",
+    ]  # fmt: skip
+    page.keyboard.press("Alt+p")
+    assert "scale" not in parts(settled(opened))
+
+
+def test_link_and_picture_are_copied(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    address = settled(opened)
+    page.keyboard.press("Alt+k")
+    page.get_by_text("The link is copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == address
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Copy image").click()
+    page.get_by_text("The picture is copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.read().then(([each]) => each.types)") == ["image/png"]
+    assert page.locator("#more-menu").is_hidden()
+
+
+def test_full_screen_begins_and_ends(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    opened.page.keyboard.press("Alt+Enter")
+    opened.becomes(lambda: opened.page.evaluate("document.fullscreenElement !== null"))
+    opened.page.keyboard.press("Alt+Enter")
+    opened.becomes(lambda: opened.page.evaluate("document.fullscreenElement === null"))
+
+
+def test_an_opened_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:FOREIGN", now(), "7"))
+    opened = tab(query()).drawn()
+    opened.page.keyboard.type("5")
+    opened.page.keyboard.press("Enter")
+    opened.becomes(lambda: "interval=5m" in settled(opened))
+    kept = opened.page.evaluate("JSON.stringify({...localStorage})")
+    ChartPage(opened.page, stage).go(query("DEMO:FOREIGN", "1d", zone="+03:00", panels="trades")).drawn()
+    settled(opened)
+    assert opened.page.evaluate("JSON.stringify({...localStorage})") == kept
+    opened.go("?symbol=" + SYMBOL).drawn()
+    assert "interval=5m" in settled(opened)
