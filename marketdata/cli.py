@@ -154,7 +154,7 @@ def make_parser() -> argparse.ArgumentParser:
         _command(commands, "demo", demo.run, demo.ABOUT, (*_INGESTOR, *_DATABASE, "ingestor_metrics_port")),
         initialised,
     )
-    _command(commands, "frontend", frontend.run, frontend.ABOUT, _FRONTEND)
+    frontend.add_arguments(_command(commands, "frontend", frontend.run, frontend.ABOUT, _FRONTEND))
     frontend.add_user_commands(_command(commands, "user", frontend.list_users, frontend.USER_ABOUT, _FOLDERS))
     return parser
 

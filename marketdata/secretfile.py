@@ -26,6 +26,7 @@ from marketdata.settings import Warn
 READ_TOKEN = "read.json"
 WRITE_TOKEN = "alg.json"
 FRONTEND_USERS = "frontend.json"
+FIRST_USER = "first-user.json"
 RPC_SOURCE = "rpc.json"
 GRAPHQL_ADMIN = "graphql-admin.json"
 ADMIN_SECRET = "admin.json"

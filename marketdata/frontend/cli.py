@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
+from pathlib import Path
 
 from marketdata import secretfile
 from marketdata.errors import MarketError, UsageError
@@ -13,25 +14,50 @@ from marketdata.settings import Settings
 ABOUT = "Serve the page with the charts, and the data API behind a login."
 USER_ABOUT = "The users of the frontend: add, remove and list them, and change their passwords."
 
-_FIRST_USER = "Log in as {} with the password {} (shown only now; bin/marketdata-user passwd {} changes it)"
+_SHOWN = "Log in as {user} with the password {password} (shown only now; bin/marketdata-user passwd {user} changes it)"
+_WRITTEN = (
+    "Log in as {user} with the password in {path}: read it, then delete the file "
+    "(bin/marketdata-user passwd {user} changes the password)"
+)
 _HAS_USERS = "Log in as one of its users; bin/marketdata-user list shows them"
 _NO_LOGIN = "It asks for no login (BASIC_AUTH_MODE=off)"
 
 
-def run(_options: argparse.Namespace, settings: Settings) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--show-password",
+        action="store_true",
+        help="print the password of the first user even if the output is no terminal; else it is written into a file, "
+        "because the output may be kept in a log",
+    )
+
+
+def run(options: argparse.Namespace, settings: Settings) -> None:
     """Serve. When the frontend answers, print two lines: the address, and how to log in."""
     from marketdata.frontend import serve, users
 
     how, first_user = _NO_LOGIN, None
-    if settings.basic_auth:
-        first_user = users.make_first(settings.secrets_dir)
-        how = _FIRST_USER.format(*first_user, first_user[0]) if first_user else _HAS_USERS
     try:
+        if settings.basic_auth:
+            first_user = users.make_first(settings.secrets_dir)
+            is_shown = options.show_password or sys.stdout.isatty()
+            how = _given(first_user, settings.secrets_dir, is_shown=is_shown) if first_user else _HAS_USERS
         serve.run(settings, lambda address: print(f"{address}\n{how}", flush=True))
     except MarketError:  # the start failed, so nobody saw the password
         if first_user:
-            (settings.secrets_dir / secretfile.FRONTEND_USERS).unlink(missing_ok=True)
+            for name in (secretfile.FRONTEND_USERS, secretfile.FIRST_USER):
+                (settings.secrets_dir / name).unlink(missing_ok=True)
         raise
+
+
+def _given(first_user: tuple[str, str], folder: Path, *, is_shown: bool) -> str:
+    """The line that tells how to log in as the first user. If the password is not shown, it is written into a file."""
+    user, password = first_user
+    if is_shown:
+        return _SHOWN.format(user=user, password=password)
+    path = folder / secretfile.FIRST_USER
+    secretfile.write(path, {"user": user, "password": password})
+    return _WRITTEN.format(user=user, path=path)
 
 
 def add_user_commands(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from marketdata import secretfile
 from tests.bench.figures import Figure, spread, table
 from tests.bench.market_http import CHART, ROUNDS, _fill, _load, _median
 from tests.bench.memory import peaks
@@ -88,9 +89,10 @@ def _frontend(state: Path, api: int) -> Iterator[tuple[subprocess.Popen[str], in
             assert process.stdout is not None
             assert select.select([process.stdout], [], [], SECONDS)[0]
             port = int(process.stdout.readline().rpartition(":")[2])
-            words = process.stdout.readline().split()
-            name, password = words[3], words[7]
-            yield process, port, f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+            process.stdout.readline()  # printed after the file is written
+            user = secretfile.read(state / "secrets" / secretfile.FIRST_USER)
+            login = base64.b64encode(f"{user['user']}:{user['password']}".encode()).decode()
+            yield process, port, f"Basic {login}"
         finally:
             process.terminate()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shutil
 import subprocess
 import urllib.request
@@ -99,9 +98,10 @@ class Containers:
         return text
 
     def password(self) -> str:
-        found = re.search(r"password (\S+)", self.podman("logs", self.frontend))
-        assert found is not None
-        return found[1]
+        made = self.podman("exec", self.frontend, "cat", f"{STATE}/secrets/first-user.json")
+        found: str = json.loads(made)["password"]
+        assert found not in self.podman("logs", self.frontend)
+        return found
 
     def write(self) -> None:
         asked(f"http://127.0.0.1:{self.api_port}/v1/ingest/tick", f"Bearer {self.token('alg')}", TICK)
@@ -267,7 +267,8 @@ def test_no_token_is_in_a_layer_or_in_the_history(podman: Podman, containers: Co
     assert "opt/cards/bin/marketdata-api" in names
     assert any(name.endswith(".json") and "/" not in name for name in controls)
     assert any(name.startswith("opt/cards/marketdata/") for name in controls)
-    secret_files = {"read.json", "alg.json", "admin.json", "rpc.json", "frontend.json", "graphql-admin.json"}
+    names_of_secrets = ("read", "alg", "admin", "rpc", "frontend", "first-user", "graphql-admin")
+    secret_files = {f"{name}.json" for name in names_of_secrets}
     assert {name for name in names if Path(name).name in secret_files} == set()
 
 

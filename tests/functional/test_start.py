@@ -114,9 +114,11 @@ def pasted(commands: str) -> str:
 
 
 def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
-    shown = re.search(r"in a browser: (\S+)\nLog in as (\S+) with the password (\S+) ", printed)
+    """The output is no terminal here, so the password is in a file."""
+    shown = re.search(r"in a browser: (\S+)\nLog in as (\S+) with the password in (\S+): ", printed)
     assert shown is not None
-    address, name, password = shown.groups()
+    address, name, file = shown.groups()
+    password = json.loads(Path(file).read_text(encoding="utf-8"))["password"]
     credentials = base64.b64encode(f"{name}:{password}".encode()).decode()
     request = urllib.request.Request(f"{address}/api/v1/symbols", headers={"Authorization": f"Basic {credentials}"})
     with urllib.request.urlopen(request, timeout=10) as answer:

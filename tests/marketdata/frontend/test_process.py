@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -30,18 +33,26 @@ def environment(state_dir: Path) -> dict[str, str]:
     return os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_FRONTEND_PORT": "0", "PYTHONPATH": str(ROOT)}
 
 
-def frontend(environment: dict[str, str]) -> subprocess.Popen[str]:
+def frontend(environment: dict[str, str], *options: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "marketdata", "frontend"],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-P", "-m", "marketdata", "frontend", *options],
+        cwd=ROOT, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def printed(process: subprocess.Popen[str]) -> tuple[str, str]:
+def printed(process: subprocess.Popen[str], terminal: IO[str] | None = None) -> tuple[str, str]:
     """The two lines that the frontend prints when it answers."""
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 30)[0]
-    return process.stdout.readline().strip(), process.stdout.readline().strip()
+    output = terminal or process.stdout
+    assert output is not None
+    assert select.select([output], [], [], 30)[0]
+    return output.readline().strip(), output.readline().strip()
+
+
+def logged_in(address: str, user: str, password: str) -> bool:
+    asked = urllib.request.Request(f"{address}/whoami", headers={"Authorization": basic(user, password)})
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        found: bytes = answer.read()
+    return found == b'{"user":"%s","auth":"basic"}' % user.encode()
 
 
 def ended(process: subprocess.Popen[str], number: int) -> None:
@@ -50,19 +61,39 @@ def ended(process: subprocess.Popen[str], number: int) -> None:
     assert (process.returncode, said) == (0, "")
 
 
-def test_the_first_start_makes_a_user_and_prints_the_password_once(environment: dict[str, str]) -> None:
+def test_the_first_start_writes_the_password_into_a_file(environment: dict[str, str], state_dir: Path) -> None:
+    """The output may be kept in a log, for example in systemd's journal."""
+    file = state_dir / "secrets" / secretfile.FIRST_USER
     with frontend(environment) as process:
         address, login = printed(process)
-        found = re.match(r"Log in as (\S+) with the password (\S+) ", login)
-        assert found is not None
-        headers = {"Authorization": basic(*found.groups())}
-        with urllib.request.urlopen(urllib.request.Request(f"{address}/whoami", headers=headers), timeout=10) as answer:
-            assert answer.read() == b'{"user":"%s","auth":"basic"}' % found[1].encode()
+        assert login.startswith(f"Log in as trader with the password in {file}: ")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        made = secretfile.read(file)
+        assert made["password"] not in login
+        assert logged_in(address, made["user"], made["password"])
         ended(process, signal.SIGTERM)
+    file.unlink()
     with frontend(environment) as process:
         _, login = printed(process)
         assert login == "Log in as one of its users; bin/marketdata-user list shows them"
         ended(process, signal.SIGINT)
+
+
+@pytest.mark.parametrize("options", [(), ("--show-password",)])
+def test_the_first_start_prints_the_password_to_a_terminal(
+    environment: dict[str, str], state_dir: Path, options: tuple[str, ...]
+) -> None:
+    """``bin/start`` gives the option, because it reads the output from a pipe and prints it to the terminal."""
+    terminal, inner = pty.openpty()
+    output = subprocess.PIPE if options else inner
+    with frontend(environment, *options, stdout=output) as process, os.fdopen(terminal) as shown:
+        os.close(inner)
+        address, login = printed(process, None if options else shown)
+        found = re.match(r"Log in as (\S+) with the password (\S+) ", login)
+        assert found is not None
+        assert logged_in(address, *found.groups())
+        assert not (state_dir / "secrets" / secretfile.FIRST_USER).exists()
+        ended(process, signal.SIGTERM)
 
 
 def test_without_a_login_no_user_is_made(environment: dict[str, str], state_dir: Path) -> None:
@@ -115,6 +146,7 @@ def test_a_taken_port_and_an_unusable_token_file_fail_the_start(environment: dic
     assert "MARKET_FRONTEND_PORT" in text
     # Nobody saw the password of the first user, so the next start makes another user.
     assert not (secrets / secretfile.FRONTEND_USERS).exists()
+    assert not (secrets / secretfile.FIRST_USER).exists()
     (secrets / secretfile.READ_TOKEN).unlink()
     code, text = said()
     assert (code, str(secrets / secretfile.READ_TOKEN) in text) == (cli.MISSING, True)
