@@ -47,6 +47,16 @@ export function price(number, places, scale) {
   return `${sign}0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${digits}`;
 }
 
+// The exact difference of two decimals. The first one is not the smaller one.
+export function minus(one, other) {
+  const [[whole, fraction = ''], [otherWhole, otherFraction = '']] = [one.split('.'), other.split('.')];
+  const places = Math.max(fraction.length, otherFraction.length);
+  const difference = BigInt(whole + fraction.padEnd(places, '0')) - BigInt(otherWhole + otherFraction.padEnd(places, '0'));
+  const digits = String(difference).padStart(places + 1, '0');
+  const rest = digits.slice(digits.length - places).replace(/0+$/, '');
+  return digits.slice(0, digits.length - places) + (rest && `.${rest}`);
+}
+
 // The change from one decimal to another, as `+0.27 %`.
 export function change(from, to) {
   const percent = (Number(to) / Number(from) - 1) * 100;
