@@ -114,6 +114,7 @@ MARKET = Product(
         "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",
         "demo.chain", "demo.prices",
         "api.live.feed", "frontend.request_origin", "frontend.upstream_response", "frontend.request_target",
+        "frontend.websocket_frames",
     ),
 )  # fmt: skip
 

@@ -30,6 +30,8 @@ WORKERS = proxy.MAX_RUNNING + proxy.MAX_WAITING + login.MAX_RUNNING + login.MAX_
 requests. Most workers only wait, so the large number is cheap."""
 
 MAX_TUNNELS = 4000
+TUNNEL_SECONDS = 60.0
+"""The lifetime of a WebSocket with BASIC_AUTH_MODE=off."""
 WANTED_DESCRIPTORS = 16384
 
 _TOKEN = re.compile(r"[!-~]+")
@@ -50,7 +52,10 @@ class Service:
             user_login = login.Login(known_users)
         self._upstream = Upstream(settings.api_upstream, proxy.MAX_RUNNING)
         descriptors = _descriptors()
-        self.tunnels = Tunnels(min(MAX_TUNNELS, descriptors // 4))  # a tunnel uses two descriptors
+        # A tunnel uses two descriptors. If a proxy does the login, only a new handshake shows whether it still lets the
+        # user in.
+        lifetime = None if settings.basic_auth else TUNNEL_SECONDS
+        self.tunnels = Tunnels(min(MAX_TUNNELS, descriptors // 4), lifetime)
         access = Access(user_login, frozenset(settings.frontend_origins), settings.trusted_proxies)
         app = Frontend(access, proxy.Proxy(self._upstream, token, self.tunnels), Pages())
         self._listener = Listener(

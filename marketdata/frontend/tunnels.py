@@ -2,6 +2,9 @@
 
 One thread with a selector serves all tunnels. A tunnel buffers at most ``BUFFER_BYTES`` for each side. While one side
 does not read, nothing is read from the other side. So the API notices a slow client and can skip old states.
+
+If a proxy does the login, only a new handshake shows whether the user may still read. So a tunnel may have a lifetime.
+At its end the client gets a Close frame, and may connect again.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from time import monotonic
 
 from marketdata.frontend.problems import Busy
 from marketdata.frontend.upstream import Connection
+from marketdata.frontend.websocket_frames import Frames, close_frame
 
 BUFFER_BYTES = 64 * 1024
 EXPECTED_SECONDS = 10.0
@@ -25,6 +30,10 @@ EXPECTED_SECONDS = 10.0
 IDLE_SECONDS = 90.0
 """A tunnel without traffic for this long is closed. A live tunnel has more traffic, because the API sends pings."""
 SWEEP_SECONDS = 1.0
+CLOSING_SECONDS = 2.0
+"""After its lifetime, a tunnel ends within this time: the frame that has begun passes, and the client closes, too."""
+RENEW = 4000
+"""The code of the Close frame (RFC 6455, section 7.4.2: for private use). The page then connects again at once."""
 
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _log = logging.getLogger("marketdata.frontend")
@@ -60,13 +69,20 @@ class _Side:
 
 
 class Tunnel:
-    """A client's socket and the API's socket. ``may_stay`` is called about once a second. When it returns False, the
-    tunnel is closed."""
+    """A client's socket and the API's socket. ``early`` are the bytes that the API has already sent. ``may_stay`` is
+    called about once a second. When it returns False, the tunnel is closed. ``lifetime`` is in seconds, or None."""
 
-    def __init__(self, client: _Side, upstream: _Side, may_stay: Callable[[], bool]) -> None:
+    def __init__(
+        self, client: _Side, upstream: _Side, early: bytes, may_stay: Callable[[], bool], lifetime: float | None
+    ) -> None:
         self.sides = client, upstream
         self.may_stay = may_stay
         self.moved_at = monotonic()
+        self.ends_at = inf if lifetime is None else self.moved_at + lifetime
+        self._frames = None if lifetime is None else Frames()
+        self._is_closing = False
+        """Whether the client gets a Close frame. From then on nothing is passed on."""
+        client.unwritten += self._framed(early)
 
     def move(self) -> bool:
         """Read and write as much as possible. Returns False if a side has ended."""
@@ -76,20 +92,51 @@ class Tunnel:
             has_moved = self._passed(client, upstream) | self._passed(upstream, client)
             if has_moved:
                 self.moved_at = monotonic()
+        if self._is_closing and not client.unwritten:
+            client.socket.shutdown(socket.SHUT_WR)  # the client now closes its side
         return not (client.has_ended or upstream.has_ended)
 
+    def is_overdue(self, now: float) -> bool:
+        """Whether the tunnel must be closed now."""
+        return now - self.moved_at > IDLE_SECONDS or now > self.ends_at + CLOSING_SECONDS or not self.may_stay()
+
+    def room(self, source: _Side) -> int:
+        """The number of bytes that may be read from a side."""
+        client, upstream = self.sides
+        if self._is_closing:
+            return BUFFER_BYTES if source is client else 0
+        return BUFFER_BYTES - len((upstream if source is client else client).unwritten)
+
     def _passed(self, source: _Side, target: _Side) -> bool:
-        room = BUFFER_BYTES - len(target.unwritten)
+        room = self.room(source)
         data = b"" if room <= 0 or source.has_ended else source.read(room)
-        target.unwritten += data
+        if source is self.sides[1]:
+            target.unwritten += self._framed(data)
+        elif not self._is_closing:
+            target.unwritten += data
         return target.write() or bool(data)
+
+    def _framed(self, data: bytes) -> bytes:
+        """The data of the API as the client gets them. After the lifetime, they end with the frame that has begun, and
+        a Close frame follows."""
+        if self._frames is None or self._is_closing:
+            return data
+        is_over = monotonic() >= self.ends_at
+        data = data[: self._frames.follow(data, to_end=is_over)]
+        self._is_closing = is_over and self._frames.is_between
+        if not self._is_closing:
+            return data
+        self.sides[1].unwritten.clear()
+        return data + close_frame(RENEW, "connect again")
 
 
 class Tunnels:
-    """All tunnels, at most ``limit``. Call ``start`` once; ``stop`` is idempotent."""
+    """All tunnels, at most ``limit``, each for at most ``lifetime`` seconds. Call ``start`` once; ``stop`` is
+    idempotent."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, lifetime: float | None = None) -> None:
         self.limit = limit
+        self._lifetime = lifetime
         self._selector = selectors.DefaultSelector()
         self._tunnels: set[Tunnel] = set()
         self._new: deque[Tunnel] = deque()
@@ -136,7 +183,8 @@ class Tunnels:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         upstream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         early, upstream.received = upstream.received, b""
-        self._new.append(Tunnel(_Side(client, response + early), _Side(upstream.socket, b""), may_stay))
+        sides = _Side(client, response), _Side(upstream.socket, b"")
+        self._new.append(Tunnel(*sides, early, may_stay, self._lifetime))
         self._wake()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -186,8 +234,10 @@ class Tunnels:
             self._sweep_at = monotonic() + SWEEP_SECONDS
             self._close_unadopted(monotonic())
             for tunnel in list(self._tunnels):
-                if monotonic() - tunnel.moved_at > IDLE_SECONDS or not tunnel.may_stay():
+                if tunnel.is_overdue(monotonic()):
                     self._close(tunnel)
+                elif monotonic() >= tunnel.ends_at:
+                    self._serve(tunnel)
 
     def _serve(self, tunnel: Tunnel) -> None:
         try:
@@ -204,8 +254,8 @@ class Tunnels:
 
     def _watch(self, tunnel: Tunnel) -> None:
         """Wait for data or room at each side."""
-        for side, other in (tunnel.sides, tunnel.sides[::-1]):
-            events = selectors.EVENT_READ if len(other.unwritten) < BUFFER_BYTES else 0
+        for side in tunnel.sides:
+            events = selectors.EVENT_READ if tunnel.room(side) > 0 else 0
             events |= selectors.EVENT_WRITE if side.unwritten else 0
             if events == side.events:
                 continue

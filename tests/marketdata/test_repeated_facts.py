@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from marketdata.frontend.tunnels import RENEW
 from marketdata.interval import LEVELS, RESOLUTIONS, WIDTHS
 from marketdata.limits import DEFAULT_ROWS, MAX_ITEMS, MAX_ROWS
 from marketdata.settings import ROOT
@@ -70,6 +71,10 @@ def test_every_interval_of_the_toolbar_exists() -> None:
 
 def test_every_interval_has_a_name_of_tradingview() -> None:
     assert set(RESOLUTIONS.values()) == set(WIDTHS)
+
+
+def test_the_page_has_the_code_that_asks_it_to_connect_again() -> None:
+    assert numbers(r"const RENEW = (\d+);", (PAGE / "live.js").read_text(encoding="utf-8")) == [RENEW]
 
 
 # -- stored levels ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 import { state } from './state.js';
 
+const RENEW = 4000; // the frontend closes with this code so that a proxy checks the login again
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 let socket = null;
 let failures = 0;
@@ -30,8 +31,9 @@ function connect() {
     handlers.onOpen();
   };
   made.onmessage = (message) => handlers.onMessage(JSON.parse(message.data));
-  made.onclose = () => {
+  made.onclose = ({ code }) => {
     if (made !== socket) return;
+    if (code === RENEW) return connect();
     const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
     failures += 1;
     handlers.onState('offline', Date.now() + wait);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from marketdata.frontend import tunnels
+from marketdata.frontend import serve, tunnels
 from tests.functional.serving import until
 from tests.marketdata.frontend.conftest import ORIGIN, TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered
@@ -19,10 +20,16 @@ SWITCHED = answered(
     "101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: x",
     "X-Request-Id: of-the-api",
 )  # fmt: skip
+EARLY = b"early"
+"""What the API sends with its response."""
 
 
 def opened(
-    port: int, authorization: str | None = None, path: str = "/api/v1/live", receive_buffer: int | None = None
+    port: int,
+    authorization: str | None = None,
+    path: str = "/api/v1/live",
+    receive_buffer: int | None = None,
+    host: str = "a",
 ) -> tuple[socket.socket, bytes]:
     """A connection and the head of the response to its handshake."""
     client = socket.socket()
@@ -31,7 +38,7 @@ def opened(
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     client.connect(("127.0.0.1", port))
     client.sendall(
-        f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization or basic()}\r\nOrigin: {ORIGIN}\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: {authorization or basic()}\r\nOrigin: {ORIGIN}\r\n"
         "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Key: eHh4\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: marketdata-live.v1\r\n\r\n".encode()
     )
@@ -49,7 +56,7 @@ def peers(upstream: ScriptedApi) -> Iterator[list[socket.socket]]:
     def script(_request: Received, connection: socket.socket) -> None:
         connection.settimeout(20)
         found.append(connection)  # before the client gets the response
-        connection.sendall(SWITCHED + b"early")
+        connection.sendall(SWITCHED + EARLY)
         ended.wait()
 
     ended = threading.Event()
@@ -244,3 +251,74 @@ def test_slow_clients_use_little_memory_and_delay_nobody(
         by_port[client].sendall(part)
     for client in quick:
         assert received(client, len(part)) == part
+
+
+# -- the lifetime -----------------------------------------------------------------------------------------------------
+
+TEXT = b"\x81\x05hello"
+CLOSE = b"\x88\x0f\x0f\xa0connect again"
+
+
+@pytest.fixture
+def short(
+    frontend_with: Callable[..., Frontend], peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]]:
+    """A frontend without a login whose tunnels live for half a second; a client and the API's side of its tunnel. The
+    API sends ``early`` with its response."""
+    monkeypatch.setattr(serve, "TUNNEL_SECONDS", 0.5)
+    monkeypatch.setattr(tunnels, "SWEEP_SECONDS", 0.1)
+
+    def start(early: bytes) -> tuple[Frontend, socket.socket, socket.socket]:
+        monkeypatch.setattr("tests.marketdata.frontend.test_tunnels.EARLY", early)
+        frontend = frontend_with(BASIC_AUTH_MODE="off")
+        client, head = opened(frontend.port, host="127.0.0.1")
+        assert head.startswith(b"HTTP/1.1 101 ")
+        return frontend, client, peers[0]
+
+    return start
+
+
+def test_without_a_login_a_websocket_is_closed_after_its_lifetime(
+    short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]],
+) -> None:
+    """With a code, after a whole frame. Then the client closes, and the frontend closes both connections."""
+    frontend, client, peer = short(TEXT)
+    with closing(client):
+        peer.sendall(TEXT)
+        assert received(client, 14 + len(CLOSE)) == TEXT * 2 + CLOSE
+        assert client.recv(1) == b""
+        client.sendall(b"\x88\x82\0\0\0\0\x0f\xa0")
+    assert peer.recv(1) == b"", "the API does not get the client's answer to a Close frame that it did not send"
+    until(lambda: len(frontend.service.tunnels) == 0)
+
+
+def test_the_close_frame_waits_for_the_end_of_a_frame(
+    short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]],
+) -> None:
+    _, client, peer = short(TEXT + TEXT[:3])
+    with closing(client):
+        assert received(client, 10) == TEXT + TEXT[:3]
+        threading.Event().wait(1.0)
+        peer.sendall(TEXT[3:] + TEXT)
+        assert received(client, 4 + len(CLOSE)) == TEXT[3:] + CLOSE
+
+
+def test_a_frame_that_never_ends_and_a_client_that_stays_cannot_prolong_a_tunnel(
+    short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnels, "CLOSING_SECONDS", 0.5)
+    frontend, client, _ = short(TEXT[:3])
+    with closing(client):
+        assert received(client, 3) == TEXT[:3]
+        assert client.recv(1) == b""
+    staying, head = opened(frontend.port, host="127.0.0.1")
+    with closing(staying):
+        assert head.startswith(b"HTTP/1.1 101 ")
+        until(lambda: len(frontend.service.tunnels) == 0)
+
+
+def test_with_a_login_a_websocket_has_no_lifetime(frontend: Frontend, peers: list[socket.socket]) -> None:
+    client, _ = opened(frontend.port)
+    with closing(client):
+        received(client, 5)
+        assert [tunnel.ends_at for tunnel in frontend.service.tunnels.open()] == [math.inf]

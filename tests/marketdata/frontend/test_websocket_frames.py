@@ -1,0 +1,47 @@
+"""The ends of frames in a stream that arrives in any parts, against frames that wsproto writes."""
+
+from __future__ import annotations
+
+import pytest
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+
+from marketdata.frontend.websocket_frames import Frames, close_frame
+
+SIZES = (0, 1, 125, 126, 127, 65535, 65536)
+
+
+def written(kind: ConnectionType) -> list[bytes]:
+    connection = Connection(kind)
+    messages = [BytesMessage(b"x" * size) for size in SIZES]
+    return [connection.send(each) for each in (*messages, TextMessage("a"), Ping(b"now"))]
+
+
+@pytest.mark.parametrize("kind", [ConnectionType.SERVER, ConnectionType.CLIENT])
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000, 1 << 20])
+def test_the_ends_of_frames_are_found(kind: ConnectionType, step: int) -> None:
+    frames = Frames()
+    assert frames.is_between
+    for frame in written(kind):
+        for start in range(0, len(frame), step):
+            assert frames.follow(frame[start : start + step]) == len(frame[start : start + step])
+            assert frames.is_between == (start + step >= len(frame))
+
+
+@pytest.mark.parametrize("kind", [ConnectionType.SERVER, ConnectionType.CLIENT])
+def test_a_stream_is_read_to_the_end_of_the_frame_that_has_begun(kind: ConnectionType) -> None:
+    following = b"\x81\x01a"
+    for frame in written(kind):
+        for place in range(0, len(frame), max(1, len(frame) // 100)):
+            frames = Frames()
+            frames.follow(frame[:place])
+            read = frames.follow(frame[place:] + following, to_end=True)
+            assert read == (len(frame) - place if place else 0)
+            assert frames.is_between
+
+
+def test_a_client_understands_the_close_frame() -> None:
+    client = Connection(ConnectionType.CLIENT)
+    client.receive_data(close_frame(4000, "connect again"))
+    (event,) = client.events()
+    assert event == CloseConnection(code=4000, reason="connect again")
