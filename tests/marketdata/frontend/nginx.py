@@ -1,4 +1,4 @@
-"""The real nginx with the site that ships in ``etc/nginx``, on a free port."""
+"""The real nginx with either site that ships in ``etc/nginx``, on a free port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import bcrypt
 from tests.functional.serving import until
 
 ROOT = Path(__file__).resolve().parents[3]
-SITE = ROOT / "etc" / "nginx" / "marketdata.conf"
+SITES = ROOT / "etc" / "nginx"
 PROGRAM = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 
 MAIN = """
@@ -40,6 +40,7 @@ http {{
 class Nginx:
     port: int
     folder: Path
+    plain_port: int
 
     def log(self) -> str:
         return "".join((self.folder / name).read_text() for name in ("error.log", "access.log"))
@@ -60,7 +61,7 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 
 @contextmanager
 def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *, tls: bool = False) -> Iterator[Nginx]:
-    """Write the configuration. ``tls`` takes the certificate ``marketdata.crt`` and its key from the folder."""
+    """The site with the login at nginx. ``tls`` takes ``marketdata.crt`` and its key from the folder."""
     port = free_port()
     password_file(folder / "marketdata.htpasswd", users)
     password_file(folder / "marketdata-graphql.htpasswd", {"admin": "the password of admin"})
@@ -71,10 +72,41 @@ def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *
     }
     tls_changes = {"    listen 80;\n": "", "#tls ": "", "listen 443 ssl": f"listen 127.0.0.1:{port} ssl"}
     changes |= tls_changes if tls else {"listen 80": f"listen 127.0.0.1:{port}"}
-    (folder / "site.conf").write_text(replaced(SITE.read_text(), changes))
+    with _serving(folder, port, "marketdata.conf", changes) as found:
+        yield found
+
+
+@contextmanager
+def tls_nginx(folder: Path, frontend: int) -> Iterator[Nginx]:
+    """The site with the login by the frontend. Port ``plain_port`` redirects. The certificate is made in the folder."""
+    certificate(folder)
+    port, plain = free_port(), free_port()
+    changes = {
+        "127.0.0.1:8081": f"127.0.0.1:{frontend}",
+        "/etc/nginx/marketdata": f"{folder}/marketdata",
+        "listen 80;": f"listen 127.0.0.1:{plain};",
+        "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+    }
+    with _serving(folder, port, "marketdata-tls.conf", changes, plain) as found:
+        yield found
+
+
+@contextmanager
+def _serving(folder: Path, port: int, site: str, changes: Mapping[str, str], plain: int = 0) -> Iterator[Nginx]:
+    (folder / "site.conf").write_text(replaced((SITES / site).read_text(), changes))
     (folder / "nginx.conf").write_text(MAIN.format(folder=folder))
     with started(folder, port):
-        yield Nginx(port, folder)
+        yield Nginx(port, folder, plain)
+
+
+def certificate(folder: Path) -> None:
+    """Make ``marketdata.crt`` and ``marketdata.key`` for ``charts.example.org``."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=charts.example.org",
+         "-addext", "subjectAltName=DNS:charts.example.org",
+         "-keyout", folder / "marketdata.key", "-out", folder / "marketdata.crt"],
+        check=True, capture_output=True,
+    )  # fmt: skip
 
 
 @contextmanager

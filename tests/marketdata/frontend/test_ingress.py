@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import ssl
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -16,17 +15,19 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Error
+from playwright.sync_api import Browser, Error, WebSocket
 
 from marketdata.api.live import server
 from marketdata.api.serve import Service
+from marketdata.frontend import serve
 from marketdata.frontend.pages import FOLDER
 from tests.functional.conftest import browser  # noqa: F401
+from tests.functional.serving import until
 from tests.marketdata.api import live_client
 from tests.marketdata.api.conftest import new_token, prepare
 from tests.marketdata.api.live_client import LiveClient
 from tests.marketdata.frontend.conftest import ORIGIN, PASSWORD, USER, Frontend, Response, basic, running
-from tests.marketdata.frontend.nginx import PROGRAM, Nginx, nginx
+from tests.marketdata.frontend.nginx import PROGRAM, Nginx, certificate, nginx, password_file
 from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
 
 CHART = "/api/v1/chart?symbol=TEST:A&interval=1m"
@@ -286,6 +287,45 @@ def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypa
 
 
 @needs_nginx
+def test_a_user_removed_at_nginx_is_out(
+    market: Market,
+    console: ScriptedApi,
+    browser: Browser,  # noqa: F811
+    state_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A WebSocket ends after its lifetime. The page connects again at once, or asks for the login if it cannot."""
+    if not (FOLDER / "vendor" / "lightweight-charts.mjs").exists():
+        pytest.skip("not run: the set-up could not fetch the chart library, without which the page has no WebSocket")
+    monkeypatch.setattr(serve, "TUNNEL_SECONDS", 2.0)
+    users = {"ann": "the password of ann", "bob": "the password of bob"}
+    with (
+        running(state_dir, market.url, market.read, BASIC_AUTH_MODE="off") as frontend,
+        nginx(tmp_path, frontend.port, console.port, users) as site,
+        closing(browser.new_context(http_credentials={"username": "ann", "password": users["ann"]})) as context,
+    ):
+        page = context.new_page()
+        opened: list[WebSocket] = []
+
+        def note(made: WebSocket) -> None:
+            opened.append(made)
+
+        page.on("websocket", note)
+        page.goto(f"http://127.0.0.1:{site.port}/")
+        page.locator("#live.live, #live.behind").wait_for()
+        page.evaluate(
+            "new MutationObserver(() => { if (document.querySelector('#live.offline')) document.title = 'offline' })"
+            ".observe(document.getElementById('live'), {attributes: true})"
+        )
+        until(lambda: page.evaluate("true") and len(opened) >= 3)
+        assert page.title() != "offline", "the page connects at once and says nothing"
+        assert opened[0].is_closed()
+        password_file(tmp_path / "marketdata.htpasswd", {"bob": users["bob"]})
+        page.get_by_role("heading", name="Log in again").wait_for()
+
+
+@needs_nginx
 def test_nginx_slows_one_address(ingress: Nginx) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", ingress.port, source_address=("127.0.2.1", 0))) as client:
         found = []
@@ -301,12 +341,7 @@ def test_nginx_slows_one_address(ingress: Nginx) -> None:
 @needs_nginx
 def test_nginx_serves_over_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
     """The configuration works after the comment marks before the lines for TLS are removed."""
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=charts.example.org",
-         "-addext", "subjectAltName=DNS:charts.example.org",
-         "-keyout", tmp_path / "marketdata.key", "-out", tmp_path / "marketdata.crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    certificate(tmp_path)
     context = ssl.create_default_context(cafile=str(tmp_path / "marketdata.crt"))
     users = {"ann": "the password of ann"}
     with (
