@@ -76,6 +76,21 @@ export class Candles {
     }
   }
 
+  // Estimates how many bars another interval has from `from` to `to`, if long runs of empty buckets are shortened.
+  barsOf(interval, from, to) {
+    const [start, end] = [this.index(from), this.index(to)];
+    const limit = MAX_GAP + width(this.interval) / width(interval);
+    let [bars, before] = [0, from];
+    for (let at = start; at <= end; at += 1) {
+      const time = at < end ? this.rows[at].t : to;
+      const gap = (time - before) / width(interval);
+      // Buckets before the first candle and after the last one are not shortened.
+      bars += this.rows[at] && (at || this.hasOlder) ? Math.min(gap, limit) : gap;
+      before = time;
+    }
+    return bars;
+  }
+
   // The opening times of the buckets to draw from `from` to `until`, with and without candles. Long runs of empty buckets
   // are shortened to MAX_GAP.
   slots(from, until) {

@@ -4,13 +4,14 @@
 import { AreaSeries, BarSeries, CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
 import * as decimals from './decimals.js';
 import { $ } from './dom.js';
-import { width } from './intervals.js';
+import { bucketOpen, width } from './intervals.js';
 import { Corrections, Hatching } from './backdrop.js';
 import { palette } from './palette.js';
 import * as timeAxis from './time_axis.js';
 import * as zones from './time_zones.js';
 
 const RIGHT_MARGIN = 6; // bars
+const MIN_SPACING = 0.5; // pixels; bars are so narrow only until a coarser interval is loaded
 const VOLUME_TOP = 0.84; // of the height
 
 let chart = null;
@@ -22,6 +23,9 @@ let colours = null;
 let candles = null;
 let slots = [];
 let requestedRange = null; // the range that the library shows from the next frame on
+let placed = null; // the time of the candle on which moveCrosshair() has put the crosshair
+let finerBars = 1; // see open()
+let isOpening = false; // whether open() was called, but no range was set yet
 let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
 let scale = 0; // the number of places by which the decimal point of prices moves, see scaleOf() in decimals.js
 let volumeScale = 0;
@@ -38,15 +42,21 @@ export function start({ onRange, onCrosshair }) {
     layout: { attributionLogo: true, fontSize: 12 },
     crosshair: { mode: CrosshairMode.Normal },
     rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72 },
-    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: 0.02, enableConflation: true, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
+    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: MIN_SPACING, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
   });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
   axis = chart.addSeries(LineSeries, { priceScaleId: 'axis', visible: false, lastValueVisible: false, priceLineVisible: false });
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
-  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { requestedRange = null; if (range && candles) onRange(); });
-  chart.subscribeCrosshairMove(({ time, point }) => onCrosshair(time === undefined || !point ? null : fromAxis(time)));
+  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => {
+    requestedRange = null;
+    if (range && candles && !isOpening) onRange();
+  });
+  chart.subscribeCrosshairMove(({ time, point, sourceEvent }) => {
+    if (sourceEvent) placed = null;
+    onCrosshair(time === undefined || !point ? null : fromAxis(time));
+  });
   addSeries();
   recolour();
 }
@@ -119,14 +129,17 @@ function emptyViewPrices() {
   return { priceRange: { minValue: price * 0.99, maxValue: price * 1.01 } };
 }
 
-// Begins another view. The format of prices depends on the view's newest candle.
-export function open(given) {
+// Begins another view. The format of prices depends on the view's newest candle. With `isSamePrices`, the format stays.
+// `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces.
+export function open(given, { isSamePrices = false, finerBars: replaced = 1 } = {}) {
   candles = given;
+  finerBars = replaced;
+  isOpening = true;
   corrections.clear();
   const { last } = candles;
-  scale = last ? decimals.scaleOf(last.c) : 0;
+  if (!isSamePrices) scale = last ? decimals.scaleOf(last.c) : 0;
   volumeScale = last ? decimals.scaleOf([...candles.rows].sort((one, other) => Number(other.v) - Number(one.v))[0].v) : 0;
-  places = last ? decimals.placesFor(decimals.scaled(last.c, scale)) : 2;
+  if (!isSamePrices) places = last ? decimals.placesFor(decimals.scaled(last.c, scale)) : 2;
   series.applyOptions({ priceFormat: priceFormat() });
   chart.timeScale().applyOptions({ timeVisible: width(candles.interval) < 86_400_000, secondsVisible: width(candles.interval) < 60_000 });
 }
@@ -137,9 +150,6 @@ export function draw(from, until) {
   slots = candles.slots(from, until);
   const known = new Map(candles.rows.map((row) => [row.t, row]));
   const rows = slots.map((t) => known.get(t) ?? null);
-  // The library caches merged volume bars for the old positions. If it drew them with the new data it would fail, so the
-  // bars are removed first.
-  volume.setData([]);
   series.setData(rows.map((row, at) => (row ? point(row) : { time: toAxis(slots[at]) })));
   volume.setData(rows.filter(Boolean).map(volumeBar));
   axis.setData(slots.slice(-1).map(axisPoint));
@@ -178,7 +188,11 @@ const visibleRange = () => requestedRange ?? chart.timeScale().getVisibleLogical
 function setVisibleRange(range) {
   chart.timeScale().setVisibleLogicalRange(range);
   requestedRange = range;
-  requestAnimationFrame(() => { requestedRange = null; });
+  isOpening = false;
+  requestAnimationFrame(() => {
+    requestedRange = null;
+    keepCrosshair();
+  });
 }
 
 // The visible range with an anchor, by which restoreView() finds the range again after slots were added. The anchor is the
@@ -226,16 +240,17 @@ const positionOf = (time) => timeAxis.positionOf(slots, width(candles.interval),
 export function view() {
   const range = visibleRange();
   if (!range || !slots.length) return null;
-  const bars = Math.max(Number((range.to - range.from).toFixed(2)), 2);
+  const bars = Math.max(Number((range.to - range.from).toFixed(6)), 2);
   return {
     from: Math.round(timeAt(range.from)), to: Math.round(timeAt(range.to)), bars, left: range.from, right: slots.length - 1 - range.to,
     hasNewest: isNewestIn(range), isNewest: newest !== null && Math.abs(range.to - newestRange(bars).to) < 0.02,
   };
 }
 
-// The range of `bars` bars with the newest candle at the right, however old that candle is.
+// The range of `bars` bars with the newest candle at the right, however old that candle is. A coarser interval keeps the width
+// of the margin, so that a change of the interval does not move the candles.
 function newestRange(bars) {
-  const to = (newest === null ? slots.length - 1 : index(newest)) + Math.min(RIGHT_MARGIN, bars / 4);
+  const to = (newest === null ? slots.length - 1 : index(newest)) + Math.min(Math.max(RIGHT_MARGIN / finerBars, 1), bars / 4);
   return { from: to - bars, to };
 }
 
@@ -268,11 +283,26 @@ export function moveCrosshair(time, step) {
   const range = visibleRange();
   if (position < range.from + 1) scrollBy(position - range.from - 2);
   if (position > range.to - 1) scrollBy(position - range.to + 2);
-  chart.setCrosshairPosition(decimals.scaled(row.c, scale), toAxis(row.t), series);
+  place(row);
   return row.t;
 }
 
-export const clearCrosshair = () => chart.clearCrosshairPosition();
+function place(row) {
+  placed = row.t;
+  chart.setCrosshairPosition(decimals.scaled(row.c, scale), toAxis(row.t), series);
+}
+
+// The library keeps the crosshair at its place on the screen when the visible range changes. A crosshair that moveCrosshair()
+// has put on a candle stays on it, or on the candle of another interval that begins its bucket or follows.
+function keepCrosshair() {
+  const row = placed !== null && candles.rows[candles.index(bucketOpen(placed, candles.interval, candles.zone))];
+  if (row) place(row);
+}
+
+export function clearCrosshair() {
+  placed = null;
+  chart.clearCrosshairPosition();
+}
 
 // -- appearance ----------------------------------------------------------------------------------------------------
 

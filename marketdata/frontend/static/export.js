@@ -55,7 +55,7 @@ export function png() {
   framed(chart.picture(), rows.at(-1)).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
 }
 
-const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${state.interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
+const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${feed.candles().interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
 
 // Adds the symbol, the last visible candle and the library's notice to the picture of the chart.
 function framed(picture, last) {
@@ -74,7 +74,7 @@ function framed(picture, last) {
     context.fillText(text, x * ratio, y * ratio);
   };
   const { date, minute } = zones.parts(last.t, state.zone);
-  write(`${state.symbol} · ${state.interval} · ${zones.label(state.zone)}`, 12, 22, 15, colours.ink);
+  write(`${state.symbol} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 12, 22, 15, colours.ink);
   const amounts = ['o', 'h', 'l', 'c', 'v'].map((each) => `${each.toUpperCase()} ${decimals.split(last[each])[0]}`).join('   ');
   write(`${date} ${minute}   ${amounts}   n ${last.n}   ${decimals.change(last.o, last.c)}   ${finality(last)}`, 12, 44, 12, colours.soft);
   write('Charts: TradingView Lightweight Charts™, Apache License 2.0 · tradingview.com', 12, canvas.height / ratio - 10, 11, colours.soft);

@@ -4,6 +4,8 @@ import * as api from './api.js';
 import { Candles, overlaid } from './candles.js';
 import * as chart from './chart.js';
 import { firstView, MAX_READ } from './first_view.js';
+import { fitting, wanted } from './drawn_interval.js';
+import { $ } from './dom.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
 import { now, state, update } from './state.js';
@@ -15,7 +17,8 @@ const LEAD = 160; // empty buckets that are drawn before the very first candle
 const RETRY_MS = 5000; // between two tries of a revalidation
 const MAX_SINGLE_CHANGES = 20; // if more candles change in one frame, the whole chart is drawn
 
-// The shown view: {symbol, candles, range, abort, busy, corrected, …}. `reads` contains a Map for each running request, with
+// The shown view: {symbol, chosen, candles, range, abort, busy, corrected, …}. `chosen` is the interval that the user has
+// chosen; candles.interval is the drawn one. `reads` contains a Map for each running request, with
 // the live candles that arrived during the request. `tag` is the entity tag of the first response. `isStale` is true if
 // candles may have changed without a message.
 let shown = null;
@@ -25,40 +28,70 @@ export const onCandles = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
 
 export const candles = () => shown?.candles ?? null;
+
+// The number of bars of the chosen interval in the place of `bars` drawn ones.
+export const chosenBars = (bars) => Number((bars * width(shown.candles.interval) / width(shown.chosen)).toFixed(2));
+
+// {drawn, chosen} if a coarser interval than the chosen one is drawn, otherwise null.
+export const coarser = () => (shown && shown.candles.interval !== shown.chosen ? { drawn: shown.candles.interval, chosen: shown.chosen } : null);
+
 export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
+// A view before its candles are loaded.
+const begun = ({ symbol, chosen, zone, interval, range, abort }) => ({
+  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrected: new Set(), reads: new Set(), tag: null, isStale: false, extended: 0,
+});
+
 // Opens a view of state.symbol, state.interval and state.zone. It shows the times from `from` to `to`. If these are null, it
 // shows the newest `bars`, or as many as fit if `bars` is null. If the range has no candle and `mayBeEmpty` is false, it shows
-// the newest candles. Returns the shown range {bars, from, to}, or null after a failure; state.failure is then the reason.
-export async function open({ bars, from = null, to = null }, { mayBeEmpty = true } = {}) {
+// the newest candles. `bars` counts bars of state.interval. Returns the shown range {bars, from, to}, or null after a failure;
+// state.failure is then the reason.
+export async function open(range, { mayBeEmpty = true } = {}) {
   asked?.abort.abort();
-  const mine = {
-    symbol: state.symbol, candles: new Candles(state.interval, state.zone), range: { bars, from, to },
-    abort: new AbortController(), busy: {}, corrected: new Set(), reads: new Set(), tag: null, isStale: false, extended: 0,
-  };
+  const length = range.from === null ? (range.bars ?? 0) * width(state.interval) : range.to - range.from;
+  const interval = fitting(state.interval, (each) => length / width(each), pixels());
+  const mine = begun({ symbol: state.symbol, chosen: state.interval, zone: state.zone, interval, range, abort: new AbortController() });
   asked = mine;
   update({ loading: true, failure: null });
   try {
-    const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, mine.candles.interval, mayBeEmpty);
-    if (asked !== mine) return null;
-    Object.assign(mine, first); // the requested name may be an alias; live messages have the symbol
-    Object.assign(mine.candles, { rows, hasOlder, hasNewer });
-    shown = mine;
-    waiting = new Map();
-    chart.clear();
-    chart.open(mine.candles);
-    draw();
-    if (mine.range.from === null) chart.showNewest(mine.range.bars);
-    else chart.show(from, to);
+    const isLoaded = await load(mine, mayBeEmpty, () => asked === mine);
+    if (!isLoaded) return null;
+    show(mine);
     update({ loading: false, symbol: mine.symbol });
     tell();
-    live.follow(subscriptions(), true);
     return mine.range;
   } catch (failure) {
     if (asked === mine && failure.name !== 'AbortError') fail(failure);
     return null;
   }
+}
+
+// Loads the first candles of a view. Returns false if `isWanted()` is false then.
+async function load(mine, mayBeEmpty, isWanted) {
+  const { candles: { interval }, chosen, range } = mine;
+  const ratio = width(interval) / width(chosen);
+  const drawn = { ...range, bars: range.bars && range.bars / ratio };
+  const { rows, hasOlder, hasNewer, range: found, ...first } = await firstView((query) => read(mine, query), drawn, interval, mayBeEmpty);
+  if (!isWanted()) return false;
+  Object.assign(mine, first); // the requested name may be an alias; live messages have the symbol
+  Object.assign(mine.candles, { rows, hasOlder, hasNewer });
+  mine.range = { ...found, bars: found.bars && found.bars * ratio };
+  return true;
+}
+
+// Draws a loaded view in place of the view before.
+function show(mine, isSamePrices = false) {
+  const { candles: { interval }, range: { bars, from, to }, chosen } = mine;
+  const finerBars = width(interval) / width(chosen);
+  shown = mine;
+  waiting = new Map();
+  chart.clear();
+  chart.open(mine.candles, { isSamePrices, finerBars });
+  draw();
+  if (from === null) chart.showNewest(bars / finerBars);
+  else chart.show(from, to);
+  live.follow(subscriptions(), true);
 }
 
 // Returns {content, tag} of api.request(), and in `during` the live candles that arrived during the request, by t.
@@ -105,9 +138,10 @@ export function redraw() {
 // each side. So reading on one side does not drop candles that the other side must then read again.
 const spare = (view) => Math.max(MAX_CANDLES - view.bars, 0);
 
-// Called when the visible times change. Reads candles before they become visible.
+// Called when the visible times change. Reads candles before they become visible, and changes the drawn interval.
 export function prefetch(view) {
   if (!shown || state.loading) return;
+  if (wantedInterval(view) !== shown.candles.interval) changeInterval(view);
   const { rows, hasOlder, hasNewer } = shown.candles;
   if (rows.length >= MAX_CANDLES && !spare(view)) return; // the view alone fills the limit
   const ahead = Math.min(Math.max(view.bars * 1.5, 300), spare(view) / 4);
@@ -157,6 +191,43 @@ function takeNewer(known, { candles: rows, more: isMore }, during) {
   known.hasNewer = isMore;
   known.trim(MAX_CANDLES, 'oldest');
 }
+
+// -- the drawn interval ------------------------------------------------------------------------------------------------
+
+const pixels = () => $('chart').clientWidth;
+
+function wantedInterval({ bars, from, to }) {
+  const { candles: known, chosen } = shown;
+  return wanted({ chosen, drawn: known.interval, bars }, (interval) => known.barsOf(interval, from, to), pixels());
+}
+
+// Draws the view in the interval that is wanted for its number of bars. Until the candles are loaded, the picture stays.
+async function changeInterval(view) {
+  const before = shown;
+  if (before.busy.interval) return;
+  before.busy.interval = true;
+  try {
+    const interval = wantedInterval(view);
+    const mine = begun({ ...before, zone: before.candles.zone, interval, range: rangeOf(view) });
+    const isWanted = () => shown === before && wantedInterval(chart.view()) === interval;
+    if (await load(mine, true, isWanted)) {
+      before.abort.abort(); // its requests
+      mine.abort = new AbortController();
+      mine.range = rangeOf(chart.view());
+      if (asked === before) asked = mine;
+      show(mine, true);
+      tell();
+    }
+    before.busy.interval = false;
+    if (shown === mine || shown === before) prefetch(chart.view());
+  } catch (failure) {
+    if (failure instanceof api.LoggedOut) fail(failure);
+    before.busy.interval = false;
+  }
+}
+
+// The range of a view, as it stands in the address.
+export const rangeOf = ({ isNewest, bars, from, to }) => (isNewest ? { bars: chosenBars(bars), from: null, to: null } : { bars: chosenBars(bars), from, to });
 
 // -- live --------------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import * as coverage from './coverage.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import * as feed from './feed.js';
-import { nextOpen, width } from './intervals.js';
+import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as zones from './time_zones.js';
 
 let pointed = null; // the time under the crosshair, or null
@@ -21,7 +21,8 @@ export function point(at, { announce = false } = {}) {
 
 export function draw() {
   const known = feed.candles();
-  const row = known && (pointed === null ? lastVisible(known) : known.at(pointed));
+  const row = known && (pointed === null ? lastVisible(known) : known.at(bucketOpen(pointed, known.interval, known.zone)));
+  if (known) noteInterval(known.interval, feed.coarser());
   $('legend').hidden = !known || (!row && pointed === null);
   if ($('legend').hidden) return;
   $('legend-time').textContent = moment(pointed ?? row.t, known);
@@ -37,6 +38,14 @@ export function draw() {
     element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
     feed.isCorrected(row.t) ? element('span', { class: 'corrected', title: 'A correction or a reorganisation changed it while this page was open.' }, 'corrected') : '');
   if (isAnnounced) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
+}
+
+// Says which interval is drawn if it is not the chosen one.
+function noteInterval(drawn, coarser) {
+  const text = coarser ? `${coarser.drawn} candles (${coarser.chosen} chosen)` : '';
+  if ($('coarser').textContent === text) return;
+  $('coarser').textContent = text;
+  $('spoken').textContent = text || `${drawn} candles`;
 }
 
 export function lastVisible(known) {

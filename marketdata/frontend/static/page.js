@@ -125,7 +125,7 @@ function moved() {
   const view = chart.view();
   if (!view || state.loading) return;
   $('newest').hidden = view.hasNewest;
-  range = view.isNewest ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
+  range = feed.rangeOf(view);
   legend.draw();
   feed.prefetch(view);
   settleSoon();
@@ -170,11 +170,14 @@ function setSymbol(symbol) {
 function chooseInterval(interval) {
   toolbar.openSheet(false);
   if (interval === state.interval) return;
+  const view = chart.view();
   if (range.from === null && range.bars === fitted) range = FITTING;
-  if (range.from !== null && chart.view()) {
-    const last = feed.candles()?.before(range.to);
-    const to = last ? Math.min(range.to, nextOpen(last.t, state.interval, state.zone)) : range.to;
-    range = { ...range, from: to - chart.view().bars * width(interval), to };
+  else if (view) range = { ...range, bars: view.bars };
+  if (range.from !== null && view) {
+    const known = feed.candles();
+    const last = known.before(range.to);
+    const to = last ? Math.min(range.to, nextOpen(last.t, known.interval, known.zone)) : range.to;
+    range = { ...range, from: to - view.bars * width(interval), to };
   }
   choose({ interval });
   open(false);
@@ -222,7 +225,7 @@ function showRange(name) {
 
 // Shows a time in the middle of the view, with as many bars as before.
 function showDate(time) {
-  const half = (chart.view()?.bars ?? 160) / 2 * width(state.interval);
+  const half = (chart.view()?.bars ?? 160) / 2 * width(feed.candles()?.interval ?? state.interval);
   range = { bars: null, from: time - half, to: time + half };
   // The library applies the new range in its next frame. Only then has the time its place on the screen.
   open().then(() => requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0))));

@@ -1,0 +1,24 @@
+// Chooses the interval that is drawn: the user's choice, or a coarser one while bars of the user's choice would be narrower
+// than about a pixel.
+
+import { width, WIDTHS } from './intervals.js';
+
+const STORED = ['1m', '15m', '30m', '1h', '4h', '1d']; // the API has stored their candles, and reads them quicker
+const NEAR = 3; // a stored interval is preferred if it is at most this many times as wide as the finest that fits
+const RETURN = 0.75; // a finer interval is drawn again when its bars fill at most this part of the width
+
+// The finest interval from `chosen` on with at most `pixels` bars. `barsOf(interval)` is the number of bars in the view.
+export function fitting(chosen, barsOf, pixels) {
+  const coarser = [...WIDTHS.keys()].filter((each) => width(each) >= width(chosen));
+  const finest = coarser.find((each) => barsOf(each) <= pixels) ?? '1M';
+  if (finest === chosen) return chosen;
+  return coarser.find((each) => STORED.includes(each) && width(each) >= width(finest) && width(each) <= NEAR * width(finest)) ?? finest;
+}
+
+// The interval in which a view should be drawn that has `bars` bars of the interval `drawn`.
+export function wanted({ chosen, drawn, bars }, barsOf, pixels) {
+  if (bars > pixels) return fitting(chosen, (interval) => (interval === drawn ? bars : barsOf(interval)), pixels);
+  if (drawn === chosen) return drawn;
+  const finer = fitting(chosen, barsOf, RETURN * pixels);
+  return width(finer) < width(drawn) ? finer : drawn;
+}
