@@ -5,6 +5,10 @@ DEFAULT_ROWS = 500
 """Maximum candles or ticks of a response if the request gives no limit."""
 MAX_ROWS = 10_000
 """Maximum candles or ticks of a response. A stream of ticks has no limit."""
+DEFAULT_SUMMARIES = 50
+"""Symbols of a sorted summary if the request gives no limit."""
+MAX_SUMMARIES = 200
+"""Maximum symbols of a summary or of a subscription to summaries."""
 MAX_ITEMS = 10_000
 """Maximum items of a batch to store."""
 MAX_BODY_BYTES = 8 << 20

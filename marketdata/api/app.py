@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
+from marketdata.api import admin, chart, health, ingest, openapi, summary, symbols, ticks, udf
 from marketdata.api.routing import Application, Body, Request, Route
 from marketdata.api.services import Services
 from marketdata.http.failures import PROBLEMS
@@ -45,6 +45,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/ticks", ticks.read, "Ticks", "Ticks", scope="read", query="TicksQuery",
           produces=(JSON, CSV, NDJSON), problems=(404, 429), revalidated=True,
           headers=((ticks.CURSOR, ticks.CURSOR_ABOUT),)),
+    Route("GET", "/v1/summary", summary.read, "The last 24 hours of many symbols", "Summary", scope="read",
+          query="SummaryQuery", problems=(404,), revalidated=True),
     Route("GET", "/v1/symbols", symbols.list_symbols, "Every symbol", "Symbols", scope="read", revalidated=True),
     Route("GET", "/v1/coverage", symbols.show_coverage, "The indexed time ranges", "Coverage", scope="any",
           query="SymbolQuery", problems=(404,), revalidated=True),

@@ -10,7 +10,7 @@ import pytest
 
 from marketdata.frontend.tunnels import RENEW
 from marketdata.interval import LEVELS, RESOLUTIONS, WIDTHS
-from marketdata.limits import DEFAULT_ROWS, MAX_ITEMS, MAX_ROWS
+from marketdata.limits import DEFAULT_ROWS, DEFAULT_SUMMARIES, MAX_ITEMS, MAX_ROWS, MAX_SUMMARIES
 from marketdata.settings import ROOT
 
 SQL = ROOT / "marketdata" / "store" / "sql"
@@ -118,6 +118,10 @@ def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
     (count,) = members(schema("udf.json"), "countback")
     assert count["maximum"] == MAX_ROWS
     assert members(schema("ticks.json"), "maxItems") == [MAX_ITEMS]
+    query = schema("summary.json")["$defs"]["SummaryQuery"]["properties"]
+    assert numbers(r"\{0,(\d+)\}", query["symbol"]["pattern"]) == [MAX_SUMMARIES - 1]
+    assert query["limit"]["maximum"] == MAX_SUMMARIES
+    assert f" {DEFAULT_SUMMARIES} if " in query["limit"]["description"]
 
 
 def test_the_candles_function_has_the_default_number_of_rows() -> None:

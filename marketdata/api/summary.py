@@ -1,0 +1,37 @@
+"""``GET /v1/summary``: the last 24 hours of named symbols, or of the first ones in an order."""
+
+from __future__ import annotations
+
+import hashlib
+
+from marketdata.api.routing import Request
+from marketdata.errors import InvalidValue
+from marketdata.http.reply import JSON, Reply
+from marketdata.http.revalidation import tagged, weak_tag
+from marketdata.limits import DEFAULT_SUMMARIES
+from marketdata.store import summary
+from marketdata.store.symbols import unknown_symbol
+
+
+def read(request: Request) -> Reply:
+    """The last 24 hours of up to 200 symbols, up to `as_of`. The ETag stays while the items stay, although `as_of` is
+    always new."""
+    services, query = request.services, request.query
+    version = services.served.version()
+    has_closes = "closes" in query
+    if "symbol" in query:
+        if "limit" in query:
+            raise InvalidValue.of("/limit", "has no meaning without sort")
+        names = query["symbol"].split(",")
+        with services.reads.connection() as connection:
+            found = summary.named(connection, version, names, has_closes=has_closes)
+        for name in names:
+            if name not in found.names:
+                raise unknown_symbol(name)
+    else:
+        limit = query.get("limit", DEFAULT_SUMMARIES)
+        with services.reads.connection() as connection:
+            found = summary.sorted_by(connection, version, query["sort"], limit, has_closes=has_closes)
+    items = b",".join(found.items.values())
+    tag = weak_tag(hashlib.sha256(items).hexdigest()[:32])
+    return tagged(Reply(b'{"items":[%b],"as_of":%d}' % (items, found.as_of), media_type=JSON), tag)
