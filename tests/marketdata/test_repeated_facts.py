@@ -45,7 +45,7 @@ def numbers(pattern: str, text: str) -> list[int]:
 # -- intervals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "more"), [("terms.json", []), ("live.json", ["ticks"])])
+@pytest.mark.parametrize(("name", "more"), [("terms.json", []), ("live.json", ["ticks", "summary"])])
 def test_the_schemas_have_the_intervals(name: str, more: list[str]) -> None:
     (enum,) = [each for each in members(schema(name), "enum") if "1m" in each]
     assert enum == [*WIDTHS, *more]
@@ -121,6 +121,7 @@ def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
     query = schema("summary.json")["$defs"]["SummaryQuery"]["properties"]
     assert numbers(r"\{0,(\d+)\}", query["symbol"]["pattern"]) == [MAX_SUMMARIES - 1]
     assert query["limit"]["maximum"] == MAX_SUMMARIES
+    assert members(schema("live.json"), "maxItems") == [MAX_SUMMARIES]
     assert f" {DEFAULT_SUMMARIES} if " in query["limit"]["description"]
 
 

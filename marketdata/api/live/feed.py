@@ -13,6 +13,8 @@ from marketdata.store.notifications import Change
 
 TICKS = "ticks"
 """The ``interval`` of a feed of ticks."""
+SUMMARY = "summary"
+"""The ``interval`` of the subscription to summaries."""
 ALL_SYMBOLS = ""
 """The symbol of a feed that is not about one symbol."""
 

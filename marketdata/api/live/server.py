@@ -19,6 +19,7 @@ from marketdata.api.live.feed_reader import FeedReader, Frames, Reading
 from marketdata.api.live.new_symbols import NewSymbols
 from marketdata.api.live.subscriber import BATCH_BYTES, RECEIVE_BYTES, Subscriber
 from marketdata.api.live.subscriptions import Subscriptions
+from marketdata.api.live.summaries import Items, Summaries
 from marketdata.api.live.websocket import GOING_AWAY, POLICY, Violation, accepted, text_frame
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Saturated
@@ -53,7 +54,8 @@ class Live:
     def __init__(self, pool: Pool, served: ServedVersion, connections: int = MAX_CONNECTIONS) -> None:
         self._room = connections
         self._reader = FeedReader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
-        self._subscriptions = Subscriptions(self._reader, self._post, self._attend)
+        self._summaries = Summaries(self._reader, lambda items: self._post(partial(self._push_summaries, items)))
+        self._subscriptions = Subscriptions(self._reader, self._summaries, self._post, self._attend)
         self._new_symbols = NewSymbols(self._reader, served, lambda found: self._post(partial(self._announce, found)))
         self._subscribers: dict[socket.socket, Subscriber] = {}
         self._later: dict[Subscriber, float] = {}
@@ -91,7 +93,7 @@ class Live:
 
     @property
     def sent_messages(self) -> int:
-        """How many candles, ticks and new symbols were sent since the start."""
+        """How many candles, ticks, new symbols and items of summaries were sent since the start."""
         return self._sent_messages
 
     def handshake(self, environ: Mapping[str, Any], caller: Caller) -> HandOver:
@@ -122,11 +124,13 @@ class Live:
     def changed(self, changes: list[Change]) -> None:
         self._reader.changed(changes)
         self._new_symbols.changed(changes)
+        self._summaries.changed(changes)
 
     def resync(self) -> None:
         """Handle a loss of notifications: tell every subscriber to read again, and check the tokens."""
         self._reader.resync()
         self._new_symbols.resync()
+        self._summaries.resync()
         self.check_tokens()
 
     def revoked(self, identity: str) -> None:
@@ -254,6 +258,13 @@ class Live:
                 subscriber.lacking.add(subscription)
             self._attend(subscriber)
 
+    def _push_summaries(self, items: Items) -> None:
+        for subscriber, subscription in self._subscriptions.subscribers(self._subscriptions.summary_feed):
+            frames: Frames = {symbol: item for symbol, item in items.items() if symbol in subscription.symbols}
+            if frames:
+                subscriber.push(subscription, frames)
+                self._attend(subscriber)
+
     def _announce(self, symbols: Collection[str]) -> None:
         """Send new symbols to each connection that has a subscription."""
         frames: Frames = {name: text_frame(encode({"type": "symbol", "symbol": name})) for name in symbols}
@@ -269,6 +280,7 @@ class Live:
                 self._drop(subscriber)
             elif not subscriber.replies:
                 self._keep_alive(subscriber, now)
+        self._summaries.sweep(now)
         if now >= self._tokens_at:
             self._tokens_at = now + TOKENS_SECONDS
             self.check_tokens()

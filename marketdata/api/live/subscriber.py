@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 
 from marketdata.api.auth import Caller
-from marketdata.api.live.feed import ALL_SYMBOLS, Feed, Key
+from marketdata.api.live.feed import ALL_SYMBOLS, SUMMARY, Feed, Key
 from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS, Frames
 from marketdata.api.live.websocket import PING, Protocol, text_frame
 
@@ -33,7 +34,8 @@ MAX_REPLIES = 64
 @dataclass(eq=False, slots=True)
 class Subscription:
     """A subscriber's use of a feed. ``name`` is the symbol or alias that the subscriber sent. ``due`` is the time
-    (monotonic) from which messages may be sent again.
+    (monotonic) from which messages may be sent again, ``pace`` the shortest time between two. ``symbols`` are those of
+    a subscription to summaries.
 
     ``is_paged`` is True while pages of ``since`` remain to be read: from ``start``, or from the cursor ``following``.
     """
@@ -41,6 +43,8 @@ class Subscription:
     feed: Feed
     name: str
     due: float = 0.0
+    pace: float = PACE_SECONDS
+    symbols: frozenset[str] = frozenset()
     start: int = 0
     following: int | str | None = None
     is_paged: bool = False
@@ -62,6 +66,7 @@ class Subscriber:
         """Whether the reader works for this subscriber. Until it has finished, no further message is handled."""
         self.replies: deque[bytes] = deque([response])
         self.pending: dict[tuple[Subscription, int | str], bytes] = {}
+        """The frames to send. Of summaries it has items, which one message takes together."""
         self.lacking: set[Subscription] = set()
         """Subscriptions that missed changes. The subscriber has not been told yet."""
         self._unsent: list[bytes | memoryview] = []
@@ -88,7 +93,7 @@ class Subscriber:
         """Send ``message`` before the pending messages."""
         self.replies.append(text_frame(message))
 
-    def push(self, subscription: Subscription, frames: Frames) -> None:
+    def push(self, subscription: Subscription, frames: Frames | Mapping[str, bytes]) -> None:
         """Add messages, replacing pending ones of the same candles or ticks."""
         if self.closing_since is not None:
             return
@@ -159,24 +164,30 @@ class Subscriber:
         if not self.pending:
             return batch, None
         now, size, again = monotonic(), 0, None
-        taken, subscriptions = [], set()
+        taken, subscriptions, items = [], set(), []
         for key, frame in self.pending.items():
             if key[0].due > now:
                 again = min(again or key[0].due, key[0].due)
+            elif key[0].feed.key.interval == SUMMARY:
+                taken.append(key)
+                subscriptions.add(key[0])
+                items.append(frame)
             elif size < BATCH_BYTES:
                 taken.append(key)
                 subscriptions.add(key[0])
                 batch.append(frame)
                 size += len(frame)
+        if items:
+            batch.append(text_frame(b'{"type":"summary","items":[%b]}' % b",".join(items)))
         for key in taken:
             del self.pending[key]
         for subscription in subscriptions:
-            subscription.due = now + PACE_SECONDS
+            subscription.due = now + subscription.pace
             again = min(again or subscription.due, subscription.due)
         self.sent_messages += len(taken)
         return batch, again if self.pending else None
 
 
 def _missed(subscription: Subscription) -> bytes:
-    detail = "more has changed than was sent: read it again, from /v1/chart, /v1/ticks or /v1/symbols"
+    detail = "more has changed than was sent: read it again, from /v1/chart, /v1/ticks, /v1/symbols or /v1/summary"
     return text_frame(subscription.feed.message("error", code="missed", detail=detail))

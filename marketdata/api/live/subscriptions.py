@@ -10,19 +10,22 @@ from functools import partial
 from typing import Any
 
 from marketdata.api.live import feed_reader
-from marketdata.api.live.feed import TICKS, Feed, Key
+from marketdata.api.live.feed import ALL_SYMBOLS, SUMMARY, TICKS, Feed, Key
 from marketdata.api.live.feed_reader import FeedReader, Page
 from marketdata.api.live.subscriber import Subscriber, Subscription
+from marketdata.api.live.summaries import Items, Summaries
 from marketdata.api.request_validation import checked, decoded
 from marketdata.errors import InvalidValue, MarketError, NotFound
 from marketdata.http.reply import encode
 from marketdata.interval import time_zone_shift
-from marketdata.store import candles
+from marketdata.store import candles, summary
 from marketdata.store.pool import Connection
 from marketdata.store.symbols import unknown_symbol
 from marketdata.store.version import Version
 
 MAX_SUBSCRIPTIONS = 64
+SUMMARY_SECONDS = 1.0
+"""The shortest time between two messages with summaries to a connection."""
 
 
 class Subscriptions:
@@ -30,12 +33,19 @@ class Subscriptions:
     subscriber's input and output."""
 
     def __init__(
-        self, reader: FeedReader, post: Callable[[Callable[[], None]], None], attend: Callable[[Subscriber], None]
+        self,
+        reader: FeedReader,
+        summaries: Summaries,
+        post: Callable[[Callable[[], None]], None],
+        attend: Callable[[Subscriber], None],
     ) -> None:
         self._reader = reader
+        self._summaries = summaries
         self._post = post
         self._attend = attend
         self._subscribers: dict[Feed, dict[Subscriber, Subscription]] = {}
+        self.summary_feed = Feed(Key(ALL_SYMBOLS, SUMMARY, 0))
+        """The feed of all subscriptions to summaries. ``summaries`` reads it."""
 
     def subscribers(self, feed: Feed) -> list[tuple[Subscriber, Subscription]]:
         """The subscribers of ``feed``, with their subscriptions."""
@@ -76,7 +86,7 @@ class Subscriptions:
             )
         subscriber.is_waiting = True
         self._reader.submit(
-            partial(self._resolve, subscriber, request),
+            partial(self._resolve_summary if request["interval"] == SUMMARY else self._resolve, subscriber, request),
             lambda error: self._post(partial(self._answer, subscriber, _error(error, request))),
         )
 
@@ -94,7 +104,13 @@ class Subscriptions:
         del self._subscribers[feed][subscriber]
         if not self._subscribers[feed]:
             del self._subscribers[feed]
-        self._reader.release(feed)
+        self._release(subscription)
+
+    def _release(self, subscription: Subscription) -> None:
+        if subscription.feed is self.summary_feed:
+            self._summaries.unwatch(subscription.symbols)
+        else:
+            self._reader.release(subscription.feed)
 
     # -- in the reader's thread ----------------------------------------------------------------------------------------
 
@@ -112,6 +128,19 @@ class Subscriptions:
             subscription.start, subscription.is_paged = request["since"] * 1000, True
         self._post(partial(self._subscribed, subscriber, subscription))
 
+    def _resolve_summary(
+        self, subscriber: Subscriber, request: Mapping[str, Any], connection: Connection, version: Version
+    ) -> None:
+        found = summary.named(connection, version, request["symbols"])
+        for name in request["symbols"]:
+            if name not in found.names:
+                raise unknown_symbol(name)
+        self._summaries.watch(found.items)
+        subscription = Subscription(
+            self.summary_feed, ALL_SYMBOLS, pace=SUMMARY_SECONDS, symbols=frozenset(found.items)
+        )
+        self._post(partial(self._subscribed, subscriber, subscription, found.items))
+
     def _read_page(
         self, subscriber: Subscriber, subscription: Subscription, connection: Connection, version: Version
     ) -> None:
@@ -125,19 +154,22 @@ class Subscriptions:
 
     # -- in the server's thread again ----------------------------------------------------------------------------------
 
-    def _subscribed(self, subscriber: Subscriber, subscription: Subscription) -> None:
+    def _subscribed(self, subscriber: Subscriber, subscription: Subscription, items: Items | None = None) -> None:
         subscriber.is_waiting = False
         feed = subscription.feed
         if subscriber.is_gone:
-            self._reader.release(feed)
+            self._release(subscription)
             return
         earlier = subscriber.subscriptions.get(feed.key)
         if earlier is not None:
             self._remove(subscriber, earlier)
         subscriber.subscriptions[feed.key] = subscription
         self._subscribers.setdefault(feed, {})[subscriber] = subscription
-        alias = {"alias": subscription.name} if subscription.name != feed.key.symbol else {}
-        self._answer(subscriber, feed.message("subscribed", **alias))
+        more: dict[str, object] = {"alias": subscription.name} if subscription.name != feed.key.symbol else {}
+        if items is not None:
+            more = {"symbols": list(items)}
+            subscriber.push(subscription, items)
+        self._answer(subscriber, feed.message("subscribed", **more))
 
     def _answer(self, subscriber: Subscriber, message: bytes) -> None:
         subscriber.is_waiting = False
@@ -156,10 +188,25 @@ class Subscriptions:
 def _parsed(text: str) -> dict[str, Any]:
     request = decoded(text.encode("utf-8", "surrogatepass"))
     checked("LiveRequest", request, "the message")
-    if request["interval"] == TICKS and "timeZone" in request:
-        raise InvalidValue.of("/timeZone", "has no meaning for ticks")
+    _check_members(request)
     found: dict[str, Any] = request
     return found
+
+
+def _check_members(request: Mapping[str, Any]) -> None:
+    """Raise InvalidValue if a member is missing, or has no meaning for the interval."""
+    interval, needed, meaningless = request["interval"], ["symbol"], ["symbols"]
+    if interval == TICKS:
+        meaningless = ["symbols", "timeZone"]
+    elif interval == SUMMARY:
+        needed = ["symbols"] if request["op"] == "subscribe" else []
+        meaningless = ["symbol", "timeZone", "since"]
+    for name in needed:
+        if name not in request:
+            raise InvalidValue(f"the message is missing {name}")
+    for name in meaningless:
+        if name in request:
+            raise InvalidValue.of(f"/{name}", f"has no meaning for the interval {interval}")
 
 
 def _shift(request: Mapping[str, Any]) -> int:
@@ -168,9 +215,9 @@ def _shift(request: Mapping[str, Any]) -> int:
 
 def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription | None:
     """The subscription that a request names by symbol or alias, or None."""
-    shift, interval = _shift(request), request["interval"]
+    shift, interval, name = _shift(request), request["interval"], request.get("symbol", ALL_SYMBOLS)
     for key, subscription in subscriber.subscriptions.items():
-        if request["symbol"] in (key.symbol, subscription.name) and (key.interval, key.shift) == (interval, shift):
+        if name in (key.symbol, subscription.name) and (key.interval, key.shift) == (interval, shift):
             return subscription
     return None
 

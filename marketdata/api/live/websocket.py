@@ -21,8 +21,8 @@ from marketdata.http.failures import BadRequest, UpgradeRequired
 
 SUBPROTOCOL = "marketdata-live.v1"
 
-MAX_MESSAGE_CHARACTERS = 4096
-"""The longest message of a subscriber. A subscription has about a hundred characters."""
+MAX_MESSAGE_CHARACTERS = 16 * 1024
+"""The longest message of a subscriber. It may name 200 symbols, of 64 characters each."""
 
 GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG = 1001, 1003, 1008, 1009
 """Codes of close frames."""
