@@ -5,7 +5,8 @@ const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
 const SIGNIFICANT = 7;
 
-const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
+// Separates the thousands of a whole number.
+export const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
 
 // Splits a decimal into [head, tail]. The head has the first significant digits, the tail all others.
 export function split(decimal) {

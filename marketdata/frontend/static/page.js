@@ -1,7 +1,6 @@
 // Starts the page, connects its parts, and handles the user's choices.
 
 import * as address from './address.js';
-import * as api from './api.js';
 import * as chart from './chart.js';
 import * as coverage from './coverage.js';
 import { $ } from './dom.js';
@@ -16,6 +15,7 @@ import * as menus from './menus.js';
 import * as ranges from './ranges.js';
 import { remember, remembered, state, subscribe, update } from './state.js';
 import * as status from './status.js';
+import * as symbols from './symbols.js';
 import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
 import * as zones from './time_zones.js';
@@ -47,6 +47,7 @@ function start() {
   login.start({ onLogin: repeatFailed });
   feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
   subscribe((changed) => { if (changed.has('panels')) for (const id of address.PANELS) $(id).hidden = !state.panels.includes(id); });
+  subscribe((changed) => { if (changed.has('symbols')) noteNewest(); });
   document.addEventListener('show-newest', reset);
   $('close-notice').onclick = () => notice([]);
   $('close-trades').onclick = () => togglePanel('trades');
@@ -58,7 +59,7 @@ function start() {
 
 // -- the view and its address ------------------------------------------------------------------------------------------
 
-// For a part that the address lacks, uses the user's last choice. Without a last choice, uses the first symbol, one hour, UTC.
+// For a part that the address lacks, uses the user's last choice. Without a last choice, uses the symbol with the newest trade, one hour, UTC.
 async function openAddress() {
   const given = address.read(location.search);
   const panels = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
@@ -71,7 +72,7 @@ async function openAddress() {
   chart.setType(state.type);
   chart.setScale(state.scale, state.isInverted);
   notice(given.faults);
-  const listed = readSymbols();
+  const listed = symbols.read();
   login.check();
   let symbol = given.symbol;
   if (!symbol) {
@@ -87,15 +88,6 @@ async function openAddress() {
 function notice(faults) {
   $('notice').hidden = !faults.length;
   if (faults.length) $('notice-text').textContent = [...faults, `Shown: ${state.interval}, ${zones.label(state.zone)}.`].join(' ');
-}
-
-async function readSymbols() {
-  try {
-    update({ symbols: await api.symbols(), ...(!state.symbol && { failure: null }) });
-    noteNewest();
-  } catch (failure) {
-    feed.fail(failure);
-  }
 }
 
 function noteNewest() {
@@ -261,6 +253,7 @@ function connection(kind, retryAt) {
 
 function message(given) {
   if (given.type === 'tick') trades.take(given);
+  else if (given.type === 'symbol') symbols.readSoon();
   else if (given.interval !== 'ticks') feed.take(given);
   else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // some trades were not sent
 }
@@ -268,7 +261,7 @@ function message(given) {
 // Called after a new login. Repeats everything that may have failed without a login.
 function repeatFailed() {
   login.check();
-  readSymbols();
+  symbols.read();
   trades.read();
   coverage.read();
   live.retry();

@@ -1,17 +1,25 @@
-// The two dialogs that typed keys open: the search for a symbol, and the choice of an interval.
+// The dialogs that typed keys open: the search for a symbol, and the choice of an interval.
 
+import { grouped } from './decimals.js';
 import { $, element } from './dom.js';
 import * as intervals from './intervals.js';
-import { state, now, subscribe } from './state.js';
+import { now, subscribe } from './state.js';
+import * as symbols from './symbols.js';
 
-// A list of matches for the typed text. `find(typed)` returns the matches, [{value, cells}]. `choose(value)` is called with
-// the chosen value.
+const SHOWN = 50; // rows; further matches are only counted
+const PAGE = 10; // rows that PageUp and PageDown move by
+
+// A list of matches for the typed text. `find(typed)` returns the matches, [{value, cells}], where cells() makes the content
+// of a row. `choose(value)` is called with the chosen value.
 class Picker {
   constructor({ dialog, input, list, find, choose, none }) {
     Object.assign(this, { dialog: $(dialog), input: $(input), list: $(list), find, choose, none, at: 0, found: [] });
+    this.rest = element('p', { class: 'rest' });
+    this.list.after(this.rest);
     this.input.addEventListener('input', () => this.search());
     this.input.addEventListener('keydown', (event) => this.#key(event));
-    this.dialog.addEventListener('click', (event) => { if (event.target === this.dialog) this.dialog.close(); });
+    this.list.addEventListener('click', ({ target }) => this.#take([...this.list.children].indexOf(target.closest('li'))));
+    this.dialog.addEventListener('click', (event) => { if (event.target === this.dialog) this.#close(); });
   }
 
   open(typed = '') {
@@ -23,63 +31,85 @@ class Picker {
 
   search() {
     this.found = this.find(this.input.value);
-    this.at = 0;
     this.#draw();
+    this.#highlight(0);
+  }
+
+  #close() {
+    this.dialog.close();
+    this.input.blur(); // otherwise the keys until the next frame go to the hidden field
+  }
+
+  // Searches again in a new list. The highlight stays on its value.
+  refresh() {
+    const kept = this.found[this.at]?.value;
+    this.search();
+    this.#highlight(Math.max(this.found.slice(0, SHOWN).findIndex(({ value }) => value === kept), 0));
   }
 
   #key(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step) {
-      this.at = (this.at + step + this.found.length) % Math.max(this.found.length, 1);
-      this.#draw();
-    } else if (event.key === 'Enter') this.#take(this.found[this.at]);
-    else if (event.key === 'Escape') this.dialog.close(); // by default, Escape only empties a search field
+    if (event.isComposing || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
+    const last = Math.min(this.found.length, SHOWN) - 1;
+    const to = {
+      ArrowDown: this.at < last ? this.at + 1 : 0, ArrowUp: this.at > 0 ? this.at - 1 : last,
+      PageDown: Math.min(this.at + PAGE, last), PageUp: Math.max(this.at - PAGE, 0), Home: 0, End: last,
+    }[event.key];
+    if (to !== undefined) this.#highlight(to);
+    else if (event.key === 'Enter') this.#take(this.at);
+    else if (event.key === 'Escape') this.#close(); // by default, Escape only empties a search field
     else return;
     event.preventDefault();
   }
 
-  #take(found) {
-    if (!found) return;
-    this.dialog.close();
-    this.choose(found.value);
+  #take(at) {
+    if (!this.found[at]) return;
+    this.#close();
+    this.choose(this.found[at].value);
   }
 
   #draw() {
-    const { id } = this.list;
-    this.list.replaceChildren(...this.found.map(({ cells }, at) => element('li', {
-      id: `${id}-${at}`, role: 'option', 'aria-selected': String(at === this.at), onclick: () => this.#take(this.found[at]),
-    }, ...cells)));
-    if (!this.found.length) this.list.replaceChildren(element('li', { class: 'none', role: 'option', 'aria-disabled': 'true' }, this.none));
-    if (this.found.length) this.input.setAttribute('aria-activedescendant', `${id}-${this.at}`);
-    else this.input.removeAttribute('aria-activedescendant');
-    this.list.children[this.at]?.scrollIntoView({ block: 'nearest' });
+    const rows = this.found.slice(0, SHOWN).map(({ cells }, at) => element('li', { id: `${this.list.id}-${at}`, role: 'option', 'aria-selected': 'false' }, ...cells()));
+    if (!rows.length) rows.push(element('li', { class: 'none', role: 'option', 'aria-disabled': 'true' }, this.none));
+    this.list.replaceChildren(...rows);
+    const more = this.found.length - SHOWN;
+    this.rest.textContent = more > 0 ? `${grouped(String(more))} more: type more letters` : '';
+  }
+
+  #highlight(at) {
+    this.input.removeAttribute('aria-activedescendant');
+    if (!this.found.length) return;
+    this.list.children[this.at]?.setAttribute('aria-selected', 'false');
+    this.at = at;
+    const row = this.list.children[at];
+    row.setAttribute('aria-selected', 'true');
+    this.input.setAttribute('aria-activedescendant', row.id);
+    row.scrollIntoView({ block: 'nearest' });
   }
 }
 
-let symbols = null;
-let entry = null;
+let symbol = null;
+let interval = null;
 
 export function start({ onSymbol, onInterval }) {
-  symbols = new Picker({ dialog: 'picker', input: 'search', list: 'matches', find: findSymbols, choose: onSymbol, none: 'No symbol has that in its name.' });
-  entry = new Picker({ dialog: 'entry', input: 'typed', list: 'readings', find: findIntervals, choose: onInterval, none: 'No such interval. Try 5, 1h, D or 1M.' });
-  subscribe((changed) => { if (changed.has('symbols') && symbols.dialog.open) symbols.search(); });
+  symbol = new Picker({ dialog: 'picker', input: 'search', list: 'matches', find: findSymbols, choose: onSymbol, none: 'No symbol has that in its name.' });
+  interval = new Picker({ dialog: 'entry', input: 'typed', list: 'readings', find: findIntervals, choose: onInterval, none: 'No such interval. Try 5, 1h, D or 1M.' });
+  subscribe((changed) => { if (changed.has('symbols') && symbol.dialog.open) symbol.refresh(); });
 }
 
-export const openSymbols = (typed) => symbols.open(typed);
-export const openInterval = (typed) => entry.open(typed);
-
-export const isDemo = (symbol) => symbol?.startsWith('DEMO:') ?? false;
-
-function findSymbols(typed) {
-  const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = state.symbols.filter(({ symbol, aliases }) => words.every((word) => [symbol, ...aliases].some((name) => name.toLowerCase().includes(word))));
-  // Symbols come first if the whole name, or the part after the chain, begins with the typed letters.
-  const isFirst = ({ symbol }) => Boolean(words.length) && [symbol, symbol.split(':')[1] ?? ''].some((name) => name.toLowerCase().startsWith(words[0]));
-  return matches.sort((one, other) => isFirst(other) - isFirst(one)).map(({ symbol, aliases, last }) => ({
-    value: symbol,
-    cells: [element('b', {}, symbol), element('span', { class: 'quiet' }, aliases.join(', ')), element('span', { class: 'quiet age' }, ago(last))],
-  }));
+export function openSymbols(typed) {
+  symbol.open(typed);
+  symbols.read();
 }
+
+export const openInterval = (typed) => interval.open(typed);
+
+const findSymbols = (typed) => symbols.matching(typed).map(({ symbol: name, aliases, last }) => ({
+  value: name,
+  cells: () => [
+    element('b', { title: name }, name), element('span', { class: 'quiet', title: aliases.join(', ') }, aliases.join(', ')),
+    element('span', { class: 'quiet age' }, ago(last)),
+  ],
+}));
 
 function ago(time) {
   const seconds = Math.max((now() - time) / 1000, 0);
@@ -88,6 +118,6 @@ function ago(time) {
   return `traded ${Math.round(count)} ${unit} ago`;
 }
 
-const findIntervals = (typed) => intervals.matching(typed).map((interval) => ({
-  value: interval, cells: [element('b', {}, interval), element('span', { class: 'quiet' }, intervals.inWords(interval))],
+const findIntervals = (typed) => intervals.matching(typed).map((each) => ({
+  value: each, cells: () => [element('b', {}, each), element('span', { class: 'quiet' }, intervals.inWords(each))],
 }));

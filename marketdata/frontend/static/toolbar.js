@@ -9,6 +9,7 @@ import { inWords, WIDTHS } from './intervals.js';
 import * as menus from './menus.js';
 import * as pickers from './pickers.js';
 import { remember, state, subscribe } from './state.js';
+import * as symbols from './symbols.js';
 import * as zones from './time_zones.js';
 
 const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
@@ -53,7 +54,8 @@ export function start({ onSymbol, onInterval, onZone, onType, actions }) {
 
 function draw() {
   $('symbol-name').textContent = state.symbol ?? 'Symbol';
-  $('demo').hidden = !pickers.isDemo(state.symbol);
+  $('symbol-name').title = state.symbol ?? '';
+  $('demo').hidden = !symbols.isDemo(state.symbol);
   document.title = state.symbol ? `${state.symbol} ${state.interval}` : 'Chart';
   $('interval').textContent = state.interval;
   for (const each of $('intervals').children) each.setAttribute('aria-pressed', String(each.dataset.interval === state.interval));
