@@ -1,9 +1,10 @@
 // The page's address holds the view: ?symbol=…&interval=1h&zone=Europe/Berlin, and either bars=160 (the newest 160 bars) or
 // from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts that are as usual are
-// left out: type, scale, inverted, indicators, panels, list.
+// left out: type, scale, inverted, indicators, panels, list, min.
 
 import { WIDTHS } from './intervals.js';
 import * as zones from './time_zones.js';
+import { parsedSize } from './trade_list.js';
 
 export const TYPES = ['candles', 'hollow', 'bars', 'line', 'area'];
 export const SCALES = ['linear', 'log', 'percent'];
@@ -28,8 +29,10 @@ export function read(search) {
   if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One has a name like Europe/Berlin, or is an offset from UTC from -12:00 to +14:00, like +05:30.`);
   if (!(from < to) && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first.');
   if (given.has('bars') && !(bars >= 2 && bars <= MAX_BARS)) faults.push(`The number of bars “${given.get('bars')}” is not from 2 to ${MAX_BARS}.`);
+  const minSize = parsedSize(given.get('min') ?? '');
+  if (given.has('min') && minSize === null) faults.push(`The size “${given.get('min')}” is not a number like 0.5.`);
   return {
-    faults, interval, zone,
+    faults, interval, zone, minSize,
     symbol: given.get('symbol') || null,
     type: oneOf('type', TYPES),
     scale: oneOf('scale', SCALES),
@@ -42,12 +45,12 @@ export function read(search) {
   };
 }
 
-export function written({ symbol, interval, zone, type, scale, isInverted, panels, list, bars, from, to }) {
+export function written({ symbol, interval, zone, type, scale, isInverted, panels, list, minSize, bars, from, to }) {
   const time = (ms) => new Date(ms).toISOString().replace('.000Z', 'Z');
   const parts = {
     symbol, interval, zone,
     ...(type !== 'candles' && { type }), ...(scale !== 'linear' && { scale }), ...(isInverted && { inverted: '1' }),
-    ...(panels.length && { panels: panels.join(',') }), ...(list !== 'mine' && { list }),
+    ...(panels.length && { panels: panels.join(',') }), ...(list !== 'mine' && { list }), ...(minSize !== null && { min: minSize }),
     ...(from === null ? { bars: String(bars) } : { from: time(from), to: time(to) }),
   };
   const encoded = (value) => encodeURIComponent(value).replace(/%(3A|2F|2B|2C)/g, decodeURIComponent);

@@ -62,5 +62,5 @@ const query = (parameters) => new URLSearchParams(Object.entries(parameters).fil
 export const chartPath = (parameters) => `/api/v1/chart?${query(parameters)}`;
 export const symbols = () => get('/api/v1/symbols').then((found) => found.symbols);
 export const coverage = (symbol) => get(`/api/v1/coverage?${query({ symbol })}`).then((found) => found.ranges);
-export const ticks = (symbol, limit, signal) => get(`/api/v1/ticks?${query({ symbol, limit })}`, { signal }).then((found) => found.ticks);
+export const ticks = (parameters, options) => get(`/api/v1/ticks?${query(parameters)}`, options);
 export const whoami = () => get('/whoami');

@@ -19,6 +19,7 @@ export const COMMANDS = {
   invert: { keys: ['Alt+I'], code: 'KeyI', about: 'Turn the prices upside down' },
   watchlist: { keys: ['Alt+W'], code: 'KeyW', about: 'Watchlist' },
   trades: { keys: ['Alt+T'], code: 'KeyT', about: 'List of trades' },
+  corrections: { keys: ['Alt+J'], code: 'KeyJ', about: 'What was corrected' },
   more: { keys: ['Alt+O'], code: 'KeyO', about: 'More: copy, save, colours' },
   link: { keys: ['Alt+K'], code: 'KeyK', about: 'Copy the link of this view' },
   image: { keys: ['Alt+M'], code: 'KeyM', about: 'Copy the chart as a picture' },

@@ -65,3 +65,12 @@ export function change(from, to) {
   const fixed = Math.abs(percent) >= 1000 ? percent.toPrecision(3) : percent.toFixed(2);
   return `${fixed.replace('-', '−').replace(/^(?=\d)/, '+').replace(/^[+−](?=0\.00$)/, '')} %`;
 }
+
+// A decimal in few characters, cut after its first significant digits: `2 503.123`, `0.0₁₇1234`, `1.5e18`.
+export function short(decimal) {
+  const [whole, fraction = ''] = decimal.split('.');
+  const zeros = whole === '0' ? /^0*/.exec(fraction)[0].length : 0;
+  if (whole.length > 8) return `${`${whole[0]}.${whole.slice(1, SIGNIFICANT - 1)}`.replace(/\.?0*$/, '')}e${whole.length - 1}`;
+  if (zeros < 3) return split(decimal)[0];
+  return `0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${fraction.slice(zeros, zeros + SIGNIFICANT - 1)}`;
+}

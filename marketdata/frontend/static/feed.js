@@ -15,6 +15,7 @@ const PAGE = 1000; // a read of further candles requests at least this many
 const MAX_CANDLES = 50_000; // loaded candles
 const LEAD = 160; // empty buckets that are drawn before the very first candle
 const RETRY_MS = 5000; // between two tries of a revalidation
+const MAX_CORRECTIONS = 500; // kept ones
 const MAX_SINGLE_CHANGES = 20; // if more candles change in one frame, the whole chart is drawn
 
 // The shown view: {symbol, chosen, candles, range, abort, busy, corrected, …}. `chosen` is the interval that the user has
@@ -38,9 +39,12 @@ export const coarser = () => (shown && shown.candles.interval !== shown.chosen ?
 export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
+// What was corrected since the view was opened, [{t, before, after, at}], oldest first. `after` is null for a removed candle.
+export const corrections = () => shown?.corrections ?? [];
+
 // A view before its candles are loaded.
 const begun = ({ symbol, chosen, zone, interval, range, abort }) => ({
-  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrected: new Set(), reads: new Set(), tag: null, isStale: false, extended: 0,
+  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrected: new Set(), corrections: [], reads: new Set(), tag: null, isStale: false, extended: 0,
 });
 
 // Opens a view of state.symbol, state.interval and state.zone. It shows the times from `from` to `to`. If these are null, it
@@ -261,8 +265,10 @@ function apply(changes) {
   const isFull = shown.candles.rows.length > MAX_CANDLES + PAGE;
   if (isFull) shown.candles.trim(MAX_CANDLES, 'oldest');
   if (isFull || changes.length > MAX_SINGLE_CHANGES || !changes.every((change) => chart.drawOne(change))) draw();
-  const corrected = changes.filter((change) => change.isCorrection).map(({ t }) => t);
+  const corrections = changes.filter((change) => change.isCorrection).map(({ t, before, after }) => ({ t, before, after, at: now() }));
+  const corrected = corrections.map(({ t }) => t);
   for (const t of corrected) shown.corrected.add(t);
+  shown.corrections = [...shown.corrections, ...corrections].slice(-MAX_CORRECTIONS);
   chart.flash(corrected);
   tell();
 }

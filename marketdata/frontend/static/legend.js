@@ -65,7 +65,8 @@ function amount(name, decimal) {
 
 const count = (number) => element('span', { class: 'amount' }, element('b', {}, 'n'), element('span', { class: 'digits' }, String(number)));
 
-function moment(at, { interval, zone }) {
+// The opening time of a candle.
+export function moment(at, { interval, zone }) {
   const { weekday, date, minute, second } = zones.parts(at, zone);
   const length = width(interval);
   if (length >= 86_400_000) return `${weekday} ${date}`;

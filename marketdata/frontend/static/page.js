@@ -2,6 +2,7 @@
 
 import * as address from './address.js';
 import * as chart from './chart.js';
+import * as corrections from './corrections.js';
 import * as coverage from './coverage.js';
 import { $ } from './dom.js';
 import * as exporting from './export.js';
@@ -31,12 +32,14 @@ let settleTimer = 0;
 
 function start() {
   chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time) });
-  for (const part of [status, coverage, trades]) part.start();
+  for (const part of [status, coverage]) part.start();
+  corrections.start({ onCandle: showCandle });
+  trades.start({ onTrade: showCandle, onSize: setMinSize });
   const actions = {
     newest, reset, range: showRange, date: ranges.toggle, leave, zoom: chart.zoom,
     type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
     log: () => setScale('log'), percent: () => setScale('percent'), invert,
-    watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), more: () => menus.toggle('more-menu'),
+    watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
     link: exporting.copyLink, image: exporting.copyImage, csv: exporting.csv, png: exporting.png, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
@@ -67,7 +70,7 @@ async function openAddress() {
   update({
     interval: given.interval ?? remembered('interval') ?? '1h', zone: given.zone ?? zones.parsed(remembered('zone') ?? '') ?? 'UTC',
     type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted,
-    panels: given.panels ?? panels ?? [], list: given.list ?? 'mine',
+    panels: given.panels ?? panels ?? [], list: given.list ?? 'mine', minSize: given.minSize,
   });
   chart.setType(state.type);
   chart.setScale(state.scale, state.isInverted);
@@ -221,6 +224,20 @@ function showDate(time) {
   range = { bars: null, from: time - half, to: time + half };
   // The library applies the new range in its next frame. Only then has the time its place on the screen.
   open().then(() => requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0))));
+}
+
+// Puts the crosshair on the candle of a time. The view moves if the candle is not in sight.
+function showCandle(time) {
+  const known = feed.candles();
+  const row = known?.before(time);
+  if (!row || (known.hasNewer && row === known.last)) return showDate(time);
+  chart.moveCrosshair(time, 0); // scrolls; the crosshair follows in the next frame, as in showDate()
+  requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0)));
+}
+
+function setMinSize(minSize) {
+  update({ minSize });
+  writeAddress();
 }
 
 function toggleFullScreen() {

@@ -88,6 +88,14 @@ export function timeOf(local, zone) {
 
 const pad = (number, places = 2) => String(number).padStart(places, '0');
 
+// A time in a zone, with its date if that is not today's: `12:00:31`, `01-30 12:00:31` or `2025-01-30 12:00:31`. `part` is
+// 'second' or 'minute'.
+export function short(time, zone, today, part = 'second') {
+  const { date, [part]: clock } = parts(time, zone);
+  if (date === today) return clock;
+  return `${date.slice(0, 5) === today.slice(0, 5) ? date.slice(5) : date} ${clock}`;
+}
+
 // The parts of a time in a zone, as text.
 export function parts(time, zone) {
   const local = new Date(time + offsetAt(time, zone));

@@ -107,7 +107,7 @@ def test_every_label_has_the_chosen_time_zone(tab: Tab, stage: Stage) -> None:
     for zone, minutes_ahead in (("UTC", 0), ("UTC+05:45", 345), ("UTC−03:30", -210)):
         page.select_option("#zone", label=zone)
         time = page.evaluate(local, [end, minutes_ahead])
-        opened.becomes(lambda time=time: labels() == (time[:16], time[11:]))
+        opened.becomes(lambda time=time: (labels()[0], labels()[1][-8:]) == (time[:16], time[11:]))
         pictures.add(page.locator("#chart td:nth-child(2)").last.screenshot())
     assert len(pictures) == 3, "the axis of the times"
     assert "zone=-03:30" in settled(opened)

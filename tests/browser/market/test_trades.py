@@ -1,0 +1,220 @@
+"""The list of trades: what it shows, its filter, older trades, retractions, and the way to the candle of a trade."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.market.conftest import ChartPage, Tab, query, settled
+from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
+
+pytestmark = pytest.mark.functional
+
+ROWS = "#trade-rows tr"
+DAY = 24 * HOUR
+
+
+def listed(opened: ChartPage) -> int:
+    """The number of loaded trades, of which the document has only those in sight."""
+    return int(opened.page.locator("#trade-table").get_attribute("aria-rowcount") or 0) - 1
+
+
+def to_the_end(page: Page) -> None:
+    page.locator("#trade-scroller").evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+
+
+def prices(page: Page) -> list[str]:
+    return [text.replace("\u202f", "") for text in page.locator(f"{ROWS} td:nth-child(2)").all_text_contents()]
+
+
+def test_trades_that_were_retracted_without_a_connection_are_struck_through(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:STRUCK", now()
+    stage.write(*(tick(symbol, start - at * MINUTE, str(100 + at), block=at) for at in range(200, 0, -1)))
+    opened = tab(query(symbol, panels="trades")).drawn()
+    page = opened.page
+    opened.becomes(lambda: listed(opened) == 100)
+    to_the_end(page)
+    opened.becomes(lambda: listed(opened) == 200)
+    stage.api.stop()
+    page.locator("#live.offline").wait_for()
+    page.context.set_offline(True)
+    stage.restart_api()
+    stage.write(*({"retract": {"symbol": symbol, "block_hash": f"0x{block:x}"}} for block in (3, 150)))
+    stage.write(tick(symbol, start, "99", block=500))
+    page.context.set_offline(False)
+    page.locator("#trade-scroller").evaluate("(box) => { box.scrollTop = 0; }")
+    page.locator(f"{ROWS}.retracted", has_text="103").wait_for()
+    assert listed(opened) == 201
+    assert prices(page)[:4] == ["99", "101", "102", "103"]
+    page.locator("#trade-scroller").evaluate("(box) => { box.scrollTop = 140 * 22; }")
+    page.locator(f"{ROWS}.retracted", has_text="250").wait_for()
+    stage.write(
+        {"restore": {"symbol": symbol, "block_hash": "0x96"}}, tick(symbol, start - 150 * MINUTE, "250", block=150)
+    )
+    page.locator(f"{ROWS}.retracted", has_text="250").wait_for(state="detached")
+    page.locator(ROWS, has_text="250").wait_for()
+
+
+def test_a_size_filters_the_trades_exactly_and_stays_in_the_address(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:SIZED", now() - MINUTE
+    least, less, more = "100.000000000000000000000000000002", "100.000000000000000000000000000001", "1000"
+    sizes = {"1": "9", "2": least, "3": less, "4": more}
+    stage.write(*(tick(symbol, start, price, size, at=int(price)) for price, size in sizes.items()))
+    opened = tab(query(symbol, panels="trades")).drawn()
+    page = opened.page
+    opened.becomes(lambda: prices(page) == ["4", "3", "2", "1"])
+    page.get_by_label("Size from").fill(least)
+    opened.becomes(lambda: prices(page) == ["4", "2"])
+    assert f"min={least}&" in settled(opened)
+    page.reload()
+    opened.becomes(lambda: prices(page) == ["4", "2"])
+    assert page.get_by_label("Size from").input_value() == least
+    stage.write(tick(symbol, start + 1000, "5", less), tick(symbol, start + 1001, "6", more))
+    opened.becomes(lambda: prices(page) == ["6", "4", "2"])
+    page.get_by_label("Size from").fill("many")
+    page.get_by_text("The size is a number like 0.5.").wait_for()
+    page.get_by_label("Size from").fill("")
+    opened.becomes(lambda: prices(page) == ["6", "5", "4", "3", "2", "1"])
+    assert "min=" not in settled(opened)
+
+
+def test_a_size_that_no_recent_trade_has_is_said_and_older_trades_are_searched(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:RARE", now() - HOUR
+    stage.write(*(tick(symbol, start, str(at), "500" if at == 60 else "1", at=at) for at in range(1, 1101)))
+    opened = tab(query(symbol, panels="trades", min=500)).drawn()
+    page = opened.page
+    page.get_by_text("None of the last 1\u202f000 trades has this size.").wait_for()
+    page.get_by_role("button", name="Older trades").click()
+    opened.becomes(lambda: prices(page) == ["60"])
+    page.get_by_text("There are no older trades.").wait_for()
+    page.get_by_label("Size from").fill("501")
+    page.get_by_text("None of the last 1\u202f000 trades has this size.").wait_for()
+    page.get_by_role("button", name="Older trades").click()
+    page.get_by_text("No trade has this size.").wait_for()
+
+
+def test_older_trades_are_read_at_the_end_of_the_list(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:OLDER", now() - HOUR
+    stage.write(*(tick(symbol, start, str(at), at=at) for at in range(1, 321)))
+    opened = tab(query(symbol, panels="trades")).drawn()
+    page = opened.page
+    opened.becomes(lambda: listed(opened) == 100)
+    for count in (200, 300):
+        to_the_end(page)
+        opened.becomes(lambda count=count: listed(opened) == count)
+    page.locator(ROWS).first.focus()
+    for _ in range(2):
+        page.keyboard.press("End")
+        page.wait_for_timeout(300)
+    assert listed(opened) == 320
+    assert prices(page)[-1] == "1"
+    assert page.locator(ROWS).count() < 100, "the document has only the rows in sight"
+    page.get_by_text("There are no older trades.").wait_for()
+    place = page.locator(ROWS, has_text="1").last
+    before = place.bounding_box()
+    stage.write(tick(symbol, start + 1000, "1000"))
+    opened.becomes(lambda: listed(opened) == 321)
+    assert place.bounding_box() == before, "a new trade above moved the rows in sight"
+
+
+@pytest.mark.full
+def test_the_list_keeps_2000_trades_and_returns_to_the_newest(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:BOUNDED", now() - HOUR
+    stage.write(*(tick(symbol, start, str(at), at=at) for at in range(1, 2301)))
+    opened = tab(query(symbol, panels="trades")).drawn()
+    page = opened.page
+    opened.becomes(lambda: listed(opened) == 100)
+
+    def scrolled_to_the_first() -> bool:
+        to_the_end(page)
+        return page.get_by_text("There are no older trades.").is_visible()
+
+    opened.becomes(scrolled_to_the_first)
+    assert prices(page)[-1] == "1"
+    opened.becomes(lambda: listed(opened) == 2000)
+    stage.write(tick(symbol, start + 1000, "5000"))
+    page.get_by_role("button", name="Newest trades").click()
+    opened.becomes(lambda: prices(page)[0] == "5000" and listed(opened) == 100)
+    assert page.get_by_role("button", name="Newest trades").is_hidden()
+
+
+def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:CHOSEN", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * 10 * HOUR + 65_000, str(100 + at)) for at in range(60)))
+    opened = tab(query(symbol, panels="trades", bars=100)).drawn()
+    page = opened.page
+    for at in (55, 2):
+        page.locator(ROWS).first.focus()
+        page.keyboard.press("Home")
+        for _ in range(at):
+            page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        opened.becomes(lambda at=at: opened.legend().get("C") == str(100 + at))
+        time = end - at * 10 * HOUR + MINUTE
+        assert page.locator("#legend-time").text_content() == page.evaluate(LOCAL, [time, 0])[:16]
+        assert "from=" in settled(opened)
+        shown = page.evaluate(
+            "['from', 'to'].map((each) => Date.parse(new URLSearchParams(location.search).get(each)))"
+        )
+        assert shown[0] < time < shown[1]
+        assert opened.legend()["C"] == str(100 + at), "the crosshair stays there"
+        assert page.evaluate("document.activeElement.matches('#trade-rows tr')"), "the focus stays in the list"
+    page.locator(ROWS, has_text="104").click()
+    opened.becomes(lambda: opened.legend().get("C") == "104")
+
+
+LOCAL = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
+
+
+def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:SIDES", now()
+    stage.write(
+        tick(symbol, start, "1", "0.000000000000000000000000000001") | {"side": "sell"},
+        tick(symbol, start - 3 * DAY, "999999999999999999999999999999.5", "2"),
+        tick(symbol, start - 4 * DAY, "3") | {"side": None},
+    )
+    opened = tab(query(symbol, "1d", panels="trades", zone="+05:30")).drawn()
+    page = opened.page
+    page.locator(ROWS).nth(2).wait_for()
+    cells = page.locator(f"{ROWS} td")
+    times = [page.evaluate(LOCAL, [start - days * DAY, 330]) for days in (0, 3, 4)]
+    shown = [time if time[:4] != times[0][:4] else time[5:] for time in times[1:]]
+    assert [cells.nth(at).text_content() for at in (0, 3, 6)] == [times[0][11:], *shown]
+    names = ("sell at 1", "buy at 999999999999999999999999999999.5", "3")
+    assert [page.get_by_role("gridcell", name=name, exact=True).count() for name in names] == [1, 1, 1]
+    marks = "(cell) => getComputedStyle(cell, '::before').content"
+    assert [cells.nth(at).evaluate(marks) for at in (1, 4, 7)] == ['"▼"', '"▲"', "none"]
+    assert [cells.nth(at).text_content() for at in (2, 4)] == ["0.0₂₉1", "9.99999e29"]
+    assert page.locator("#trade-scroller").evaluate("(box) => box.scrollWidth <= box.clientWidth")
+
+
+def test_what_was_corrected_is_listed_and_leads_to_its_candle(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:CORRECTED", now() // MINUTE * MINUTE - 100 * MINUTE
+    stage.write(
+        *(tick(symbol, start + at * MINUTE, "100", block=at + 1) for at in range(100)),
+        tick(symbol, start + 10 * MINUTE + 1000, "105.000000000000000001", "2", block=200),
+    )
+    opened = tab(query(symbol, bars=50)).drawn()
+    page = opened.page
+    page.keyboard.press("Alt+j")
+    page.get_by_text("No candle was corrected while it was shown here.").wait_for()
+    assert page.locator("#corrections-open").is_hidden()
+    stage.write(*({"retract": {"symbol": symbol, "block_hash": each}} for each in ("0xc8", "0x15")))
+    link = page.get_by_role("button", name="2 corrections since ")
+    link.wait_for()
+    page.keyboard.press("Alt+j")
+    dialog = page.get_by_role("dialog", name="2 corrections since ")
+    rows = {row.split("→")[0]: row for row in dialog.locator("tbody tr").all_inner_texts()}
+    times = [page.evaluate(LOCAL, [start + at * MINUTE, 0])[:16] for at in (10, 20)]
+    found = {key[:16]: row for key, row in rows.items()}
+    assert found.keys() == set(times)
+    assert "H 105.000000000000000001 → 100" in found[times[0]]
+    assert "V 3 → 1" in found[times[0]]
+    assert "n 2 → 1" in found[times[0]]
+    assert "removed" in found[times[1]]
+    page.keyboard.press("Escape")
+    link.click()
+    dialog.get_by_role("button", name=times[0]).press("Enter")
+    opened.becomes(lambda: page.locator("#legend-time").text_content() == times[0])
+    assert dialog.is_hidden()
+    assert opened.legend()["H"] == "100"
