@@ -114,11 +114,26 @@ _ITEMS = [
 ]
 
 
+_NEEDED_BY = {"sort": ("limit",)}
+"""Parameters that have no meaning without the one of several that exclude each other."""
+
+
+def _sound(name: str, part: dict[str, Any]) -> Any:
+    """The usual value, or if the schema has other values, the first of these."""
+    choices = schemas.resolved(part).get("enum", [])
+    return choices[0] if choices and _USUAL.get(name) not in choices else _USUAL.get(name, "")
+
+
 def sound_request(route: Route, way: Way = ()) -> dict[str, Any]:
     """What ``route`` takes, with all its parameters but those that exclude the one at ``way``."""
-    known = schemas.definition(route.query).get("properties", {})
-    query = {name: _USUAL.get(name, "") for name in known if name != "cursor"}
-    query.pop("interval" if way == ("query", "resolution") else "resolution" if "interval" in query else "", None)
+    schema = schemas.definition(route.query)
+    query = {name: _sound(name, part) for name, part in schema.get("properties", {}).items() if name != "cursor"}
+    branches = [each["required"][0] for each in schema.get("oneOf", [])]
+    groups = [(each, *_NEEDED_BY.get(each, ())) for each in branches]
+    chosen = [group for group in groups if way[1:] and way[1] in group] or groups
+    for group in groups:
+        if group != chosen[0]:
+            query = {name: value for name, value in query.items() if name not in group}
     return {"query": query, "path": dict.fromkeys(route.parameters, "999"), "body": _sound_bodies(route)}
 
 
