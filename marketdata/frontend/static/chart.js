@@ -1,12 +1,14 @@
-// Draws the candles with the chart library. The library gets times that are shifted by the time zone's offset, so that its
-// days begin when the zone's days begin.
+// Draws the candles with the chart library.
 
-import { AreaSeries, BarSeries, CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
-import * as decimals from './decimals.js';
+import { ColorType, createChartEx, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, TickMarkType } from './vendor/lightweight-charts.mjs';
+import { AxisMarks } from './axis_marks.js';
 import { $ } from './dom.js';
 import { bucketOpen, width } from './intervals.js';
 import { Corrections, Hatching } from './backdrop.js';
+import { LocalTimeScale } from './local_time_scale.js';
 import { palette } from './palette.js';
+import { PriceScale } from './price_scale.js';
+import { SERIES, volumeBar } from './series.js';
 import * as timeAxis from './time_axis.js';
 import * as zones from './time_zones.js';
 
@@ -16,7 +18,7 @@ const VOLUME_TOP = 0.84; // of the height
 
 let chart = null;
 let type = 'candles';
-let series = null; // of the type SERIES[type]
+let series = null; // of the kind SERIES[type].kind
 let volume = null;
 let axis = null; // a series with one point, at the last slot: the library's time axis ends at the last point of any series
 let colours = null;
@@ -27,21 +29,21 @@ let placed = null; // the time of the candle on which moveCrosshair() has put th
 let finerBars = 1; // see open()
 let isOpening = false; // whether open() was called, but no range was set yet
 let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
-let scale = 0; // the number of places by which the decimal point of prices moves, see scaleOf() in decimals.js
-let volumeScale = 0;
-let places = 2;
-const SERIES = { candles: CandlestickSeries, hollow: CandlestickSeries, bars: BarSeries, line: LineSeries, area: AreaSeries };
+const timeScale = new LocalTimeScale();
+const prices = new PriceScale({ lowest: 0 });
+const marks = new AxisMarks(prices);
 const hatching = new Hatching();
 const corrections = new Corrections();
 
 // Calls `onRange` when the visible times change, and `onCrosshair` with the time under the pointer, or null.
 export function start({ onRange, onCrosshair }) {
   colours = palette();
-  chart = createChart($('chart'), {
+  chart = createChartEx($('chart'), timeScale, {
     autoSize: true,
     layout: { attributionLogo: true, fontSize: 12 },
+    grid: { horzLines: { visible: false } }, // see axis_marks.js
     crosshair: { mode: CrosshairMode.Normal },
-    rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72 },
+    rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72, tickMarkDensity: 1e6 },
     timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: MIN_SPACING, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
@@ -51,7 +53,9 @@ export function start({ onRange, onCrosshair }) {
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
   chart.timeScale().subscribeVisibleLogicalRangeChange((range) => {
     requestedRange = null;
-    if (range && candles && !isOpening) onRange();
+    if (!range || !candles) return;
+    setBase();
+    if (!isOpening) onRange();
   });
   chart.subscribeCrosshairMove(({ time, point, sourceEvent }) => {
     if (sourceEvent) placed = null;
@@ -62,9 +66,8 @@ export function start({ onRange, onCrosshair }) {
 }
 
 function addSeries() {
-  series = chart.addSeries(SERIES[type], { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: (found) => found() ?? emptyViewPrices() });
-  series.attachPrimitive(hatching);
-  series.attachPrimitive(corrections);
+  series = chart.addSeries(SERIES[type].kind, { priceFormat: prices.format, priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: visiblePrices });
+  for (const each of [marks, hatching, corrections]) series.attachPrimitive(each);
 }
 
 // -- times and prices ----------------------------------------------------------------------------------------------
@@ -87,60 +90,41 @@ function timeLabel(time) {
   return `${weekday} ${date} ${length < 60_000 ? second : minute}`;
 }
 
-function priceFormat() {
-  return {
-    type: 'custom', base: 10 ** places,
-    formatter: (number) => decimals.price(number, places, scale),
-    // The axis shows only the decimal places that distinguish its marks.
-    tickmarksFormatter: (numbers) => {
-      const gap = numbers.length > 1 ? Math.min(...numbers.slice(1).map((number, at) => Math.abs(number - numbers[at]))) : 0;
-      const needed = gap > 0 ? Math.min(Math.max(Math.ceil(-Math.log10(gap) + 0.05), places > 1 && !scale ? 2 : 0), places) : places;
-      return numbers.map((number) => decimals.price(number, needed, scale));
-    },
-  };
+// The drawn range of the visible prices, for the library's autoscaleInfoProvider. Without candles, it lies around the last
+// candle before the view.
+function visiblePrices(found) {
+  const range = found()?.priceRange;
+  const seen = range ? null : candles && view();
+  const row = seen && (candles.before(seen.to) ?? candles.first);
+  if (!range && !row) return null;
+  const [minValue, maxValue] = range ? prices.widened(range.minValue, range.maxValue) : prices.widened(prices.drawn(row.c), prices.drawn(row.c));
+  return { priceRange: { minValue, maxValue } };
+}
+
+// 0 % is the close of the first visible candle.
+function setBase() {
+  const seen = view();
+  const row = seen && (candles.rows[candles.index(seen.from)] ?? candles.last);
+  if (row) prices.base = Number(row.c);
 }
 
 // -- data ----------------------------------------------------------------------------------------------------------
 
-const point = (row) => {
-  if (type === 'line' || type === 'area') return { time: toAxis(row.t), value: decimals.scaled(row.c, scale) };
-  const isUp = decimals.scaled(row.c, scale) >= decimals.scaled(row.o, scale);
-  const made = {
-    time: toAxis(row.t),
-    open: decimals.scaled(row.o, scale), high: decimals.scaled(row.h, scale), low: decimals.scaled(row.l, scale), close: decimals.scaled(row.c, scale),
-  };
-  if (row.finalized) return made;
-  const colour = isUp ? colours.upOpen : colours.downOpen;
-  return { ...made, color: colour, borderColor: colour, wickColor: colour };
-};
-
-const volumeBar = (row) => {
-  const isUp = Number(row.c) >= Number(row.o);
-  const colour = row.finalized ? (isUp ? colours.upVolume : colours.downVolume) : (isUp ? colours.upVolumeOpen : colours.downVolumeOpen);
-  return { time: toAxis(row.t), value: decimals.scaled(row.v, volumeScale), color: colour };
-};
-
-// The price range of a view without candles. It lies around the last candle before the view.
-function emptyViewPrices() {
-  const seen = candles && view();
-  const row = seen && (candles.before(seen.to) ?? candles.first);
-  if (!row) return null;
-  const price = decimals.scaled(row.c, scale);
-  return { priceRange: { minValue: price * 0.99, maxValue: price * 1.01 } };
+// What the series draws for candles.rows[at].
+function point(at) {
+  const [before, row, after] = [candles.rows[at - 1], candles.rows[at], candles.rows[at + 1]];
+  return { time: toAxis(row.t), ...SERIES[type].point({ row, before, after }, colours, (price) => prices.drawn(price)) };
 }
 
-// Begins another view. The format of prices depends on the view's newest candle. With `isSamePrices`, the format stays.
-// `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces.
-export function open(given, { isSamePrices = false, finerBars: replaced = 1 } = {}) {
+const volumePoint = (row) => ({ time: toAxis(row.t), ...volumeBar(row, colours) });
+
+// Begins another view. `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces.
+export function open(given, { finerBars: replaced = 1 } = {}) {
   candles = given;
+  timeScale.zone = candles.zone;
   finerBars = replaced;
   isOpening = true;
   corrections.clear();
-  const { last } = candles;
-  if (!isSamePrices) scale = last ? decimals.scaleOf(last.c) : 0;
-  volumeScale = last ? decimals.scaleOf([...candles.rows].sort((one, other) => Number(other.v) - Number(one.v))[0].v) : 0;
-  if (!isSamePrices) places = last ? decimals.placesFor(decimals.scaled(last.c, scale)) : 2;
-  series.applyOptions({ priceFormat: priceFormat() });
   chart.timeScale().applyOptions({ timeVisible: width(candles.interval) < 86_400_000, secondsVisible: width(candles.interval) < 60_000 });
 }
 
@@ -148,12 +132,16 @@ export function open(given, { isSamePrices = false, finerBars: replaced = 1 } = 
 export function draw(from, until) {
   const before = anchoredRange();
   slots = candles.slots(from, until);
-  const known = new Map(candles.rows.map((row) => [row.t, row]));
-  const rows = slots.map((t) => known.get(t) ?? null);
-  series.setData(rows.map((row, at) => (row ? point(row) : { time: toAxis(slots[at]) })));
-  volume.setData(rows.filter(Boolean).map(volumeBar));
-  axis.setData(slots.slice(-1).map(axisPoint));
+  fill();
   restoreView(before);
+}
+
+// Gives the candles of all slots to the library.
+function fill() {
+  const known = new Map(candles.rows.map((row, at) => [row.t, point(at)]));
+  series.setData(slots.map((t) => known.get(t) ?? { time: toAxis(t) }));
+  volume.setData(candles.rows.map(volumePoint));
+  axis.setData(slots.slice(-1).map(axisPoint));
 }
 
 // Draws one changed bucket. Returns false if the change needs draw().
@@ -163,8 +151,8 @@ export function drawOne({ t, after }) {
   if (isNew) return false;
   if (slots[index(t)] !== t) return false;
   const before = anchoredRange();
-  series.update(after ? point(after) : { time: toAxis(t) }, t < last);
-  volume.update(after ? volumeBar(after) : { time: toAxis(t) }, t < last);
+  series.update(after ? point(candles.index(t)) : { time: toAxis(t) }, t < last);
+  volume.update(after ? volumePoint(after) : { time: toAxis(t) }, t < last);
   restoreView(before);
   return true;
 }
@@ -289,7 +277,7 @@ export function moveCrosshair(time, step) {
 
 function place(row) {
   placed = row.t;
-  chart.setCrosshairPosition(decimals.scaled(row.c, scale), toAxis(row.t), series);
+  chart.setCrosshairPosition(prices.drawn(row.c), toAxis(row.t), series);
 }
 
 // The library keeps the crosshair at its place on the screen when the visible range changes. A crosshair that moveCrosshair()
@@ -306,19 +294,24 @@ export function clearCrosshair() {
 
 // -- appearance ----------------------------------------------------------------------------------------------------
 
-const MODES = { linear: PriceScaleMode.Normal, log: PriceScaleMode.Logarithmic, percent: PriceScaleMode.Percentage };
-
-export function setScale(name, isInverted) {
-  series.priceScale().applyOptions({ mode: MODES[name], invertScale: isInverted });
+// Chooses the scale of prices, 'linear', 'log' or 'percent'.
+export function setScale(kind, isInverted) {
+  series.priceScale().applyOptions({ invertScale: isInverted, ...(kind !== prices.kind && { autoScale: true }) });
+  if (kind === prices.kind) return;
+  prices.kind = kind;
+  if (slots.length) fill();
 }
 
-// Changes the type of the chart. The caller must draw() afterwards.
+// Changes the type of the chart. The old series goes last, because the library forgets the times of a removed one, which would
+// move the view.
 export function setType(given) {
   if (given === type) return;
+  const old = series;
   type = given;
-  chart.removeSeries(series);
   addSeries();
   colourSeries();
+  if (slots.length) fill();
+  chart.removeSeries(old);
 }
 
 export const autoScale = () => series.priceScale().applyOptions({ autoScale: true });
@@ -328,7 +321,7 @@ export function recolour() {
   colours = palette();
   chart.applyOptions({
     layout: { background: { type: ColorType.Solid, color: colours.paper }, textColor: colours.soft, fontFamily: colours.sans },
-    grid: { vertLines: { color: colours.grid }, horzLines: { color: colours.grid } },
+    grid: { vertLines: { color: colours.grid } },
     rightPriceScale: { borderColor: colours.rule },
     timeScale: { borderColor: colours.rule },
     crosshair: { vertLine: { color: colours.soft, labelBackgroundColor: colours.accent }, horzLine: { color: colours.soft, labelBackgroundColor: colours.accent } },
@@ -337,9 +330,9 @@ export function recolour() {
 }
 
 function colourSeries() {
+  marks.set(colours);
   series.applyOptions({
-    upColor: colours.up, downColor: colours.down, borderUpColor: colours.up, borderDownColor: colours.down,
-    wickUpColor: colours.up, wickDownColor: colours.down, priceLineColor: colours.accent,
+    borderVisible: true, priceLineColor: colours.accent,
     ...(['line', 'area'].includes(type) && { color: colours.accent, lineColor: colours.accent, topColor: colours.areaTop, bottomColor: colours.areaBottom }),
   });
 }

@@ -4,9 +4,13 @@
 const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
 const SIGNIFICANT = 7;
+const EXPONENTIAL = 8; // from this power of ten on, a number is written like 1.5e18
 
 // Separates the thousands of a whole number.
 export const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
+
+// A decimal below one, of which so many zeros and then `digits` follow the point.
+const afterZeros = (zeros, digits) => `0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${digits}`;
 
 // Splits a decimal into [head, tail]. The head has the first significant digits, the tail all others.
 export function split(decimal) {
@@ -17,35 +21,31 @@ export function split(decimal) {
   return [`${grouped(whole)}.${fraction.slice(0, shown)}`, fraction.slice(shown)];
 }
 
-// By how many places the decimal point must move so that prices near `decimal` become numbers near 1. The chart library
-// computes with such numbers without a visible loss. 0 if `decimal` is neither very small nor very large.
-export function scaleOf(decimal) {
-  const power = Math.floor(Math.log10(Number(decimal)));
-  return power >= -3 && power <= 7 ? 0 : -power;
+// The text of a number with `places` decimal places, fewer than zero for a round one: `2 503.20`, `0.0₁₇1234` (seventeen zeros
+// follow the point), `1.5e18`.
+export function text(number, places) {
+  const size = Math.abs(number);
+  const sign = number < 0 ? '−' : '';
+  const power = powerOf(size);
+  if (power >= EXPONENTIAL) return sign + size.toExponential(Math.min(Math.max(power + places, 0), 100)).replace('e+', 'e');
+  const fixed = size.toFixed(Math.min(Math.max(places, 0), 100));
+  if (!Number(fixed)) return places > SIGNIFICANT ? '0' : fixed;
+  const [whole, fraction = ''] = fixed.split('.');
+  const zeros = /^0*/.exec(fraction)[0].length;
+  if (whole === '0' && zeros >= 3) return sign + afterZeros(zeros, fraction.slice(zeros));
+  return `${sign}${grouped(whole)}${fraction && `.${fraction}`}`;
 }
-
-export const scaled = (decimal, places) => Number(places ? `${decimal}e${places}` : decimal);
 
 // The decimal places that show SIGNIFICANT - 1 digits of a number.
-export function placesFor(number) {
-  if (!(number > 0)) return 2;
-  return Math.min(Math.max(SIGNIFICANT - 2 - Math.floor(Math.log10(number)), 0), 12);
-}
+export const placesFor = (number) => (number ? SIGNIFICANT - 2 - powerOf(Math.abs(number)) : 2);
 
-// The text of a scaled number as a price: `2 503.20`, `0.0₁₇1234` (seventeen zeros follow the point), `1.5e18`.
-export function price(number, places, scale) {
-  const fixed = Math.abs(number).toFixed(places);
-  const sign = number < 0 && Number(fixed) ? '−' : '';
-  if (!scale) {
-    const [whole, fraction] = fixed.split('.');
-    return `${sign}${grouped(whole)}${fraction ? `.${fraction}` : ''}`;
-  }
-  if (scale < 0) return `${sign}${fixed}e${-scale}`;
-  if (!Number(fixed)) return '0';
-  const [whole, fraction = ''] = fixed.split('.');
-  const digits = (whole + fraction).replace(/^0+/, '');
-  const zeros = scale + places - digits.length;
-  return `${sign}0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${digits}`;
+// The n of the greatest 10^n that is not greater than a positive number.
+export const powerOf = (number) => (number > 0 ? Number(number.toExponential().split('e')[1]) : 0);
+
+// A part of one as `+0.27 %`, with the given decimal places.
+export function percent(part, places = 2) {
+  const fixed = text(part * 100, places);
+  return `${fixed.replace(/^(?=\d)/, '+').replace(/^[+−](?=[0.]*$)/, '')} %`;
 }
 
 // The exact difference of two decimals. The first one is not the smaller one.
@@ -60,10 +60,8 @@ export function minus(one, other) {
 
 // The change from one decimal to another, as `+0.27 %`.
 export function change(from, to) {
-  const percent = (Number(to) / Number(from) - 1) * 100;
-  if (!Number.isFinite(percent)) return '';
-  const fixed = Math.abs(percent) >= 1000 ? percent.toPrecision(3) : percent.toFixed(2);
-  return `${fixed.replace('-', '−').replace(/^(?=\d)/, '+').replace(/^[+−](?=0\.00$)/, '')} %`;
+  const part = Number(to) / Number(from) - 1;
+  return Number.isFinite(part) ? percent(part, part >= 10 ? 0 : 2) : '';
 }
 
 // A decimal in few characters, cut after its first significant digits: `2 503.123`, `0.0₁₇1234`, `1.5e18`.
@@ -72,5 +70,5 @@ export function short(decimal) {
   const zeros = whole === '0' ? /^0*/.exec(fraction)[0].length : 0;
   if (whole.length > 8) return `${`${whole[0]}.${whole.slice(1, SIGNIFICANT - 1)}`.replace(/\.?0*$/, '')}e${whole.length - 1}`;
   if (zeros < 3) return split(decimal)[0];
-  return `0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${fraction.slice(zeros, zeros + SIGNIFICANT - 1)}`;
+  return afterZeros(zeros, fraction.slice(zeros, zeros + SIGNIFICANT - 1));
 }

@@ -85,13 +85,13 @@ async function load(mine, mayBeEmpty, isWanted) {
 }
 
 // Draws a loaded view in place of the view before.
-function show(mine, isSamePrices = false) {
+function show(mine) {
   const { candles: { interval }, range: { bars, from, to }, chosen } = mine;
   const finerBars = width(interval) / width(chosen);
   shown = mine;
   waiting = new Map();
   chart.clear();
-  chart.open(mine.candles, { isSamePrices, finerBars });
+  chart.open(mine.candles, { finerBars });
   draw();
   if (from === null) chart.showNewest(bars / finerBars);
   else chart.show(from, to);
@@ -219,7 +219,7 @@ async function changeInterval(view) {
       mine.abort = new AbortController();
       mine.range = rangeOf(chart.view());
       if (asked === before) asked = mine;
-      show(mine, true);
+      show(mine);
       tell();
     }
     before.busy.interval = false;

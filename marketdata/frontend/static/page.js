@@ -186,7 +186,6 @@ function setZone(zone) {
 function setType(type) {
   update({ type });
   chart.setType(type);
-  feed.redraw();
   writeAddress();
 }
 

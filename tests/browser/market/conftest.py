@@ -38,6 +38,20 @@ PIXELS = """([colour, from, to, near]) => {
 }"""
 
 
+# Notes each text of a canvas with its position in CSS pixels.
+NOTE_TEXTS = """() => {
+  window.texts = [];
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const { e, f, a, d } = this.getTransform();
+    const { left, top, width } = this.canvas.getBoundingClientRect();
+    const ratio = this.canvas.width / (width || 1);
+    window.texts.push({ text, font: this.font, x: left + (x * a + e) / ratio, y: top + (y * d + f) / ratio });
+    return draw.apply(this, arguments);
+  };
+}"""
+
+
 @dataclass
 class ChartPage:
     """A tab, the errors of its scripts, and the candles that it requested."""
@@ -102,6 +116,16 @@ def settled(opened: ChartPage) -> str:
     return opened.url
 
 
+def drawn_texts(opened: ChartPage) -> dict[str, dict[str, Any]]:
+    """The texts that the canvases show after a redraw, each with its place."""
+    opened.page.set_viewport_size({"width": 1280, "height": 700})
+    opened.page.wait_for_timeout(200)
+    opened.page.evaluate("window.texts = []")
+    opened.page.set_viewport_size({"width": 1280, "height": 720})
+    opened.page.wait_for_timeout(300)
+    return {each["text"]: each for each in opened.page.evaluate("texts")}
+
+
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """A stage with 400 minutes of trades."""
@@ -118,6 +142,12 @@ def context(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:  # noqa
     made = browser.new_context(viewport=SIZE, http_credentials=credentials, reduced_motion="reduce")  # type: ignore[arg-type]
     yield made
     made.close()
+
+
+@pytest.fixture
+def noted_texts(context: BrowserContext) -> None:
+    """Notes the texts of the canvases for drawn_texts()."""
+    context.add_init_script(f"({NOTE_TEXTS})()")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def test_only_the_style_sheet_defines_colours() -> None:
 def test_the_canvas_reads_colours_that_the_style_sheet_defines() -> None:
     used = set(re.findall(r"colour\('([\w-]+)'", read("palette.js")))
     assert used <= set(re.findall(r"--([\w-]+): light-dark", read("page.css")))
-    painted = set(re.findall(r"colours\.(\w+)", read("chart.js") + read("backdrop.js") + read("export.js")))
+    painted = set(re.findall(r"colours\.(\w+)", "".join(read(path.name) for path in FOLDER.glob("*.js"))))
     assert painted <= set(re.findall(r"(\w+): (?:colour|getComputedStyle)\(", read("palette.js")))
 
 

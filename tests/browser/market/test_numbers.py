@@ -1,0 +1,142 @@
+"""The labels of the price axis, at every magnitude and on every scale."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.browser.market.conftest import ChartPage, Tab, drawn_texts, query
+from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
+
+pytestmark = pytest.mark.functional
+
+SCALE = """([kind, low, high, base]) => import('/static/price_scale.js').then(({ PriceScale }) => {
+  const scale = new PriceScale();
+  scale.kind = kind;
+  scale.base = base;
+  const marks = scale.marks(scale.drawn(low), scale.drawn(high), 500);
+  const ends = [low, high].map((price) => [price, scale.label(scale.drawn(price))]);
+  return { marks: marks.map(({ at, text }) => [scale.price(at), text]), ends };
+})"""
+
+SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+
+
+def number(text: str) -> Decimal:
+    """The number of a label like ``2 503.20``, ``0.0₁₇1234``, ``1.5e18`` or ``−5``."""
+    plain = text.replace("\u202f", "").replace("−", "-")
+    head, point, tail = plain.partition("0.0")
+    zeros = "".join(each for each in tail if each in "₀₁₂₃₄₅₆₇₈₉")
+    if point and zeros:
+        return Decimal(f"{head}0.{'0' * int(zeros.translate(SUBSCRIPTS))}{tail[len(zeros) :]}")
+    return Decimal(plain)
+
+
+def is_close(text: str, wanted: float, part: str) -> bool:
+    return abs(number(text) - Decimal(wanted)) <= abs(Decimal(wanted)) * Decimal(part)
+
+
+def labels(opened: ChartPage, kind: str, low: float, high: float, base: float = 1) -> Any:
+    return opened.page.evaluate(SCALE, [kind, low, high, base])
+
+
+@pytest.mark.parametrize("kind", ["linear", "log"])
+def test_labels_of_every_magnitude_tell_their_numbers(tab: Tab, kind: str) -> None:
+    opened = tab(query())
+    for power in range(-30, 31):
+        for low, high in ((1, 3), (1.23456, 1.2346), (0.9, 11)):
+            found = labels(opened, kind, low * 10.0**power, high * 10.0**power)
+            assert 4 <= len(found["marks"]) <= 18, (power, found)
+            texts = [text for _, text in found["marks"]]
+            assert len(set(texts)) == len(texts)
+            assert all(is_close(text, at, "1e-9") for at, text in found["marks"]), found
+            assert all(is_close(text, end, "1e-5") for end, text in found["ends"]), found
+            assert all(len(text) <= 14 for text in texts), found
+
+
+def test_one_view_from_1e_30_to_1e30_has_readable_labels(tab: Tab) -> None:
+    opened = tab(query())
+    found = labels(opened, "log", 1e-30, 1e30)
+    assert len(found["marks"]) > 10
+    assert all(number(text) == Decimal(f"{at:.3g}") for at, text in found["marks"])
+    linear = labels(opened, "linear", 1e-30, 1e30)
+    assert [text for _, text in linear["ends"]] == ["0.0₂₉100000", "1.00000e30"]
+    assert "5e29" in [text for _, text in linear["marks"]]
+
+
+def test_marks_have_only_the_digits_that_tell_them_apart(tab: Tab) -> None:
+    opened = tab(query())
+
+    def marks(kind: str, low: float, high: float, base: float = 1) -> list[str]:
+        return [text.replace("\u202f", " ") for _, text in labels(opened, kind, low, high, base)["marks"]]
+
+    assert marks("linear", 2400, 2490)[:3] == ["2 400", "2 410", "2 420"]
+    assert marks("linear", 1, 1.9)[:3] == ["1.0", "1.1", "1.2"]
+    assert marks("linear", 1e-18, 3e-18)[:3] == ["0.0₁₇10", "0.0₁₇12", "0.0₁₇14"]
+    assert marks("log", 0.00002, 80)[:2] == ["0.0₄3", "0.0₃1"]
+    assert marks("log", 90, 1100)[:4] == ["100", "150", "200", "300"]
+    assert marks("percent", 100, 200, 100)[:3] == ["0 %", "+10 %", "+20 %"]
+
+
+def drawn_numbers(opened: ChartPage) -> set[Decimal]:
+    """The numbers of the price axis."""
+    texts = [text for text, each in drawn_texts(opened).items() if each["x"] > 1100 and each["y"] < 635 and text]
+    return {number(text) for text in texts}
+
+
+@pytest.mark.usefixtures("noted_texts")
+def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(tab: Tab, stage: Stage) -> None:
+    symbol, end, count = "DEMO:FALLEN", now() // HOUR * HOUR, 100
+    stage.write(
+        *(
+            tick(symbol, end - (count - at) * MINUTE, f"{80 * (0.00002 / 80) ** (at / count):.12f}")
+            for at in range(count + 1)
+        )
+    )
+    opened = tab(query(symbol, "1m", scale="log")).drawn()
+    texts = drawn_texts(opened)
+    places = [texts[text]["y"] for text in ("10", "0.1", "0.001", "0.0₄1")]
+    steps = [after - before for before, after in pairwise(places)]
+    assert max(steps) - min(steps) < 2, steps
+    assert min(steps) > 20, steps
+    assert "0.0₄200000" in texts, "the label of the last price"
+    opened.page.keyboard.press("Alt+l")
+    linear = drawn_texts(opened)
+    assert {"40", "80", "0.0₄200000"} <= set(linear)
+    assert not [text for text in linear if text.startswith("−")], "no price is below zero"
+    opened.page.keyboard.press("Alt+p")
+    assert {"−50 %", "0 %", "−100.00 %"} <= set(drawn_texts(opened))
+
+
+@pytest.mark.usefixtures("noted_texts")
+def test_the_labels_follow_the_prices_in_sight(tab: Tab, stage: Stage) -> None:
+    """Without a redraw between, from prices near 1e-18 to prices near 1e12."""
+    symbol, end = "DEMO:MOVED", now() // MINUTE * MINUTE
+    stage.write(
+        *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7) * 1e-18:.20f}") for at in range(150, 300)),
+        *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7)}00000000000") for at in range(150)),
+    )
+    opened = tab(query(symbol, "1m", bars=100)).drawn()
+    assert {Decimal("2e11"), Decimal("5e11")} <= drawn_numbers(opened)
+    time = opened.page.evaluate("(ms) => new Date(ms).toISOString()", end - 270 * MINUTE)
+    opened.page.keyboard.press("Alt+g")
+    opened.page.get_by_label("Date", exact=True).fill(time[:16].replace("T", " "))
+    opened.page.keyboard.press("Enter")
+    opened.becomes(lambda: "from=" in opened.url)
+    assert {Decimal("2e-18"), Decimal("5e-18")} <= drawn_numbers(opened)
+
+
+@pytest.mark.usefixtures("noted_texts")
+@pytest.mark.full
+def test_equal_prices_lie_in_the_middle_of_a_readable_axis(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:FLAT", now() // MINUTE * MINUTE
+    stage.write(*(tick(symbol, end - at * MINUTE, "0.0000000000123") for at in range(60)))
+    opened = tab(query(symbol, "1m", bars=80)).drawn()
+    texts = drawn_texts(opened)
+    label = texts["0.0₁₀123000"]
+    marks = [text for text in texts if text.startswith("0.0₁₀12")]
+    assert len(marks) > 4, texts
+    assert 200 < label["y"] < 450

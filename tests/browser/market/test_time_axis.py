@@ -1,0 +1,88 @@
+"""The time axis in the time zone of the view, and the breaks of long times without trades."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.browser.market.conftest import ChartPage, Tab, drawn_texts, query
+from tests.browser.market.stage import HOUR, Stage, now, tick
+
+pytestmark = pytest.mark.functional
+
+# The weights that the library's marks get at these times, as a text of each time on the clocks of the zone.
+WEIGHTS = """([zone, times]) => import('/static/local_time_scale.js').then(({ LocalTimeScale }) => {
+  const scale = new LocalTimeScale();
+  scale.zone = zone;
+  const points = times.map((time) => ({ originalTime: time }));
+  scale.fillWeightsForPoints(points.slice(0, 5), 0);
+  const all = [...points.slice(0, 5), ...points.slice(5)];
+  scale.fillWeightsForPoints(all, 5);
+  return all.map(({ timeWeight }) => timeWeight);
+})"""
+
+
+def weights(opened: ChartPage, zone: str, first: datetime, step: int, count: int) -> list[tuple[str, int]]:
+    times = [int(first.timestamp()) + at * step for at in range(count)]
+    found: Any = opened.page.evaluate(WEIGHTS, [zone, times])
+    return [
+        (f"{datetime.fromtimestamp(time, ZoneInfo(zone)):%Y-%m-%d %H:%M}", weight)
+        for time, weight in zip(times, found, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC"])
+def test_days_months_and_years_begin_on_the_clocks_of_the_zone(tab: Tab, zone: str) -> None:
+    opened = tab(query())
+    found = weights(opened, zone, datetime(2034, 12, 29, 12, tzinfo=ZoneInfo(zone)), 1800, 48 * 40)
+    by_time = dict(found)
+    assert (by_time["2035-01-01 00:00"], by_time["2035-02-01 00:00"]) == (70, 60)
+    assert {weight for time, weight in found if time.endswith(" 00:00") and "-01 " not in time} == {50}
+    assert {weight for time, weight in found if weight >= 50 and not time.endswith(" 00:00")} == set()
+    assert [by_time[f"2035-01-10 {time}"] for time in ("12:00", "06:00", "09:00", "10:00", "10:30")] == [
+        33,
+        32,
+        31,
+        30,
+        22,
+    ]
+
+
+def test_a_repeated_hour_and_a_skipped_hour_have_marks_in_order(tab: Tab) -> None:
+    opened = tab(query())
+    berlin = ZoneInfo("Europe/Berlin")
+    autumn = weights(opened, "Europe/Berlin", datetime(2026, 10, 24, 20, tzinfo=berlin), 3600, 12)
+    assert [time[11:13] for time, _ in autumn] == [
+        "20",
+        "21",
+        "22",
+        "23",
+        "00",
+        "01",
+        "02",
+        "02",
+        "03",
+        "04",
+        "05",
+        "06",
+    ]
+    assert [weight for _, weight in autumn][4:] == [50, 30, 30, 0, 31, 30, 30, 32]
+    spring = dict(weights(opened, "Europe/Berlin", datetime(2027, 3, 28, 0, tzinfo=berlin), 3600, 8))
+    assert (spring["2027-03-28 00:00"], spring["2027-03-28 03:00"], spring["2027-03-28 06:00"]) == (50, 31, 32)
+
+
+@pytest.mark.usefixtures("noted_texts")
+def test_the_days_on_the_axis_begin_at_midnight_of_the_zone(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:DAYS", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in range(100)))
+    opened = tab(query(symbol, "1h", zone="-05:00")).drawn()
+    midnights = {
+        text: each["x"] for text, each in drawn_texts(opened).items() if "bold" in each["font"] and text.isdigit()
+    }
+    assert len(midnights) >= 3, midnights
+    for day, x in midnights.items():
+        opened.page.mouse.move(x, 300)
+        opened.page.locator("#legend-time", has_text=f"-{int(day):02} 00:00").wait_for()

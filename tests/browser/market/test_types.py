@@ -1,0 +1,98 @@
+"""The types of the chart: how up, down and candles that can still change look."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from tests.browser.market.conftest import Tab, query, settled
+from tests.browser.market.stage import MINUTE, Stage, now, tick
+
+pytestmark = pytest.mark.functional
+
+CONTRASTS = """() => import('/static/palette.js').then(({ palette }) => {
+  const light = (text) => {
+    const [red, green, blue] = text.match(/[\\d.]+/g).slice(0, 3).map((each) => each / 255)
+      .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+  };
+  const contrast = (one, other) => Math.max(light(one) / light(other), light(other) / light(one));
+  const { up, down, paper } = palette();
+  return [contrast(up, down), contrast(up, paper), contrast(down, paper)];
+})"""
+
+POINTS = """async (rows) => {
+  const { palette } = await import('/static/palette.js');
+  const { SERIES, volumeBar } = await import('/static/series.js');
+  const colours = palette();
+  const beside = rows.map((row, at) => ({ row, before: rows[at - 1], after: rows[at + 1] }));
+  const points = { volume: rows.map((row) => volumeBar(row, colours)) };
+  for (const type in SERIES) points[type] = beside.map((each) => SERIES[type].point(each, colours, Number));
+  return { colours, points };
+}"""
+
+
+def row(opened: str, close: str, finalized: bool = True) -> dict[str, Any]:
+    return {"o": opened, "h": "130", "l": "90", "c": close, "v": "5", "finalized": finalized}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_up_and_down_differ_by_lightness(tab: Tab, scheme: Literal["light", "dark"]) -> None:
+    opened = tab(query())
+    opened.page.emulate_media(color_scheme=scheme)
+    between, of_up, of_down = opened.page.evaluate(CONTRASTS)
+    assert between >= 1.6
+    assert min(of_up, of_down) >= 3
+
+
+def test_a_rising_candle_is_hollow_and_a_falling_one_is_filled(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:BODIES", now() // MINUTE * MINUTE
+    ups_and_downs = [("100", "110"), ("110", "100")]
+    stage.write(
+        *(tick(symbol, end - at * MINUTE + part, price, at=part, block=1000 - at)
+          for at in range(40) for part, price in enumerate(ups_and_downs[at % 2])),
+        {"finalize": {"symbol": symbol, "block": 1001}},
+    )  # fmt: skip
+    opened = tab(query(symbol, bars=30)).drawn()
+    rising, falling = opened.has_pixels("var(--up)"), opened.has_pixels("var(--down)")
+    assert rising < falling / 4
+    opened.page.keyboard.press("Alt+y")
+    assert opened.has_pixels("var(--up)") == rising, "the type hollow shows a rise after a fall in the same way"
+    assert "bars=30" in settled(opened), "the view stays"
+
+
+def test_each_type_has_its_own_signs(tab: Tab) -> None:
+    rows = [row("100", "110"), row("120", "115"), row("100", "108"), row("108", "108")]
+    found = tab(query()).page.evaluate(POINTS, rows)
+    colours, points = found["colours"], found["points"]
+    up, down, paper = (colours[name] for name in ("up", "down", "paper"))
+    assert [(each["borderColor"], each["color"]) for each in points["candles"]] == [
+        (up, paper), (down, down), (up, paper), (up, paper),
+    ]  # fmt: skip
+    assert [(each["borderColor"], each["color"]) for each in points["hollow"]] == [
+        (up, paper), (up, up), (down, paper), (up, up),
+    ], "coloured by the close before, hollow if the close is above the open"  # fmt: skip
+    assert [each["color"] for each in points["bars"]] == [up, down, up, up]
+
+
+def test_a_candle_that_can_still_change_is_lighter_in_each_type(tab: Tab) -> None:
+    final, open_ones = ([row("100", "110", is_final), row("110", "100", is_final)] for is_final in (True, False))
+    page = tab(query()).page
+    one, other = page.evaluate(POINTS, final), page.evaluate(POINTS, open_ones)
+    assert set(one["points"]) == {"candles", "hollow", "bars", "line", "area", "volume"}
+    for kind, points in one["points"].items():
+        for before, after in zip(points, other["points"][kind], strict=True):
+            assert before != after, kind
+            assert {before.get(key) for key in before if key.endswith("olor")} != {
+                after.get(key) for key in after if key.endswith("olor")
+            }, kind
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["candles", "hollow", "bars", "line", "area"])
+@pytest.mark.parametrize("scale", ["linear", "log", "percent"])
+def test_each_type_is_drawn_on_each_scale(tab: Tab, kind: str, scale: str) -> None:
+    opened = tab(query(type=kind, scale=scale, inverted=1)).drawn()
+    colour = "var(--accent)" if kind in ("line", "area") else "color-mix(in srgb, var(--up) 45%, var(--paper))"
+    assert opened.has_pixels(colour, 0.3, 0.5, 24) > 50
