@@ -11,8 +11,9 @@ from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
 from marketdata.http.reply import CSV, JSON, Reply
 from marketdata.http.revalidation import is_conditional, is_current, not_modified, tagged, weak_tag
-from marketdata.interval import RESOLUTIONS, time_zone_shift
+from marketdata.interval import RESOLUTIONS
 from marketdata.store import candles
+from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
 
 _MEDIA_TYPES = {"csv": CSV}
@@ -24,14 +25,14 @@ def chart(request: Request) -> Reply:
     `startTime` starts after the last `t`."""
     services = request.services
     version = services.served.version()
-    arguments = _store_arguments(request.query)
+    arguments = _store_arguments(request.query, services.time_zones)
     media_type = _MEDIA_TYPES.get(arguments["format"], JSON)
     key = (version.candles_function, *arguments.values())
     cached = services.response_cache.get(key)
     if cached is not None or is_conditional(request.environ):
         counter = services.symbol_versions.get((version, arguments["symbol"]))
         if counter is not None:
-            state = candles.State.of(counter, arguments["interval"], arguments["shift"])
+            state = candles.State.of(counter, arguments["interval"], arguments["zone"])
             tag = _tag(version, state)
             if is_current(request.environ, tag):
                 return not_modified(tag)
@@ -50,7 +51,7 @@ def _tag(version: Version, state: candles.State) -> str:
     return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock)
 
 
-def _store_arguments(query: Mapping[str, Any]) -> dict[str, Any]:
+def _store_arguments(query: Mapping[str, Any], time_zones: TimeZones) -> dict[str, Any]:
     """Converts the checked query to arguments of :func:`marketdata.store.candles.read`."""
     return {
         "symbol": query["symbol"],
@@ -59,7 +60,7 @@ def _store_arguments(query: Mapping[str, Any]) -> dict[str, Any]:
         "limit": query["limit"],
         "sort": query["sort"],
         "fill": query["fill"],
-        "shift": time_zone_shift(query["timeZone"]),
+        "zone": time_zones.find(query["timeZone"]),
         "current": query["current"],
         "format": query["format"],
     }

@@ -29,6 +29,7 @@ from marketdata.http.listener import Listener, descriptors
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Settings
 from marketdata.store.pool import Pool, server
+from marketdata.store.time_zones import TimeZones
 from marketdata.store.tokens import finder
 
 _M_ARENA_MAX = -8  # malloc.h of glibc
@@ -62,8 +63,9 @@ class Service:
         authenticator = Authenticator(finder(self._pool), admin_digest)
         self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog)
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
+        time_zones = TimeZones(self._reads)
         # Live connections read the primary, because a replica may lag behind the notification of a change.
-        self._live = Live(self._pool, self._served, live_connections)
+        self._live = Live(self._pool, self._served, time_zones, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(
             pool=self._pool,
@@ -77,6 +79,7 @@ class Service:
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
             response_cache=ResponseCache(),
             symbol_versions=symbol_versions(self._reads),
+            time_zones=time_zones,
             metrics=metrics,
             failure_log=FailureLog(metrics.database_failed),
             backlog=self._backlog,

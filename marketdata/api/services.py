@@ -17,6 +17,7 @@ from marketdata.api.served_version import ServedVersion
 from marketdata.api.symbol_versions import SymbolVersions
 from marketdata.api.tick_writer import TickWriter
 from marketdata.store.pool import Pool
+from marketdata.store.time_zones import TimeZones
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Services:
     graphql: GraphqlCheck
     response_cache: ResponseCache
     symbol_versions: SymbolVersions
+    time_zones: TimeZones
     metrics: Metrics
     failure_log: FailureLog
     backlog: Callable[[], int]

@@ -13,7 +13,7 @@ from typing import Any
 from marketdata.api.routing import Request
 from marketdata.errors import MarketError
 from marketdata.http.reply import TEXT, Reply, answer
-from marketdata.interval import RESOLUTIONS, SECOND
+from marketdata.interval import RESOLUTIONS, SECOND, is_zone_name
 from marketdata.limits import MAX_ROWS
 from marketdata.store import candles, symbols
 from marketdata.store.candles import Chart
@@ -45,7 +45,9 @@ def clock(_request: Request) -> Reply:
 
 
 def symbol_info(request: Request) -> Reply:
-    """A symbol as the charting library expects it. The price scale fits the prices of the last 30 days."""
+    """A symbol as the charting library expects it. The price scale fits the prices of the last 30 days. `timezone` is
+    the requested `timeZone` if it is a name; an offset has no name in that protocol."""
+    zone = request.services.time_zones.find(request.query["timeZone"])
     found = _read(request, symbol=request.query["symbol"], interval="1d", limit=_SCALE_DAYS, format="object")
     days = json.loads(found.body)["candles"]
     decimals = max((len(day[price].partition(".")[2]) for day in days for price in "ohlc"), default=2)
@@ -54,7 +56,7 @@ def symbol_info(request: Request) -> Reply:
         {
             **_named(name),
             "session": "24x7",
-            "timezone": "Etc/UTC",
+            "timezone": zone.name if is_zone_name(zone.name) else "Etc/UTC",
             "listed_exchange": _exchange(name),
             "minmov": 1,
             "pricescale": 10 ** min(decimals, _MAX_DECIMALS),
@@ -94,7 +96,8 @@ def search(request: Request) -> Reply:
 def history(request: Request) -> Reply:
     """Bars with from <= t < to. With `countback`, the last `countback` bars before `to`; `from` is then ignored."""
     query = request.query
-    series = {"symbol": query["symbol"], "interval": RESOLUTIONS[query["resolution"]]}
+    zone = request.services.time_zones.find(query["timeZone"])
+    series = {"symbol": query["symbol"], "interval": RESOLUTIONS[query["resolution"]], "zone": zone}
     end = query["to"] * SECOND - 1
     if "countback" in query:
         found = _read(request, **series, end=end, limit=query["countback"], format="udf")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
-from marketdata.interval import LEVELS, SECOND, bucket_open, clamped
+from marketdata.interval import LEVELS, SECOND, UTC_ZONE, Zone, bucket_open, clamped
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
@@ -126,9 +126,9 @@ class State:
     as_of: int
 
     @classmethod
-    def of(cls, counter: Counter, interval: str, shift: int) -> Self:
-        """The state for candles of ``interval`` with buckets shifted by ``shift`` minutes."""
-        clock = bucket_open(counter.now, interval, shift) // SECOND
+    def of(cls, counter: Counter, interval: str, zone: Zone) -> Self:
+        """The state for candles of ``interval`` in ``zone``."""
+        clock = bucket_open(counter.now, interval, zone) // SECOND
         return cls(counter.symbol, counter.origin, counter.counter, clock, counter.now // 1000)
 
 
@@ -161,7 +161,7 @@ def check(conn: Connection, version: Version) -> None:
     conn.execute(
         version.query(
             "SELECT count(*) FROM {candles}(coalesce((SELECT symbol FROM {symbols} LIMIT 1), ''),"
-            " '1d', NULL, NULL, 1, 'none', 0, 'include')"
+            " '1d', NULL, NULL, 1, 'none', '+00:00', 'include')"
         ),
         prepare=False,
     )
@@ -186,26 +186,27 @@ def read(
     limit: int = DEFAULT_ROWS,
     sort: Literal["asc", "desc"] = "asc",
     fill: Literal["none", "previous"] = "none",
-    shift: int = 0,
+    zone: Zone = UTC_ZONE,
     current: Literal["include", "exclude"] = "include",
     format: Format = "object",
 ) -> Chart:
     """Read candles whose opening time is in [start, end] (microseconds).
 
-    With ``start`` these are the first ``limit`` candles, without it the newest. ``sort`` is their order in the text,
-    ``shift`` the offset from UTC in minutes. One statement reads both the state and the rows. Raises NotFound
-    (``unknown_symbol``) when nothing was ever stored of the symbol.
+    With ``start`` these are the first ``limit`` candles, without it the newest. ``sort`` is their order in the text.
+    One statement reads both the state and the rows. Raises NotFound (``unknown_symbol``) when nothing was ever stored
+    of the symbol.
     """
+    buckets = zone.for_buckets(interval)
     parameters = {
         "symbol": symbol, "interval": interval, "start": clamped(start), "end": clamped(end), "limit": limit,
-        "fill": fill, "shift": shift, "current": current,
+        "fill": fill, "zone": buckets.name, "current": current,
     }  # fmt: skip
     with translated():
-        answer = prepared.rows(conn, version.query(_statement(version, parameters, format, sort)), parameters)
+        answer = prepared.rows(conn, version.query(_statement(version, parameters, buckets, format, sort)), parameters)
     if not answer:
         raise unknown_symbol(symbol)
     *counter, found, rows = answer[0]
-    state = State.of(_counter(counter), interval, shift)
+    state = State.of(_counter(counter), interval, buckets)
     count = int(found or 0)
     before, after = _ENVELOPES[format]
     shown = {"symbol": state.symbol, "interval": interval, "more": "true" if count > limit else "false"}
@@ -218,11 +219,11 @@ def _counter(row: Sequence[Any]) -> Counter:
     return Counter(str(symbol, "utf-8"), str(origin, "utf-8"), int(counter), int(now))
 
 
-def _statement(version: Version, parameters: Mapping[str, Any], format: Format, sort: str) -> LiteralString:
+def _statement(version: Version, parameters: Mapping[str, Any], zone: Zone, format: Format, sort: str) -> LiteralString:
     """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, and their text."""
     interval, is_forward, is_descending = parameters["interval"], parameters["start"] is not None, sort == "desc"
     is_plain = format == "object" and parameters["fill"] == "none" and parameters["current"] == "include"
-    if is_plain and version.has_own_candles and _is_stored(interval, parameters["shift"]):
+    if is_plain and version.has_own_candles and _is_stored(interval, zone):
         return _stored_statement(interval, is_forward=is_forward, is_descending=is_descending)
     return _function_statement(format, is_reversed=is_forward == is_descending)
 
@@ -237,15 +238,15 @@ def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
         SELECT {COUNTER_COLUMNS}, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
-                             %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
+                             %(limit)s::integer + 1, %(fill)s, %(zone)s, %(current)s) WITH ORDINALITY
                  AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
                        json_prefix, buy_volume, buy_quote, ord)
         ) k WHERE {IS_SYMBOL}"""
 
 
-def _is_stored(interval: str, shift: int) -> bool:
-    """Whether a stored level has the buckets of this interval and shift."""
-    return interval in LEVELS and shift * 60 % LEVELS[interval] == 0
+def _is_stored(interval: str, zone: Zone) -> bool:
+    """Whether a stored level has the buckets of this interval and zone."""
+    return interval in LEVELS and zone.is_fixed and zone.offsets[0] * 60 % LEVELS[interval] == 0
 
 
 @lru_cache

@@ -25,7 +25,7 @@ from typing import Any
 
 from psycopg.conninfo import make_conninfo
 
-from marketdata.interval import DAY, SECOND, WIDTHS, bucket_open
+from marketdata.interval import DAY, SECOND, WIDTHS, Zone, bucket_open
 from marketdata.postgres.client import Client
 from marketdata.store import candles, migrations, ticks
 from marketdata.store.pool import Connection, connect
@@ -156,8 +156,8 @@ def _candles(
     times = []
     for number in range(210):
         # From anywhere that leaves 500 candles, or all there are; the first ones warm the caches and plans.
-        start = bucket_open(START + rng.randrange(max(1, span - 501 * width)), interval, shift)
-        asked: dict[str, Any] = {"start": start, "shift": shift, "limit": 500}
+        start = bucket_open(START + rng.randrange(max(1, span - 501 * width)), interval, Zone.fixed(shift))
+        asked: dict[str, Any] = {"start": start, "zone": Zone.fixed(shift), "limit": 500}
         began = perf_counter()
         count = candles.read(conn, version, rng.choice(symbols), interval, **asked).count
         if number >= 10:

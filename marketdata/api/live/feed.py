@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from marketdata.http.reply import encode
-from marketdata.interval import bucket_open
+from marketdata.interval import UTC_ZONE, Zone, bucket_open
 from marketdata.store.notifications import Change
 
 TICKS = "ticks"
@@ -27,21 +27,20 @@ again."""
 
 
 class Key(NamedTuple):
-    """Identifies a feed. ``shift`` is the offset of the time zone in minutes; 0 for ticks."""
+    """Identifies a feed. ``zone`` is UTC for what is no candle."""
 
     symbol: str
     interval: str
-    shift: int
+    zone: Zone
 
     @property
     def members(self) -> dict[str, str]:
-        """The members of a message that name the feed. The time zone is left out for UTC."""
+        """The members of a message that name the feed. The time zone is left out if it is ``+00:00``."""
         named = {"interval": self.interval}
         if self.symbol != ALL_SYMBOLS:
             named = {"symbol": self.symbol, **named}
-        if self.shift:
-            hours, minutes = divmod(abs(self.shift), 60)
-            named["timeZone"] = f"{'-' if self.shift < 0 else '+'}{hours:02}:{minutes:02}"
+        if self.zone != UTC_ZONE:
+            named["timeZone"] = self.zone.name
         return named
 
 
@@ -85,7 +84,7 @@ class Feed:
             if change.kind != "final":
                 self.add(Span(change.first, change.last, change.kind == "removed"))
             return
-        first, last = (bucket_open(ts, self.key.interval, self.key.shift) for ts in (change.first, change.last))
+        first, last = (bucket_open(ts, self.key.interval, self.key.zone) for ts in (change.first, change.last))
         self.add(Span(first, last, change.kind == "removed"))
 
     def add(self, span: Span) -> None:

@@ -232,15 +232,15 @@ class FeedReader:
             self._scheduled.discard(key)
             feed = self._feeds.get(key.symbol, {}).get(key)
             if feed is not None:
-                opened = bucket_open(round(at * SECOND) - 1, key.interval, key.shift)
+                opened = bucket_open(round(at * SECOND) - 1, key.interval, key.zone)
                 feed.add(Span(opened, opened, False))
                 self._marked[feed] = None
                 self._schedule_closing(key)
 
     def _schedule_closing(self, key: Key) -> None:
-        opened = bucket_open(time.time_ns() // 1000, key.interval, key.shift)
+        opened = bucket_open(time.time_ns() // 1000, key.interval, key.zone)
         self._scheduled.add(key)
-        heapq.heappush(self._closings, (bucket_end(opened, key.interval, key.shift) / SECOND, key))
+        heapq.heappush(self._closings, (bucket_end(opened, key.interval, key.zone) / SECOND, key))
 
     def _pause(self) -> None:
         with self._changed:
@@ -272,14 +272,14 @@ def read_changes(connection: Connection, version: Version, feed: Feed, spans: li
 
 
 def _changed_candles(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
-    _, interval, shift = feed.key
+    _, interval, zone = feed.key
     opened, buckets = span.first, [span.first]
-    while len(buckets) <= PAGE_ROWS and (opened := bucket_end(opened, interval, shift)) <= span.last:
+    while len(buckets) <= PAGE_ROWS and (opened := bucket_end(opened, interval, zone)) <= span.last:
         buckets.append(opened)
     is_wide = len(buckets) > PAGE_ROWS
     chart = candles.read(
         connection, version, feed.key.symbol, interval,
-        start=None if is_wide else span.first, end=span.last, limit=PAGE_ROWS, shift=shift,
+        start=None if is_wide else span.first, end=span.last, limit=PAGE_ROWS, zone=zone,
     )  # fmt: skip
     rows = {t: row for t, row in map(_with_time, chart.rows) if t >= span.first}
     if is_wide:
@@ -331,7 +331,7 @@ class Page:
 def read_page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
     """Reads one page of the candles or ticks from ``start`` (microseconds) on. If ``cursor`` is None, this is the first
     page. For each further page, ``cursor`` is the ``following`` of the previous page."""
-    symbol, interval, shift = feed.key
+    symbol, interval, zone = feed.key
     if feed.is_of_ticks:
         given = cursor if isinstance(cursor, str) else None
         found = ticks.read(connection, version, symbol, start=start, limit=PAGE_ROWS, cursor=given, format="ndjson")
@@ -344,7 +344,7 @@ def read_page(connection: Connection, version: Version, feed: Feed, start: int, 
             feed.learned_since(start)
         return Page(frames, found.next_cursor)
     first = cursor if isinstance(cursor, int) else start
-    chart = candles.read(connection, version, symbol, interval, start=first, limit=PAGE_ROWS, shift=shift)
+    chart = candles.read(connection, version, symbol, interval, start=first, limit=PAGE_ROWS, zone=zone)
     rows = dict(map(_with_time, chart.rows))
     return Page({t: _candle(feed, row) for t, row in rows.items()}, max(rows) + 1 if chart.more else None)
 

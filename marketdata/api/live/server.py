@@ -28,6 +28,7 @@ from marketdata.http.wsgi import HandOver
 from marketdata.store import tokens
 from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, Pool
+from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
 
 MAX_CONNECTIONS = 2000
@@ -51,11 +52,13 @@ _log = logging.getLogger(__name__)
 class Live:
     """All live connections of the service. Call ``start`` once; ``stop`` is idempotent. Thread-safe."""
 
-    def __init__(self, pool: Pool, served: ServedVersion, connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self, pool: Pool, served: ServedVersion, time_zones: TimeZones, connections: int = MAX_CONNECTIONS
+    ) -> None:
         self._room = connections
         self._reader = FeedReader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
         self._summaries = Summaries(self._reader, lambda items: self._post(partial(self._push_summaries, items)))
-        self._subscriptions = Subscriptions(self._reader, self._summaries, self._post, self._attend)
+        self._subscriptions = Subscriptions(self._reader, self._summaries, time_zones, self._post, self._attend)
         self._new_symbols = NewSymbols(self._reader, served, lambda found: self._post(partial(self._announce, found)))
         self._subscribers: dict[socket.socket, Subscriber] = {}
         self._later: dict[Subscriber, float] = {}

@@ -17,6 +17,7 @@ from marketdata.api.auth import Caller
 from marketdata.api.live.feed import ALL_SYMBOLS, SUMMARY, Feed, Key
 from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS, Frames
 from marketdata.api.live.websocket import PING, Protocol, text_frame
+from marketdata.interval import UTC_ZONE
 
 MAX_PENDING = 2 * PAGE_ROWS
 """The largest number of waiting messages. Above it the oldest are dropped, and a message names their feeds."""
@@ -58,7 +59,7 @@ class Subscriber:
         self.caller = caller
         self.protocol = Protocol()
         self.subscriptions: dict[Key, Subscription] = {}
-        self.news = Subscription(Feed(Key(ALL_SYMBOLS, "symbols", 0)), ALL_SYMBOLS)
+        self.news = Subscription(Feed(Key(ALL_SYMBOLS, "symbols", UTC_ZONE)), ALL_SYMBOLS)
         """The subscription to new symbols, which every connection has that has another one."""
         self.inbox: deque[str] = deque()
         """Received messages that are not handled yet."""

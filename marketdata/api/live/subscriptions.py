@@ -17,10 +17,11 @@ from marketdata.api.live.summaries import Items, Summaries
 from marketdata.api.request_validation import checked, decoded
 from marketdata.errors import InvalidValue, MarketError, NotFound
 from marketdata.http.reply import encode
-from marketdata.interval import time_zone_shift
+from marketdata.interval import UTC_ZONE
 from marketdata.store import candles, summary
 from marketdata.store.pool import Connection
 from marketdata.store.symbols import unknown_symbol
+from marketdata.store.time_zones import TimeZones, zone_key
 from marketdata.store.version import Version
 
 MAX_SUBSCRIPTIONS = 64
@@ -36,15 +37,17 @@ class Subscriptions:
         self,
         reader: FeedReader,
         summaries: Summaries,
+        time_zones: TimeZones,
         post: Callable[[Callable[[], None]], None],
         attend: Callable[[Subscriber], None],
     ) -> None:
         self._reader = reader
         self._summaries = summaries
+        self._time_zones = time_zones
         self._post = post
         self._attend = attend
         self._subscribers: dict[Feed, dict[Subscriber, Subscription]] = {}
-        self.summary_feed = Feed(Key(ALL_SYMBOLS, SUMMARY, 0))
+        self.summary_feed = Feed(Key(ALL_SYMBOLS, SUMMARY, UTC_ZONE))
         """The feed of all subscriptions to summaries. ``summaries`` reads it."""
 
     def subscribers(self, feed: Feed) -> list[tuple[Subscriber, Subscription]]:
@@ -121,7 +124,8 @@ class Subscriptions:
         found = candles.counters(connection, version, [name])
         if name not in found:
             raise unknown_symbol(name)
-        key = Key(found[name].symbol, request["interval"], _shift(request))
+        zone = self._time_zones.find(request["timeZone"]) if "timeZone" in request else UTC_ZONE
+        key = Key(found[name].symbol, request["interval"], zone)
         # The feed notes changes from now on. The pages of `since` are read later, so no change is missed.
         subscription = Subscription(self._reader.use(key), name)
         if "since" in request:
@@ -209,15 +213,12 @@ def _check_members(request: Mapping[str, Any]) -> None:
             raise InvalidValue.of(f"/{name}", f"has no meaning for the interval {interval}")
 
 
-def _shift(request: Mapping[str, Any]) -> int:
-    return time_zone_shift(request.get("timeZone", "+00:00"))
-
-
 def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription | None:
     """The subscription that a request names by symbol or alias, or None."""
-    shift, interval, name = _shift(request), request["interval"], request.get("symbol", ALL_SYMBOLS)
+    name = request.get("symbol", ALL_SYMBOLS)
+    sought = request["interval"], zone_key(request.get("timeZone", UTC_ZONE.name))
     for key, subscription in subscriber.subscriptions.items():
-        if name in (key.symbol, subscription.name) and (key.interval, key.shift) == (interval, shift):
+        if name in (key.symbol, subscription.name) and (key.interval, zone_key(key.zone.name)) == sought:
             return subscription
     return None
 

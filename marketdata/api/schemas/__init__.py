@@ -6,8 +6,9 @@ Each file has named definitions under ``$defs``. A name is defined only once in 
 Validation differs from the library's defaults in three ways. ``true`` and ``1.0`` are not integers. A ``$`` at the end
 of a pattern does not match before a final line feed (as in ECMA-262, unlike Python). Four formats are enforced:
 ``decimal``, a number that PostgreSQL stores exactly; ``instant``, an existing time that ticks can have;
-``tick-instant``, an instant that does not look like epoch seconds; and ``utc-offset``. If a value violates its format
-and its pattern, only the format's message is reported.
+``tick-instant``, an instant that does not look like epoch seconds; and ``time-zone``, an offset in the range of
+offsets, or text that may be a name. If a value violates its format and its pattern, only the format's message is
+reported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from jsonschema.protocols import Validator
 from referencing.jsonschema import DRAFT202012
 
 from marketdata.errors import FieldError
-from marketdata.interval import time_zone_shift
+from marketdata.interval import Zone, is_zone_name
 from marketdata.tick import DECIMAL, plain, sent_time, tick_time
 
 Schema = dict[str, Any]
@@ -136,10 +137,10 @@ def _is_read(reader: Callable[[Any], int], value: object) -> bool:
     return True
 
 
-@_formats.checks("utc-offset", raises=ValueError)
-def _is_utc_offset(value: object) -> bool:
-    if isinstance(value, str):
-        time_zone_shift(value)
+@_formats.checks("time-zone", raises=ValueError)
+def _is_time_zone(value: object) -> bool:
+    if isinstance(value, str) and not is_zone_name(value):
+        Zone.of_offset(value)
     return True
 
 

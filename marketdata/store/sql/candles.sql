@@ -7,6 +7,11 @@
 -- reads a wider level instead and replaces only the rows that cross a bound by rows of narrower levels. So the number
 -- of rows read depends on the number of buckets, not on the time range.
 -- Candles of a second are computed from the ticks, one bucket at a time, because a second may contain any number of ticks.
+--
+-- time_zone is an offset from UTC like '+05:30', or the name of a time zone. For an offset, "shift" is that offset as an
+-- interval. For a name, shift is NULL, and the bounds of buckets are computed by day_start. A day begins when the local clock
+-- first shows midnight or, if the clock skips midnight, a later time. Shorter intervals divide the day from its beginning, in
+-- real time, so the last bucket of a day of 23 or 25 hours may be shorter. Longer intervals are whole days.
 
 -- Converts a time to milliseconds since 1970. It goes through a timestamp without time zone, because this takes a tenth of
 -- the time of extracting a numeric, and is immutable for PostgreSQL. A double represents all these numbers exactly.
@@ -14,21 +19,104 @@ CREATE FUNCTION {ms}(ts timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARAL
     SELECT (date_part('epoch', ts AT TIME ZONE 'UTC') * 1000)::bigint
 $$;
 
--- The opening time of the bucket that contains ts. The origin is a Monday, and a multiple of three days before 1970-01-01.
-CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN width = interval '1 month' THEN date_trunc('month', ts + shift, 'UTC') - shift
-                ELSE date_bin(width, ts, '1969-01-06Z'::timestamptz - shift) END
+-- The offset of a time zone from UTC in whole minutes. Only Liberia's offset of 1970 and 1971 has seconds, which are cut off.
+CREATE FUNCTION {offset_at}(ts timestamptz, zone text) RETURNS interval LANGUAGE sql STABLE AS $$
+    SELECT date_trunc('minute', ts AT TIME ZONE zone - ts AT TIME ZONE 'UTC')
 $$;
 
--- The end of the bucket that opens at "opened". shift is the offset of the time zone from UTC.
-CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN width = interval '1 month'
-                THEN ((opened + shift) AT TIME ZONE 'UTC' + width) AT TIME ZONE 'UTC' - shift
-                ELSE opened + width END
+-- The time at which the day that has this local midnight begins. For a day that the zone skips, this is the beginning of the
+-- next day. The result is correct because two changes of an offset are always more than two days apart.
+CREATE FUNCTION {day_start}(midnight timestamp, zone text) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    utc CONSTANT timestamptz := midnight AT TIME ZONE 'UTC';
+    before CONSTANT interval := {offset_at}(utc - interval '24 hours', zone);
+    later CONSTANT interval := {offset_at}(utc + interval '24 hours', zone);
+BEGIN
+    IF before = later OR {offset_at}(utc - before, zone) = before THEN
+        RETURN utc - before;
+    ELSIF {offset_at}(utc - later, zone) = later THEN
+        RETURN utc - later;
+    END IF;
+    RETURN (SELECT min(skipped) FROM generate_series(utc - later, utc - before, interval '1 minute') AS skipped
+            WHERE {offset_at}(skipped, zone) = later);
+END $$;
+
+-- The local midnight of the day that contains ts. If the clock shows the end of a day again after the next one has begun, this
+-- is the next day.
+CREATE FUNCTION {local_day}(ts timestamptz, zone text) RETURNS timestamp LANGUAGE sql STABLE AS $$
+    SELECT d.day + CASE WHEN {day_start}(d.day + interval '1 day', zone) <= ts THEN interval '1 day' ELSE interval '0' END
+    FROM (SELECT date_trunc('day', ts AT TIME ZONE 'UTC' + {offset_at}(ts, zone)) AS day) d
 $$;
+
+-- The local midnight at which the bucket of whole days that contains this local time begins. The origin is a Monday, and a
+-- multiple of three days before 1970-01-01.
+CREATE FUNCTION {first_day}(local timestamp, width interval) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN width = interval '1 month' THEN date_trunc('month', local) ELSE date_bin(width, local, '1969-01-06') END
+$$;
+
+-- The opening time of the bucket that contains ts.
+CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval, zone text) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN shift IS NOT NULL AND width = interval '1 month' THEN date_trunc('month', ts + shift, 'UTC') - shift
+                WHEN shift IS NOT NULL THEN date_bin(width, ts, '1969-01-06Z'::timestamptz - shift)
+                WHEN width < interval '1 day' THEN date_bin(width, ts, {day_start}({local_day}(ts, zone), zone))
+                ELSE {day_start}({first_day}({local_day}(ts, zone), width), zone) END
+$$;
+
+-- The end of the bucket that opens at "opened".
+CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval, zone text) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN shift IS NOT NULL AND width = interval '1 month'
+                THEN ((opened + shift) AT TIME ZONE 'UTC' + width) AT TIME ZONE 'UTC' - shift
+                WHEN shift IS NOT NULL THEN opened + width
+                WHEN width < interval '1 day'
+                THEN least(opened + width, {day_start}({local_day}(opened, zone) + interval '1 day', zone))
+                ELSE {day_start}({first_day}({local_day}(opened, zone), width) + width, zone) END
+$$;
+
+-- The bounds of all buckets that the range touches, in a named zone. For a width below a day, the bounds of the days.
+CREATE FUNCTION {bounds}(lowest timestamptz, highest timestamptz, width interval, zone text)
+RETURNS timestamptz[] LANGUAGE sql STABLE AS $$
+    SELECT array_agg(DISTINCT d.at ORDER BY d.at) FROM (
+        SELECT {day_start}(s.midnight, zone) AS at
+        FROM (SELECT greatest(width, interval '1 day') AS step) w CROSS JOIN LATERAL generate_series(
+            {first_day}(lowest AT TIME ZONE 'UTC' - interval '1 day', step),
+            highest AT TIME ZONE 'UTC' + interval '1 day' + step, step) AS s (midnight)) d
+$$;
+
+-- The same as bucket_of and bucket_end, for many times of a range. "bounds" are the bounds of the range if shift is NULL.
+CREATE FUNCTION {opened_in}(ts timestamptz, width interval, shift interval, bounds timestamptz[])
+RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN shift IS NOT NULL THEN {bucket_of}(ts, width, shift, NULL)
+                WHEN width < interval '1 day' THEN date_bin(width, ts, bounds[width_bucket(ts, bounds)])
+                ELSE bounds[width_bucket(ts, bounds)] END
+$$;
+CREATE FUNCTION {ended_in}(opened timestamptz, width interval, shift interval, bounds timestamptz[])
+RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN shift IS NOT NULL THEN {bucket_end}(opened, width, shift, NULL)
+                WHEN width < interval '1 day' THEN least(opened + width, bounds[width_bucket(opened, bounds) + 1])
+                ELSE bounds[width_bucket(opened, bounds) + 1] END
+$$;
+
+-- The buckets that open between two opening times, both inclusive.
+CREATE FUNCTION {buckets}(lowest timestamptz, highest timestamptz, width interval, shift interval, zone text)
+RETURNS TABLE (opened timestamptz, ended timestamptz) LANGUAGE plpgsql STABLE ROWS 500 AS $$
+BEGIN
+    IF shift IS NOT NULL THEN
+        RETURN QUERY SELECT s.local - shift, {bucket_end}(s.local - shift, width, shift, zone)
+                     FROM generate_series(lowest + shift, highest + shift, width) AS s (local);
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT s.at, least(s.at + b.step, b.next)
+    FROM (
+        SELECT w.at, w.next, CASE WHEN width < interval '1 day' THEN width ELSE w.next - w.at END AS step
+        FROM (SELECT u.at, lead(u.at) OVER (ORDER BY u.at) AS next
+              FROM unnest({bounds}(lowest, highest, width, zone)) AS u (at)) w
+    ) b CROSS JOIN LATERAL generate_series(b.at, b.next - interval '1 us', b.step) AS s (at)
+    WHERE s.at BETWEEN lowest AND highest;
+END $$;
 
 CREATE FUNCTION {candles}(symbol text, bucket text, "from" timestamptz DEFAULT NULL, "to" timestamptz DEFAULT NULL,
-                          max_rows integer DEFAULT 500, fill text DEFAULT 'none', shift_minutes integer DEFAULT 0,
+                          max_rows integer DEFAULT 500, fill text DEFAULT 'none', time_zone text DEFAULT '+00:00',
                           current text DEFAULT 'include')
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
@@ -37,13 +125,17 @@ DECLARE
     name     CONSTANT text := coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = $1), $1);
     label    CONSTANT text := $2;
     wanted   CONSTANT bigint := $5;
-    shift    CONSTANT interval := make_interval(mins => $7);
+    zone     CONSTANT text := $7;
     forward  CONSTANT boolean := $3 IS NOT NULL;
     seconds  CONSTANT integer := CASE $2
         WHEN '1s' THEN 1 WHEN '1m' THEN 60 WHEN '3m' THEN 180 WHEN '5m' THEN 300 WHEN '15m' THEN 900 WHEN '30m' THEN 1800
         WHEN '1h' THEN 3600 WHEN '2h' THEN 7200 WHEN '4h' THEN 14400 WHEN '6h' THEN 21600 WHEN '8h' THEN 28800
         WHEN '12h' THEN 43200 WHEN '1d' THEN 86400 WHEN '3d' THEN 259200 WHEN '1w' THEN 604800 WHEN '1M' THEN 2678400 END;
     width    CONSTANT interval := CASE $2 WHEN '1M' THEN interval '1 month' ELSE make_interval(secs => seconds) END;
+    fixed    CONSTANT interval := CASE WHEN zone ~ '^[+-][0-9]{{2}}:[0-5][0-9]$' THEN zone::interval END;
+    -- Seconds and minutes are those of UTC, because offsets count in whole minutes.
+    shift    CONSTANT interval := CASE WHEN seconds <= 60 THEN interval '0' ELSE fixed END;
+    minutes  CONSTANT integer := date_part('epoch', shift) / 60;
     level    integer;   -- the stored level that is read: the width of its rows in seconds
     step     interval;  -- the same as an interval
     per      bigint;    -- rows of the level per bucket
@@ -55,26 +147,26 @@ DECLARE
     opened   timestamptz;
 BEGIN
     IF seconds IS NULL OR $5 IS NULL OR $5 < 1 OR $6 NOT IN ('none', 'previous') OR $8 NOT IN ('include', 'exclude')
-       OR $7 NOT BETWEEN -720 AND 840 THEN
-        RAISE EXCEPTION 'candles: invalid argument among bucket %, max_rows %, fill %, shift_minutes % and current %',
+       OR (fixed BETWEEN '-12:00' AND '14:00' OR zone ~ '^[A-Za-z]' AND now() AT TIME ZONE zone IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION 'candles: invalid argument among bucket %, max_rows %, fill %, time_zone % and current %',
             $2, $5, $6, $7, $8
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT least(s.final_until, now()) INTO final FROM {symbols} s WHERE s.symbol = name;
     -- Convert the bounds to opening times: the first bucket that opens at or after "from", the last one at or before "to".
     IF isfinite(earliest) THEN
-        opened := {bucket_of}(earliest, width, shift);
-        earliest := CASE WHEN opened < earliest THEN {bucket_end}(opened, width, shift) ELSE opened END;
+        opened := {bucket_of}(earliest, width, shift, zone);
+        earliest := CASE WHEN opened < earliest THEN {bucket_end}(opened, width, shift, zone) ELSE opened END;
     END IF;
     IF $8 = 'exclude' THEN
-        latest := least(latest, {bucket_of}({bucket_of}(now(), width, shift) - interval '1 us', width, shift));
+        latest := least(latest, {bucket_of}({bucket_of}(now(), width, shift, zone) - interval '1 us', width, shift, zone));
     END IF;
     IF isfinite(latest) THEN
-        latest := {bucket_of}(latest, width, shift);
+        latest := {bucket_of}(latest, width, shift, zone);
     END IF;
 
     IF $6 = 'previous' THEN
-        RETURN QUERY SELECT * FROM {candles_filled}(name, label, earliest, latest, forward, wanted, width, shift, $7);
+        RETURN QUERY SELECT * FROM {candles_filled}(name, label, earliest, latest, forward, wanted, width, shift, zone);
         RETURN;
     END IF;
 
@@ -105,16 +197,17 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The widest level whose width divides both the bucket's width and the shift.
-    level := CASE WHEN seconds % 86400 = 0 AND $7 = 0 THEN 86400
-                  WHEN seconds % 14400 = 0 AND $7 % 240 = 0 THEN 14400
-                  WHEN seconds % 3600 = 0 AND $7 % 60 = 0 THEN 3600
-                  WHEN seconds % 1800 = 0 AND $7 % 30 = 0 THEN 1800
-                  WHEN seconds % 900 = 0 AND $7 % 15 = 0 THEN 900 ELSE 60 END;
+    -- The widest level whose width divides both the bucket's width and the shift. In a named zone it depends on the bounds.
+    level := CASE WHEN shift IS NULL THEN NULL
+                  WHEN seconds % 86400 = 0 AND minutes = 0 THEN 86400
+                  WHEN seconds % 14400 = 0 AND minutes % 240 = 0 THEN 14400
+                  WHEN seconds % 3600 = 0 AND minutes % 60 = 0 THEN 3600
+                  WHEN seconds % 1800 = 0 AND minutes % 30 = 0 THEN 1800
+                  WHEN seconds % 900 = 0 AND minutes % 15 = 0 THEN 900 ELSE 60 END;
     step := make_interval(secs => level);
     per := seconds / level;
     IF isfinite(latest) THEN
-        latest := {bucket_end}(latest, width, shift);
+        latest := {bucket_end}(latest, width, shift, zone);
     END IF;
     IF per = 1 THEN
         RETURN QUERY
@@ -130,8 +223,8 @@ BEGIN
         ) c;
         RETURN;
     END IF;
-    IF per >= 24 THEN
-        RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, level, width, shift, final);
+    IF per >= 24 OR level IS NULL THEN
+        RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, level, width, shift, zone, final);
         RETURN;
     END IF;
     origin := '1969-01-06Z'::timestamptz - shift;
@@ -144,7 +237,7 @@ BEGIN
     ELSE
         earliest := greatest(earliest, {bucket_of}((
             SELECT bucket FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
-            ORDER BY bucket DESC OFFSET wanted * per - 1 LIMIT 1), width, shift));
+            ORDER BY bucket DESC OFFSET wanted * per - 1 LIMIT 1), width, shift, zone));
     END IF;
     RETURN QUERY
     SELECT name, label, c.opened, c.opened + width,
@@ -174,7 +267,7 @@ END $$;
 -- extend from the first tick to the current bucket, or to the last tick if that is later. earliest and latest are opening
 -- times, or infinite.
 CREATE FUNCTION {candles_filled}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
-                                 width interval, shift interval, shift_minutes integer)
+                                 width interval, shift interval, zone text)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CURRENT SET timezone = 'UTC' AS $$
 #variable_conflict use_column
 DECLARE
@@ -185,10 +278,17 @@ BEGIN
     IF first_tick IS NULL THEN
         RETURN;  -- all ticks were retracted; greatest() below would ignore the null
     END IF;
-    earliest := greatest(earliest, {bucket_of}(first_tick, width, shift));
-    latest := least(latest, {bucket_of}(greatest(now(), (SELECT max(ts) FROM {ticks} WHERE symbol = name)), width, shift));
+    earliest := greatest(earliest, {bucket_of}(first_tick, width, shift, zone));
+    latest := least(latest, {bucket_of}(greatest(now(), (SELECT max(ts) FROM {ticks} WHERE symbol = name)), width, shift, zone));
     IF earliest > latest THEN
         RETURN;
+    ELSIF shift IS NULL THEN  -- a day of 25 hours is longer than its width, so the range is two days longer
+        SELECT min(b.opened), max(b.opened) INTO earliest, latest FROM (
+            SELECT u.opened FROM {buckets}(
+                CASE WHEN forward THEN earliest ELSE greatest(earliest, latest - wanted * width - interval '2 days') END,
+                CASE WHEN forward THEN least(latest, earliest + wanted * width + interval '2 days') ELSE latest END,
+                width, shift, zone) u
+            ORDER BY CASE WHEN forward THEN u.opened END, u.opened DESC LIMIT wanted) b;
     ELSIF forward THEN
         latest := least(latest, earliest + shift + (wanted - 1) * width - shift);
     ELSE
@@ -196,18 +296,18 @@ BEGIN
     END IF;
     SELECT trim_scale(price) INTO before FROM {ticks} WHERE symbol = name AND ts < earliest ORDER BY ts DESC, seq DESC, id DESC LIMIT 1;
     RETURN QUERY
-    SELECT name, label, f.opened, {bucket_end}(f.opened, width, shift), coalesce(f.open, f.carried), coalesce(f.high, f.carried),
+    SELECT name, label, f.opened, f.ended, coalesce(f.open, f.carried), coalesce(f.high, f.carried),
            coalesce(f.low, f.carried), f.carried, coalesce(f.volume, 0), coalesce(f.quote, 0), coalesce(f.n, 0), f.vwap,
-           {bucket_end}(f.opened, width, shift) <= now(), {bucket_end}(f.opened, width, shift) <= final,
-           f.json_prefix, coalesce(f.buy_volume, 0), coalesce(f.buy_quote, 0)
+           f.ended <= now(), f.ended <= final, f.json_prefix,
+           coalesce(f.buy_volume, 0), coalesce(f.buy_quote, 0)
     FROM (
         SELECT g.*, coalesce(first_value(g.close) OVER (PARTITION BY g.run ORDER BY g.opened), before) AS carried
         FROM (
-            SELECT s.local - shift AS opened, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n, c.vwap, c.json_prefix,
+            SELECT s.opened, s.ended, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n, c.vwap, c.json_prefix,
                    c.buy_volume, c.buy_quote,
-                   count(c.close) OVER (ORDER BY s.local) AS run
-            FROM generate_series(earliest + shift, latest + shift, width) AS s (local)
-            LEFT JOIN {candles}(name, label, earliest, latest, wanted::integer, 'none', shift_minutes) c ON c.t = s.local - shift
+                   count(c.close) OVER (ORDER BY s.opened) AS run
+            FROM {buckets}(earliest, latest, width, shift, zone) s
+            LEFT JOIN {candles}(name, label, earliest, latest, wanted::integer, 'none', zone) c ON c.t = s.opened
         ) g
     ) f
     ORDER BY CASE WHEN forward THEN f.opened END, f.opened DESC;
@@ -217,36 +317,41 @@ END $$;
 -- of the widest level that is at most half as wide as the bucket ("coarse"). Rows that cross the bound of a bucket are
 -- replaced by rows of the next narrower level, and so on down to the level "fine", whose rows never cross a bound. Each
 -- level has a separate branch of the UNION, so that its partition is looked up once and not once per bound.
+-- In a named zone, buckets shorter than a day are read from the level "fine" alone, because the last bucket of a day may be
+-- shorter than a row of a wider level.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
-                                 seconds integer, fine integer, width interval, shift interval, final timestamptz)
+                                 seconds integer, fine integer, width interval, shift interval, zone text, final timestamptz)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    -- A level costs an index scan per bound, which can take longer than reading the rows that it saves. So half hours are
-    -- used only as the last level, and hours only if no half hours follow.
-    levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
-                                  WHERE res * 2 <= seconds AND res >= fine
-                                    AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));
-    spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
-    coarse CONSTANT integer := levels[1];
-    span   CONSTANT interval := spans[1];
-    per    CONSTANT bigint := seconds / coarse;
+    stored CONSTANT integer[] := ARRAY(SELECT res FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res));
+    coarse CONSTANT integer := (SELECT max(res) FROM unnest(stored) AS l (res) WHERE res * 2 <= seconds AND res <> 1800);
+    span   interval := make_interval(secs => coarse);
+    has_long_days CONSTANT boolean := shift IS NULL AND seconds >= 86400;
+    -- Without gaps, the wanted buckets have at most one row more than this number.
+    rows_without_gaps CONSTANT bigint := wanted * (seconds / coarse) + CASE WHEN has_long_days THEN 86400 / coarse ELSE 0 END;
+    -- With gaps, each bucket may need one row more, and another one if it has a day of more than 24 hours.
+    rows_with_gaps CONSTANT bigint := rows_without_gaps + CASE WHEN has_long_days THEN 2 * wanted ELSE wanted END;
+    bounds timestamptz[];
+    levels integer[];
+    spans  interval[];
     near   timestamptz;  -- the first row to read, in the order of the result
     far    timestamptz;  -- the last row to read
     beyond timestamptz;  -- the end of the time range to read
+    lowest timestamptz;
+    highest timestamptz;
 BEGIN
-    -- Without gaps, wanted * per + 1 rows contain the wanted buckets. With gaps each bucket may need one row more.
     IF forward THEN
         near := (SELECT min(bucket) FROM {rollups}
             WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
         far := (SELECT bucket FROM {rollups}
             WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
-            ORDER BY bucket OFFSET wanted * per LIMIT 1);
-        IF far - near > wanted * per * span THEN
+            ORDER BY bucket OFFSET rows_without_gaps LIMIT 1);
+        IF far - near > rows_without_gaps * span THEN
             far := (SELECT bucket FROM {rollups}
                 WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
-                ORDER BY bucket OFFSET wanted * (per + 1) LIMIT 1);
+                ORDER BY bucket OFFSET rows_with_gaps LIMIT 1);
         END IF;
         beyond := far + span;
     ELSE
@@ -254,68 +359,86 @@ BEGIN
             WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
         far := (SELECT bucket FROM {rollups}
             WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
-            ORDER BY bucket DESC OFFSET wanted * per LIMIT 1);
-        IF near - far > wanted * per * span THEN
+            ORDER BY bucket DESC OFFSET rows_without_gaps LIMIT 1);
+        IF near - far > rows_without_gaps * span THEN
             far := (SELECT bucket FROM {rollups}
                 WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
-                ORDER BY bucket DESC OFFSET wanted * (per + 1) LIMIT 1);
+                ORDER BY bucket DESC OFFSET rows_with_gaps LIMIT 1);
         END IF;
-        earliest := greatest(earliest, {bucket_of}(far, width, shift));
+        earliest := greatest(earliest, {bucket_of}(far, width, shift, zone));
     END IF;
     beyond := least(latest, beyond);
+    IF shift IS NULL THEN
+        lowest := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond);
+        highest := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond);
+        bounds := {bounds}(lowest, highest + span, width, zone);
+        fine := (SELECT max(res) FROM unnest(stored) AS l (res)
+                 WHERE seconds % res = 0 AND (res < seconds OR seconds < 86400) AND NOT EXISTS (
+                     SELECT FROM unnest(bounds) AS b (at) WHERE date_part('epoch', b.at)::bigint % res <> 0));
+    END IF;
+    -- A level costs an index scan per bound, which can take longer than reading the rows that it saves. So half hours are
+    -- used only as the last level, and hours only if no half hours follow.
+    levels := CASE WHEN shift IS NULL AND seconds < 86400 THEN ARRAY[fine] ELSE (
+        SELECT array_agg(res ORDER BY res DESC) FROM unnest(stored) AS l (res)
+        WHERE res <= coarse AND res >= fine AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800)) END;
+    spans := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
+    span := spans[1];
     RETURN QUERY
     WITH bound AS (  -- the bounds of buckets that are inside a row of the level "coarse"
         SELECT r.at FROM (
-            SELECT bucket, {bucket_end}({bucket_of}(bucket, width, shift), width, shift) AS at
-            FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
+            SELECT bucket, {ended_in}({opened_in}(bucket, width, shift, bounds), width, shift, bounds) AS at
+            FROM {rollups} WHERE symbol = name AND res = levels[1] AND bucket > earliest - span AND bucket < beyond) r
         WHERE r.at < r.bucket + span
     )
-    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift),
+    SELECT name, label, c.opened, {ended_in}(c.opened, width, shift, bounds),
            coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket >= c.opened
                            ORDER BY r.bucket LIMIT 1)), c.high, c.low,
-           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {bucket_end}(c.opened, width, shift)
+           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {ended_in}(c.opened, width, shift, bounds)
                            ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
-           {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
-           {bucket_end}(c.opened, width, shift) <= final, NULL::text, c.buy_volume, c.buy_quote
+           {vwap}(c.quote, c.volume), {ended_in}(c.opened, width, shift, bounds) <= now(),
+           {ended_in}(c.opened, width, shift, bounds) <= final, NULL::text, c.buy_volume, c.buy_quote
     FROM (
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
-               max(p.close) FILTER (WHERE p.row_end = {bucket_end}(p.opened, width, shift)) AS close,
+               max(p.close) FILTER (WHERE p.row_end = {ended_in}(p.opened, width, shift, bounds)) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n,
                trim_scale(sum(p.buy_volume)) AS buy_volume, trim_scale(sum(p.buy_quote)) AS buy_quote
         FROM (
             SELECT * FROM (
                 SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {bucket_of}(bucket, width, shift) AS opened
-                FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
-            WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
+                       {opened_in}(bucket, width, shift, bounds) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[1] AND bucket > earliest - span AND bucket < beyond) r
+            WHERE {ended_in}(r.opened, width, shift, bounds) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {bucket_of}(bucket, width, shift) AS opened
+                       {opened_in}(bucket, width, shift, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[2]
-                  AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
+                  AND bucket >= date_bin(spans[1], b.at, '1969-01-06Z') AND bucket < date_bin(spans[1], b.at, '1969-01-06Z') + spans[1]
                   AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {bucket_of}(bucket, width, shift) AS opened
+                       {opened_in}(bucket, width, shift, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[3]
-                  AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
-                  AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r WHERE levels[3] IS NOT NULL
+                  AND bucket >= date_bin(spans[2], b.at, '1969-01-06Z') AND bucket < date_bin(spans[2], b.at, '1969-01-06Z') + spans[2]
+                  AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r
+            WHERE levels[3] IS NOT NULL AND b.at > date_bin(spans[2], b.at, '1969-01-06Z')
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {bucket_of}(bucket, width, shift) AS opened
+                       {opened_in}(bucket, width, shift, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[4]
-                  AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
-                  AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r WHERE levels[4] IS NOT NULL
+                  AND bucket >= date_bin(spans[3], b.at, '1969-01-06Z') AND bucket < date_bin(spans[3], b.at, '1969-01-06Z') + spans[3]
+                  AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r
+            WHERE levels[4] IS NOT NULL AND b.at > date_bin(spans[3], b.at, '1969-01-06Z')
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {bucket_of}(bucket, width, shift) AS opened
+                       {opened_in}(bucket, width, shift, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[5]
-                  AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
-                  AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r WHERE levels[5] IS NOT NULL
+                  AND bucket >= date_bin(spans[4], b.at, '1969-01-06Z') AND bucket < date_bin(spans[4], b.at, '1969-01-06Z') + spans[4]
+                  AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r
+            WHERE levels[5] IS NOT NULL AND b.at > date_bin(spans[4], b.at, '1969-01-06Z')
         ) p
         WHERE p.opened >= earliest AND p.opened < latest
         GROUP BY p.opened

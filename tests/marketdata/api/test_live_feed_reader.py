@@ -13,6 +13,7 @@ from marketdata.api.live import feed_reader
 from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.feed_reader import FeedReader, Reading
 from marketdata.errors import NotFound
+from marketdata.interval import UTC_ZONE
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def reader(pushed: list[str]) -> FeedReader:
 
 
 def marked(reader: FeedReader, *symbols: str) -> list[Feed]:
-    feeds = [reader.use(Key(symbol, "ticks", 0)) for symbol in symbols]
+    feeds = [reader.use(Key(symbol, "ticks", UTC_ZONE)) for symbol in symbols]
     for feed in feeds:
         feed.add(Span(0, 1, False))
     return feeds

@@ -16,6 +16,7 @@ QUERIES = sorted({route.query for route in ROUTES})
 _ODD_TEXTS = [
     "", "A:B", "a b", "A\n", "1m", "1M", "60", "asc", "csv", "object", "previous", "+05:30", " 14:00", "-12:30",
     "2024-02-30T00:00:00Z", "2024-02-29T00:00:00Z", "1e3", "x" * 65, "x" * 601, "none", "exclude", "15:00",
+    "Europe/Berlin", "Etc/GMT 5", "z" * 65,
 ]  # fmt: skip
 _ODD_NUMBERS = [0, 1, -1, 500, 10_000, 10_001, 32_503_680_000_000, -(10**17)]
 _ODD = st.one_of(st.sampled_from(_ODD_TEXTS), st.sampled_from(_ODD_NUMBERS), st.text(max_size=3))

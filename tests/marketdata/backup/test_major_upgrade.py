@@ -56,7 +56,7 @@ def filled(fresh: Settings, command: Command, monkeypatch: pytest.MonkeyPatch) -
         (
             'CREATE OR REPLACE FUNCTION md_candles_v1(symbol text, bucket text, "from" timestamptz DEFAULT NULL, '
             "\"to\" timestamptz DEFAULT NULL, max_rows integer DEFAULT 500, fill text DEFAULT 'none', "
-            "shift_minutes integer DEFAULT 0, current text DEFAULT 'include') RETURNS SETOF md_candle_v1 "
+            "time_zone text DEFAULT '+00:00', current text DEFAULT 'include') RETURNS SETOF md_candle_v1 "
             "LANGUAGE sql STABLE AS 'SELECT NULL::md_candle_v1 WHERE false'",
             ("1m candles", "5m candles", "1d candles"),
         ),

@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from marketdata.interval import SECOND, bucket_end, bucket_open
+from marketdata.interval import SECOND, UTC_ZONE, Zone, bucket_end, bucket_open
 from marketdata.tick import Tick
 
 LEVELS = {60: "1m", 900: "15m", 1800: "30m", 3600: "1h", 14_400: "4h", 86_400: "1d"}
@@ -52,12 +52,12 @@ def order(tick: Tick) -> tuple[int, int, bytes]:
     return tick.ts, tick.seq, tick.id.encode()
 
 
-def candles(ticks: Iterable[Tick], interval: str, shift: int = 0) -> list[Candle]:
+def candles(ticks: Iterable[Tick], interval: str, zone: Zone = UTC_ZONE) -> list[Candle]:
     """The candles of one symbol's ticks, oldest first; only buckets that hold a tick."""
     buckets: dict[int, list[Tick]] = {}
     for tick in sorted(ticks, key=order):
-        buckets.setdefault(bucket_open(tick.ts, interval, shift), []).append(tick)
-    return [_candle(opened, bucket_end(opened, interval, shift), held) for opened, held in buckets.items()]
+        buckets.setdefault(bucket_open(tick.ts, interval, zone), []).append(tick)
+    return [_candle(opened, bucket_end(opened, interval, zone), held) for opened, held in buckets.items()]
 
 
 def _candle(opened: int, end: int, held: list[Tick]) -> Candle:
@@ -111,7 +111,7 @@ class Asked:
     limit: int = 500
     sort: str = "asc"
     fill: str = "none"
-    shift: int = 0
+    zone: Zone = UTC_ZONE
     current: str = "include"
 
 
@@ -168,25 +168,25 @@ def _held(made: list[Candle], asked: Asked, now: int) -> list[Candle]:
 def _filled(made: list[Candle], asked: Asked, now: int) -> list[Candle]:
     if not made:
         return []
-    interval, shift = asked.interval, asked.shift
+    interval, zone = asked.interval, asked.zone
     first = made[0].opened
-    last = max(bucket_open(now, interval, shift), made[-1].opened)
+    last = max(bucket_open(now, interval, zone), made[-1].opened)
     by_time = {candle.opened: candle for candle in made}
     chosen: list[Candle] = []
     if asked.start is not None:
-        opened = bucket_open(max(asked.start, first), interval, shift)
+        opened = bucket_open(max(asked.start, first), interval, zone)
         while opened <= last and (asked.end is None or opened <= asked.end) and len(chosen) <= asked.limit:
-            end = bucket_end(opened, interval, shift)
+            end = bucket_end(opened, interval, zone)
             if _chosen(opened, end, asked, now):
                 chosen.append(by_time.get(opened) or _flat(made, opened, end))
             opened = end
         return chosen
-    opened = last if asked.end is None else bucket_open(min(asked.end, last), interval, shift)
+    opened = last if asked.end is None else bucket_open(min(asked.end, last), interval, zone)
     while opened >= first and len(chosen) <= asked.limit:
-        end = bucket_end(opened, interval, shift)
+        end = bucket_end(opened, interval, zone)
         if _chosen(opened, end, asked, now):
             chosen.append(by_time.get(opened) or _flat(made, opened, end))
-        opened = bucket_open(opened - 1, interval, shift)
+        opened = bucket_open(opened - 1, interval, zone)
     return chosen
 
 

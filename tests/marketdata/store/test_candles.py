@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marketdata.errors import InvalidValue, NotFound
-from marketdata.interval import DAY, SECOND, WIDTHS, bucket_end, bucket_open
+from marketdata.interval import DAY, SECOND, UTC_ZONE, WIDTHS, Zone, bucket_end, bucket_open
 from marketdata.store import candles, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
@@ -26,7 +26,7 @@ from . import brute_force
 from .brute_force import Asked, Candle, chart, rollups, text, vwap
 from .conftest import RELAXED, START, history, insert, new_symbol, stored_rollups, tick
 
-SHIFTS = [0, 0, 330, -570, 60, -720, 840, 345, 1, -61]
+ZONES = [Zone.fixed(offset) for offset in (0, 0, 330, -570, 60, -720, 840, 345, 1, -61)]
 
 edges = st.builds(
     lambda base, days, us: START + base * 40 * DAY + days * DAY + us,
@@ -46,7 +46,7 @@ def questions(draw: st.DrawFn, interval: str) -> Asked:
         limit=draw(st.sampled_from([1, 2, 3, 7, 500])),
         sort=draw(st.sampled_from(["asc", "desc"])),
         fill=draw(st.sampled_from(["none", "none", "previous"])),
-        shift=draw(st.sampled_from(SHIFTS)),
+        zone=draw(st.sampled_from(ZONES)),
         current=draw(st.sampled_from(["include", "exclude"])),
     )
 
@@ -78,7 +78,7 @@ def test_candles_of_every_interval_and_bound_are_exact(conn: Connection, version
         assert stored_rollups(conn, version, symbol) == rollups(held)
         for interval in WIDTHS:
             for asked in data.draw(st.lists(questions(interval), min_size=3, max_size=3)):
-                check(conn, version, symbol, brute_force.candles(held, interval, asked.shift), asked, final)
+                check(conn, version, symbol, brute_force.candles(held, interval, asked.zone), asked, final)
 
     holds()
 
@@ -100,10 +100,10 @@ def test_candles_around_the_present_are_exact(conn: Connection, version: Version
         for interval in WIDTHS:
             for fill in ("none", "previous"):
                 for current in ("include", "exclude"):
-                    shift, limit = data.draw(st.sampled_from(SHIFTS)), data.draw(st.sampled_from([1, 3, 50]))
+                    zone, limit = data.draw(st.sampled_from(ZONES)), data.draw(st.sampled_from([1, 3, 50]))
                     start = data.draw(st.sampled_from([None, now - 100_000 * SECOND, now - 5 * SECOND]))
-                    asked = Asked(interval, start=start, limit=limit, fill=fill, shift=shift, current=current)
-                    check(conn, version, symbol, brute_force.candles(held, interval, shift), asked, final)
+                    asked = Asked(interval, start=start, limit=limit, fill=fill, zone=zone, current=current)
+                    check(conn, version, symbol, brute_force.candles(held, interval, zone), asked, final)
 
     holds()
 
@@ -199,40 +199,39 @@ def dense(conn: Connection, version: Version) -> tuple[str, list[Tick]]:
     return symbol, quarters + minutes
 
 
-@pytest.mark.parametrize("shift", [0, -585, *(pytest.param(each, marks=pytest.mark.full) for each in (60, 330, 1))])
+@pytest.mark.parametrize("offset", [0, -585, *(pytest.param(each, marks=pytest.mark.full) for each in (60, 330, 1))])
 @pytest.mark.parametrize("interval", [each for each in WIDTHS if each != "1s"])
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
-    conn: Connection, version: Version, dense: tuple[str, list[Tick]], interval: str, shift: int
+    conn: Connection, version: Version, dense: tuple[str, list[Tick]], interval: str, offset: int
 ) -> None:
     """The rows read for a limit are counted; each bucket here takes as many as one can."""
     symbol, held = dense
-    made = brute_force.candles(held, interval, shift)
+    zone = Zone.fixed(offset)
+    made = brute_force.candles(held, interval, zone)
     for limit in (1, 2, 5):
         for bounds in ({}, {"start": START}, {"start": START + 33 * DAY + 1}, {"end": START + 34 * DAY}):
-            check(conn, version, symbol, made, Asked(interval, limit=limit, shift=shift, **bounds), None)
+            check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
 
 
 @pytest.mark.parametrize("interval", WIDTHS)
-@pytest.mark.parametrize("shift", [0, 330, -60])
-def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, interval: str, shift: int) -> None:
+@pytest.mark.parametrize("zone", [Zone.fixed(offset) for offset in (0, 330, -60)], ids=lambda zone: zone.name)
+def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, interval: str, zone: Zone) -> None:
     """Following ``more`` from the last ``t`` gives what one long answer gives, forward and back."""
     symbol = new_symbol()
     held = [tick(symbol, str(n), START + n * n * 1777 * SECOND, str(n + 1)) for n in range(120)]
     ticks.ingest(conn, version, held)
-    whole = json.loads(candles.read(conn, version, symbol, interval, start=0, limit=10_000, shift=shift).body)[
-        "candles"
-    ]
+    whole = json.loads(candles.read(conn, version, symbol, interval, start=0, limit=10_000, zone=zone).body)["candles"]
 
     forward, start, more = [], 0, True
     while more:
-        page = candles.read(conn, version, symbol, interval, start=start, limit=11, shift=shift)
+        page = candles.read(conn, version, symbol, interval, start=start, limit=11, zone=zone)
         forward += json.loads(page.body)["candles"]
         start, more = forward[-1]["t"] * 1000 + 1, page.more
     assert forward == whole
 
     back, end, more = [], None, True
     while more:
-        page = candles.read(conn, version, symbol, interval, end=end, limit=11, shift=shift, sort="desc")
+        page = candles.read(conn, version, symbol, interval, end=end, limit=11, zone=zone, sort="desc")
         back += json.loads(page.body)["candles"]
         end, more = back[-1]["t"] * 1000 - 1, page.more
     assert back[::-1] == whole
@@ -291,7 +290,8 @@ def test_the_function_alone_tells_a_candle_whole_however_few_are_wanted(conn: Co
     held = [tick(symbol, str(n), sunday + int(hour * 3600) * SECOND, str(n + 1), "1") for n, hour in enumerate(hours)]
     ticks.ingest(conn, version, held)
     statement = version.query(
-        "SELECT n, high, close, volume FROM {candles}(%s, '1w', '2024-03-03 23:00Z', NULL, %s, 'none', 60) LIMIT 1"
+        "SELECT n, high, close, volume FROM {candles}(%s, '1w', '2024-03-03 23:00Z', NULL, %s, time_zone => '+01:00')"
+        " LIMIT 1"
     )
     found = [conn.execute(statement, (symbol, wanted)).fetchone() for wanted in (1, 2, 500)]
     assert found == [(8, 9, 9, 8)] * 3
@@ -302,7 +302,7 @@ def test_another_candles_function_is_asked_for_every_interval(conn: Connection, 
     ticks.ingest(conn, version, [tick(symbol, "1", START, "5", "2")])
     conn.execute(
         version.query(
-            """CREATE OR REPLACE FUNCTION {candle}(text, text, timestamptz, timestamptz, integer, text, integer, text)
+            """CREATE OR REPLACE FUNCTION {candle}(text, text, timestamptz, timestamptz, integer, text, text, text)
                RETURNS SETOF {candle} LANGUAGE sql STABLE AS
                'SELECT * FROM {candles}($1, $2, $3, $4, $5, $6, $7, $8) WHERE false'"""
         )
@@ -369,14 +369,14 @@ def test_vwap_rounds_exact_ties_to_the_even_digit(conn: Connection, version: Ver
 def test_the_state_changes_with_every_write_and_with_the_clock(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     first = tick(symbol, "a", START, block_number=1, block_hash="0xb1")
-    counters = []
+    counters, zone = [], Zone.fixed(330)
     for items in ([first], [tick(symbol, "late", START - DAY)], [Retract(symbol, "0xb1")], [Finalize(symbol, 9)]):
         ticks.ingest(conn, version, items)
-        state = candles.State.of(candles.counters(conn, version, [symbol])[symbol], "1M", 330)
+        state = candles.State.of(candles.counters(conn, version, [symbol])[symbol], "1M", zone)
         counters.append(state.counter)
-        assert candles.read(conn, version, symbol, "1M", shift=330).state.counter == state.counter
-        assert state.clock * SECOND == bucket_open(state.as_of * 1000, "1M", 330)
-        assert state.as_of * 1000 < bucket_end(state.clock * SECOND, "1M", 330)
+        assert candles.read(conn, version, symbol, "1M", zone=zone).state.counter == state.counter
+        assert state.clock * SECOND == bucket_open(state.as_of * 1000, "1M", zone)
+        assert state.as_of * 1000 < bucket_end(state.clock * SECOND, "1M", zone)
     assert counters == sorted(set(counters))
 
 
@@ -400,7 +400,8 @@ def test_an_unknown_symbol_is_refused_by_name(conn: Connection, version: Version
 @pytest.mark.parametrize(
     "arguments",
     ["'s', '7m'", "'s', NULL", "'s', '1m', NULL, NULL, 0", "'s', '1m', NULL, NULL, 5, 'next'",
-     "'s', '1m', NULL, NULL, 5, 'none', 841", "'s', '1m', NULL, NULL, 5, 'none', 0, 'perhaps'"],
+     "'s', '1m', time_zone => '+14:01'", "'s', '1d', time_zone => '5'", "'s', '1d', time_zone => NULL",
+     "'s', '1m', current => 'perhaps'"],
 )  # fmt: skip
 def test_the_function_refuses_unknown_arguments(conn: Connection, version: Version, arguments: str) -> None:
     """Other clients call it too."""
@@ -422,9 +423,9 @@ def test_bounds_outside_of_all_times_select_all_or_nothing(conn: Connection, ver
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
     for interval in WIDTHS:
-        for shift in (0, 330):
-            assert candles.read(conn, version, symbol, interval, start=bound, shift=shift).count == (bound < 0)
-            assert candles.read(conn, version, symbol, interval, end=bound, shift=shift).count == (bound > 0)
+        for zone in (UTC_ZONE, Zone.fixed(330)):
+            assert candles.read(conn, version, symbol, interval, start=bound, zone=zone).count == (bound < 0)
+            assert candles.read(conn, version, symbol, interval, end=bound, zone=zone).count == (bound > 0)
 
 
 @pytest.mark.parametrize("start", ["NULL", "'1970-01-01Z'"])

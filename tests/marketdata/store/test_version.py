@@ -90,7 +90,7 @@ def test_another_function_of_the_same_table_may_be_named(conn: Connection, versi
     with conn.transaction(force_rollback=True):
         conn.execute(
             """CREATE FUNCTION only_noon(symbol text, bucket text, "from" timestamptz, "to" timestamptz,
-                                         max_rows integer, fill text, shift integer, current text)
+                                         max_rows integer, fill text, time_zone text, current text)
                RETURNS SETOF t_candle_v1 LANGUAGE sql
                AS 'SELECT * FROM t_candles_v1($1, $2, $3, $4, $5, $6, $7, $8) c WHERE extract(hour FROM c.t) = 12'"""
         )

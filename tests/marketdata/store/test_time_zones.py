@@ -1,0 +1,218 @@
+"""Candles in named time zones against the clock of the standard library, around changes of the offset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketdata.errors import InvalidValue
+from marketdata.interval import DAY, MINUTE, SECOND, WIDTHS, Zone, bucket_end, bucket_open
+from marketdata.store import candles, ticks
+from marketdata.store.pool import Connection, Pool
+from marketdata.store.postgres_errors import translated
+from marketdata.store.time_zones import TimeZones
+from marketdata.store.version import Version
+from marketdata.tick import Finalize
+
+from . import brute_force
+from .brute_force import Asked
+from .conftest import RELAXED, new_symbol, tick
+from .test_candles import check
+from .zone_oracle import Window
+
+CHANGES = {
+    "an hour forward": ("America/New_York", date(2024, 3, 10)),
+    "an hour back": ("America/New_York", date(2024, 11, 3)),
+    "an hour forward, east": ("Europe/Berlin", date(2024, 3, 31)),
+    "an hour back, east": ("Europe/Berlin", date(2023, 10, 29)),
+    "half an hour forward": ("Australia/Lord_Howe", date(2023, 10, 1)),
+    "half an hour back": ("Australia/Lord_Howe", date(2024, 4, 7)),
+    "midnight skipped, west": ("America/Sao_Paulo", date(2018, 11, 4)),
+    "back from midnight": ("America/Sao_Paulo", date(2018, 2, 18)),
+    "midnight skipped": ("Africa/Cairo", date(2024, 4, 26)),
+    "back from the next midnight": ("Asia/Beirut", date(2023, 10, 29)),
+    "fifteen minutes for good": ("Asia/Kathmandu", date(1986, 1, 1)),
+    "a skipped day": ("Pacific/Apia", date(2011, 12, 30)),
+    "midnight twice": ("America/Havana", date(2024, 11, 3)),
+    "back from a minute after midnight": ("America/St_Johns", date(2010, 11, 7)),
+    "three hours back": ("Antarctica/Casey", date(2010, 3, 5)),
+    "forty minutes forward": ("Pacific/Kiritimati", date(1979, 10, 1)),
+    "no change": ("Asia/Kolkata", date(2024, 2, 29)),
+}
+"""A zone, and a date within a day of a change of its offset."""
+
+every_change = pytest.mark.parametrize("change", CHANGES)
+
+
+@pytest.fixture(scope="module")
+def zones(database: str, version: Version) -> Iterator[TimeZones]:
+    pool = Pool(database, application_name="zones")
+    yield TimeZones(pool)
+    pool.close(5.0)
+
+
+@cache
+def window(change: str) -> Window:
+    return Window(*CHANGES[change])
+
+
+def moment(change: str) -> int:
+    return int(datetime.combine(CHANGES[change][1], datetime.min.time(), UTC).timestamp()) * SECOND
+
+
+@every_change
+@pytest.mark.parametrize("interval", WIDTHS)
+def test_buckets_are_those_of_the_local_clock(zones: TimeZones, change: str, interval: str) -> None:
+    zone = zones.find(CHANGES[change][0])
+    buckets = window(change).buckets(interval)
+    assert len(buckets) >= 2
+    for opened, end in buckets[:: {"1s": 1013, "1m": 7}.get(interval, 1)]:
+        assert bucket_open(opened, interval, zone) == opened == bucket_open(end - 1, interval, zone)
+        assert bucket_end(opened, interval, zone) == end
+
+
+def test_a_day_of_a_change_has_23_or_25_hours(zones: TimeZones) -> None:
+    zone = zones.find("America/New_York")
+    lengths = {}
+    for change in ("an hour forward", "an hour back"):
+        opened = bucket_open(moment(change) + 12 * 3600 * SECOND, "1d", zone)
+        lengths[change] = (bucket_end(opened, "1d", zone) - opened) // (3600 * SECOND)
+    assert lengths == {"an hour forward": 23, "an hour back": 25}
+
+
+@every_change
+def test_candles_are_those_of_the_ticks_in_each_bucket(
+    conn: Connection, version: Version, zones: TimeZones, change: str, loops
+) -> None:
+    zone, around = zones.find(CHANGES[change][0]), moment(change)
+    near = st.builds(
+        lambda unit, count, us: around + unit * count + us,
+        st.sampled_from([17 * MINUTE, 3600 * SECOND, 5 * 3600 * SECOND, DAY, 6 * DAY]),
+        st.integers(-11, 11),
+        st.sampled_from([0, 0, 1, -1, 29 * MINUTE]),
+    )
+
+    @settings(max_examples=loops(quick=2, full=100), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        times = data.draw(st.lists(near, min_size=1, max_size=60))
+        held = [tick(symbol, str(n), ts, str(n + 1), block_number=n) for n, ts in enumerate(times)]
+        ticks.ingest(conn, version, [*held, Finalize(symbol, len(held) // 2)])
+        final = brute_force.final_until(held, len(held) // 2)
+        for interval in WIDTHS:
+            made = brute_force.candles(held, interval, zone)
+            for fill in ("none", "previous"):
+                start, end = data.draw(st.none() | near), data.draw(st.none() | near)
+                limit, sort = data.draw(st.sampled_from([1, 2, 5, 500])), data.draw(st.sampled_from(["asc", "desc"]))
+                asked = Asked(interval, start=start, end=end, limit=limit, sort=sort, fill=fill, zone=zone)
+                check(conn, version, symbol, made, asked, final)
+
+    holds()
+
+
+@pytest.mark.parametrize("change", ["an hour forward", "an hour back", "half an hour back", "a skipped day"])
+@pytest.mark.parametrize("interval", [each for each in WIDTHS if each not in ("1s", "1m")])
+def test_where_no_bucket_is_empty_so_many_rows_are_enough(
+    conn: Connection, version: Version, zones: TimeZones, change: str, interval: str
+) -> None:
+    """The rows read for a limit are counted; each bucket here takes as many as one can."""
+    zone, around, symbol = zones.find(CHANGES[change][0]), moment(change), new_symbol()
+    held = [tick(symbol, str(n), around + (n - 16 * 96) * 900 * SECOND, str(n % 97 + 1)) for n in range(32 * 96)]
+    ticks.ingest(conn, version, held)
+    made = brute_force.candles(held, interval, zone)
+    for limit in (1, 2, 5):
+        for days in range(-2, 3):
+            for bounds in ({"start": around + days * DAY}, {"end": around + days * DAY}):
+                check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_days_of_25_hours_alone_are_read_whole(
+    conn: Connection, version: Version, zones: TimeZones, limit: int
+) -> None:
+    """Only these days have ticks, so each candle takes more stored rows than a usual one."""
+    zone, symbol = zones.find("America/New_York"), new_symbol()
+    opened = [bucket_open(int(datetime(year, 11, day, 12, tzinfo=UTC).timestamp()) * SECOND, "1d", zone)
+              for year, day in ((2020, 1), (2021, 7), (2022, 6), (2023, 5), (2024, 3))]  # fmt: skip
+    held = [tick(symbol, f"{day}:{n}", day + n * 900 * SECOND, str(n + 1)) for day in opened for n in range(100)]
+    ticks.ingest(conn, version, held)
+    for interval in ("12h", "1d", "3d", "1w", "1M"):
+        made = brute_force.candles(held, interval, zone)
+        for bounds in ({"start": 0}, {"start": opened[1] + 1}, {}, {"end": opened[3]}):
+            check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
+
+
+@pytest.mark.parametrize("fill", ["none", "previous"])
+@pytest.mark.parametrize("name", ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Kiritimati"])
+def test_candles_around_the_present_are_exact(
+    conn: Connection, version: Version, zones: TimeZones, name: str, fill: str
+) -> None:
+    zone, symbol = zones.find(name), new_symbol()
+    row = conn.execute("SELECT (date_part('epoch', now()) * 1000000)::bigint").fetchone()
+    assert row is not None
+    ages = [0, 30, 7200, 90_000, 900_000, -40, -4000, -400_000]
+    held = [tick(symbol, str(n), row[0] - age * SECOND, str(n + 1)) for n, age in enumerate(ages)]
+    ticks.ingest(conn, version, held)
+    for interval in WIDTHS:
+        for current in ("include", "exclude"):
+            asked = Asked(interval, limit=20, fill=fill, zone=zone, current=current)
+            check(conn, version, symbol, brute_force.candles(held, interval, zone), asked, None)
+
+
+@pytest.mark.parametrize("interval", WIDTHS)
+def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, zones: TimeZones, interval: str) -> None:
+    zone, symbol = zones.find("America/New_York"), new_symbol()
+    held = [tick(symbol, str(n), moment("an hour back") + n * 1777 * SECOND, str(n + 61)) for n in range(-60, 60)]
+    ticks.ingest(conn, version, held)
+    made = [candle.opened // 1000 for candle in brute_force.candles(held, interval, zone)]
+    for first, step in (({"start": 0}, 1), ({"end": None}, -1)):
+        found: list[int] = []
+        bounds, more = dict(first), True
+        while more:
+            page = candles.read(conn, version, symbol, interval, limit=7, zone=zone, format="columns", **bounds)
+            read = json.loads(page.body)["candles"]["t"]
+            found = found + read if step > 0 else read + found
+            bounds = dict.fromkeys(bounds, found[-1 if step > 0 else 0] * 1000 + step)
+            more = page.more
+        assert found == made
+
+
+def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version: Version, zones: TimeZones) -> None:
+    """Other clients call it with a name, also for intervals whose buckets are those of UTC."""
+    symbol, zone = new_symbol(), zones.find("Asia/Kathmandu")
+    held = [tick(symbol, str(n), moment("fifteen minutes for good") + n * 777 * SECOND) for n in range(-99, 99)]
+    ticks.ingest(conn, version, held)
+    query = version.query("SELECT {ms}(t), {ms}(t_end), n FROM {candles}(%s, %s, time_zone => %s) ORDER BY t")
+    for interval in WIDTHS:
+        made = brute_force.candles(held, interval, zone)
+        rows = conn.execute(query, (symbol, interval, "asia/kathmandu")).fetchall()
+        assert rows == [(each.opened // 1000, each.end // 1000, each.n) for each in made]
+
+
+@pytest.mark.parametrize("name", ["Europe/Brlin", "CEST", "EST5EDT4", "UTC+3", "posix/Europe/Berlin", "localtime", "x"])
+def test_an_unknown_name_is_refused_in_words(zones: TimeZones, name: str) -> None:
+    with pytest.raises(InvalidValue, match="send an offset from UTC like ") as refused:
+        zones.find(name)
+    assert refused.value.errors[0].pointer == "/timeZone"
+    assert name in refused.value.detail
+
+
+def test_a_name_may_be_written_in_any_case(zones: TimeZones) -> None:
+    assert zones.find("europe/BERLIN") is zones.find("Europe/Berlin")
+    assert zones.find("europe/berlin").name == "Europe/Berlin"
+    assert zones.find("Etc/GMT 5").name == "Etc/GMT+5"
+    assert zones.find("Etc/GMT+5").for_buckets("1d") == Zone.fixed(-300)
+    assert zones.find("UTC").for_buckets("1M") == Zone.fixed(0)
+    assert zones.find("5:30") == Zone.fixed(330)
+
+
+def test_the_function_refuses_an_unknown_name(conn: Connection, version: Version) -> None:
+    with pytest.raises(InvalidValue, match="Europe/Brlin"), translated():
+        conn.execute(version.query("SELECT * FROM {candles}('s', '1m', time_zone => 'Europe/Brlin')"))
