@@ -1,7 +1,7 @@
 """Reads the last 24 hours of many symbols. PostgreSQL formats each item as JSON text.
 
 The 24 hours are [as_of - 24 h, as_of], both ends included. Each symbol's sums are taken from the widest stored levels
-that fit, and from the ticks of the minute that the window cuts: at most about 40 rows and the ticks of this minute.
+that fit, and from the ticks of the minute that the window cuts: at most 27 rows and the ticks of this minute.
 The end of the window needs no narrow level, except for a symbol with ticks that are later than ``as_of``.
 """
 

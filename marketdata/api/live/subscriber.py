@@ -165,18 +165,15 @@ class Subscriber:
         if not self.pending:
             return batch, None
         now, size, again = monotonic(), 0, None
-        taken, subscriptions, items = [], set(), []
+        taken, subscriptions = [], set()
+        items: list[bytes | memoryview] = []
         for key, frame in self.pending.items():
             if key[0].due > now:
                 again = min(again or key[0].due, key[0].due)
-            elif key[0].feed.key.interval == SUMMARY:
+            elif size < BATCH_BYTES or key[0].feed.key.interval == SUMMARY:
                 taken.append(key)
                 subscriptions.add(key[0])
-                items.append(frame)
-            elif size < BATCH_BYTES:
-                taken.append(key)
-                subscriptions.add(key[0])
-                batch.append(frame)
+                (items if key[0].feed.key.interval == SUMMARY else batch).append(frame)
                 size += len(frame)
         if items:
             batch.append(text_frame(b'{"type":"summary","items":[%b]}' % b",".join(items)))
