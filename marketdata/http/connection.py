@@ -13,9 +13,10 @@ from time import monotonic
 from typing import Any
 
 from marketdata.http.failures import Problem, internal_error
-from marketdata.http.waitress_adapter import Admit, ApplicationTask, BodyBudget, RefusalTask, RequestParser
+from marketdata.http.response_task import ApplicationTask, RefusalTask, Task
+from marketdata.http.waitress_adapter import Admit, BodyBudget, RequestParser
 from marketdata.http.workers import Workers
-from marketdata.http.wsgi import HandOver, WsgiApp
+from marketdata.http.wsgi import HandOver, Part, WsgiApp
 
 RECEIVE_BYTES = 64 * 1024
 _SPOOL_READ_BYTES = 128 * 1024
@@ -42,20 +43,16 @@ LINGER_SECONDS = 30.0
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 
-Task = ApplicationTask | RefusalTask
-
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Server:
-    """The parts that all connections of a listener share. waitress' tasks read the first four attributes."""
+    """The parts that all connections of a listener share."""
 
     application: WsgiApp
-    adj: Any
-    """The options of waitress."""
-    effective_port: int
-    server_name: str
+    options: Any
+    """The options of waitress' parser."""
     bodies: BodyBudget
     admit: Admit
     refusal: Problem
@@ -74,7 +71,7 @@ class Connection:
     def __init__(self, server: Server, accepted: socket.socket, address: Any) -> None:
         self.socket = accepted
         self.server = server
-        self.adj, self.addr = server.adj, address  # for waitress' tasks
+        self.addr = address
         self.request: RequestParser | None = None
         """The request that is arriving or being answered."""
         self.moved_at = monotonic()
@@ -86,7 +83,7 @@ class Connection:
         self.discarding_since: float | None = None
         self._arriving_since: float | None = None
         self._input = b""
-        self._parts: list[bytes] = []
+        self._parts: list[Part] = []
         self._response: Task | None = None
         self._spool: SpooledTemporaryFile[bytes] | None = None
         self._sent_of_spool = 0
@@ -181,7 +178,7 @@ class Connection:
     def _parse(self) -> None:
         server = self.server
         if self.request is None:
-            self.request = RequestParser(server.adj, server.bodies, server.admit, server.refusal, str(self.addr[0]))
+            self.request = RequestParser(server.options, server.bodies, server.admit, server.refusal, str(self.addr[0]))
             self._arriving_since = self.moved_at
         request = self.request
         self._input = self._input[request.feed(self._input) :]
@@ -205,8 +202,7 @@ class Connection:
         self._lingers = isinstance(response, RefusalTask)
 
     def _served(self, request: RequestParser) -> Task:
-        kind: Any = RefusalTask if request.is_refused else ApplicationTask
-        response: Task = kind(self, request)
+        response: Task = (RefusalTask if request.is_refused else ApplicationTask)(self, request)
         self._response = response
         try:
             response.service()
@@ -232,12 +228,12 @@ class Connection:
 
     # -- responses -----------------------------------------------------------------------------------------------------
 
-    def check_client_disconnected(self) -> bool:
-        """Called by waitress' tasks."""
-        return not self.is_open
+    @property
+    def application(self) -> WsgiApp:
+        return self.server.application
 
-    def write_soon(self, data: bytes) -> int:
-        """Called by waitress' tasks. Raises OSError if the client has gone or reads too slowly."""
+    def write_soon(self, data: Part) -> None:
+        """Called by the tasks. Raises OSError if the client has gone or reads too slowly."""
         if data:
             self._parts.append(data)
             # The head of a response is not sent alone, but together with the first part of the body.
@@ -245,7 +241,6 @@ class Connection:
                 self._flush()
             if self.unsent > MAX_UNSENT_BYTES:
                 self._wait_for_client()
-        return len(data)
 
     def _flush(self) -> None:
         """Send the collected parts; keep the bytes that the kernel does not accept at once."""

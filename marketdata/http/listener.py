@@ -90,7 +90,7 @@ class Listener:
         options = parser_options(body_bytes)
         self._bodies = BodyBudget(bodies_bytes)
         self._make_server = partial(
-            Server, app, options, server_name=options.server_name, bodies=self._bodies, admit=admit, refusal=refusal,
+            Server, app, options, bodies=self._bodies, admit=admit, refusal=refusal,
             urgent=urgent,
         )  # fmt: skip
         self._arrival_seconds = arrival_seconds
@@ -116,7 +116,7 @@ class Listener:
             poll = undo.enter_context(select.epoll())
             workers = Workers(self._worker_count, self._name)
             undo.callback(workers.end, 0.0)
-            server = self._make_server(effective_port=self.port, workers=workers, poll=poll)
+            server = self._make_server(workers=workers, poll=poll)
             self._wake = os.eventfd(0)
             undo.callback(os.close, self._wake)
             poll.register(self._wake, select.EPOLLIN)

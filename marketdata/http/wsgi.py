@@ -10,7 +10,9 @@ from typing import Any
 from marketdata.http.reply import Reply
 
 StartResponse = Callable[..., Any]
-WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+Part = bytes | bytearray
+"""A part of a response's body."""
+WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[Part]]
 
 
 class HandOver(BaseException):
@@ -22,12 +24,20 @@ class HandOver(BaseException):
         self.take = take
 
 
+def variable(field: str) -> str:
+    """Returns the name of a header field in the WSGI environment. ``field`` is in capitals, with underscores."""
+    return field if field in _PLAIN else f"HTTP_{field}"
+
+
+_PLAIN = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
+
+
 def status_line(status: int) -> str:
     """Returns status and reason phrase, like ``404 Not Found``."""
-    return _LINES[status]
+    return STATUS_LINES[status]
 
 
-_LINES = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
+STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
 
 
 def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
@@ -38,7 +48,7 @@ def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> 
         headers.append(("Content-Type", reply.media_type))
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
-    start_response(_LINES[reply.status], headers)
+    start_response(STATUS_LINES[reply.status], headers)
     if bare or body == b"":
         if not isinstance(body, bytes) and hasattr(body, "close"):
             body.close()
