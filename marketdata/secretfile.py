@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from marketdata import token
@@ -34,6 +35,10 @@ ADMIN_SECRET = "admin.json"
 MALFORMED = "secret_malformed"
 
 Content = TypeVar("Content")
+
+CHECK_SECONDS = 0.01
+"""How long the content of a file is believed without another look at the file. Each look lets other threads run, so one
+for each request takes more time than the rest of a login."""
 
 _MAX_SIZE = 1 << 20
 _ADMIN_SECRET_MIN = 20
@@ -215,7 +220,8 @@ def make_folder(folder: Path, setting: str) -> None:
 class ReloadingFile(Generic[Content]):
     """Keeps the parsed content of a secret file, and reads the file again after it has changed.
 
-    Calling the object returns the current content, parsed by ``load``, or raises the error of ``load``. Thread-safe.
+    Calling the object returns the content, parsed by ``load``, or raises the error of ``load``. A change takes effect
+    within ``CHECK_SECONDS``. Thread-safe.
     """
 
     def __init__(self, path: Path, load: Callable[[Path], Content]) -> None:
@@ -223,8 +229,12 @@ class ReloadingFile(Generic[Content]):
         self._load = load
         self._lock = threading.Lock()
         self._held: tuple[tuple[int, ...], Content] | None = None
+        self._looked_at = 0.0
 
     def __call__(self) -> Content:
+        held, now = self._held, monotonic()
+        if held is not None and now - self._looked_at < CHECK_SECONDS:
+            return held[1]
         try:
             status = self._path.stat()
         except FileNotFoundError as error:
@@ -236,4 +246,5 @@ class ReloadingFile(Generic[Content]):
             if self._held is None or self._held[0] != seen:
                 self._held = None
                 self._held = seen, self._load(self._path)
+            self._looked_at = now
             return self._held[1]

@@ -11,12 +11,12 @@ from marketdata.frontend import request_origin
 from marketdata.frontend.login import Login
 from marketdata.frontend.pages import INDEX, PREFIX, Pages, message
 from marketdata.frontend.problems import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, explained, problem_of
-from marketdata.frontend.proxy import Proxy, Response
+from marketdata.frontend.proxy import Proxy, Response, asks_for_websocket
 from marketdata.frontend.request_target import Target, is_for_api, parsed
 from marketdata.http.failures import PROBLEMS, MethodNotAllowed
 from marketdata.http.reply import HTML, Reply, answer
 from marketdata.http.revalidation import CACHE_CONTROL, revalidated
-from marketdata.http.wsgi import StartResponse, send
+from marketdata.http.wsgi import Part, StartResponse, send
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Network
 
@@ -58,7 +58,7 @@ class Frontend:
         self._proxy = proxy
         self._pages = pages
 
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[Part]:
         start = _with_security_headers(start_response)
         found: Reply | Response
         try:
@@ -101,14 +101,18 @@ class Frontend:
             return _own(environ, _logged_out())
         user, auth = self._user(environ)
         if is_for_api(target):
-            return self._proxy.response(environ, target, self._standing(user))
+            # Only a WebSocket stays open long enough for a change of the users to matter.
+            may_stay = self._standing(user) if asks_for_websocket(environ) else _stays
+            return self._proxy.response(environ, target, may_stay)
         return _own(environ, self._page(target, user, auth, environ))
 
     def _user(self, environ: Mapping[str, Any]) -> tuple[str | None, str]:
         """The user of the request, and how the user is known: ``basic``, ``proxy`` or ``none``."""
         login = self._access.login
         if login is not None:
-            return login.user(environ.get("HTTP_AUTHORIZATION"), self._address(environ)), "basic"
+            authorization = environ.get("HTTP_AUTHORIZATION")
+            known = login.user_from_memory(authorization)
+            return known or login.user(authorization, self._address(environ)), "basic"
         user = request_origin.remote_user(environ, self._access.trusted_proxies)
         return user, "none" if user is None else "proxy"
 
@@ -118,7 +122,7 @@ class Frontend:
     def _standing(self, user: str | None) -> Callable[[], bool]:
         """Returns a function that tells whether the user may still read."""
         login = self._access.login
-        return login.standing(user) if login is not None and user is not None else lambda: True
+        return login.standing(user) if login is not None and user is not None else _stays
 
     def _page(self, target: Target, user: str | None, auth: str, environ: Mapping[str, Any]) -> Reply:
         if target.path == "/whoami":
@@ -127,6 +131,10 @@ class Frontend:
             raise NotFound("there is nothing at this path")
         reply = self._pages.reply(target.path, environ.get("HTTP_ACCEPT_ENCODING", ""))
         return revalidated(reply, environ)
+
+
+def _stays() -> bool:
+    return True
 
 
 def _shows_pages(environ: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from marketdata.errors import MarketError
@@ -17,7 +16,7 @@ from marketdata.frontend.upstream import Connection, Upstream
 from marketdata.frontend.upstream_response import Body, Fields, Head, MalformedResponse, body_of
 from marketdata.http.failures import MethodNotAllowed
 from marketdata.http.request_log import VARIABLE, with_id
-from marketdata.http.wsgi import HandOver, StartResponse
+from marketdata.http.wsgi import STATUS_LINES, HandOver, Part, StartResponse
 
 MAX_RUNNING = 32
 """The number of requests to the API at the same time. Each uses one connection."""
@@ -58,9 +57,9 @@ class Response(NamedTuple):
 
     status: str
     fields: Fields
-    body: Iterable[bytes]
+    body: Iterable[Part]
 
-    def send(self, start_response: StartResponse) -> Iterable[bytes]:
+    def send(self, start_response: StartResponse) -> Iterable[Part]:
         start_response(self.status, self.fields)
         return self.body
 
@@ -98,8 +97,9 @@ class Proxy:
             held.callback(self._finished, connection, head, body)
             status, fields = _status_line(head), to_client(head.fields)
             if body.length is not None and body.length <= MAX_WHOLE_BYTES:
-                whole = b"".join(connection.parts(body))
-                return Response(status, fields, [whole] if whole else [])
+                parts = [connection.whole(body.length)] if body.length else []
+                body.is_complete = True
+                return Response(status, fields, parts)
             return Response(status, fields, _Stream(connection, body, held.pop_all()))
 
     def _handed_over(self, connection: Connection, head: Head, may_stay: Callable[[], bool], identity: str) -> HandOver:
@@ -199,10 +199,7 @@ def _usable(head: Head, method: str) -> Body:
 
 
 def _status_line(head: Head) -> str:
-    try:
-        return f"{head.status} {HTTPStatus(head.status).phrase}"
-    except ValueError:
-        return f"{head.status} Unknown"
+    return STATUS_LINES.get(head.status) or f"{head.status} Unknown"
 
 
 # -- header fields ----------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +21,9 @@ RESPONSE_SECONDS = 30.0
 """The longest silence of the API during a request. The API's statements in the database have shorter time limits."""
 _KEPT_SECONDS = 30.0
 """How long an idle connection is kept. The API closes it after 60 seconds."""
+_SURE_SECONDS = 0.02
+"""A connection that was used more recently than this is used again without a look at it. If the API has just closed it,
+the request is repeated."""
 _RECEIVE_BYTES = 64 * 1024
 
 Result = TypeVar("Result")
@@ -31,6 +36,8 @@ class Connection:
         self.socket = opened
         self.received = b""
         self.used_at = monotonic()
+        self._poll = select.poll()
+        self._poll.register(opened, select.POLLIN)
         self.is_fresh = True
         self.is_answered = False
         """Whether the response to the current request has begun."""
@@ -73,6 +80,22 @@ class Connection:
         except MalformedResponse as error:
             raise UpstreamFailed(f"the answer of the data API broke off: {error}") from error
 
+    def whole(self, length: int) -> bytearray:
+        """The next ``length`` bytes, received in place. There is room for one more, which nobody asked for."""
+        begun, self.received = self.received[:length], self.received[length:]
+        found = bytearray(length + 1)
+        size = len(begun)
+        found[:size] = begun
+        with memoryview(found) as room:
+            while size < length:
+                count = self._translated(partial(self.socket.recv_into, room[size:]))
+                if not count:
+                    raise UpstreamFailed("the answer of the data API broke off: it closed the connection")
+                size += count
+        self.received += found[length:size]
+        del found[length:]
+        return found
+
     def receive(self) -> bytes:
         data = self._translated(lambda: self.socket.recv(_RECEIVE_BYTES))
         self.is_answered |= bool(data)
@@ -81,11 +104,12 @@ class Connection:
     def is_usable(self) -> bool:
         """Whether another request can be sent. False if the connection is old, or if the API has closed it or sent
         something unasked."""
-        if self.received or monotonic() - self.used_at > _KEPT_SECONDS:
+        idle = monotonic() - self.used_at
+        if self.received or idle > _KEPT_SECONDS:
             return False
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        return not poll.poll(0)
+        if idle < _SURE_SECONDS:
+            return True
+        return not self._poll.poll(0)
 
     def close(self) -> None:
         self.socket.close()
@@ -93,7 +117,7 @@ class Connection:
     def _translated(self, call: Callable[[], Result]) -> Result:
         try:
             return call()
-        except TimeoutError as error:
+        except (TimeoutError, BlockingIOError) as error:
             raise UpstreamSlow(f"the data API did not answer within {RESPONSE_SECONDS:.0f} s") from error
         except OSError as error:
             raise UpstreamFailed(f"the connection to the data API broke: {error.strerror or error}") from error
@@ -150,7 +174,7 @@ class Upstream:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 plain = self._tls.wrap_socket(plain, server_hostname=self._host)
-            plain.settimeout(RESPONSE_SECONDS)
+            _limit_silence(plain, RESPONSE_SECONDS)
         except TimeoutError as error:
             raise UpstreamSlow("the data API cannot be reached: the connection timed out") from error
         except ssl.SSLCertVerificationError as error:
@@ -163,3 +187,14 @@ class Upstream:
         except OSError as error:
             raise UpstreamFailed(f"the data API cannot be reached: {error.strerror or 'no such host'}") from error
         return Connection(plain)
+
+
+def _limit_silence(opened: socket.socket, seconds: float) -> None:
+    """Let each call on the socket wait at most ``seconds``. The kernel does this without a poll(2) before each call.
+    TLS may need several calls for a record, so there Python counts the time."""
+    if isinstance(opened, ssl.SSLSocket):
+        opened.settimeout(seconds)
+        return
+    opened.settimeout(None)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        opened.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(seconds), round(seconds % 1 * 1_000_000)))

@@ -119,3 +119,27 @@ def test_a_path_that_can_hold_no_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none" / "read.json"
     with pytest.raises(UsageError, match=r"read\.json cannot be created: No such file"), secretfile.reserved(path):
         pass
+
+
+def test_a_changed_file_is_read_again_within_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(secretfile, "monotonic", lambda: now[0])
+    looks: list[Path] = []
+
+    def load(path: Path) -> dict[str, object]:
+        looks.append(path)
+        return secretfile.read(path)
+
+    path = tmp_path / "read.json"
+    secretfile.write(path, {"n": 1})
+    file = secretfile.ReloadingFile(path, load)
+    assert [file(), file()] == [{"n": 1}] * 2
+    secretfile.write(path, {"n": 2})
+    now[0] += 2 * secretfile.CHECK_SECONDS
+    assert [file(), file()] == [{"n": 2}] * 2
+    assert len(looks) == 2
+    path.unlink()
+    now[0] += 2 * secretfile.CHECK_SECONDS
+    for _ in range(2):
+        with pytest.raises(MissingRequirement):
+            file()

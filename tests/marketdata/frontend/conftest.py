@@ -105,6 +105,12 @@ def write_files(folder: Path, token: str = TOKEN) -> None:
     secretfile.write(folder / secretfile.FRONTEND_USERS, {"users": {USER: HASH}})
 
 
+@pytest.fixture(autouse=True)
+def _files_are_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a test need not wait after it has changed a file."""
+    monkeypatch.setattr(secretfile, "CHECK_SECONDS", 0.0)
+
+
 @pytest.fixture(scope="module")
 def shared() -> Iterator[tuple[Frontend, ScriptedApi]]:
     with (

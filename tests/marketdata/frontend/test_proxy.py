@@ -112,6 +112,17 @@ def test_connections_are_kept_and_replaced(fresh: tuple[Frontend, ScriptedApi]) 
     assert upstream.connections == 3
 
 
+def test_a_connection_with_more_than_the_response_is_not_used_again(fresh: tuple[Frontend, ScriptedApi]) -> None:
+    """The next response would begin with these bytes."""
+    frontend, upstream = fresh
+    for size, surplus in ((2, b"x"), (100_000, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")):
+        upstream.script = always(answered("200 OK", f"Content-Length: {size}", body=b"a" * size + surplus))
+        assert frontend.get("/api/v1/x").body == b"a" * size
+    upstream.script = always(OK)
+    assert frontend.get("/api/v1/x").body == b"{}"
+    assert upstream.connections == 3
+
+
 @pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"HTTP/1.1 200", answered("401 No", "Content-Length: 0")])
 def test_a_malformed_response_is_not_requested_again(fresh: tuple[Frontend, ScriptedApi], raw: bytes) -> None:
     frontend, upstream = fresh
