@@ -7,6 +7,7 @@ export class Refusal extends Error {
     super(problem.detail || problem.title || `the service answered ${status}`);
     this.code = problem.code || 'unknown';
     this.status = status;
+    this.pointers = (problem.errors ?? []).map(({ pointer }) => pointer);
   }
 }
 

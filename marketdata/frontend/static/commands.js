@@ -25,6 +25,7 @@ export const COMMANDS = {
   image: { keys: ['Alt+M'], code: 'KeyM', about: 'Copy the chart as a picture' },
   csv: { keys: ['Alt+C'], code: 'KeyC', about: 'Save the candles in sight as CSV' },
   png: { keys: ['Alt+S'], code: 'KeyS', about: 'Save the chart as a picture' },
+  zone: { keys: ['Alt+Z'], code: 'KeyZ', about: 'Choose the time zone, where days and buckets begin' },
   full: { keys: ['Alt+Enter'], code: 'Enter', about: 'Full screen' },
   close: { keys: ['Esc'], about: 'Close what is open' },
   help: { keys: ['?'], about: 'This table' },

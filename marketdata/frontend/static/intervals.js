@@ -1,7 +1,8 @@
-// Intervals of candles and their buckets, with the rules of the API (marketdata/interval.py). Times are in milliseconds since
-// 1970.
+// Intervals of candles and their buckets, with the rules of the API (marketdata/interval.py). Intervals below a day divide the
+// local day from its beginning, in real time, so the last bucket of a day of 23 or 25 hours may be shorter. Longer intervals are
+// whole local days. Times are in milliseconds since 1970.
 
-import { offsetAt } from './time_zones.js';
+import { dayOf, timeOf } from './time_zones.js';
 
 const SECOND = 1000;
 const DAY = 86_400 * SECOND;
@@ -25,20 +26,28 @@ export function inWords(interval) {
 // The length of a bucket in milliseconds. A month counts as 30 days.
 export const width = (interval) => (WIDTHS.get(interval) ?? DAYS_OF_MONTH * 86_400) * SECOND;
 
+const isWithinDay = (interval) => WIDTHS.get(interval) !== null && width(interval) < DAY;
+
+// The first midnight of the bucket of whole days that contains the day of this midnight. Both are as if they were in UTC.
+function firstMidnight(midnight, interval) {
+  const date = new Date(midnight);
+  if (WIDTHS.get(interval) === null) return Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
+  return midnight - (midnight - ORIGIN) % width(interval);
+}
+
 export function bucketOpen(time, interval, zone) {
-  const ahead = offsetAt(time, zone);
-  if (WIDTHS.get(interval) === null) {
-    const local = new Date(time + ahead);
-    return Date.UTC(local.getUTCFullYear(), local.getUTCMonth()) - ahead;
-  }
-  const length = width(interval);
-  return time - ((((time + ahead - ORIGIN) % length) + length) % length);
+  const { start, midnight } = dayOf(time, zone);
+  if (isWithinDay(interval)) return time - (time - start) % width(interval);
+  return timeOf(firstMidnight(midnight, interval), zone);
 }
 
 // The opening time of the next bucket after the bucket that opens at `open`.
 export function nextOpen(open, interval, zone) {
-  if (WIDTHS.get(interval) === null) return bucketOpen(open + 31 * DAY, interval, zone);
-  return open + width(interval);
+  const { end, midnight } = dayOf(open, zone);
+  if (isWithinDay(interval)) return Math.min(open + width(interval), end);
+  const first = firstMidnight(midnight, interval);
+  // 31 days later is always in the next month.
+  return timeOf(WIDTHS.get(interval) === null ? firstMidnight(first + 31 * DAY, interval) : first + width(interval), zone);
 }
 
 // The intervals that typed text can mean, the best match first. As in TradingView, a number without a unit means minutes:

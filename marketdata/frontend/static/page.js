@@ -13,6 +13,7 @@ import * as legend from './legend.js';
 import * as live from './live.js';
 import * as login from './login.js';
 import * as menus from './menus.js';
+import * as pickers from './pickers.js';
 import * as ranges from './ranges.js';
 import { remember, remembered, state, subscribe, update } from './state.js';
 import * as status from './status.js';
@@ -20,6 +21,7 @@ import * as symbols from './symbols.js';
 import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
 import * as zones from './time_zones.js';
+import * as zoneChoices from './zone_choices.js';
 
 const SETTLE_MS = 250; // after a movement, settle() waits this long for further movements
 const EMPTY_MS = 3000; // between two tries to find a first symbol
@@ -40,7 +42,7 @@ function start() {
     type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
     log: () => setScale('log'), percent: () => setScale('percent'), invert,
     watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
-    link: exporting.copyLink, image: exporting.copyImage, csv: exporting.csv, png: exporting.png, full: toggleFullScreen,
+    zone: pickers.openZone, link: exporting.copyLink, image: exporting.copyImage, csv: exporting.csv, png: exporting.png, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   };
@@ -179,6 +181,7 @@ function chooseInterval(interval) {
 }
 
 function setZone(zone) {
+  zoneChoices.note(zone);
   choose({ zone });
   open();
 }

@@ -1,10 +1,12 @@
-// The dialogs that typed keys open: the search for a symbol, and the choice of an interval.
+// The dialogs with a search: the choice of a symbol, of an interval, and of a time zone.
 
 import { grouped } from './decimals.js';
 import { $, element } from './dom.js';
 import * as intervals from './intervals.js';
 import { now, subscribe } from './state.js';
 import * as symbols from './symbols.js';
+import { label } from './time_zones.js';
+import * as zones from './zone_choices.js';
 
 const SHOWN = 50; // rows; further matches are only counted
 const PAGE = 10; // rows that PageUp and PageDown move by
@@ -89,10 +91,12 @@ class Picker {
 
 let symbol = null;
 let interval = null;
+let zone = null;
 
-export function start({ onSymbol, onInterval }) {
+export function start({ onSymbol, onInterval, onZone }) {
   symbol = new Picker({ dialog: 'picker', input: 'search', list: 'matches', find: findSymbols, choose: onSymbol, none: 'No symbol has that in its name.' });
   interval = new Picker({ dialog: 'entry', input: 'typed', list: 'readings', find: findIntervals, choose: onInterval, none: 'No such interval. Try 5, 1h, D or 1M.' });
+  zone = new Picker({ dialog: 'zones', input: 'zone-search', list: 'zone-matches', find: findZones, choose: onZone, none: 'No time zone has that in its name. Try a city, or an offset like +2.' });
   subscribe((changed) => { if (changed.has('symbols') && symbol.dialog.open) symbol.refresh(); });
 }
 
@@ -102,6 +106,7 @@ export function openSymbols(typed) {
 }
 
 export const openInterval = (typed) => interval.open(typed);
+export const openZone = () => zone.open();
 
 const findSymbols = (typed) => symbols.matching(typed).map(({ symbol: name, aliases, last }) => ({
   value: name,
@@ -120,4 +125,12 @@ function ago(time) {
 
 const findIntervals = (typed) => intervals.matching(typed).map((each) => ({
   value: each, cells: () => [element('b', {}, each), element('span', { class: 'quiet' }, intervals.inWords(each))],
+}));
+
+const findZones = (typed) => zones.matching(typed).map((each) => ({
+  value: each,
+  cells: () => {
+    const { offset, time, remark } = zones.description(each);
+    return [element('b', { title: label(each) }, label(each)), element('span', { class: 'quiet' }, remark), element('span', { class: 'quiet age' }, `${time} · ${offset}`)];
+  },
 }));

@@ -90,6 +90,10 @@ function message() {
   if (failure?.code === 'unknown_symbol') {
     return [element('h2', {}, 'Unknown symbol'), element('p', {}, `Nothing was ever stored of “${state.symbol}”.`), chooser()];
   }
+  if (failure?.pointers?.includes('/timeZone')) {
+    return [element('h2', {}, 'Unknown time zone'), element('p', {}, `The data API does not know “${zones.label(state.zone)}”.`),
+      button('Choose another time zone', () => $('zone').click(), { class: 'primary' })];
+  }
   if (failure) {
     return [element('h2', {}, 'The chart cannot be shown'), element('p', {}, failure.message), button('Try again', feed.reopen, { class: 'primary' })];
   }

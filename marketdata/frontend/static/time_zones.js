@@ -1,23 +1,37 @@
 // Time zones. A zone is a text: an IANA name like `Europe/Berlin`, `UTC`, or a fixed offset from UTC like `+05:30`.
 
-const WEEK = 7 * 86_400_000;
+const DAY = 86_400_000;
+const WEEK = 7 * DAY;
+
+// Some browsers have these zones by old names only, which a PostgreSQL may lack.
+const RENAMED = {
+  'Africa/Asmera': 'Africa/Asmara', 'America/Buenos_Aires': 'America/Argentina/Buenos_Aires', 'America/Catamarca': 'America/Argentina/Catamarca',
+  'America/Coral_Harbour': 'America/Atikokan', 'America/Cordoba': 'America/Argentina/Cordoba', 'America/Godthab': 'America/Nuuk',
+  'America/Indianapolis': 'America/Indiana/Indianapolis', 'America/Jujuy': 'America/Argentina/Jujuy', 'America/Louisville': 'America/Kentucky/Louisville',
+  'Asia/Calcutta': 'Asia/Kolkata', 'Asia/Katmandu': 'Asia/Kathmandu', 'Asia/Rangoon': 'Asia/Yangon', 'Asia/Saigon': 'Asia/Ho_Chi_Minh',
+  'Atlantic/Faeroe': 'Atlantic/Faroe', 'Europe/Kiev': 'Europe/Kyiv', 'Pacific/Enderbury': 'Pacific/Kanton', 'Pacific/Ponape': 'Pacific/Pohnpei',
+  'Pacific/Truk': 'Pacific/Chuuk',
+};
+const nameOf = ({ timeZone }) => RENAMED[timeZone] ?? timeZone;
 
 // This browser's zone.
-export const localZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
+export const localZone = () => nameOf(Intl.DateTimeFormat().resolvedOptions()) || 'UTC';
+
+// The names of all zones that the browser lists, without UTC.
+export const names = () => Intl.supportedValuesOf('timeZone').map((timeZone) => nameOf({ timeZone })).filter((name) => name !== 'UTC').sort();
 
 const minutesOf = (text) => {
   const found = /^([+-])(\d\d):([0-5]\d)$/.exec(text);
   return found && (Number(found[2]) * 60 + Number(found[3])) * (found[1] === '-' ? -1 : 1);
 };
 
-// The zone of a text, or null if there is no such zone. A fixed offset is from -12:00 to +14:00.
+// The zone of a text, or null if there is no such zone. A fixed offset is from -12:00 to +14:00. A name gets its usual case.
 export function parsed(given) {
   const minutes = minutesOf(given);
   if (minutes !== null) return minutes < -720 || minutes > 840 ? null : minutes ? given : 'UTC';
   if (!/^[A-Za-z][A-Za-z0-9_+/-]*$/.test(given)) return null;
   try {
-    new Intl.DateTimeFormat('en', { timeZone: given });
-    return given;
+    return nameOf(new Intl.DateTimeFormat('en', { timeZone: given }).resolvedOptions());
   } catch {
     return null;
   }
@@ -72,16 +86,30 @@ function computedOffset(time, zone) {
   }
   const parts = Object.fromEntries(formats.get(zone).formatToParts(time).map(({ type, value }) => [type, value]));
   const year = parts.era === 'BC' ? 1 - parts.year : Number(parts.year);
-  return Date.UTC(year, parts.month - 1, parts.day, parts.hour, parts.minute, parts.second) - Math.floor(time / 1000) * 1000;
+  const ahead = Date.UTC(year, parts.month - 1, parts.day, parts.hour, parts.minute, parts.second) - Math.floor(time / 1000) * 1000;
+  return Math.trunc(ahead / 60_000) * 60_000; // Liberia's offset had seconds until 1972
 }
 
 // The first time at which the clocks of a zone show `local` or, if they skip it, the first time after the gap. `local` is in
 // ms since 1970-01-01 00:00 on these clocks.
 export function timeOf(local, zone) {
-  const [one, other] = [local - WEEK, local + WEEK].map((time) => local - offsetAt(time, zone)).sort((a, b) => a - b);
+  const [one, other] = [local - DAY, local + DAY].map((time) => local - offsetAt(time, zone)).sort((a, b) => a - b);
   for (const time of [one, other]) if (time + offsetAt(time, zone) === local) return time;
-  const { at } = weekOf(Math.floor(other / WEEK), zone);
-  return at;
+  const { before, after, at } = weekOf(Math.floor(one / WEEK), zone); // `one` is before the gap
+  return before === after ? weekOf(Math.floor(other / WEEK), zone).at : at;
+}
+
+let day = {}; // the last result of dayOf()
+
+// The day that contains a time: {zone, midnight, start, end}. `midnight` is the local one, as if it were in UTC. A day starts at
+// the first midnight if the clocks show two, and after the gap if they skip it.
+export function dayOf(time, zone) {
+  if (zone === day.zone && time >= day.start && time < day.end) return day;
+  const next = Math.floor((time + offsetAt(time, zone)) / DAY) * DAY + DAY;
+  // The clocks can show the end of a day again, after the next day has started.
+  const midnight = timeOf(next, zone) <= time ? next : next - DAY;
+  day = { zone, midnight, start: timeOf(midnight, zone), end: timeOf(midnight + DAY, zone) };
+  return day;
 }
 
 // -- as text -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import * as zones from './time_zones.js';
 const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
 // The command of each button.
 const BUTTONS = {
-  log: 'log', percent: 'percent', invert: 'invert', 'watchlist-toggle': 'watchlist', 'trades-toggle': 'trades', go: 'date',
+  zone: 'zone', log: 'log', percent: 'percent', invert: 'invert', 'watchlist-toggle': 'watchlist', 'trades-toggle': 'trades', go: 'date',
   'copy-link': 'link', 'copy-image': 'image', csv: 'csv', png: 'png', 'full-screen': 'full',
 };
 const DARK = matchMedia('(prefers-color-scheme: dark)');
@@ -24,7 +24,6 @@ const DARK = matchMedia('(prefers-color-scheme: dark)');
 export function start({ onSymbol, onInterval, onZone, onType, actions }) {
   $('intervals').replaceChildren(...QUICK.map((each) => button(each, () => onInterval(each), { title: inWords(each), 'data-interval': each })));
   $('more-intervals').onchange = (event) => onInterval(event.target.value);
-  $('zone').onchange = (event) => onZone(event.target.value);
   $('type').onchange = (event) => onType(event.target.value);
   $('newest').onclick = actions.newest;
   for (const [id, name] of Object.entries(BUTTONS)) {
@@ -47,7 +46,7 @@ export function start({ onSymbol, onInterval, onZone, onType, actions }) {
   DARK.addEventListener('change', repaint);
   for (const each of [PHONE, NARROW]) each.addEventListener('change', place);
   place();
-  pickers.start({ onSymbol, onInterval });
+  pickers.start({ onSymbol, onInterval, onZone });
   subscribe((changed) => { if (['symbol', 'interval', 'zone', 'type', 'scale', 'isInverted', 'panels', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
   draw();
 }
@@ -63,7 +62,8 @@ function draw() {
   $('more-intervals').replaceChildren(element('option', { hidden: true, disabled: true, selected: isQuick }, 'more'),
     ...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: !isQuick && each === state.interval }, each)));
   $('more-intervals').classList.toggle('on', !isQuick);
-  $('zone').replaceChildren(...[...new Set(['UTC', zones.localZone(), state.zone])].map((each) => element('option', { value: each, selected: each === state.zone }, zones.label(each))));
+  $('zone').textContent = zones.label(state.zone);
+  $('zone').setAttribute('aria-label', `Time zone: ${zones.label(state.zone)}`);
   $('type').replaceChildren(...TYPES.map((each) => element('option', { value: each, selected: each === state.type }, each)));
   const pressed = { log: state.scale === 'log', percent: state.scale === 'percent', invert: state.isInverted };
   for (const panel of PANELS) pressed[`${panel}-toggle`] = state.panels.includes(panel);

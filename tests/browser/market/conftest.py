@@ -110,6 +110,13 @@ def query(symbol: str = SYMBOL, interval: str = "1m", **more: object) -> str:
     return "?" + "&".join(f"{name}={value}" for name, value in {"symbol": symbol, "interval": interval, **more}.items())
 
 
+def choose_zone(page: Page, typed: str) -> None:
+    """Choose the first time zone that is found for the typed text."""
+    page.keyboard.press("Alt+z")
+    page.keyboard.type(typed)
+    page.keyboard.press("Enter")
+
+
 def settled(opened: ChartPage) -> str:
     """The page's address, after the delay with which it follows the view."""
     opened.page.wait_for_timeout(600)

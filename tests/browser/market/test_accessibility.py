@@ -33,7 +33,7 @@ def test_every_state_of_the_page_is_accessible(
     page.keyboard.press("Alt+t")
     page.locator("#trade-rows tr").first.wait_for()
     found = faults(opened)
-    for key, dialog in (("?", "Keyboard"), ("e", "Symbol"), ("1", "Interval")):
+    for key, dialog in (("?", "Keyboard"), ("e", "Symbol"), ("1", "Interval"), ("Alt+z", "Time zone")):
         page.keyboard.press(key)
         page.get_by_role("dialog", name=dialog, exact=True).wait_for()
         found += faults(opened)

@@ -1,0 +1,200 @@
+"""Named time zones: their offsets and days, the choice of one, and what a link leaves as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from playwright.sync_api import Browser, Page, Route
+
+from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage, Tab, choose_zone, query
+from tests.browser.market.stage import HOUR, MINUTE, Stage
+from tests.functional.conftest import browser  # noqa: F401
+
+pytestmark = pytest.mark.functional
+
+WEEK = 7 * 24 * HOUR
+DAY = 24 * HOUR
+
+# A zone and a day near its change of offset.
+CHANGES = {
+    "spring in Berlin": ("Europe/Berlin", "2024-03-31"),
+    "autumn in Berlin": ("Europe/Berlin", "2024-10-27"),
+    "autumn in New York": ("America/New_York", "2023-11-05"),
+    "half an hour in Lord Howe": ("Australia/Lord_Howe", "2024-04-07"),
+    "quarters of an hour in Chatham": ("Pacific/Chatham", "2023-09-24"),
+    "a skipped day in Apia": ("Pacific/Apia", "2011-12-30"),
+    "a day twice in Kwajalein": ("Pacific/Kwajalein", "1993-08-21"),
+    "a skipped midnight in Sao Paulo": ("America/Sao_Paulo", "2018-11-04"),
+    "a repeated midnight in Havana": ("America/Havana", "2024-11-03"),
+    "a minute after midnight in St. John's": ("America/St_Johns", "2010-11-07"),
+    "a new offset in Pyongyang": ("Asia/Pyongyang", "2018-05-05"),
+    "short summers in Casablanca": ("Africa/Casablanca", "2012-07-20"),
+}
+
+OFFSETS = """async ([zone, times]) => {
+  const { offsetAt } = await import('/static/time_zones.js');
+  return times.map((time) => offsetAt(time, zone));
+}"""
+TIMES = """async ([zone, locals]) => {
+  const { timeOf } = await import('/static/time_zones.js');
+  return locals.map((local) => timeOf(local, zone));
+}"""
+
+
+def clock(time: int, zone: str) -> int:
+    """What the clocks of a zone show, as milliseconds since 1970-01-01 00:00 on them."""
+    shown = datetime.fromtimestamp(time / 1000, ZoneInfo(zone)).replace(tzinfo=UTC)
+    return int(shown.timestamp()) * 1000
+
+
+def midnight(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser, stage: Stage) -> Iterator[Page]:  # noqa: F811
+    """A page whose scripts a test may import."""
+    credentials: Any = {"username": stage.user, "password": stage.password}
+    context = browser.new_context(http_credentials=credentials)
+    page = context.new_page()
+    page.goto(f"{stage.address}healthz")
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("zone", sorted({zone for zone, _ in CHANGES.values()} | {"Asia/Kolkata", "Africa/Cairo"}))
+def test_offsets_are_those_of_the_time_zone_database(blank: Page, zone: str) -> None:
+    first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1973, 2025))
+    times = list(range(first, last, 61 * HOUR))
+    assert blank.evaluate(OFFSETS, [zone, times]) == [clock(time, zone) - time for time in times]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_local_time_begins_when_the_clocks_first_show_it(blank: Page, change: str) -> None:
+    zone, day = CHANGES[change]
+    start = midnight(day) - 2 * DAY
+    times = range(start, start + 4 * DAY, MINUTE)
+    shown = [clock(time, zone) for time in times]
+    assert blank.evaluate(OFFSETS, [zone, list(times)]) == [
+        local - time for local, time in zip(shown, times, strict=True)
+    ]
+    locals_ = range(start + DAY, start + 3 * DAY, 15 * MINUTE)
+    expected = [begin(local, shown, times) for local in locals_]
+    assert blank.evaluate(TIMES, [zone, list(locals_)]) == expected
+
+
+def begin(local: int, shown: list[int], times: range) -> int:
+    """The first time at which the clocks show ``local``, or the end of the gap that skips it."""
+    if local in shown:
+        return times[shown.index(local)]
+    return next(
+        time for before, after, time in zip(shown, shown[1:], times[1:], strict=False) if before < local < after
+    )
+
+
+@pytest.fixture
+def calcutta(browser: Browser, stage: Stage) -> Iterator[ChartPage]:  # noqa: F811
+    """A tab in a browser whose zone is Asia/Kolkata, which Chromium calls by its old name Asia/Calcutta."""
+    credentials: Any = {"username": stage.user, "password": stage.password}
+    context = browser.new_context(
+        viewport=SIZE, http_credentials=credentials, reduced_motion="reduce", timezone_id="Asia/Calcutta"
+    )
+    opened = ChartPage(context.new_page(), stage).go(query()).drawn()
+    yield opened
+    assert opened.faults == []
+    context.close()
+
+
+def rows(page: Page) -> list[str]:
+    return page.get_by_role("listbox", name="Time zones").locator("[role=option] b").all_text_contents()
+
+
+def test_a_time_zone_is_found_by_city_name_and_offset(calcutta: ChartPage) -> None:
+    page = calcutta.page
+    page.keyboard.press("Alt+z")
+    dialog = page.get_by_role("dialog", name="Time zone", exact=True)
+    dialog.wait_for()
+    assert rows(page)[:3] == ["UTC", "Asia/Kolkata", "Africa/Abidjan"]
+    assert len(rows(page)) == 50
+    option = page.get_by_role("option", name="Asia/Kolkata")
+    for text in ("this browser", "UTC+05:30", page.evaluate("new Date().toTimeString().slice(0, 3)")):
+        assert text in (option.text_content() or "")
+    for typed, found in {
+        "kolk": ["Asia/Kolkata"],
+        "new york": ["America/New York"],
+        "new_york": ["America/New York"],
+        "europe/ber": ["Europe/Berlin"],
+        "ber": ["Atlantic/Bermuda", "Europe/Berlin"],
+        "kyiv": ["Europe/Kyiv"],
+        "+5:30": ["UTC+05:30", "Asia/Kolkata", "Asia/Colombo"],
+        "utc -11": ["UTC−11:00", "Pacific/Midway", "Pacific/Niue"],
+        "+99": [],
+    }.items():
+        page.locator("#zone-search").fill(typed)
+        assert rows(page)[: len(found) or 1] == found, typed
+    page.get_by_text("No time zone has that in its name").wait_for()
+
+
+def test_a_chosen_time_zone_is_in_the_address_and_near_the_top_afterwards(calcutta: ChartPage) -> None:
+    page = calcutta.page
+    button = page.get_by_role("button", name="Time zone")
+    for typed, label in (("+5:45", "UTC+05:45"), ("-3:30", "UTC−03:30")):
+        button.click()
+        page.keyboard.type(typed)
+        page.keyboard.press("Enter")
+        calcutta.becomes(lambda label=label: button.inner_text() == label)
+    calcutta.becomes(lambda: "zone=-03:30" in calcutta.url)
+    page.reload()
+    calcutta.drawn()
+    page.keyboard.press("Alt+z")
+    assert rows(page)[:5] == ["UTC", "Asia/Kolkata", "UTC−03:30", "UTC+05:45", "Africa/Abidjan"]
+
+
+def test_a_link_changes_no_remembered_choice(tab: Tab) -> None:
+    opened = tab(query(interval="5m")).drawn()
+    page = opened.page
+    choose_zone(page, "+2")
+    page.get_by_role("button", name="1m", exact=True).click()
+    page.keyboard.press("Alt+t")
+    opened.becomes(lambda: "interval=1m&zone=+02:00" in opened.url and "panels=trades" in opened.url)
+    stored = "JSON.stringify(Object.entries(localStorage).sort())"
+    before = page.evaluate(stored)
+    assert "+02:00" in before
+    opened.go("?symbol=DEMO:LINKED&interval=15m&zone=-05:00&panels=watchlist&type=line&scale=log&bars=50")
+    page.get_by_role("heading", name="Unknown symbol").wait_for()
+    opened.go(query(interval="15m", zone="-05:00", panels="watchlist", type="line", scale="log", bars=50)).drawn()
+    assert page.locator("#zone").inner_text() == "UTC−05:00"
+    page.wait_for_timeout(600)
+    assert page.evaluate(stored) == before
+    opened.go().drawn()
+    opened.becomes(lambda: f"symbol={SYMBOL}&interval=1m" in opened.url)
+    assert page.locator("#zone").inner_text() == "UTC+02:00"
+    assert page.locator("#trades").is_visible()
+
+
+def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab, stage: Stage) -> None:
+    page = tab("").page
+    refused = {
+        "title": "Invalid value", "status": 422, "code": "invalid_value", "detail": "/timeZone is unknown",
+        "errors": [{"pointer": "/timeZone", "message": "is unknown"}],
+    }  # fmt: skip
+
+    def answer(route: Route) -> None:
+        if "Troll" in route.request.url:
+            route.fulfill(status=422, body=json.dumps(refused), content_type="application/problem+json")
+        else:
+            route.continue_()
+
+    page.route("**/api/v1/chart?*", answer)
+    opened = ChartPage(page, stage).go(query(zone="Antarctica/Troll"))
+    page.get_by_role("heading", name="Unknown time zone").wait_for()
+    page.get_by_text("The data API does not know “Antarctica/Troll”.").wait_for()
+    page.get_by_role("button", name="Choose another time zone").click()
+    page.get_by_role("option", name="UTC").first.click()
+    opened.drawn()
+    opened.becomes(lambda: "zone=UTC" in opened.url)
