@@ -64,4 +64,5 @@ export const chartPath = (parameters) => `/api/v1/chart?${query(parameters)}`;
 export const symbols = () => get('/api/v1/symbols').then((found) => found.symbols);
 export const coverage = (symbol) => get(`/api/v1/coverage?${query({ symbol })}`).then((found) => found.ranges);
 export const ticks = (parameters, options) => get(`/api/v1/ticks?${query(parameters)}`, options);
+export const summary = (parameters, options) => get(`/api/v1/summary?${query(parameters)}`, options);
 export const whoami = () => get('/whoami');

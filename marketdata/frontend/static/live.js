@@ -9,6 +9,7 @@ let socket = null;
 let failures = 0;
 let timer = 0;
 let wanted = []; // the subscriptions
+let summarised = []; // the symbols whose summaries are received
 let handlers = {};
 
 // `given` has three handlers: onState('open' | 'connecting' | 'offline', retryAt); onMessage(message); and onOpen(), which is
@@ -61,7 +62,16 @@ export function follow(subscriptions, isAnew = false) {
   wanted = subscriptions;
 }
 
+// Sets the symbols whose summaries are received.
+export function followSummaries(symbols) {
+  if (symbols.join() === summarised.join()) return;
+  summarised = symbols;
+  if (symbols.length) send('subscribe', { interval: 'summary', symbols });
+  else send('unsubscribe', { interval: 'summary' });
+}
+
 // Subscribes again after a connect. The server sends the candles from `since` on at once.
 export function resume(since) {
+  if (summarised.length) send('subscribe', { interval: 'summary', symbols: summarised });
   for (const each of wanted) send('subscribe', each.interval === 'ticks' || since === null ? each : { ...each, since });
 }

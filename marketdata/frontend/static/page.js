@@ -21,6 +21,7 @@ import * as symbols from './symbols.js';
 import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
 import * as zones from './time_zones.js';
+import * as watchlist from './watchlist.js';
 import * as zoneChoices from './zone_choices.js';
 
 const SETTLE_MS = 250; // after a movement, settle() waits this long for further movements
@@ -36,6 +37,7 @@ function start() {
   chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time) });
   for (const part of [status, coverage]) part.start();
   corrections.start({ onCandle: showCandle });
+  watchlist.start({ onSymbol: setSymbol, onList: setList });
   trades.start({ onTrade: showCandle, onSize: setMinSize });
   const actions = {
     newest, reset, range: showRange, date: ranges.toggle, leave, zoom: chart.zoom,
@@ -55,7 +57,7 @@ function start() {
   subscribe((changed) => { if (changed.has('symbols')) noteNewest(); });
   document.addEventListener('show-newest', reset);
   $('close-notice').onclick = () => notice([]);
-  $('close-trades').onclick = () => togglePanel('trades');
+  for (const panel of address.PANELS) $(`close-${panel}`).onclick = () => togglePanel(panel);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
   setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading) openAddress(); }, EMPTY_MS);
@@ -237,6 +239,11 @@ function showCandle(time) {
   requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0)));
 }
 
+function setList(list) {
+  update({ list });
+  writeAddress();
+}
+
 function setMinSize(minSize) {
   update({ minSize });
   writeAddress();
@@ -273,6 +280,8 @@ function connection(kind, retryAt) {
 function message(given) {
   if (given.type === 'tick') trades.take(given);
   else if (given.type === 'symbol') symbols.readSoon();
+  else if (given.type === 'summary') watchlist.take(given.items);
+  else if (given.interval === 'summary' && given.code === 'missed') watchlist.read();
   else if (given.interval !== 'ticks') feed.take(given);
   else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // some trades were not sent
 }

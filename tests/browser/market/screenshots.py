@@ -91,6 +91,9 @@ def at_rest(album: Album) -> None:
     with album.page(VIEW, SMALL, "dark") as opened:
         opened.page.keyboard.press("Alt+t")
         album.take(opened, "trades-dark")
+        opened.page.keyboard.press("Alt+w")
+        opened.page.get_by_label("Show").select_option("change")
+        album.take(opened, "watchlist-dark")
     with album.page() as opened:
         for key, name in (("?", "keyboard"), ("e", "symbols"), ("1", "interval")):
             opened.page.keyboard.press(key)

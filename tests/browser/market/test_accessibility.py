@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.browser.market.conftest import SYMBOL, ChartPage
-from tests.browser.market.stage import Stage
+from tests.browser.market.stage import Stage, now, tick
 from tests.browser.test_accessibility import CHECK, axe  # noqa: F401
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
@@ -32,7 +32,18 @@ def test_every_state_of_the_page_is_accessible(
     page.get_by_role("alert").wait_for()
     page.keyboard.press("Alt+t")
     page.locator("#trade-rows tr").first.wait_for()
+    page.keyboard.press("Alt+w")
+    page.locator("#watch-rows tr").first.wait_for()
+    block = now()  # a retracted block cannot be written again
+    stage.write(tick(SYMBOL, now(), "100", block=block))
+    page.locator("#trade-rows tr", has_text="100").first.wait_for()
+    stage.write({"retract": {"symbol": SYMBOL, "block_hash": f"0x{block:x}"}})
+    page.locator("#trade-rows tr.retracted").wait_for()
     found = faults(opened)
+    page.get_by_role("button", name="1 correction since ").wait_for()
+    page.keyboard.press("Alt+j")
+    found += faults(opened)
+    page.keyboard.press("Escape")
     for key, dialog in (("?", "Keyboard"), ("e", "Symbol"), ("1", "Interval"), ("Alt+z", "Time zone")):
         page.keyboard.press(key)
         page.get_by_role("dialog", name=dialog, exact=True).wait_for()
@@ -40,6 +51,7 @@ def test_every_state_of_the_page_is_accessible(
         page.keyboard.press("Escape")
         page.locator("dialog[open]").wait_for(state="detached")
     page.set_viewport_size({"width": 390, "height": 844})
+    found += faults(opened)
     page.get_by_role("button", name="View and export").click()
     found += faults(opened)
     page.get_by_role("button", name="Help").click()
