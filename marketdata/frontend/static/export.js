@@ -1,16 +1,15 @@
 // Saves the visible candles as CSV, with the digits of the API, and the chart as a picture.
 
 import * as chart from './chart.js';
-import * as decimals from './decimals.js';
-import { download, say } from './dom.js';
+import { $, download, say } from './dom.js';
 import * as feed from './feed.js';
-import { finality } from './legend.js';
 import { state } from './state.js';
 import * as zones from './time_zones.js';
 
 const NOTHING = 'There are no candles in sight.';
 const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 'finalized'];
-const HEAD = 56; // pixels above the chart, for the title
+const HEAD = 56; // pixels above the chart, for the title and a line of the legend
+const LINE = 18; // the height of each further line
 const FOOT = 28;
 
 function visibleRows() {
@@ -34,7 +33,7 @@ export async function copyLink() {
 export async function copyImage() {
   const rows = visibleRows();
   if (!rows.length) return say(NOTHING);
-  const picture = new Promise((resolve) => { framed(chart.picture(), rows.at(-1)).toBlob(resolve, 'image/png'); });
+  const picture = new Promise((resolve) => { framed(chart.picture()).toBlob(resolve, 'image/png'); });
   const isCopied = await copied(() => navigator.clipboard.write([new ClipboardItem({ 'image/png': picture })]));
   return say(isCopied ? 'The picture is copied.' : 'The browser does not allow to copy a picture. Alt+S saves it as a file.');
 }
@@ -52,31 +51,56 @@ async function copied(write) {
 export function png() {
   const rows = visibleRows();
   if (!rows.length) return say(NOTHING);
-  framed(chart.picture(), rows.at(-1)).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
+  framed(chart.picture()).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
 }
 
 const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${feed.candles().interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
 
-// Adds the symbol, the last visible candle and the library's notice to the picture of the chart.
-function framed(picture, last) {
+// Adds the symbol, the legend and the library's notice to the picture of the chart.
+function framed(picture) {
   const ratio = devicePixelRatio || 1;
   const colours = chart.currentColours();
   const canvas = document.createElement('canvas');
-  canvas.width = picture.width;
-  canvas.height = picture.height + (HEAD + FOOT) * ratio;
   const context = canvas.getContext('2d');
+  const font = (size) => `${size * ratio}px ${colours.sans}`;
+  context.font = font(12);
+  const lines = wrapped(legendTexts(), (text) => context.measureText(text).width <= picture.width - 24 * ratio);
+  const head = HEAD + (lines.length - 1) * LINE;
+  canvas.width = picture.width;
+  canvas.height = picture.height + (head + FOOT) * ratio;
   context.fillStyle = colours.paper;
   context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(picture, 0, HEAD * ratio);
-  const write = (text, x, y, size, colour) => {
-    context.font = `${size * ratio}px ${colours.sans}`;
+  context.drawImage(picture, 0, head * ratio);
+  const write = (text, y, size, colour) => {
+    context.font = font(size);
     context.fillStyle = colour;
-    context.fillText(text, x * ratio, y * ratio);
+    context.fillText(text, 12 * ratio, y * ratio);
   };
-  const { date, minute } = zones.parts(last.t, state.zone);
-  write(`${state.symbol} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 12, 22, 15, colours.ink);
-  const amounts = ['o', 'h', 'l', 'c', 'v'].map((each) => `${each.toUpperCase()} ${decimals.split(last[each])[0]}`).join('   ');
-  write(`${date} ${minute}   ${amounts}   n ${last.n}   ${decimals.change(last.o, last.c)}   ${finality(last)}`, 12, 44, 12, colours.soft);
-  write('Charts: TradingView Lightweight Charts™, Apache License 2.0 · tradingview.com', 12, canvas.height / ratio - 10, 11, colours.soft);
+  write(`${state.symbol} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 22, 15, colours.ink);
+  lines.forEach((line, at) => write(line, 44 + at * LINE, 12, colours.soft));
+  write('Charts: TradingView Lightweight Charts™, Apache License 2.0 · tradingview.com', canvas.height / ratio - 10, 11, colours.soft);
   return canvas;
+}
+
+// The texts of the legend: the time, the amounts of the candle, and the indicators. Digits after the first significant ones
+// are left out.
+function legendTexts() {
+  const parts = [...$('legend').children].flatMap((each) => (each.children.length ? [...each.children] : [each]));
+  return parts.map((part) => {
+    const copy = part.cloneNode(true);
+    for (const tail of copy.querySelectorAll('.tail')) tail.remove();
+    for (const name of copy.querySelectorAll('b')) name.append(' ');
+    return copy.textContent;
+  }).filter(Boolean);
+}
+
+// Puts texts into as few lines as fit.
+function wrapped(texts, fits) {
+  const lines = [];
+  for (const text of texts) {
+    const longer = `${lines.at(-1)}   ${text}`;
+    if (lines.length && fits(longer)) lines[lines.length - 1] = longer;
+    else lines.push(text);
+  }
+  return lines;
 }

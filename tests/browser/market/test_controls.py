@@ -177,6 +177,55 @@ def test_the_saved_picture_shows_the_chart_and_its_title(tab: Tab, stage: Stage)
     assert found["down"] > 1000
 
 
+def test_the_saved_picture_has_the_legend_at_every_magnitude_and_width(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:PICTURED", now() // MINUTE * MINUTE
+    stage.write(*(tick(symbol, end - at * MINUTE, f"0.00000000000000000000123{at % 7}", "7") for at in range(300)))
+    opened = tab(query(symbol, bars=50)).drawn()
+    page = opened.page
+    page.evaluate(RECORD)
+    for width, is_one_line in ((1280, True), (390, False)):
+        page.set_viewport_size({"width": width, "height": 720})
+        settled(opened)
+        with page.expect_download() as saving:
+            page.keyboard.press("Alt+s")
+        picture = page.evaluate(PICTURE, [b64encode(Path(saving.value.path()).read_bytes()).decode(), 56])
+        written = page.evaluate("written.splice(0)")
+        after_title = written[written.index(f"{symbol} · 1m · UTC") + 1 :]
+        lines = after_title[: next(at for at, text in enumerate(after_title) if text.startswith("Charts:"))]
+        assert (len(lines) == 1) == is_one_line
+        chart = page.locator("#chart").bounding_box()
+        assert chart
+        assert picture["height"] == chart["height"] + 56 + 18 * (len(lines) - 1) + 28
+        legend, shown = "   ".join(lines), opened.legend()
+        assert (page.locator("#legend-time").text_content() or "") in legend
+        assert [name for name in "OHLCV" if f"{name} {shown[name]}" not in legend] == []
+
+
+# Keeps the texts of the canvases.
+RECORD = """() => {
+  window.written = [];
+  const { fillText } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    written.push(text);
+    return fillText.call(this, text, ...rest);
+  };
+}"""
+
+
+@pytest.mark.full
+def test_an_export_of_nothing_says_so(tab: Tab) -> None:
+    opened = tab(query(**{"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}))
+    page = opened.page
+    page.get_by_role("heading", name="No trades in this range").wait_for()
+    saved: list[object] = []
+    page.on("download", lambda download: saved.append(download))  # noqa: PLW0108 - Playwright marks the function
+    for key in ("Alt+c", "Alt+s", "Alt+m"):
+        page.keyboard.press(key)
+        page.get_by_text("There are no candles in sight.").wait_for()
+        page.evaluate("document.querySelector('#toast').textContent = ''")
+    assert saved == []
+
+
 # The size of a PNG file, and the number of its pixels of each colour. The title has the given height.
 PICTURE = """async ([encoded, head]) => {
   const bytes = Uint8Array.from(atob(encoded), (each) => each.charCodeAt(0));
