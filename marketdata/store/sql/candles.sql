@@ -72,13 +72,14 @@ CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval,
                 ELSE {day_start}({first_day}({local_day}(opened, zone), width) + width, zone) END
 $$;
 
--- The bounds of all buckets that the range touches, in a named zone. For a width below a day, the bounds of the days.
+-- The bounds of all buckets that the range touches and one before, in a named zone. For a width below a day, the bounds of the
+-- days.
 CREATE FUNCTION {bounds}(lowest timestamptz, highest timestamptz, width interval, zone text)
 RETURNS timestamptz[] LANGUAGE sql STABLE AS $$
     SELECT array_agg(DISTINCT d.at ORDER BY d.at) FROM (
         SELECT {day_start}(s.midnight, zone) AS at
         FROM (SELECT greatest(width, interval '1 day') AS step) w CROSS JOIN LATERAL generate_series(
-            {first_day}(lowest AT TIME ZONE 'UTC' - interval '1 day', step),
+            {first_day}(lowest AT TIME ZONE 'UTC' - interval '2 days', step),
             highest AT TIME ZONE 'UTC' + interval '1 day' + step, step) AS s (midnight)) d
 $$;
 
@@ -317,8 +318,8 @@ END $$;
 -- of the widest level that is at most half as wide as the bucket ("coarse"). Rows that cross the bound of a bucket are
 -- replaced by rows of the next narrower level, and so on down to the level "fine", whose rows never cross a bound. Each
 -- level has a separate branch of the UNION, so that its partition is looked up once and not once per bound.
--- In a named zone, buckets shorter than a day are read from the level "fine" alone, because the last bucket of a day may be
--- shorter than a row of a wider level.
+-- Where the offset of a named zone changes, buckets shorter than a day are read from the level "fine" alone, because the last
+-- bucket of a day may be shorter than a row of a wider level.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  seconds integer, fine integer, width interval, shift interval, zone text, final timestamptz)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
@@ -372,13 +373,16 @@ BEGIN
         lowest := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond);
         highest := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond);
         bounds := {bounds}(lowest, highest + span, width, zone);
+        -- If all bounds have the same offset, the buckets are those of this offset.
+        shift := (SELECT CASE WHEN min(o.ahead) = max(o.ahead) THEN min(o.ahead) END
+                  FROM (SELECT {offset_at}(b.at, zone) AS ahead FROM unnest(bounds) AS b (at)) o);
         fine := (SELECT max(res) FROM unnest(stored) AS l (res)
                  WHERE seconds % res = 0 AND (res < seconds OR seconds < 86400) AND NOT EXISTS (
                      SELECT FROM unnest(bounds) AS b (at) WHERE date_part('epoch', b.at)::bigint % res <> 0));
     END IF;
     -- A level costs an index scan per bound, which can take longer than reading the rows that it saves. So half hours are
     -- used only as the last level, and hours only if no half hours follow.
-    levels := CASE WHEN shift IS NULL AND seconds < 86400 THEN ARRAY[fine] ELSE (
+    levels := CASE WHEN fine > coarse OR (shift IS NULL AND seconds < 86400) THEN ARRAY[fine] ELSE (
         SELECT array_agg(res ORDER BY res DESC) FROM unnest(stored) AS l (res)
         WHERE res <= coarse AND res >= fine AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800)) END;
     spans := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));

@@ -44,8 +44,10 @@ CHANGES = {
     "three hours back": ("Antarctica/Casey", date(2010, 3, 5)),
     "forty minutes forward": ("Pacific/Kiritimati", date(1979, 10, 1)),
     "no change": ("Asia/Kolkata", date(2024, 2, 29)),
+    "no change in months": ("Australia/Lord_Howe", date(2024, 1, 10)),
+    "no change in years": ("Asia/Kathmandu", date(2024, 2, 29)),
 }
-"""A zone, and a date within a day of a change of its offset."""
+"""A zone, and a date within a day of a change of its offset, or far from one."""
 
 every_change = pytest.mark.parametrize("change", CHANGES)
 
@@ -117,7 +119,17 @@ def test_candles_are_those_of_the_ticks_in_each_bucket(
     holds()
 
 
-@pytest.mark.parametrize("change", ["an hour forward", "an hour back", "half an hour back", "a skipped day"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "an hour forward",
+        "an hour back",
+        "half an hour back",
+        "a skipped day",
+        "no change in months",
+        "no change in years",
+    ],
+)
 @pytest.mark.parametrize("interval", [each for each in WIDTHS if each not in ("1s", "1m")])
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, zones: TimeZones, change: str, interval: str
