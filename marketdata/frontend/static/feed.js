@@ -9,7 +9,6 @@ import { $ } from './dom.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
 import { now, state, update } from './state.js';
-import * as zones from './time_zones.js';
 
 const PAGE = 1000; // a read of further candles requests at least this many
 const MAX_CANDLES = 50_000; // loaded candles
@@ -100,7 +99,7 @@ function show(mine) {
 
 // Returns {content, tag} of api.request(), and in `during` the live candles that arrived during the request, by t.
 async function read(mine, query, options = {}) {
-  const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.forApi(mine.candles.zone), ...query });
+  const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: mine.candles.zone, ...query });
   const during = new Map();
   mine.reads.add(during);
   try {
@@ -120,7 +119,7 @@ const subscriptions = () => {
   const ticks = { symbol: shown.symbol, interval: 'ticks' };
   // Without candles there is no `since`. While newer candles are not loaded, live candles cannot be appended. So the page then
   // does not subscribe to candles.
-  const following = { symbol: shown.symbol, interval, timeZone: zones.forApi(zone), ...(last && { since: last.t }) };
+  const following = { symbol: shown.symbol, interval, timeZone: zone, ...(last && { since: last.t }) };
   return hasNewer ? [ticks] : [following, ticks];
 };
 

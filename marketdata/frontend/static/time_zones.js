@@ -37,9 +37,6 @@ export function parsed(given) {
   }
 }
 
-// The zone as the API's parameter timeZone.
-export const forApi = (zone) => (zone === 'UTC' ? '+00:00' : zone);
-
 // The label of a zone: `UTC+05:30`, `UTC`, or the name.
 export const label = (zone) => (minutesOf(zone) === null ? zone.replaceAll('_', ' ') : `UTC${zone.replace('-', '−')}`);
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Browser, Page, Route
 
+from marketdata.postgres.cluster import conninfo
+from marketdata.store.pool import connect
 from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage, Tab, choose_zone, query
-from tests.browser.market.stage import HOUR, MINUTE, Stage
+from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 from tests.functional.conftest import browser  # noqa: F401
 
 pytestmark = pytest.mark.functional
@@ -93,8 +96,66 @@ def begin(local: int, shown: list[int], times: range) -> int:
     if local in shown:
         return times[shown.index(local)]
     return next(
-        time for before, after, time in zip(shown, shown[1:], times[1:], strict=False) if before < local < after
+        time for (before, after), time in zip(pairwise(shown), times[1:], strict=True) if before < local < after
     )
+
+
+# Compares the buckets of the page with opening times that follow each other. Returns what is wrong.
+BUCKETS = """async ([interval, zone, opens]) => {
+  const { bucketOpen, nextOpen } = await import('/static/intervals.js');
+  const wrong = [];
+  for (let at = 0; at + 1 < opens.length; at += 1) {
+    const [open, next] = [opens[at], opens[at + 1]];
+    if (nextOpen(open, interval, zone) !== next) wrong.push([open, 'next', next, nextOpen(open, interval, zone)]);
+    for (const time of [open, Math.floor((open + next) / 2), next - 1]) {
+      if (bucketOpen(time, interval, zone) !== open) wrong.push([time, 'open', open, bucketOpen(time, interval, zone)]);
+    }
+  }
+  return wrong;
+}"""
+QUICK = (
+    "spring in Berlin",
+    "half an hour in Lord Howe",
+    "a skipped day in Apia",
+    "a minute after midnight in St. John's",
+)
+DAYS = {
+    "15m": 2,
+    "30m": 4,
+    "1h": 10,
+    "2h": 10,
+    "4h": 10,
+    "6h": 10,
+    "8h": 10,
+    "12h": 10,
+    "1d": 40,
+    "3d": 40,
+    "1w": 60,
+    "1M": 200,
+}
+
+
+@pytest.mark.parametrize(
+    "change", [pytest.param(each, marks=[] if each in QUICK else [pytest.mark.full]) for each in CHANGES]
+)
+def test_the_buckets_are_those_of_the_api(blank: Page, stage: Stage, change: str) -> None:
+    zone, day = CHANGES[change]
+    symbol = f"DEMO:{day}"
+    stage.write(tick(symbol, midnight(day) - 400 * DAY, "1"))
+    for interval, days in DAYS.items():
+        bounds = f"startTime={midnight(day) - days * DAY}&endTime={midnight(day) + days * DAY}"
+        path = f"/v1/chart?symbol={symbol}&interval={interval}&timeZone={zone}&fill=previous&limit=5000&{bounds}"
+        opens = [candle["t"] for candle in stage.read(path)["candles"]]
+        assert len(opens) > 8
+        assert blank.evaluate(BUCKETS, [interval, zone, opens]) == [], interval
+
+
+def test_the_api_knows_every_zone_of_the_list(blank: Page, stage: Stage) -> None:
+    listed = blank.evaluate("import('/static/time_zones.js').then((zones) => zones.names())")
+    assert len(listed) > 400
+    with connect(conninfo(stage.state_dir)) as connection:
+        known = {name for (name,) in connection.execute("SELECT name FROM pg_timezone_names").fetchall()}
+    assert set(listed) <= known
 
 
 @pytest.fixture
@@ -155,9 +216,32 @@ def test_a_chosen_time_zone_is_in_the_address_and_near_the_top_afterwards(calcut
     assert rows(page)[:5] == ["UTC", "Asia/Kolkata", "UTC−03:30", "UTC+05:45", "Africa/Abidjan"]
 
 
-def test_a_link_changes_no_remembered_choice(tab: Tab) -> None:
-    opened = tab(query(interval="5m")).drawn()
+def test_a_day_in_a_named_zone_is_shown_and_stays_live(calcutta: ChartPage, stage: Stage) -> None:
+    symbol = "DEMO:NAMED"
+    stage.write(*(tick(symbol, now() - at * HOUR, "100") for at in range(200)))
+    calcutta.go(query(symbol, "1d")).drawn()
+    page = calcutta.page
+    choose_zone(page, "kolkata")
+    calcutta.becomes(lambda: "zone=Asia/Kolkata" in calcutta.url)
+    assert page.evaluate("localStorage.getItem('chart-zone')") == "Asia/Kolkata"
+    candle = stage.read(f"/v1/chart?symbol={symbol}&interval=1d&timeZone=%2B05:30&limit=1")["candles"][0]
+    calcutta.becomes(lambda: calcutta.legend().get("n") == str(candle["n"]))
+    stage.write(tick(symbol, now(), "123.5"))
+    calcutta.becomes(lambda: calcutta.legend()["C"] == "123.5")
+    calcutta.go(query(symbol, "1d", zone="europe/kiev")).drawn()
+    calcutta.becomes(lambda: "zone=Europe/Kyiv" in calcutta.url)
+    stage.write(tick(symbol, now(), "124.5"))
+    calcutta.becomes(lambda: calcutta.legend()["C"] == "124.5")
+
+
+def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:OTHER", now(), "1"))
+    opened = tab(query("DEMO:OTHER", "5m")).drawn()
     page = opened.page
+    page.keyboard.type(SYMBOL)
+    page.get_by_role("option", name=SYMBOL).wait_for()
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
     choose_zone(page, "+2")
     page.get_by_role("button", name="1m", exact=True).click()
     page.keyboard.press("Alt+t")
