@@ -14,15 +14,20 @@ export function start() {
   subscribe((changed) => { if (changed.has('coverage')) paint(); });
 }
 
+let reading = null; // the symbol whose coverage is being read
+
 export async function read() {
   const { symbol } = state;
+  if (reading === symbol) return;
+  reading = symbol;
   try {
     const ranges = await api.coverage(symbol);
     if (symbol === state.symbol) update({ coverage: ranges });
   } catch (failure) {
     if (failure instanceof api.LoggedOut) update({ loggedOut: true });
     else if (symbol === state.symbol && failure instanceof api.Refusal) update({ coverage: [] });
-    // If the API does not respond, the live dot shows it.
+  } finally {
+    if (reading === symbol) reading = null;
   }
 }
 

@@ -12,12 +12,11 @@ import { now, state, update } from './state.js';
 
 const PAGE = 1000; // a read of further candles requests at least this many
 const MAX_CANDLES = 50_000; // loaded candles
+const MAX_CORRECTIONS = 1000; // kept ones of a symbol, interval and zone
 const LEAD = 160; // empty buckets that are drawn before the very first candle
-const RETRY_MS = 5000; // between two tries of a revalidation
-const MAX_CORRECTIONS = 500; // kept ones
 const MAX_SINGLE_CHANGES = 20; // if more candles change in one frame, the whole chart is drawn
 
-// The shown view: {symbol, chosen, candles, range, abort, busy, corrected, …}. `chosen` is the interval that the user has
+// The shown view: {symbol, chosen, candles, range, abort, busy, corrections, …}. `chosen` is the interval that the user has
 // chosen; candles.interval is the drawn one. `reads` contains a Map for each running request, with
 // the live candles that arrived during the request. `tag` is the entity tag of the first response. `isStale` is true if
 // candles may have changed without a message.
@@ -36,14 +35,15 @@ export const chosenBars = (bars) => Number((bars * width(shown.candles.interval)
 export const coarser = () => (shown && shown.candles.interval !== shown.chosen ? { drawn: shown.candles.interval, chosen: shown.chosen } : null);
 
 export const isComplete = () => shown !== null && shown === asked;
-export const isCorrected = (t) => shown.corrected.has(t);
+export const isCorrected = (t) => shown.corrections.some((each) => each.t === t);
 
-// What was corrected since the view was opened, [{t, before, after, at}], oldest first. `after` is null for a removed candle.
+// The corrections of loaded candles that this page has found, oldest first: [{t, before, after, at}]. `before` and `after` are
+// candles; `after` is null if all trades of the candle were retracted. They are kept for each symbol, interval and zone.
 export const corrections = () => shown?.corrections ?? [];
 
 // A view before its candles are loaded.
 const begun = ({ symbol, chosen, zone, interval, range, abort }) => ({
-  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrected: new Set(), corrections: [], reads: new Set(), tag: null, isStale: false, extended: 0,
+  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrections: [], reads: new Set(), tag: null, isStale: false, extended: 0,
 });
 
 // Opens a view of state.symbol, state.interval and state.zone. It shows the times from `from` to `to`. If these are null, it
@@ -58,8 +58,10 @@ export async function open(range, { mayBeEmpty = true } = {}) {
   asked = mine;
   update({ loading: true, failure: null });
   try {
-    const isLoaded = await load(mine, mayBeEmpty, () => asked === mine);
+    const onFailure = (failure) => { if (asked === mine) fail(failure); };
+    const isLoaded = await load(mine, { mayBeEmpty, onFailure, isWanted: () => asked === mine });
     if (!isLoaded) return null;
+    update({ loading: true, failure: null });
     show(mine);
     update({ loading: false, symbol: mine.symbol });
     tell();
@@ -71,11 +73,11 @@ export async function open(range, { mayBeEmpty = true } = {}) {
 }
 
 // Loads the first candles of a view. Returns false if `isWanted()` is false then.
-async function load(mine, mayBeEmpty, isWanted) {
+async function load(mine, { mayBeEmpty, isWanted, onFailure }) {
   const { candles: { interval }, chosen, range } = mine;
   const ratio = width(interval) / width(chosen);
   const drawn = { ...range, bars: range.bars && range.bars / ratio };
-  const { rows, hasOlder, hasNewer, range: found, ...first } = await firstView((query) => read(mine, query), drawn, interval, mayBeEmpty);
+  const { rows, hasOlder, hasNewer, range: found, ...first } = await firstView((query) => read(mine, query, { onFailure }), drawn, interval, mayBeEmpty);
   if (!isWanted()) return false;
   Object.assign(mine, first); // the requested name may be an alias; live messages have the symbol
   Object.assign(mine.candles, { rows, hasOlder, hasNewer });
@@ -88,6 +90,7 @@ function show(mine) {
   const { candles: { interval }, range: { bars, from, to }, chosen } = mine;
   const finerBars = width(interval) / width(chosen);
   shown = mine;
+  mine.corrections = correctionsOf(mine);
   waiting = new Map();
   chart.clear();
   chart.open(mine.candles, { finerBars });
@@ -95,6 +98,14 @@ function show(mine) {
   if (from === null) chart.showNewest(bars / finerBars);
   else chart.show(from, to);
   live.follow(subscriptions(), true);
+}
+
+const kept = new Map(); // the corrections of each symbol, interval and zone
+
+function correctionsOf({ symbol, candles: { interval, zone } }) {
+  const key = `${interval} ${zone} ${symbol}`;
+  if (!kept.has(key)) kept.set(key, []);
+  return kept.get(key);
 }
 
 // Returns {content, tag} of api.request(), and in `during` the live candles that arrived during the request, by t.
@@ -174,7 +185,6 @@ async function more(side, view) {
     if (!known.hasNewer) live.follow(subscriptions());
   } catch (failure) {
     if (failure instanceof api.LoggedOut) fail(failure);
-    // Otherwise the next movement tries again. The state of the connection is shown elsewhere.
   } finally {
     mine.busy[side] = false;
     const next = mine === shown && chart.view();
@@ -213,7 +223,7 @@ async function changeInterval(view) {
     const interval = wantedInterval(view);
     const mine = begun({ ...before, zone: before.candles.zone, interval, range: rangeOf(view) });
     const isWanted = () => shown === before && wantedInterval(chart.view()) === interval;
-    if (await load(mine, true, isWanted)) {
+    if (await load(mine, { mayBeEmpty: true, isWanted })) {
       before.abort.abort(); // its requests
       mine.abort = new AbortController();
       mine.range = rangeOf(chart.view());
@@ -264,11 +274,10 @@ function apply(changes) {
   const isFull = shown.candles.rows.length > MAX_CANDLES + PAGE;
   if (isFull) shown.candles.trim(MAX_CANDLES, 'oldest');
   if (isFull || changes.length > MAX_SINGLE_CHANGES || !changes.every((change) => chart.drawOne(change))) draw();
-  const corrections = changes.filter((change) => change.isCorrection).map(({ t, before, after }) => ({ t, before, after, at: now() }));
-  const corrected = corrections.map(({ t }) => t);
-  for (const t of corrected) shown.corrected.add(t);
-  shown.corrections = [...shown.corrections, ...corrections].slice(-MAX_CORRECTIONS);
-  chart.flash(corrected);
+  const corrected = changes.filter((change) => change.isCorrection);
+  shown.corrections.push(...corrected.map(({ t, before, after }) => ({ t, before, after, at: now() })));
+  shown.corrections.splice(0, shown.corrections.length - MAX_CORRECTIONS);
+  chart.flash(corrected.map(({ t }) => t));
   tell();
 }
 
@@ -289,6 +298,7 @@ export function passTime() {
 // Called after each connect. The server sends the candles from `since` on. Older candles are revalidated after the server has
 // confirmed the subscription.
 export function resume() {
+  api.retryNow();
   live.resume(shown?.candles.last?.t ?? null);
   if (!asked) return;
   if (state.failure) reopen();
@@ -317,7 +327,6 @@ async function revalidate() {
   } catch (failure) {
     mine.isStale = true;
     if (failure instanceof api.LoggedOut) fail(failure);
-    else if (failure.name !== 'AbortError') setTimeout(catchUp, RETRY_MS);
   } finally {
     mine.busy.revalidation = false;
   }

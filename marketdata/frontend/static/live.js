@@ -4,19 +4,23 @@
 import { state } from './state.js';
 
 const RENEW = 4000; // the frontend closes with this code so that a proxy checks the login again
+const SILENCE_MS = 35_000; // the server sends a heartbeat each 15 s, so a longer silence means that the connection is lost
+const CHECK_MS = 1000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
-let socket = null;
+let socket = null; // null while no connection is open or being opened
+let heardAt = 0; // the time of the last message
 let failures = 0;
 let timer = 0;
 let wanted = []; // the subscriptions
 let summarised = []; // the symbols whose summaries are received
-let handlers = {};
+let handlers = null;
 
 // `given` has three handlers: onState('open' | 'connecting' | 'offline', retryAt); onMessage(message); and onOpen(), which is
 // called after each connect.
 export function start(given) {
   handlers = given;
   addEventListener('online', retry);
+  setInterval(() => { if (socket && Date.now() - heardAt > SILENCE_MS) lose(socket); }, CHECK_MS);
   connect();
 }
 
@@ -26,25 +30,32 @@ function connect() {
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
   const made = new WebSocket(`${scheme}://${location.host}/api/v1/live`, 'marketdata-live.v1');
   socket = made;
+  heardAt = Date.now();
   made.onopen = () => {
     failures = 0;
     handlers.onState('open', 0);
     handlers.onOpen();
   };
-  made.onmessage = (message) => handlers.onMessage(JSON.parse(message.data));
-  made.onclose = ({ code }) => {
-    if (made !== socket) return;
-    if (code === RENEW) return connect();
-    const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
-    failures += 1;
-    handlers.onState('offline', Date.now() + wait);
-    timer = setTimeout(connect, wait);
+  made.onmessage = (message) => {
+    heardAt = Date.now();
+    handlers.onMessage(JSON.parse(message.data));
   };
+  made.onclose = () => lose(made);
+}
+
+function lose(lost) {
+  if (lost !== socket) return;
+  socket = null;
+  lost.close(); // a silent connection may never answer to this
+  const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
+  failures += 1;
+  handlers.onState('offline', Date.now() + wait);
+  timer = setTimeout(connect, wait);
 }
 
 // Reconnects now, without the rest of the wait.
 export function retry() {
-  if (socket && socket.readyState > WebSocket.OPEN) connect();
+  if (handlers && !socket) connect();
 }
 
 const send = (op, subscription) => {

@@ -59,13 +59,14 @@ function tried(name, password) {
   return new Promise((resolve) => {
     const request = new XMLHttpRequest();
     request.open('GET', '/whoami', true, name, password);
+    request.timeout = 15_000; // ms
     request.onload = () => {
       if (request.status === 200) return resolve('');
       if (request.status === 401) return resolve('Wrong user name or password.');
       if (request.status === 429) return resolve(`Too many tries. Wait ${request.getResponseHeader('Retry-After') ?? 'some'} s.`);
       return resolve('The service cannot check the login now.');
     };
-    request.onerror = () => resolve('The service does not answer.');
+    request.onerror = request.ontimeout = () => resolve('The service does not answer.');
     request.send();
   });
 }

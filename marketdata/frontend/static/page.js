@@ -60,9 +60,13 @@ function start() {
   for (const panel of address.PANELS) $(`close-${panel}`).onclick = () => togglePanel(panel);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
-  setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading) openAddress(); }, EMPTY_MS);
-  openAddress().then(() => live.start({ onState: connection, onMessage: message, onOpen: feed.resume }));
+  setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading && !state.failure) openAddress(); }, EMPTY_MS);
+  firstAnswer().then(() => live.start({ onState: connection, onMessage: message, onOpen: feed.resume }));
+  openAddress();
 }
+
+// Resolves when the first candles are drawn, or when their request has failed.
+const firstAnswer = () => new Promise((resolve) => { subscribe(() => { if (!state.loading) resolve(); }); });
 
 // -- the view and its address ------------------------------------------------------------------------------------------
 

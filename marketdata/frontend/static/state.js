@@ -18,6 +18,7 @@ export const state = {
   loading: true,
   isEmpty: false, // whether no candle is visible
   failure: null, // why the chart could not be read
+  retrying: 0, // requests that have failed and are sent again
   live: { state: 'connecting', retryAt: 0 },
   loggedOut: false,
   newest: null, // the time of the newest tick

@@ -17,7 +17,7 @@ export function start() {
   $('retry').onclick = live.retry;
   setInterval(drawDot, 250);
   subscribe((changed) => {
-    if (['live', 'newest', 'coverage'].some((name) => changed.has(name))) drawDot();
+    if (['live', 'newest', 'coverage', 'retrying'].some((name) => changed.has(name))) drawDot();
     if (changed.has('loading')) {
       loadingSince = performance.now();
       if (state.loading) setTimeout(drawMessage, QUIET_MS + 10);
@@ -43,14 +43,16 @@ function drawDot() {
 const TITLES = {
   live: 'Connected. The time since the newest trade.',
   behind: 'Connected, but the ingestor has not read the newest blocks yet.',
+  failing: 'A request has failed. The page sends it again.',
   connecting: 'Connecting.',
   offline: 'Not connected: what you see may be old.',
 };
-const SPOKEN = { live: 'Live.', behind: 'The ingestor is behind.', connecting: 'Connecting.', offline: 'Offline. The chart may be old.' };
+const SPOKEN = { live: 'Live.', behind: 'The ingestor is behind.', failing: 'A request has failed, trying again.', connecting: 'Connecting.', offline: 'Offline. The chart may be old.' };
 
 function dot() {
   const { newest } = state;
   if (state.live.state === 'open') {
+    if (state.retrying) return ['failing', 'a request failed, trying again'];
     if (coverage.isLate()) return ['behind', `behind ${span(coverage.lag())}`];
     return ['live', newest === null ? 'live' : `live ${span(Math.max(now() - newest, 0))}`];
   }
@@ -83,8 +85,9 @@ function drawMessage() {
 
 function message() {
   const { failure } = state;
+  const again = failure?.isTemporary ? element('p', {}, 'The page tries again by itself.') : '';
   if (failure instanceof api.Offline) {
-    return [element('h2', {}, 'The data API does not answer'), element('p', {}, failure.message), element('p', {}, 'The page tries again by itself.'),
+    return [element('h2', {}, 'The data API does not answer'), element('p', {}, failure.message), again,
       button('Try now', () => { live.retry(); if (state.symbol) feed.reopen(); else location.reload(); }, { class: 'primary' })];
   }
   if (failure?.code === 'unknown_symbol') {
@@ -95,7 +98,7 @@ function message() {
       button('Choose another time zone', () => $('zone').click(), { class: 'primary' })];
   }
   if (failure) {
-    return [element('h2', {}, 'The chart cannot be shown'), element('p', {}, failure.message), button('Try again', feed.reopen, { class: 'primary' })];
+    return [element('h2', {}, 'The chart cannot be shown'), element('p', {}, failure.message), again, button('Try again', feed.reopen, { class: 'primary' })];
   }
   if (!state.symbol) {
     return [element('h2', {}, 'No trades yet'), element('p', {}, 'As soon as a trade is stored, its symbol is here.'),

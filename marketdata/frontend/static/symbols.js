@@ -13,7 +13,7 @@ let timer = 0;
 export async function read() {
   const mine = (started += 1);
   try {
-    const found = await api.symbols();
+    const found = await api.symbols({ onFailure: (failure) => { if (!state.symbol) feed.fail(failure); } });
     if (mine < taken) return; // a later read was faster
     taken = mine;
     update({ symbols: found.sort((one, other) => other.last - one.last), ...(!state.symbol && { failure: null }) });

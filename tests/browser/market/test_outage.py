@@ -12,6 +12,8 @@ from tests.browser.market.stage import Stage, now, running_stage, tick
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 
+CORRECTIONS = "import('/static/feed.js').then((feed) => feed.corrections())"
+
 
 def test_changes_during_a_lost_connection_are_drawn_afterwards(tab: Callable[..., ChartPage], stage: Stage) -> None:
     """This also holds for candles before the newest, which the live stream does not send again."""
@@ -26,6 +28,13 @@ def test_changes_during_a_lost_connection_are_drawn_afterwards(tab: Callable[...
     stage.restart_api()
     stage.write(tick(symbol, start - 7_200_000, "11", at=1, block=3))
     opened.becomes(lambda: opened.legend().get("C") == "11")
+    (correction,) = opened.page.evaluate(CORRECTIONS)
+    assert (correction["before"]["c"], correction["after"]["c"]) == ("10", "11")
+    assert start <= correction["at"] <= now() + 1000
+    for interval, count in (("1d", 0), ("1h", 1)):
+        opened.page.get_by_role("button", name=interval, exact=True).click()
+        opened.becomes(lambda interval=interval: f"interval={interval}" in opened.url)
+        assert len(opened.page.evaluate(CORRECTIONS)) == count, "they are kept for the interval"
 
 
 def test_the_page_needs_a_login_and_a_logout_ends_it(
