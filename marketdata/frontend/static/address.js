@@ -3,6 +3,7 @@
 // left out: type, scale, inverted, indicators, panels, list, min.
 
 import { WIDTHS } from './intervals.js';
+import { remembered } from './state.js';
 import * as zones from './time_zones.js';
 import { parsedSize } from './trade_list.js';
 
@@ -43,6 +44,13 @@ export function read(search) {
     from: from < to ? from : null,
     to: from < to ? to : null,
   };
+}
+
+// The view of an address. Parts that it lacks are the user's last choices or, without these, one hour and UTC. The symbol may
+// stay null; state.js has the first one.
+export function completed(search) {
+  const given = read(search);
+  return { ...given, interval: given.interval ?? remembered('interval') ?? '1h', zone: given.zone ?? zones.parsed(remembered('zone') ?? '') ?? 'UTC' };
 }
 
 export function written({ symbol, interval, zone, type, scale, isInverted, panels, list, minSize, bars, from, to }) {

@@ -42,7 +42,7 @@ export async function request(path, { onFailure = () => {}, isOnce = false, ...o
   try {
     for (;;) {
       try {
-        return await tried(path, options);
+        return await (takeEarly(path) ?? tried(path, options));
       } catch (failure) {
         if (!failure.isTemporary || isOnce) throw failure;
         if (!failures) update({ retrying: state.retrying + 1 });
@@ -55,6 +55,24 @@ export async function request(path, { onFailure = () => {}, isOnce = false, ...o
     if (failures) update({ retrying: state.retrying - 1 });
   }
 }
+
+const early = new Map(); // the requests of early.js that nobody has taken, by path
+
+// Sends a request before the part of the page is loaded that needs it.
+export function sendEarly(path) {
+  const sending = tried(path);
+  sending.catch(() => { /* who takes the response handles it */ });
+  early.set(path, sending);
+  return sending;
+}
+
+function takeEarly(path) {
+  const sending = early.get(path);
+  early.delete(path);
+  return sending;
+}
+
+export const dropEarly = () => early.clear();
 
 const pauses = new Set(); // functions that end a pause
 
@@ -121,7 +139,8 @@ export const get = async (path, options) => (await request(path, options)).conte
 const query = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null)).toString();
 
 export const chartPath = (parameters) => `/api/v1/chart?${query(parameters)}`;
-export const symbols = (options) => get('/api/v1/symbols', options).then((found) => found.symbols);
+export const SYMBOLS = '/api/v1/symbols';
+export const symbols = (options) => get(SYMBOLS, options).then((found) => found.symbols);
 export const coverage = (symbol) => get(`/api/v1/coverage?${query({ symbol })}`).then((found) => found.ranges);
 export const ticks = (parameters, options) => get(`/api/v1/ticks?${query(parameters)}`, options);
 export const summary = (parameters, options) => get(`/api/v1/summary?${query(parameters)}`, options);

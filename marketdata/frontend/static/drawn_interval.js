@@ -22,3 +22,12 @@ export function wanted({ chosen, drawn, bars }, barsOf, pixels) {
   const finer = fitting(chosen, barsOf, RETURN * pixels);
   return width(finer) < width(drawn) ? finer : drawn;
 }
+
+// The interval in which a range {bars, from, to} is opened. `bars` counts bars of the chosen interval.
+export function forRange({ bars, from, to }, chosen, pixels) {
+  const length = from === null ? (bars ?? 0) * width(chosen) : to - from;
+  return fitting(chosen, (interval) => length / width(interval), pixels);
+}
+
+// A range whose `bars` count bars of the drawn interval instead.
+export const drawnRange = (range, chosen, drawn) => ({ ...range, bars: range.bars && range.bars * width(chosen) / width(drawn) });

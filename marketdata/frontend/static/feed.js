@@ -4,7 +4,7 @@ import * as api from './api.js';
 import { Candles, overlaid } from './candles.js';
 import * as chart from './chart.js';
 import { firstView, MAX_READ } from './first_view.js';
-import { fitting, wanted } from './drawn_interval.js';
+import { drawnRange, forRange, wanted } from './drawn_interval.js';
 import { $ } from './dom.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
@@ -52,8 +52,7 @@ const begun = ({ symbol, chosen, zone, interval, range, abort }) => ({
 // state.failure is then the reason.
 export async function open(range, { mayBeEmpty = true } = {}) {
   asked?.abort.abort();
-  const length = range.from === null ? (range.bars ?? 0) * width(state.interval) : range.to - range.from;
-  const interval = fitting(state.interval, (each) => length / width(each), pixels());
+  const interval = forRange(range, state.interval, pixels());
   const mine = begun({ symbol: state.symbol, chosen: state.interval, zone: state.zone, interval, range, abort: new AbortController() });
   asked = mine;
   update({ loading: true, failure: null });
@@ -76,8 +75,7 @@ export async function open(range, { mayBeEmpty = true } = {}) {
 async function load(mine, { mayBeEmpty, isWanted, onFailure }) {
   const { candles: { interval }, chosen, range } = mine;
   const ratio = width(interval) / width(chosen);
-  const drawn = { ...range, bars: range.bars && range.bars / ratio };
-  const { rows, hasOlder, hasNewer, range: found, ...first } = await firstView((query) => read(mine, query, { onFailure }), drawn, interval, mayBeEmpty);
+  const { rows, hasOlder, hasNewer, range: found, ...first } = await firstView((query) => read(mine, query, { onFailure }), drawnRange(range, chosen, interval), interval, mayBeEmpty);
   if (!isWanted()) return false;
   Object.assign(mine, first); // the requested name may be an alias; live messages have the symbol
   Object.assign(mine.candles, { rows, hasOlder, hasNewer });
@@ -248,7 +246,7 @@ let waiting = new Map(); // the newest state of each changed candle, by t
 
 // Handles a WebSocket message about candles. All candles that arrive before the next frame are drawn together.
 export function take(message) {
-  if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
+  if (!shown || message.symbol !== shown.symbol || message.interval !== shown.candles.interval) return;
   if ((message.timeZone ?? 'UTC') !== shown.candles.zone) return;
   // The server has not sent the changes between the read and the subscription.
   if (message.type === 'subscribed' || message.code === 'missed') revalidate();

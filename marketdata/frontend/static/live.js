@@ -40,7 +40,10 @@ function connect() {
     heardAt = Date.now();
     handlers.onMessage(JSON.parse(message.data));
   };
-  made.onclose = () => lose(made);
+  made.onclose = ({ code }) => {
+    if (code === RENEW && made === socket) connect();
+    else lose(made);
+  };
 }
 
 function lose(lost) {

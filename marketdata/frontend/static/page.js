@@ -1,6 +1,7 @@
 // Starts the page, connects its parts, and handles the user's choices.
 
 import * as address from './address.js';
+import * as api from './api.js';
 import * as chart from './chart.js';
 import * as corrections from './corrections.js';
 import * as coverage from './coverage.js';
@@ -15,7 +16,7 @@ import * as login from './login.js';
 import * as menus from './menus.js';
 import * as pickers from './pickers.js';
 import * as ranges from './ranges.js';
-import { remember, remembered, state, subscribe, update } from './state.js';
+import { firstSymbol, remember, remembered, state, subscribe, update } from './state.js';
 import * as status from './status.js';
 import * as symbols from './symbols.js';
 import * as toolbar from './toolbar.js';
@@ -61,7 +62,10 @@ function start() {
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
   setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading && !state.failure) openAddress(); }, EMPTY_MS);
-  firstAnswer().then(() => live.start({ onState: connection, onMessage: message, onOpen: feed.resume }));
+  firstAnswer().then(() => {
+    api.dropEarly();
+    live.start({ onState: connection, onMessage: message, onOpen: feed.resume });
+  });
   openAddress();
 }
 
@@ -70,14 +74,12 @@ const firstAnswer = () => new Promise((resolve) => { subscribe(() => { if (!stat
 
 // -- the view and its address ------------------------------------------------------------------------------------------
 
-// For a part that the address lacks, uses the user's last choice. Without a last choice, uses the symbol with the newest trade, one hour, UTC.
 async function openAddress() {
-  const given = address.read(location.search);
+  const given = address.completed(location.search);
   const panels = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
   range = { bars: given.bars, from: given.from, to: given.to };
   update({
-    interval: given.interval ?? remembered('interval') ?? '1h', zone: given.zone ?? zones.parsed(remembered('zone') ?? '') ?? 'UTC',
-    type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted,
+    interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted,
     panels: given.panels ?? panels ?? [], list: given.list ?? 'mine', minSize: given.minSize,
   });
   chart.setType(state.type);
@@ -85,12 +87,8 @@ async function openAddress() {
   notice(given.faults);
   const listed = symbols.read();
   login.check();
-  let symbol = given.symbol;
-  if (!symbol) {
-    await listed;
-    const known = state.symbols.map((each) => each.symbol);
-    symbol = known.includes(remembered('symbol')) ? remembered('symbol') : known[0] ?? null;
-  }
+  if (!given.symbol) await listed;
+  const symbol = given.symbol ?? firstSymbol(state.symbols);
   update({ symbol, ...(!symbol && !state.failure && { loading: false }) });
   if (symbol) await open();
 }

@@ -47,3 +47,9 @@ export function remembered(name) {
 export function remember(name, value) {
   try { localStorage.setItem(`chart-${name}`, value); } catch { /* the choice is lost with the page */ }
 }
+
+// The symbol that is shown without a choice: the one that was chosen last or, without it, the one with the newest trade.
+export function firstSymbol(symbols) {
+  const newest = symbols.reduce((found, each) => (found && found.last >= each.last ? found : each), null);
+  return (symbols.find(({ symbol }) => symbol === remembered('symbol')) ?? newest)?.symbol ?? null;
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from playwright.sync_api import Route
 
 from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
@@ -50,6 +51,20 @@ def test_an_alias_in_the_address_becomes_its_symbol_and_is_live(tab: Tab, stage:
     opened.becomes(lambda: f"symbol={symbol}&" in opened.url)
     stage.write(tick(symbol, now(), "120.5"))
     opened.becomes(lambda: opened.legend()["C"] == "120.5")
+
+
+@pytest.mark.parametrize("address", ["", query(bars=50_000), query(bars=300)])
+def test_the_candles_are_requested_once_and_before_the_page_is_loaded(tab: Tab, stage: Stage, address: str) -> None:
+    page = tab("?symbol=NO:SUCH").page
+    opened = ChartPage(page, stage)
+    held: list[Route] = []
+    page.route("**/static/page.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
+    page.goto(stage.address + address, wait_until="commit")
+    opened.becomes(lambda: page.evaluate("0") or (held and opened.chart_requests))
+    (early,) = opened.chart_requests
+    held[0].continue_()
+    opened.drawn()
+    assert opened.chart_requests.count(early) == 1
 
 
 @pytest.mark.parametrize("interval", ["1m", pytest.param("4h", marks=pytest.mark.full)])
