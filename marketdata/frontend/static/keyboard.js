@@ -40,12 +40,11 @@ function chosen(event, target) {
   if (event.altKey) return byAlt(event);
   if (target.matches(IS_FIELD) || target.closest('[popover]')) return null;
   const step = event.shiftKey ? actions.read : actions.move;
-  // Lists that scroll keep their arrow keys.
-  if (key === 'ArrowLeft' && !target.closest('.scroller')) return () => step(-1);
-  if (key === 'ArrowRight' && !target.closest('.scroller')) return () => step(1);
+  if (key === 'ArrowLeft') return () => step(-1);
+  if (key === 'ArrowRight') return () => step(1);
   if (key === '+' || key === '=') return () => actions.zoom(0.8);
   if (key === '-') return () => actions.zoom(1.25);
-  if (key === 'End' && !target.closest('.scroller')) return actions.newest;
+  if (key === 'End' && !target.closest('.scroller')) return actions.newest; // the key goes to the end of a list
   if (/^\p{L}$/u.test(key)) return () => pickers.openSymbols(key);
   if (/^[0-9]$/.test(key)) return () => pickers.openInterval(key);
   if (key === ',') return () => pickers.openInterval('');

@@ -161,6 +161,9 @@ def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage)
         assert page.evaluate("document.activeElement.matches('#trade-rows tr')"), "the focus stays in the list"
     page.locator(ROWS, has_text="104").click()
     opened.becomes(lambda: opened.legend().get("C") == "104")
+    before = settled(opened)
+    page.keyboard.press("ArrowLeft")
+    assert settled(opened) != before, "the keys of the chart still move it"
 
 
 LOCAL = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
