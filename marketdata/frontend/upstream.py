@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from marketdata.frontend.problems import UpstreamFailed, UpstreamSlow
 from marketdata.frontend.upstream_response import MAX_HEAD_BYTES, Body, Head, MalformedResponse, parse_head
+from marketdata.http.wsgi import Part
 
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 30.0
@@ -80,9 +81,11 @@ class Connection:
         except MalformedResponse as error:
             raise UpstreamFailed(f"the answer of the data API broke off: {error}") from error
 
-    def whole(self, length: int) -> bytearray:
+    def whole(self, length: int) -> Part:
         """The next ``length`` bytes, received in place. There is room for one more, which nobody asked for."""
         begun, self.received = self.received[:length], self.received[length:]
+        if len(begun) == length:
+            return begun
         found = bytearray(length + 1)
         size = len(begun)
         found[:size] = begun
