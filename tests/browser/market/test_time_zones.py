@@ -201,6 +201,16 @@ def test_a_time_zone_is_found_by_city_name_and_offset(calcutta: ChartPage) -> No
     page.get_by_text("No time zone has that in its name").wait_for()
 
 
+def test_a_telephone_shows_the_whole_name_of_a_zone(calcutta: ChartPage) -> None:
+    page = calcutta.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="View and export").click()
+    page.locator("#zone").click()
+    page.keyboard.type("-3")
+    name = page.get_by_role("option", name="Argentina/Buenos Aires").locator("b")
+    assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
+
+
 def test_a_chosen_time_zone_is_in_the_address_and_near_the_top_afterwards(calcutta: ChartPage) -> None:
     page = calcutta.page
     button = page.get_by_role("button", name="Time zone")
