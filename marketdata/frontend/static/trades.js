@@ -112,17 +112,24 @@ function readPage(query, take) {
     const during = new Set();
     mine.reads.add(during);
     try {
-      const page = await api.ticks({ symbol, sort: 'desc', ...query() }, { signal: abort.signal });
+      const page = await api.ticks({ symbol, sort: 'desc', ...query() }, { signal: abort.signal, onFailure: () => fail(mine) });
       if (mine === list) take(page, during);
       hasFailed = false;
     } catch {
-      if (mine === list) hasFailed = true; // the chart shows why
+      fail(mine);
     }
     mine.reads.delete(during);
     if (mine === list) pending -= 1;
     draw();
   });
   return reading;
+}
+
+// Notes that a read of a list has failed. The chart shows why.
+function fail(mine) {
+  if (mine !== list) return;
+  hasFailed = true;
+  draw();
 }
 
 // Adds a tick from the WebSocket, or marks a trade as removed.
@@ -208,8 +215,8 @@ function drawn({ id, ts, price, size, side, retracted }, day) {
 function note() {
   const { rows, seen, next, minSize } = list;
   if ($('min-size').getAttribute('aria-invalid') === 'true') return 'The size is a number like 0.5.';
-  if (pending && !rows.length) return 'Reading …';
   if (hasFailed) return 'The trades could not be read.';
+  if (pending && !rows.length) return 'Reading …';
   if (rows.length) return next ? '' : 'There are no older trades.';
   if (minSize === null) return 'No trades yet.';
   return next ? `None of the last ${decimals.short(String(seen))} trades has this size.` : 'No trade has this size.';

@@ -72,32 +72,37 @@ export async function read() {
   abort = new AbortController();
   if (!isOpen()) return follow([]);
   const { signal } = abort;
+  const options = { signal, onFailure: fail };
   try {
-    const found = await (state.list === 'mine' ? readMine(signal) : api.summary({ sort: state.list, limit: FIRST, closes: '1h' }, { signal }));
+    const found = await (state.list === 'mine' ? readMine(options) : api.summary({ sort: state.list, limit: FIRST, closes: '1h' }, options));
     if (signal.aborted) return undefined;
     [items, isRead, oldAt] = [found.items, true, null];
     follow(items.map(({ symbol }) => symbol));
+    return draw();
   } catch {
-    if (signal.aborted) return undefined;
-    oldAt ??= now();
+    return signal.aborted ? undefined : fail();
   }
-  return draw();
+}
+
+function fail() {
+  oldAt ??= now();
+  draw();
 }
 
 const follow = (symbols) => live.followSummaries(symbols);
 
 // Reads the user's symbols. One that the API does not know is dropped from the list.
-async function readMine(signal) {
+async function readMine(options) {
   const symbols = mine();
   if (!symbols.length) return { items: [] };
   try {
-    return await api.summary({ symbol: symbols.join(','), closes: '1h' }, { signal });
+    return await api.summary({ symbol: symbols.join(','), closes: '1h' }, options);
   } catch (reason) {
     const unknown = reason.code === 'unknown_symbol' && symbols.find((each) => reason.message.includes(` ${each};`));
     if (!unknown) throw reason;
     dropped.push(unknown);
     remember('watchlist', symbols.filter((each) => each !== unknown).join(','));
-    return readMine(signal);
+    return readMine(options);
   }
 }
 

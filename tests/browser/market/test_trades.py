@@ -130,7 +130,8 @@ def test_the_list_keeps_2000_trades_and_returns_to_the_newest(tab: Tab, stage: S
         return page.get_by_text("There are no older trades.").is_visible()
 
     opened.becomes(scrolled_to_the_first)
-    assert prices(page)[-1] == "1"
+    to_the_end(page)
+    opened.becomes(lambda: prices(page)[-1] == "1")
     opened.becomes(lambda: listed(opened) == 2000)
     stage.write(tick(symbol, start + 1000, "5000"))
     page.get_by_role("button", name="Newest trades").click()

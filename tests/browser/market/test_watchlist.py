@@ -136,3 +136,18 @@ def test_an_unknown_symbol_leaves_the_watchlist_and_200_fill_it(tab: Tab, stage:
     page.get_by_role("button", name="Add DEMO:FULL-200").click()
     page.get_by_text("The list has 200 symbols, the most allowed.").wait_for()
     assert len(listed(opened)) == 200
+
+
+def test_a_list_that_cannot_be_read_says_so_and_is_read_again(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    for key, path, sentence, rows in (
+        ("Alt+t", "**/api/v1/ticks?*", "The trades could not be read.", "#trade-rows tr"),
+        ("Alt+w", "**/api/v1/summary?*", "The data API does not answer. The list is read again by itself.", ROWS),
+    ):
+        page.route(path, lambda route: route.abort())
+        page.keyboard.press(key)
+        page.get_by_text(sentence).wait_for()
+        page.unroute(path)
+        page.locator(rows).first.wait_for()
+        page.get_by_text(sentence).wait_for(state="hidden")
