@@ -9,8 +9,9 @@ import * as zones from './time_zones.js';
 const NOTHING = 'There are no candles in sight.';
 const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 'finalized'];
 const HEAD = 56; // pixels above the chart, for the title and a line of the legend
-const LINE = 18; // the height of each further line
+const LINE = 18; // the height of each further line, at the head and at the foot
 const FOOT = 28;
+const NOTICE = ['Charts: TradingView Lightweight Charts™, Apache License 2.0', 'tradingview.com'];
 
 function visibleRows() {
   const view = chart.view();
@@ -64,10 +65,11 @@ function framed(picture) {
   const context = canvas.getContext('2d');
   const font = (size) => `${size * ratio}px ${colours.sans}`;
   context.font = font(12);
-  const lines = wrapped(legendTexts(), (text) => context.measureText(text).width <= picture.width - 24 * ratio);
+  const fits = (text) => context.measureText(text).width <= picture.width - 24 * ratio;
+  const [lines, notice] = [wrapped(legendTexts(), fits), wrapped(NOTICE, fits)];
   const head = HEAD + (lines.length - 1) * LINE;
   canvas.width = picture.width;
-  canvas.height = picture.height + (head + FOOT) * ratio;
+  canvas.height = picture.height + (head + FOOT + (notice.length - 1) * LINE) * ratio;
   context.fillStyle = colours.paper;
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(picture, 0, head * ratio);
@@ -78,7 +80,7 @@ function framed(picture) {
   };
   write(`${state.symbol} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 22, 15, colours.ink);
   lines.forEach((line, at) => write(line, 44 + at * LINE, 12, colours.soft));
-  write('Charts: TradingView Lightweight Charts™, Apache License 2.0 · tradingview.com', canvas.height / ratio - 10, 11, colours.soft);
+  notice.forEach((line, at) => write(line, canvas.height / ratio - 10 - (notice.length - 1 - at) * LINE, 11, colours.soft));
   return canvas;
 }
 

@@ -191,11 +191,13 @@ def test_the_saved_picture_has_the_legend_at_every_magnitude_and_width(tab: Tab,
         picture = page.evaluate(PICTURE, [b64encode(Path(saving.value.path()).read_bytes()).decode(), 56])
         written = page.evaluate("written.splice(0)")
         after_title = written[written.index(f"{symbol} · 1m · UTC") + 1 :]
-        lines = after_title[: next(at for at, text in enumerate(after_title) if text.startswith("Charts:"))]
+        end = next(at for at, text in enumerate(after_title) if text.startswith("Charts:"))
+        lines, notice = after_title[:end], after_title[end : end + (1 if is_one_line else 2)]
+        assert notice[-1].endswith("tradingview.com"), "the notice fits, too"
         assert (len(lines) == 1) == is_one_line
         chart = page.locator("#chart").bounding_box()
         assert chart
-        assert picture["height"] == chart["height"] + 56 + 18 * (len(lines) - 1) + 28
+        assert picture["height"] == chart["height"] + 56 + 18 * (len(lines) - 1) + 28 + 18 * (len(notice) - 1)
         legend, shown = "   ".join(lines), opened.legend()
         assert (page.locator("#legend-time").text_content() or "") in legend
         assert [name for name in "OHLCV" if f"{name} {shown[name]}" not in legend] == []
