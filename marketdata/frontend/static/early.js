@@ -13,7 +13,7 @@ async function send() {
   const symbol = given ?? firstSymbol((await listed).content.symbols);
   if (!symbol) return;
   const interval = forRange(range, chosen, innerWidth);
-  const read = (query) => api.sendEarly(api.chartPath({ symbol, interval, timeZone: zones.forApi(zone), ...query }));
+  const read = (query) => api.sendEarly(api.chartPath({ symbol, interval, timeZone: zone, ...query }));
   await firstView(read, drawnRange(range, chosen, interval), interval, true);
 }
 
