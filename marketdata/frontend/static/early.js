@@ -5,7 +5,6 @@ import * as api from './api.js';
 import { drawnRange, forRange } from './drawn_interval.js';
 import { firstView } from './first_view.js';
 import { firstSymbol } from './state.js';
-import * as zones from './time_zones.js';
 
 async function send() {
   const { symbol: given, interval: chosen, zone, ...range } = address.completed(location.search);
