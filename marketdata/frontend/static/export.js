@@ -92,7 +92,7 @@ function legendTexts() {
     const copy = part.cloneNode(true);
     for (const tail of copy.querySelectorAll('.tail')) tail.remove();
     for (const name of copy.querySelectorAll('b')) name.append(' ');
-    return copy.textContent;
+    return copy.textContent.replace(/ +/g, ' ').trim();
   }).filter(Boolean);
 }
 
