@@ -2,6 +2,7 @@
 // from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts that are as usual are
 // left out: type, scale, inverted, indicators, panels, list, min.
 
+import * as indicators from './indicators.js';
 import { WIDTHS } from './intervals.js';
 import { remembered } from './state.js';
 import * as zones from './time_zones.js';
@@ -26,13 +27,16 @@ export function read(search) {
     faults.push(`There is no ${name} “${value}”. There are ${known.join(', ')}.`);
     return null;
   };
+  const chosen = indicators.read(given.get('indicators') ?? '');
   const interval = oneOf('interval', [...WIDTHS.keys()]);
   if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One has a name like Europe/Berlin, or is an offset from UTC from -12:00 to +14:00, like +05:30.`);
   if (!(from < to) && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first.');
   if (given.has('bars') && !(bars >= 2 && bars <= MAX_BARS)) faults.push(`The number of bars “${given.get('bars')}” is not from 2 to ${MAX_BARS}.`);
   const minSize = parsedSize(given.get('min') ?? '');
   if (given.has('min') && minSize === null) faults.push(`The size “${given.get('min')}” is not a number like 0.5.`);
+  faults.push(...chosen.faults);
   return {
+    indicators: chosen.chosen,
     faults, interval, zone, minSize,
     symbol: given.get('symbol') || null,
     type: oneOf('type', TYPES),
@@ -53,11 +57,12 @@ export function completed(search) {
   return { ...given, interval: given.interval ?? remembered('interval') ?? '1h', zone: given.zone ?? zones.parsed(remembered('zone') ?? '') ?? 'UTC' };
 }
 
-export function written({ symbol, interval, zone, type, scale, isInverted, panels, list, minSize, bars, from, to }) {
+export function written({ symbol, interval, zone, type, scale, isInverted, indicators: chosen, panels, list, minSize, bars, from, to }) {
   const time = (ms) => new Date(ms).toISOString().replace('.000Z', 'Z');
   const parts = {
     symbol, interval, zone,
     ...(type !== 'candles' && { type }), ...(scale !== 'linear' && { scale }), ...(isInverted && { inverted: '1' }),
+    ...(chosen.length && { indicators: indicators.written(chosen) }),
     ...(panels.length && { panels: panels.join(',') }), ...(list !== 'mine' && { list }), ...(minSize !== null && { min: minSize }),
     ...(from === null ? { bars: String(bars) } : { from: time(from), to: time(to) }),
   };

@@ -1,4 +1,5 @@
-// Paints behind the candles: hatching over times that were not indexed, and a band at a corrected candle.
+// Paints behind the candles: hatching over times that were not indexed, breaks where time was cut, and a band at a corrected
+// candle.
 
 const LABEL_TOP = 72; // pixels, below the legend
 const FADE_MS = 1200;
@@ -46,23 +47,76 @@ export class Hatching {
         context.lineTo(x + bitmapSize.height, 0);
       }
       context.stroke();
-      this.#label(context, label, (start + end) / 2, end - start, ratio);
+      writeLabel(context, this.colours, { label, x: (start + end) / 2, y: LABEL_TOP * ratio, room: end - start }, ratio);
       context.restore();
     }
   }
+}
 
-  #label(context, label, x, room, ratio) {
-    context.font = `${12 * ratio}px ${this.colours.sans}`;
-    const size = context.measureText(label).width + 16 * ratio;
-    if (size > room) return;
-    const y = LABEL_TOP * ratio;
-    context.fillStyle = this.colours.paper;
-    context.fillRect(x - size / 2, y - 12 * ratio, size, 24 * ratio);
-    context.fillStyle = this.colours.soft;
-    context.textAlign = 'center';
-    context.textBaseline = 'middle';
-    context.fillText(label, x, y);
+// Writes a label if it has room.
+function writeLabel(context, colours, { label, x, y, room }, ratio) {
+  context.font = `${12 * ratio}px ${colours.sans}`;
+  const size = context.measureText(label).width + 16 * ratio;
+  if (size > room) return;
+  context.fillStyle = colours.paper;
+  context.fillRect(x - size / 2, y - 12 * ratio, size, 24 * ratio);
+  context.fillStyle = colours.soft;
+  context.textAlign = 'center';
+  context.textBaseline = 'middle';
+  context.fillText(label, x, y);
+}
+
+const BREAK_TOP = 40; // pixels, below the legend
+const BREAK_LABEL = 104; // pixels, below the label of the hatching
+const TOOTH = 6; // pixels: the height of a tooth of a break's zigzag lines
+const LEAN = 3; // pixels: how far a tooth leans to each side
+const BREAK_WIDTH = 6; // pixels between the two lines
+
+// `breaks` are [{at, from, to, label}]. Time was cut at `at`, and the empty buckets beside it are from `from` to `to`; these are
+// logical indexes, each the left edge of a bar.
+export class Breaks {
+  constructor() {
+    this.breaks = [];
+    this.colours = null;
   }
+
+  attached({ chart, requestUpdate }) {
+    this.chart = chart;
+    this.requestUpdate = requestUpdate;
+  }
+
+  set(breaks, colours) {
+    this.breaks = breaks;
+    this.colours = colours;
+    this.requestUpdate?.();
+  }
+
+  paneViews() {
+    return [{ zOrder: () => 'bottom', renderer: () => ({ draw() {}, drawBackground: (target) => target.useBitmapCoordinateSpace((scope) => this.#draw(scope)) }) }];
+  }
+
+  #draw({ context, bitmapSize: { width, height }, horizontalPixelRatio: ratio }) {
+    const scale = this.chart.timeScale();
+    for (const { at, from, to, label } of this.breaks) {
+      const [x, left, right] = [at, from, to].map((each) => edge(scale, each) * ratio);
+      if (right < 0 || left > width || right - left < 4 * BREAK_WIDTH * ratio) continue;
+      const sides = [-1, 1].map((side) => zigzag(x + side * BREAK_WIDTH * ratio / 2, height, ratio));
+      context.save();
+      context.fillStyle = this.colours.paper;
+      context.fillRect(x - BREAK_WIDTH * ratio / 2, BREAK_TOP * ratio, BREAK_WIDTH * ratio, height);
+      context.strokeStyle = this.colours.soft;
+      context.lineWidth = ratio;
+      for (const side of sides) context.stroke(side);
+      writeLabel(context, this.colours, { label, x, y: BREAK_LABEL * ratio, room: right - left }, ratio);
+      context.restore();
+    }
+  }
+}
+
+function zigzag(x, height, ratio) {
+  const line = new Path2D();
+  for (let y = BREAK_TOP * ratio, side = -1; y <= height + TOOTH * ratio; y += TOOTH * ratio, side = -side) line.lineTo(x + side * LEAN * ratio, y);
+  return line;
 }
 
 // The x coordinate of a bar's left edge, which is half a bar left of its middle.

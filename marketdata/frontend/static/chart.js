@@ -1,18 +1,20 @@
 // Draws the candles with the chart library.
 
-import { ColorType, createChartEx, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, TickMarkType } from './vendor/lightweight-charts.mjs';
+import { ColorType, createChartEx, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource } from './vendor/lightweight-charts.mjs';
 import { AxisMarks } from './axis_marks.js';
 import { $ } from './dom.js';
-import { bucketOpen, width } from './intervals.js';
-import { Corrections, Hatching } from './backdrop.js';
-import { LocalTimeScale } from './local_time_scale.js';
+import { bucketOpen, nextOpen, width } from './intervals.js';
+import { Breaks, Corrections, Hatching } from './backdrop.js';
+import { IndicatorSeries } from './indicator_series.js';
+import { LocalTimeScale, tickMark, timeLabel } from './local_time_scale.js';
 import { palette } from './palette.js';
 import { PriceScale } from './price_scale.js';
 import { SERIES, volumeBar } from './series.js';
 import * as timeAxis from './time_axis.js';
-import * as zones from './time_zones.js';
 
+const MAX_NEW = 100; // empty buckets that are drawn before a candle without a redraw
 const RIGHT_MARGIN = 6; // bars
+const SPARE = 2500; // bars beside the view whose candles the library has
 const MIN_SPACING = 0.5; // pixels; bars are so narrow only until a coarser interval is loaded
 const VOLUME_TOP = 0.84; // of the height
 
@@ -21,18 +23,22 @@ let type = 'candles';
 let series = null; // of the kind SERIES[type].kind
 let volume = null;
 let axis = null; // a series with one point, at the last slot: the library's time axis ends at the last point of any series
+let indicators = null;
 let colours = null;
 let candles = null;
 let slots = [];
+let given = { from: Infinity, to: -Infinity }; // the library has the candles with from <= t < to
 let requestedRange = null; // the range that the library shows from the next frame on
 let placed = null; // the time of the candle on which moveCrosshair() has put the crosshair
 let finerBars = 1; // see open()
+let isDrawing = false; // whether draw() is running; the ranges of its intermediate states do not matter
 let isOpening = false; // whether open() was called, but no range was set yet
 let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
 const timeScale = new LocalTimeScale();
 const prices = new PriceScale({ lowest: 0 });
 const marks = new AxisMarks(prices);
 const hatching = new Hatching();
+const breaks = new Breaks();
 const corrections = new Corrections();
 
 // Calls `onRange` when the visible times change, and `onCrosshair` with the time under the pointer, or null.
@@ -44,8 +50,8 @@ export function start({ onRange, onCrosshair }) {
     grid: { horzLines: { visible: false } }, // see axis_marks.js
     crosshair: { mode: CrosshairMode.Normal },
     rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72, tickMarkDensity: 1e6 },
-    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: MIN_SPACING, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
-    localization: { timeFormatter: timeLabel },
+    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: MIN_SPACING, tickMarkFormatter: (time, mark) => tickMark(time, mark, timeScale.zone), tickMarkMaxCharacterLength: 9 },
+    localization: { timeFormatter: (time) => timeLabel(time, candles) },
     kineticScroll: { mouse: false, touch: true },
   });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
@@ -53,7 +59,8 @@ export function start({ onRange, onCrosshair }) {
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
   chart.timeScale().subscribeVisibleLogicalRangeChange((range) => {
     requestedRange = null;
-    if (!range || !candles) return;
+    if (!range || !candles || isDrawing) return;
+    follow(range);
     setBase();
     if (!isOpening) onRange();
   });
@@ -61,34 +68,20 @@ export function start({ onRange, onCrosshair }) {
     if (sourceEvent) placed = null;
     onCrosshair(time === undefined || !point ? null : fromAxis(time));
   });
+  indicators = new IndicatorSeries(chart, prices);
   addSeries();
   recolour();
 }
 
 function addSeries() {
   series = chart.addSeries(SERIES[type].kind, { priceFormat: prices.format, priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: visiblePrices });
-  for (const each of [marks, hatching, corrections]) series.attachPrimitive(each);
+  for (const each of [marks, hatching, breaks, corrections]) series.attachPrimitive(each);
 }
 
 // -- times and prices ----------------------------------------------------------------------------------------------
 
 const toAxis = (time) => time / 1000;
 const fromAxis = (time) => time * 1000;
-
-function tickMark(time, type) {
-  const { year, month, day, minute, second } = zones.parts(time * 1000, candles?.zone ?? 'UTC');
-  if (type === TickMarkType.Year) return year;
-  if (type === TickMarkType.Month) return month;
-  if (type === TickMarkType.DayOfMonth) return day;
-  return type === TickMarkType.Time ? minute : second;
-}
-
-function timeLabel(time) {
-  const { weekday, date, minute, second } = zones.parts(time * 1000, candles?.zone ?? 'UTC');
-  const length = width(candles.interval);
-  if (length >= 86_400_000) return `${weekday} ${date}`;
-  return `${weekday} ${date} ${length < 60_000 ? second : minute}`;
-}
 
 // The drawn range of the visible prices, for the library's autoscaleInfoProvider. Without candles, it lies around the last
 // candle before the view.
@@ -119,8 +112,8 @@ function point(at) {
 const volumePoint = (row) => ({ time: toAxis(row.t), ...volumeBar(row, colours) });
 
 // Begins another view. `finerBars` is how many bars of the interval that the user has chosen one drawn bar replaces.
-export function open(given, { finerBars: replaced = 1 } = {}) {
-  candles = given;
+export function open(opened, { finerBars: replaced = 1 } = {}) {
+  candles = opened;
   timeScale.zone = candles.zone;
   finerBars = replaced;
   isOpening = true;
@@ -132,39 +125,65 @@ export function open(given, { finerBars: replaced = 1 } = {}) {
 export function draw(from, until) {
   const before = anchoredRange();
   slots = candles.slots(from, until);
-  fill();
-  restoreView(before);
+  newest = candles.hasNewer ? null : candles.last?.t ?? null;
+  indicators.compute(candles);
+  const range = before ? restored(before) : newestRange(0);
+  isDrawing = true;
+  fill(range);
+  axis.setData(slots.map((t) => (t === slots.at(-1) ? axisPoint(t) : { time: toAxis(t) })));
+  isDrawing = false;
+  setBase();
+  if (before) restore(range);
 }
 
-// Gives the candles of all slots to the library.
-function fill() {
-  const known = new Map(candles.rows.map((row, at) => [row.t, point(at)]));
-  series.setData(slots.map((t) => known.get(t) ?? { time: toAxis(t) }));
-  volume.setData(candles.rows.map(volumePoint));
-  axis.setData(slots.slice(-1).map(axisPoint));
+// Gives the candles in and beside a range to the library. After a change, the library makes all its bars again, so that it would
+// be slow with all loaded candles.
+function fill(range = visibleRange()) {
+  if (!slots.length || !range) return;
+  const spare = Math.max(range.to - range.from, SPARE);
+  const [from, to] = [range.from - spare, range.to + spare].map((position) => candles.index(timeAt(position)));
+  given = { from: from ? candles.rows[from].t : -Infinity, to: candles.rows[to]?.t ?? Infinity };
+  const rows = candles.rows.slice(from, to);
+  series.setData(rows.map((row, at) => point(from + at)));
+  volume.setData(rows.map(volumePoint));
+  indicators.fill(candles, given);
+}
+
+// Called when the range has changed. Gives further candles to the library if the range reaches beyond those that it has.
+function follow(range) {
+  if (!slots.length || (timeAt(range.from) >= given.from && timeAt(range.to) < given.to)) return;
+  fill(range);
 }
 
 // Draws one changed bucket. Returns false if the change needs draw().
 export function drawOne({ t, after }) {
-  const last = slots.at(-1);
-  const isNew = last === undefined || t > last;
-  if (isNew) return false;
-  if (slots[index(t)] !== t) return false;
   const before = anchoredRange();
+  if (slots.length && t > slots.at(-1)) extend(opensUntil(t));
+  if (slots[index(t)] !== t) return false;
+  indicators.compute(candles, t);
+  if (t < given.from || t >= given.to) return true;
+  const last = slots.at(-1);
   series.update(after ? point(candles.index(t)) : { time: toAxis(t) }, t < last);
   volume.update(after ? volumePoint(after) : { time: toAxis(t) }, t < last);
-  restoreView(before);
+  indicators.update(candles, t);
+  newest = candles.hasNewer ? null : candles.last?.t ?? null;
+  if (before) restore(restored(before));
   return true;
+}
+
+// The opening times of the buckets after the last slot up to `t`, or none if they are too many.
+function opensUntil(t) {
+  const opens = [];
+  for (let open = nextOpen(slots.at(-1), candles.interval, candles.zone); open <= t; open = nextOpen(open, candles.interval, candles.zone)) {
+    if (opens.push(open) > MAX_NEW) return [];
+  }
+  return opens;
 }
 
 // Appends empty buckets with these opening times.
 export function extend(opens) {
-  for (const t of opens) {
-    slots.push(t);
-    series.update({ time: toAxis(t) });
-    volume.update({ time: toAxis(t) });
-    axis.update(axisPoint(t));
-  }
+  slots.push(...opens);
+  for (const t of opens) axis.update(axisPoint(t));
 }
 
 const axisPoint = (t) => ({ time: toAxis(t), value: 0 });
@@ -176,6 +195,7 @@ const visibleRange = () => requestedRange ?? chart.timeScale().getVisibleLogical
 function setVisibleRange(range) {
   chart.timeScale().setVisibleLogicalRange(range);
   requestedRange = range;
+  follow(range);
   isOpening = false;
   requestAnimationFrame(() => {
     requestedRange = null;
@@ -183,7 +203,7 @@ function setVisibleRange(range) {
   });
 }
 
-// The visible range with an anchor, by which restoreView() finds the range again after slots were added. The anchor is the
+// The visible range with an anchor, by which restored() finds the range again after slots were added. The anchor is the
 // newest candle if it is visible, so that the view follows it; otherwise it is the first visible slot.
 function anchoredRange() {
   const range = slots.length ? visibleRange() : null;
@@ -193,12 +213,14 @@ function anchoredRange() {
   return { range, slot, time: slots[slot] };
 }
 
-function restoreView(before) {
-  newest = candles.hasNewer ? null : candles.last?.t ?? null;
-  if (!before) return;
-  const time = before.time ?? newest;
-  const moved = time === null ? 0 : index(time) - before.slot;
-  const wanted = { from: before.range.from + moved, to: before.range.to + moved };
+// The range in which the slots of the anchor have their old places on the screen.
+function restored({ range, slot, time }) {
+  const anchor = time ?? newest;
+  const moved = anchor === null ? 0 : index(anchor) - slot;
+  return { from: range.from + moved, to: range.to + moved };
+}
+
+function restore(wanted) {
   const now = visibleRange();
   if (!now || Math.abs(now.from - wanted.from) > 1e-6) setVisibleRange(wanted);
 }
@@ -211,7 +233,9 @@ export function clear() {
   slots = [];
   newest = null;
   for (const each of [series, volume, axis]) each.setData([]);
+  indicators.clear();
   hatching.set([], colours);
+  breaks.set([], colours);
 }
 
 export const flash = (times) => corrections.add(times.map(index), colours.current);
@@ -304,15 +328,26 @@ export function setScale(kind, isInverted) {
 
 // Changes the type of the chart. The old series goes last, because the library forgets the times of a removed one, which would
 // move the view.
-export function setType(given) {
-  if (given === type) return;
+export function setType(chosen) {
+  if (chosen === type) return;
   const old = series;
-  type = given;
+  type = chosen;
   addSeries();
   colourSeries();
   if (slots.length) fill();
   chart.removeSeries(old);
 }
+
+// Changes the indicators, a list of {id, parameters}.
+export function setIndicators(chosen) {
+  indicators.choose(chosen, colours);
+  if (!slots.length) return;
+  indicators.compute(candles);
+  indicators.fill(candles, given);
+}
+
+// The values of the indicators at a candle, see IndicatorSeries.values().
+export const indicatorValues = (t) => indicators.values(candles, candles.at(t) ? candles.index(t) : -1);
 
 export const autoScale = () => series.priceScale().applyOptions({ autoScale: true });
 
@@ -320,12 +355,13 @@ export const autoScale = () => series.priceScale().applyOptions({ autoScale: tru
 export function recolour() {
   colours = palette();
   chart.applyOptions({
-    layout: { background: { type: ColorType.Solid, color: colours.paper }, textColor: colours.soft, fontFamily: colours.sans },
+    layout: { panes: { separatorColor: colours.rule, separatorHoverColor: colours.grid }, background: { type: ColorType.Solid, color: colours.paper }, textColor: colours.soft, fontFamily: colours.sans },
     grid: { vertLines: { color: colours.grid } },
     rightPriceScale: { borderColor: colours.rule },
     timeScale: { borderColor: colours.rule },
     crosshair: { vertLine: { color: colours.soft, labelBackgroundColor: colours.accent }, horzLine: { color: colours.soft, labelBackgroundColor: colours.accent } },
   });
+  indicators.recolour(colours);
   colourSeries();
 }
 
@@ -337,10 +373,19 @@ function colourSeries() {
   });
 }
 
-// Paints the gaps of the coverage, [{from, to, isFailed, label}]. The times are in ms.
+// Paints the gaps of the coverage, [{from, to, isFailed, label}], and the breaks of the time axis. The times are in ms.
 export function paintGaps(gaps) {
   if (!candles || !slots.length) return;
   hatching.set(gaps.map((gap) => ({ ...gap, from: gap.from === -Infinity ? -1e7 : positionOf(gap.from), to: positionOf(gap.to) })), colours);
+  breaks.set(timeAxis.cuts(slots, width(candles.interval)).map((at) => breakAt(at, gaps)), colours);
+}
+
+function breakAt(at, gaps) {
+  const [before, after] = [candles.before(slots[at - 1]), candles.rows[candles.index(slots[at])]];
+  const from = before ? before.t + width(candles.interval) : slots[0];
+  const to = after?.t ?? slots.at(-1);
+  const isIndexed = !gaps.some((gap) => gap.from < to && gap.to > from);
+  return { at, from: positionOf(from), to: positionOf(to), label: `${timeAxis.inWords(to - from)}${isIndexed ? ' without trades' : ''}` };
 }
 
 export const picture = () => chart.takeScreenshot(true);

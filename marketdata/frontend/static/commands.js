@@ -17,6 +17,7 @@ export const COMMANDS = {
   log: { keys: ['Alt+L'], code: 'KeyL', about: 'Logarithmic prices' },
   percent: { keys: ['Alt+P'], code: 'KeyP', about: 'Prices as percent of the first one in sight' },
   invert: { keys: ['Alt+I'], code: 'KeyI', about: 'Turn the prices upside down' },
+  indicators: { keys: ['Alt+N'], code: 'KeyN', about: 'Indicators' },
   watchlist: { keys: ['Alt+W'], code: 'KeyW', about: 'Watchlist' },
   trades: { keys: ['Alt+T'], code: 'KeyT', about: 'List of trades' },
   corrections: { keys: ['Alt+J'], code: 'KeyJ', about: 'What was corrected' },

@@ -6,6 +6,7 @@ import * as chart from './chart.js';
 import { firstView, MAX_READ } from './first_view.js';
 import { drawnRange, forRange, wanted } from './drawn_interval.js';
 import { $ } from './dom.js';
+import { warmUp } from './indicators.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
 import { now, state, update } from './state.js';
@@ -157,7 +158,7 @@ export function prefetch(view) {
   const { rows, hasOlder, hasNewer } = shown.candles;
   if (rows.length >= MAX_CANDLES && !spare(view)) return; // the view alone fills the limit
   const ahead = Math.min(Math.max(view.bars * 1.5, 300), spare(view) / 4);
-  if (view.left < ahead && hasOlder) more('older', view);
+  if (view.left < ahead + warmUp(state.indicators) && hasOlder) more('older', view);
   if (view.right < ahead && hasNewer) more('newer', view);
 }
 

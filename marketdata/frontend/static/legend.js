@@ -5,6 +5,7 @@ import * as coverage from './coverage.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import * as feed from './feed.js';
+import { INDICATORS, label } from './indicators.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as zones from './time_zones.js';
 
@@ -34,7 +35,7 @@ export function draw() {
   const isUp = Number(row.c) >= Number(row.o);
   $('legend').className = isUp ? 'up' : 'down';
   const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), row[name]));
-  $('legend-values').replaceChildren(...amounts, count(row.n),
+  $('legend-values').replaceChildren(...amounts, count(row.n), ...chart.indicatorValues(row.t).map(indicator),
     element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
     feed.isCorrected(row.t) ? element('span', { class: 'corrected', title: 'A correction or a reorganisation changed it while this page was open.' }, 'corrected') : '');
   if (isAnnounced) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
@@ -61,6 +62,13 @@ function amount(name, decimal) {
   const [head, tail] = decimals.split(decimal);
   return element('span', { class: 'amount' }, element('b', {}, name), element('span', { class: 'digits', title: tail ? decimal : null }, head,
     tail && element('span', { class: 'tail' }, tail)));
+}
+
+// `SMA 20 2503.2`, or `buy 3 sell 4`: the outputs of Volume by side have their names. A value that is not known is a dash.
+function indicator({ id, parameters, values }) {
+  const texts = values.map((value) => (Number.isFinite(value) ? decimals.text(value, decimals.placesFor(value)) : '–'));
+  const names = id === 'sides' ? INDICATORS.get(id).outputs.map(({ name }) => name) : [label({ id, parameters })];
+  return element('span', { class: 'indicator' }, ...texts.flatMap((text, at) => [at < names.length && element('b', {}, names[at]), ` ${text} `].filter(Boolean)));
 }
 
 const count = (number) => element('span', { class: 'amount' }, element('b', {}, 'n'), element('span', { class: 'digits' }, String(number)));

@@ -1,8 +1,9 @@
 // The library's time scale with the days of a time zone. The library gets each time in seconds since 1970 in UTC, so a repeated
 // hour in autumn stays in order. By itself it would begin days, months and years at midnight in UTC.
 
-import { defaultHorzScaleBehavior } from './vendor/lightweight-charts.mjs';
-import { offsetAt } from './time_zones.js';
+import { defaultHorzScaleBehavior, TickMarkType } from './vendor/lightweight-charts.mjs';
+import { width } from './intervals.js';
+import { offsetAt, parts } from './time_zones.js';
 
 // What may begin at a time, and the weight that the library gives to its mark.
 const DAY = 86_400;
@@ -35,4 +36,21 @@ function weight(before, now) {
   const [one, other] = [new Date(before * 1000), new Date(now * 1000)];
   if (one.getUTCFullYear() !== other.getUTCFullYear()) return YEAR_WEIGHT;
   return one.getUTCMonth() === other.getUTCMonth() ? DAY_WEIGHT : MONTH_WEIGHT;
+}
+
+// The label of a mark of the time axis. `kind` is the library's TickMarkType.
+export function tickMark(time, kind, zone) {
+  const { year, month, day, minute, second } = parts(time * 1000, zone);
+  if (kind === TickMarkType.Year) return year;
+  if (kind === TickMarkType.Month) return month;
+  if (kind === TickMarkType.DayOfMonth) return day;
+  return kind === TickMarkType.Time ? minute : second;
+}
+
+// The label of the crosshair on the time axis.
+export function timeLabel(time, { interval, zone }) {
+  const { weekday, date, minute, second } = parts(time * 1000, zone);
+  const length = width(interval);
+  if (length >= DAY * 1000) return `${weekday} ${date}`;
+  return `${weekday} ${date} ${length < 60_000 ? second : minute}`;
 }

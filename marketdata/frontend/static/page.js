@@ -8,6 +8,7 @@ import * as coverage from './coverage.js';
 import { $ } from './dom.js';
 import * as exporting from './export.js';
 import * as feed from './feed.js';
+import * as indicatorMenu from './indicator_menu.js';
 import { nextOpen, width } from './intervals.js';
 import * as keyboard from './keyboard.js';
 import * as legend from './legend.js';
@@ -44,13 +45,14 @@ function start() {
     newest, reset, range: showRange, date: ranges.toggle, leave, zoom: chart.zoom,
     type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
     log: () => setScale('log'), percent: () => setScale('percent'), invert,
-    watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
+    indicators: () => menus.toggle('indicators-menu'), watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
     zone: pickers.openZone, link: exporting.copyLink, image: exporting.copyImage, csv: exporting.csv, png: exporting.png, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   };
   toolbar.start({ onSymbol: setSymbol, onInterval: chooseInterval, onZone: setZone, onType: setType, actions });
   ranges.start({ onRange: showRange, onDate: showDate });
+  indicatorMenu.start(setIndicators);
   keyboard.start(actions);
   login.start({ onLogin: repeatFailed });
   feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
@@ -79,11 +81,12 @@ async function openAddress() {
   const panels = remembered('panels')?.split(',').filter((each) => address.PANELS.includes(each));
   range = { bars: given.bars, from: given.from, to: given.to };
   update({
-    interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted,
+    interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted, indicators: given.indicators,
     panels: given.panels ?? panels ?? [], list: given.list ?? 'mine', minSize: given.minSize,
   });
   chart.setType(state.type);
   chart.setScale(state.scale, state.isInverted);
+  chart.setIndicators(state.indicators);
   notice(given.faults);
   const listed = symbols.read();
   login.check();
@@ -206,6 +209,15 @@ function setScale(scale) {
 function invert() {
   update({ isInverted: !state.isInverted });
   chart.setScale(state.scale, state.isInverted);
+  writeAddress();
+}
+
+function setIndicators(indicators) {
+  update({ indicators });
+  chart.setIndicators(indicators);
+  const view = chart.view();
+  if (view) feed.prefetch(view);
+  legend.draw();
   writeAddress();
 }
 

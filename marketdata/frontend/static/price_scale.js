@@ -5,6 +5,7 @@
 import * as decimals from './decimals.js';
 
 const MIN_GAP = 30; // pixels between two marks
+const MIN_MARKS = 5; // a low axis has marks with less between them
 const CLOSEST = 1e-9; // the least visible part of a price: closer ones are one number for the library
 const FEW = 3; // digits
 const ROUNDING = 1e-9; // of a step
@@ -13,9 +14,10 @@ const FLAT = 0.01; // how much of a price is visible on each side, if all visibl
 const FACTORS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1, 3]];
 
 export class PriceScale {
-  // There are no marks below `lowest`.
-  constructor({ lowest = -Infinity } = {}) {
+  // There are no marks below `lowest`. With `isMirrored`, numbers below zero are drawn downwards, but have no sign.
+  constructor({ lowest = -Infinity, isMirrored = false } = {}) {
     this.lowest = lowest;
+    this.text = (number, places) => decimals.text(isMirrored ? Math.abs(number) : number, places);
     this.kind = 'linear'; // or 'log' or 'percent'
     this.base = NaN; // the price that is 0 %
     this.places = 0; // the decimal places of the marks
@@ -32,13 +34,13 @@ export class PriceScale {
     const price = this.price(drawn);
     if (this.kind === 'percent') return decimals.percent(price / this.base - 1, Math.max(this.places, 2));
     const places = decimals.placesFor(price);
-    return decimals.text(price, this.kind === 'log' ? places : Math.min(Math.max(places, this.places), places + FEW));
+    return this.text(price, this.kind === 'log' ? places : Math.min(Math.max(places, this.places), places + FEW));
   }
 
   // The marks between two drawn numbers on an axis of that many pixels, as [{at, text}]. `at` is a drawn number.
   marks(low, high, pixels) {
     if (!(high > low)) return [];
-    const gap = (high - low) / pixels * MIN_GAP;
+    const gap = (high - low) / Math.max(pixels / MIN_GAP, MIN_MARKS);
     const least = this.kind === 'log' ? low : Math.max(low, this.lowest);
     if (this.kind === 'percent') return this.#percentMarks(least, high, gap);
     return this.kind === 'log' ? logMarks(low, high, gap) : this.#linearMarks(least, high, gap);
@@ -47,7 +49,7 @@ export class PriceScale {
   #linearMarks(low, high, gap) {
     const step = niceStep(gap);
     this.places = -decimals.powerOf(step);
-    return multiples(low, high, step).map((at) => ({ at, text: decimals.text(at, this.places) }));
+    return multiples(low, high, step).map((at) => ({ at, text: this.text(at, this.places) }));
   }
 
   #percentMarks(low, high, gap) {
@@ -57,11 +59,12 @@ export class PriceScale {
     return multiples(percent(low), percent(high), step).map((each) => ({ at: this.base * (1 + each / 100), text: decimals.percent(each / 100, this.places) }));
   }
 
-  // The drawn range to show for the drawn range of the visible prices. If they are all the same, it is wider.
+  // The drawn range to show for the drawn range of the visible prices. If they are all the same, it is wider. Zeros stay, so that
+  // they do not hide small values of another series; the library widens them if there is no other.
   widened(low, high) {
     if (this.kind === 'log') return high - low > CLOSEST ? [low, high] : [low + Math.log10(1 - FLAT), high + Math.log10(1 + FLAT)];
     const size = Math.max(Math.abs(low), Math.abs(high));
-    return high - low > size * CLOSEST ? [low, high] : [low - size * FLAT || -1, high + size * FLAT || 1];
+    return high - low >= size * CLOSEST ? [low, high] : [low - size * FLAT, high + size * FLAT];
   }
 }
 

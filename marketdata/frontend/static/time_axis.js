@@ -27,3 +27,17 @@ export function positionOf(slots, length, time) {
   const at = indexOf(slots, time);
   return slots[at] === time ? at : at - 1 + (time - slots[at - 1]) / (slots[at] - slots[at - 1]);
 }
+
+// The indexes of the slots before which time was cut. Months differ in length, so a little more than a length is no cut.
+export function cuts(slots, length) {
+  const found = [];
+  for (let at = 1; at < slots.length; at += 1) if (slots[at] - slots[at - 1] > 1.5 * length) found.push(at);
+  return found;
+}
+
+// A length of time in the greatest unit of which it has two or more: `18 days`.
+export function inWords(milliseconds) {
+  const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000]];
+  const [unit, length] = units.find((each) => milliseconds >= 2 * each[1]) ?? units.at(-1);
+  return `${Math.round(milliseconds / length)} ${unit}s`;
+}

@@ -86,3 +86,22 @@ def test_the_days_on_the_axis_begin_at_midnight_of_the_zone(tab: Tab, stage: Sta
     for day, x in midnights.items():
         opened.page.mouse.move(x, 300)
         opened.page.locator("#legend-time", has_text=f"-{int(day):02} 00:00").wait_for()
+
+
+@pytest.mark.usefixtures("noted_texts")
+def test_a_shortened_time_without_trades_is_a_break_with_its_length(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:BROKEN", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in (*range(30), *range(1470, 1500))))
+    opened = tab(query(symbol, "1h", bars=560)).drawn()
+    text = "60 days without trades"
+    assert text in drawn_texts(opened)
+    width = opened.page.evaluate("document.querySelector('#chart td:nth-child(2)').offsetWidth")
+    place = drawn_texts(opened)[text]["x"] / width
+    assert opened.has_pixels("var(--ink-soft)", place - 0.01, place + 0.01, 100) > 300, (
+        "a zigzag line from top to bottom"
+    )
+    stage.cover(symbol, end - 1500 * HOUR, end - 1000 * HOUR)
+    stage.cover(symbol, end - 500 * HOUR, end + HOUR)
+    opened.page.reload()
+    opened.drawn()
+    assert "60 days" in drawn_texts(opened), "a part of this time was not indexed, so it may have had trades"
