@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
@@ -201,6 +202,19 @@ def test_the_saved_picture_has_the_legend_at_every_magnitude_and_width(tab: Tab,
         legend, shown = "   ".join(lines), opened.legend()
         assert (page.locator("#legend-time").text_content() or "") in legend
         assert [name for name in "OHLCV" if f"{name} {shown[name]}" not in legend] == []
+
+
+def test_the_saved_picture_has_the_values_of_the_indicators(tab: Tab) -> None:
+    opened = tab(query(bars=50, indicators="sma.20,sides")).drawn()
+    page = opened.page
+    page.evaluate(RECORD)
+    settled(opened)
+    shown = page.locator("#legend .indicator").all_text_contents()
+    assert len(shown) == 2
+    with page.expect_download():
+        page.keyboard.press("Alt+s")
+    legend = " ".join(page.evaluate("written"))
+    assert [each for each in shown if re.sub(" +", " ", each).strip() not in legend] == []
 
 
 # Keeps the texts of the canvases.
