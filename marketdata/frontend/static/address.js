@@ -3,7 +3,7 @@
 // left out: type, scale, inverted, indicators, panels, list, min.
 
 import * as indicators from './indicators.js';
-import { WIDTHS } from './intervals.js';
+import { MAX_TIME, WIDTHS } from './intervals.js';
 import { remembered } from './state.js';
 import * as zones from './time_zones.js';
 import { parsedSize } from './trade_list.js';
@@ -18,6 +18,7 @@ export const MAX_BARS = 50_000;
 export function read(search) {
   const given = new URLSearchParams(search.replaceAll('+', '%2B'));
   const [from, to] = ['from', 'to'].map((name) => Date.parse(given.get(name) ?? ''));
+  const isRange = from >= 0 && from < to && to <= MAX_TIME;
   const bars = Number(given.get('bars'));
   const zone = zones.parsed(given.get('zone') ?? '');
   const faults = [];
@@ -30,7 +31,7 @@ export function read(search) {
   const chosen = indicators.read(given.get('indicators') ?? '');
   const interval = oneOf('interval', [...WIDTHS.keys()]);
   if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One has a name like Europe/Berlin, or is an offset from UTC from -12:00 to +14:00, like +05:30.`);
-  if (!(from < to) && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first.');
+  if (!isRange && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first, from 1970 to 2999.');
   if (given.has('bars') && !(bars >= 2 && bars <= MAX_BARS)) faults.push(`The number of bars “${given.get('bars')}” is not from 2 to ${MAX_BARS}.`);
   const minSize = parsedSize(given.get('min') ?? '');
   if (given.has('min') && minSize === null) faults.push(`The size “${given.get('min')}” is not a number like 0.5.`);
@@ -45,8 +46,8 @@ export function read(search) {
     panels: given.has('panels') ? given.get('panels').split(',').filter((each) => PANELS.includes(each)) : null,
     list: oneOf('list', LISTS),
     bars: bars >= 2 && bars <= MAX_BARS ? bars : null,
-    from: from < to ? from : null,
-    to: from < to ? to : null,
+    from: isRange ? from : null,
+    to: isRange ? to : null,
   };
 }
 

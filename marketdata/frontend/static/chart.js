@@ -301,6 +301,7 @@ export function moveCrosshair(time, step) {
 
 function place(row) {
   placed = row.t;
+  if (requestedRange) return; // the next frame places it in that range
   chart.setCrosshairPosition(prices.drawn(row.c), toAxis(row.t), series);
 }
 

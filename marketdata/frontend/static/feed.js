@@ -7,7 +7,7 @@ import { firstView, MAX_READ } from './first_view.js';
 import { drawnRange, forRange, wanted } from './drawn_interval.js';
 import { $ } from './dom.js';
 import { warmUp } from './indicators.js';
-import { bucketOpen, nextOpen, width } from './intervals.js';
+import { bucketOpen, MAX_TIME, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
 import { now, state, update } from './state.js';
 
@@ -36,6 +36,9 @@ export const chosenBars = (bars) => Number((bars * width(shown.candles.interval)
 export const coarser = () => (shown && shown.candles.interval !== shown.chosen ? { drawn: shown.candles.interval, chosen: shown.chosen } : null);
 
 export const isComplete = () => shown !== null && shown === asked;
+// Whether the symbol has no candle at any time.
+export const isEmpty = () => shown !== null && !shown.candles.last && !shown.candles.hasOlder && !shown.candles.hasNewer;
+
 export const isCorrected = (t) => shown.corrections.some((each) => each.t === t);
 
 // The corrections of loaded candles that this page has found, oldest first: [{t, before, after, at}]. `before` and `after` are
@@ -135,7 +138,8 @@ const subscriptions = () => {
 
 function draw() {
   const { candles: { interval, zone, hasNewer, hasOlder, first, last }, range } = shown;
-  const until = hasNewer ? last?.t ?? range.to : bucketOpen(now(), interval, zone);
+  // The axis ends now, or at the end of a range in the future.
+  const until = hasNewer ? last?.t ?? range.to : bucketOpen(Math.max(now(), range.to ?? 0), interval, zone);
   // The axis begins before the symbol's first candle.
   const start = first && !hasOlder ? Math.max(Math.min(first.t - LEAD * width(interval), range.from ?? Infinity), 0) : first?.t ?? range.from;
   chart.draw(start ?? until - LEAD * width(interval), until);
@@ -239,7 +243,7 @@ async function changeInterval(view) {
 }
 
 // The range of a view, as it stands in the address.
-export const rangeOf = ({ isNewest, bars, from, to }) => (isNewest ? { bars: chosenBars(bars), from: null, to: null } : { bars: chosenBars(bars), from, to });
+export const rangeOf = ({ isNewest, bars, from, to }) => (isNewest ? { bars: chosenBars(bars), from: null, to: null } : { bars: chosenBars(bars), from: Math.max(from, 0), to: Math.min(to, MAX_TIME) });
 
 // -- live --------------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // Reads the first candles of a view: the candles in its range and around it.
 
 import { PHONE } from './dom.js';
-import { width } from './intervals.js';
+import { MAX_TIME, width } from './intervals.js';
 import { now } from './state.js';
 
 const NEWEST = 600; // a view of the newest candles reads at least this many
@@ -16,7 +16,7 @@ export async function firstView(read, range, interval, mayBeEmpty) {
   const { bars, from, to } = range;
   if (from === null) return newest(read, range, interval);
   const pad = Math.ceil((to - from) / 2);
-  const { content, tag } = await read({ startTime: Math.max(from - pad, 0), endTime: to + pad, limit: MAX_READ });
+  const { content, tag } = await read({ startTime: Math.max(from - pad, 0), endTime: Math.min(to + pad, MAX_TIME), limit: MAX_READ });
   const rows = content.candles;
   if (!mayBeEmpty && !rows.some(({ t }) => t >= from && t <= to)) return newest(read, { bars, from: null, to: null }, interval);
   const [first, last] = [rows[0]?.t ?? from, rows.at(-1)?.t ?? from - 1];

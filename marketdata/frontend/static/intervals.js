@@ -8,6 +8,7 @@ const SECOND = 1000;
 const DAY = 86_400 * SECOND;
 const ORIGIN = -360 * DAY; // Monday, 1969-01-06
 const DAYS_OF_MONTH = 30;
+export const MAX_TIME = Date.UTC(3000, 0) - 1; // the last time of the API; the first one is 0
 
 // Seconds of each interval; null for a month, whose length varies.
 export const WIDTHS = new Map(Object.entries({

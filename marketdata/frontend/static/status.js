@@ -90,7 +90,7 @@ function message() {
     return [element('h2', {}, 'The data API does not answer'), element('p', {}, failure.message), again,
       button('Try now', () => { live.retry(); if (state.symbol) feed.reopen(); else location.reload(); }, { class: 'primary' })];
   }
-  if (failure?.code === 'unknown_symbol') {
+  if (failure?.code === 'unknown_symbol' || failure?.pointers?.includes('/symbol')) {
     return [element('h2', {}, 'Unknown symbol'), element('p', {}, `Nothing was ever stored of “${state.symbol}”.`), chooser()];
   }
   if (failure?.pointers?.includes('/timeZone')) {
@@ -105,6 +105,7 @@ function message() {
       element('p', {}, 'Trades come from the ingestor, or from any program that has the write token.')];
   }
   if (!state.isEmpty) return null;
+  if (feed.isEmpty()) return [element('h2', {}, 'No trades'), element('p', {}, `${state.symbol} has no trades now: each one that was stored was retracted.`), chooser()];
   const view = chart.view();
   const isMissing = view && coverage.missing(view.from, view.to) !== null;
   return [element('h2', {}, 'No trades in this range'), element('p', {}, isMissing ? `${state.symbol} was not indexed here.` : `${state.symbol} has none here.`),

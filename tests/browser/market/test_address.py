@@ -203,3 +203,36 @@ def times(address: str) -> tuple[str, str]:
 def choose(opened: ChartPage, symbol: str) -> None:
     opened.page.get_by_role("button", name="DEMO:").click()
     opened.page.get_by_role("option", name=symbol).click()
+
+
+def test_a_symbol_whose_trades_were_all_retracted_says_so_until_the_next_trade(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:EMPTIED"
+    stage.write(tick(symbol, now() - 1000, "5", block=7), {"retract": {"symbol": symbol, "block_hash": "0x7"}})
+    opened = tab(query(symbol, "1h"))
+    opened.page.get_by_text("has no trades now: each one that was stored was retracted.").wait_for()
+    assert opened.page.locator("#legend").is_hidden()
+    stage.write(tick(symbol, now(), "6", block=8))
+    opened.becomes(lambda: opened.legend().get("C") == "6")
+    opened.page.locator("#message").wait_for(state="hidden")
+
+
+def test_a_range_in_the_future_has_no_trades(tab: Tab) -> None:
+    future = {"from": "2035-01-01T00:00:00Z", "to": "2035-01-05T00:00:00Z"}
+    opened = tab(query(interval="1h", **future))
+    opened.page.get_by_role("heading", name="No trades in this range").wait_for()
+    assert times(settled(opened)) == (future["from"], future["to"])
+    opened.page.keyboard.press("Shift+ArrowLeft")
+    opened.becomes(lambda: opened.legend().get("C"))
+    opened.page.keyboard.press("Escape")
+    opened.page.keyboard.press("End")
+    opened.becomes(lambda: "bars=" in settled(opened))
+    assert opened.page.locator("#message").is_hidden()
+
+
+def test_times_and_symbols_that_the_service_refuses_are_named(tab: Tab) -> None:
+    opened = tab(query(**{"from": "0001-01-01T00:00:00Z", "to": "9999-01-01T00:00:00Z"}, bars="null")).drawn()
+    notice = opened.page.get_by_role("alert").first.text_content() or ""
+    assert "from 1970 to 2999" in notice
+    assert "The number of bars “null” is not from 2 to 50000." in notice
+    opened.go(query(**{"from": "1970-01-01T00:00:00Z", "to": "2999-12-31T00:00:00Z"})).drawn()
+    opened.go("?symbol=%00").page.get_by_role("heading", name="Unknown symbol").wait_for()
