@@ -236,3 +236,12 @@ def test_times_and_symbols_that_the_service_refuses_are_named(tab: Tab) -> None:
     assert "The number of bars “null” is not from 2 to 50000." in notice
     opened.go(query(**{"from": "1970-01-01T00:00:00Z", "to": "2999-12-31T00:00:00Z"})).drawn()
     opened.go("?symbol=%00").page.get_by_role("heading", name="Unknown symbol").wait_for()
+
+
+def test_the_message_over_an_empty_range_goes_with_the_first_candle(tab: Tab) -> None:
+    """It lies where a pointer would start to drag the chart."""
+    opened = tab(query(**{"from": "2020-01-01T00:00:00Z", "to": "2020-01-01T03:00:00Z"}))
+    opened.page.get_by_role("heading", name="No trades in this range").wait_for()
+    opened.page.keyboard.press("Shift+ArrowRight")
+    frames = "(done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    assert opened.page.evaluate(f"new Promise({frames}).then(() => document.querySelector('#message').hidden)")
