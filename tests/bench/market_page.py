@@ -33,11 +33,13 @@ TRADE_SECONDS = 0.5
 LOADS = 10
 INTERVALS = ("5m", "15m", "1h", "4h", "1m")
 CHANGES = 100
-SIGHTS = (160, 2_000, 20_000)
-"""Candles in sight while the chart is scrolled."""
+KEYS = 100
+ZOOM_STEPS = 30
+SIGHTS = (160, 500, 1_200)
+"""Bars in sight while the chart is scrolled. A bar of a candle has at least about a pixel."""
 SCROLL_SECONDS = 5
 SCROLL_SPEED = 5_000
-"""Pixels a second: at 2 000 candles in sight, a run passes about 40 000."""
+"""Pixels a second: at 1 200 candles in sight, a run passes about 25 000."""
 MIDDLE = (600, 350)
 
 _FILL = """
@@ -153,15 +155,45 @@ def _history(context: BrowserContext, stage: Stage) -> Figure:
 
 
 def _scrolls(context: BrowserContext, stage: Stage) -> Iterator[Figure]:
-    page = _shown(context, stage, f"?symbol={SYMBOL}&interval=1m&bars=50000")
-    until(lambda: not page.evaluate("chartProbe.view()")["hasOlder"], 60)
+    page = _shown(context, stage, f"?symbol={SYMBOL}&interval=1m&bars={max(SIGHTS)}")
+    until(lambda: _read_back(page), 120)
     kept = page.evaluate("chartProbe.view()")["kept"]
     if kept < MINUTES:
         raise SystemExit(f"only {kept} candles were loaded")
+    yield _keys(page, kept)
     for sight in reversed(SIGHTS):
         _zoom(page, sight)
         yield _figure(f"wheel, {kept:,} candles of 1m loaded, about {sight:,} in sight", _wheel(page))
         yield _figure(f"drag, {kept:,} candles of 1m loaded, about {sight:,} in sight", _drag(page))
+    yield _zooms(page, kept)
+
+
+def _read_back(page: Page) -> bool:
+    """Move to older candles; true when there are none left to read."""
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    return not page.evaluate("chartProbe.view()")["hasOlder"]
+
+
+def _keys(page: Page, kept: int) -> Figure:
+    page.keyboard.press("End")
+    seconds = []
+    for _ in range(KEYS):
+        page.evaluate("chartProbe.armKey()")
+        page.keyboard.press("ArrowLeft")
+        seconds.append(page.evaluate("chartProbe.result") / 1000)
+    return Figure(f"arrow key to the moved chart painted, {kept:,} candles loaded", spread(seconds), "≤ 50 ms")
+
+
+def _zooms(page: Page, kept: int) -> Figure:
+    """By the keys, as quickly as the page takes them, out and back in. The drawn interval changes on the way."""
+    page.evaluate("probe.countFrames()")
+    ends = time.monotonic() + SCROLL_SECONDS
+    while time.monotonic() < ends:
+        for key in "-" * ZOOM_STEPS + "+" * ZOOM_STEPS:
+            page.keyboard.press(key)
+    frames = page.evaluate("probe.frames()")
+    return _figure(f"zoom out and in by the keys, {kept:,} candles of 1m loaded at first", frames)
 
 
 def _zoom(page: Page, sight: int) -> None:

@@ -42,6 +42,20 @@ globalThis.chartProbe = (() => {
     armCandles(() => feed.candles().interval === interval);
   }
 
+  // The duration from the next key to the paint of the chart that it moves.
+  function armKey() {
+    let pressed = null;
+    addEventListener('keydown', ({ timeStamp }) => { pressed = timeStamp; }, { capture: true, once: true });
+    chartProbe.result = new Promise((done) => {
+      context.fillRect = function probed(...place) {
+        fillRect.apply(this, place);
+        if (pressed === null || !this.canvas.isConnected || !this.canvas.closest('#chart td:nth-child(2)')) return;
+        context.fillRect = fillRect;
+        probe.painted((at) => done(at - pressed));
+      };
+    });
+  }
+
   const tookFromClick = async () => await chartProbe.result - await chartProbe.clicked;
 
   // How many candles are kept, and from when to when the chart shows them.
@@ -50,6 +64,6 @@ globalThis.chartProbe = (() => {
     return { kept: feed.candles()?.rows.length ?? 0, hasOlder: feed.candles()?.hasOlder ?? true, ...chart.view() };
   }
 
-  return { armCandles, armInterval, tookFromClick, view };
+  return { armCandles, armInterval, armKey, tookFromClick, view };
 })();
 chartProbe.armCandles();
