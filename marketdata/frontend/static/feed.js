@@ -210,7 +210,10 @@ function takeNewer(known, { candles: rows, more: isMore }, during) {
 
 // -- the drawn interval ------------------------------------------------------------------------------------------------
 
-const pixels = () => $('chart').clientWidth;
+// The width of the chart. It is read once for each size, because a read in each frame would make the browser lay out the page.
+let chartWidth = 0;
+const pixels = () => (chartWidth ||= $('chart').clientWidth);
+new ResizeObserver(() => { chartWidth = 0; }).observe($('chart'));
 
 function wantedInterval({ bars, from, to }) {
   const { candles: known, chosen } = shown;
