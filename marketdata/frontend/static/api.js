@@ -5,7 +5,7 @@ import { state, update } from './state.js';
 const DEADLINE_MS = 15_000; // of one try
 const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // between tries
 
-// Why a request has no result. If it is temporary, the same request may succeed later.
+// Why a request has no result. A temporary failure may end.
 class Failure extends Error {
   isTemporary = false;
   retryAfter = 0; // seconds until the service wants the next try
@@ -61,7 +61,7 @@ const early = new Map(); // the requests of early.js that nobody has taken, by p
 // Sends a request before the part of the page is loaded that needs it.
 export function sendEarly(path) {
   const sending = tried(path);
-  sending.catch(() => { /* who takes the response handles it */ });
+  sending.catch(() => {});
   early.set(path, sending);
   return sending;
 }

@@ -305,8 +305,7 @@ function place(row) {
   chart.setCrosshairPosition(prices.drawn(row.c), toAxis(row.t), series);
 }
 
-// The library keeps the crosshair at its place on the screen when the visible range changes. A crosshair that moveCrosshair()
-// has put on a candle stays on it, or on the candle of another interval that begins its bucket or follows.
+// Puts the crosshair of moveCrosshair() on its candle again: the library keeps its place on the screen.
 function keepCrosshair() {
   const row = placed !== null && candles.rows[candles.index(bucketOpen(placed, candles.interval, candles.zone))];
   if (row) place(row);

@@ -16,4 +16,4 @@ async function send() {
   await firstView(read, drawnRange(range, chosen, interval), interval, true);
 }
 
-send().catch(() => { /* the page sends the failed request again, and shows a further failure */ });
+send().catch(() => { /* the page handles it */ });

@@ -41,8 +41,8 @@ export const isEmpty = () => shown !== null && !shown.candles.last && !shown.can
 
 export const isCorrected = (t) => shown.corrections.some((each) => each.t === t);
 
-// The corrections of loaded candles that this page has found, oldest first: [{t, before, after, at}]. `before` and `after` are
-// candles; `after` is null if all trades of the candle were retracted. They are kept for each symbol, interval and zone.
+// The corrections that this page has found, oldest first: [{t, before, after, at}]. `after` is null for a removed candle. They
+// are kept for each symbol, interval and zone.
 export const corrections = () => shown?.corrections ?? [];
 
 // A view before its candles are loaded.
@@ -210,7 +210,7 @@ function takeNewer(known, { candles: rows, more: isMore }, during) {
 
 // -- the drawn interval ------------------------------------------------------------------------------------------------
 
-// The width of the chart. It is read once for each size, because a read in each frame would make the browser lay out the page.
+// The width of the chart, read once for each size: a read in each frame would make the browser lay out the page.
 let chartWidth = 0;
 const pixels = () => (chartWidth ||= $('chart').clientWidth);
 new ResizeObserver(() => { chartWidth = 0; }).observe($('chart'));

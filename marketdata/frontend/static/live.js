@@ -4,7 +4,7 @@
 import { state } from './state.js';
 
 const RENEW = 4000; // the frontend closes with this code so that a proxy checks the login again
-const SILENCE_MS = 35_000; // the server sends a heartbeat each 15 s, so a longer silence means that the connection is lost
+const SILENCE_MS = 35_000; // more than two heartbeats of the server
 const CHECK_MS = 1000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 let socket = null; // null while no connection is open or being opened
@@ -49,7 +49,7 @@ function connect() {
 function lose(lost) {
   if (lost !== socket) return;
   socket = null;
-  lost.close(); // a silent connection may never answer to this
+  lost.close();
   const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
   failures += 1;
   handlers.onState('offline', Date.now() + wait);

@@ -130,7 +130,7 @@ function moved() {
   if (!view || state.loading) return;
   $('newest').hidden = view.hasNewest;
   range = feed.rangeOf(view);
-  // The message over an empty range takes the pointer, so it goes at once.
+  // The message takes the pointer, so it goes at once.
   if (state.isEmpty && legend.lastVisible(feed.candles())) update({ isEmpty: false });
   legend.draw();
   feed.prefetch(view);

@@ -55,7 +55,7 @@ def test_an_alias_in_the_address_becomes_its_symbol_and_is_live(tab: Tab, stage:
 
 @pytest.mark.parametrize("address", ["", query(bars=50_000), query(bars=300)])
 def test_the_candles_are_requested_once_and_before_the_page_is_loaded(tab: Tab, stage: Stage, address: str) -> None:
-    page = tab("?symbol=NO:SUCH").page
+    page = tab("whoami").page
     opened = ChartPage(page, stage)
     held: list[Route] = []
     page.route("**/static/page.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
