@@ -14,7 +14,7 @@ import * as timeAxis from './time_axis.js';
 
 const MAX_NEW = 100; // empty buckets that are drawn before a candle without a redraw
 const RIGHT_MARGIN = 6; // bars
-const SPARE = 2500; // bars beside the view whose candles the library has
+const SPARE = 1000; // bars beside the view whose candles the library has
 const MIN_SPACING = 0.5; // pixels; bars are so narrow only until a coarser interval is loaded
 const VOLUME_TOP = 0.84; // of the height
 
