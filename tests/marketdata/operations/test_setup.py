@@ -110,14 +110,20 @@ def test_the_reader_reads_data_and_no_token(fresh: Settings) -> None:
 
 
 @pytest.mark.parametrize("fill", ["none", "previous"])
-@pytest.mark.parametrize(("bucket", "shift"), [("1s", 0), ("1m", 0), ("5m", 0), ("1w", 0), ("1w", 330), ("1M", 330)])
-def test_the_reader_calls_the_candles_function(read_by_role: Settings, bucket: str, shift: int, fill: str) -> None:
+@pytest.mark.parametrize(
+    ("bucket", "zone"),
+    [
+        *((bucket, "+00:00") for bucket in ("1s", "1m", "5m", "1w")),
+        *((bucket, zone) for bucket in ("1w", "1M") for zone in ("+05:30", "Asia/Kolkata", "Europe/Berlin")),
+    ],
+)
+def test_the_reader_calls_the_candles_function(read_by_role: Settings, bucket: str, zone: str, fill: str) -> None:
     """Each way of making candles, as a GraphQL engine asks for them, and by an alias too."""
     with connect(url(read_by_role)) as connection:
         connection.execute(f"SET ROLE {READER}")
         for name in ("R:A", "R:ALIAS"):
             statement = "SELECT symbol, n FROM md_candles_v1(%s, %s, NULL, '2023-12-20Z', 500, %s, %s)"
-            assert connection.execute(statement, (name, bucket, fill, shift)).fetchall() == [("R:A", 2)]
+            assert connection.execute(statement, (name, bucket, fill, zone)).fetchall() == [("R:A", 2)]
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SELECT FROM api_tokens")
 
