@@ -72,27 +72,27 @@ CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval,
                 ELSE {day_start}({first_day}({local_day}(opened, zone), width) + width, zone) END
 $$;
 
--- The bounds of all buckets that the range touches and one before, in a named zone. For a width below a day, the bounds of the
--- days.
-CREATE FUNCTION {bounds}(lowest timestamptz, highest timestamptz, width interval, zone text)
+-- The bounds of all buckets that the range touches and one before. For a width below a day, the bounds of the days.
+CREATE FUNCTION {bounds}(lowest timestamptz, highest timestamptz, width interval, shift interval, zone text)
 RETURNS timestamptz[] LANGUAGE sql STABLE AS $$
     SELECT array_agg(DISTINCT d.at ORDER BY d.at) FROM (
-        SELECT {day_start}(s.midnight, zone) AS at
+        SELECT CASE WHEN shift IS NULL THEN {day_start}(s.midnight, zone) ELSE s.midnight AT TIME ZONE 'UTC' - shift END AS at
         FROM (SELECT greatest(width, interval '1 day') AS step) w CROSS JOIN LATERAL generate_series(
             {first_day}(lowest AT TIME ZONE 'UTC' - interval '2 days', step),
             highest AT TIME ZONE 'UTC' + interval '1 day' + step, step) AS s (midnight)) d
 $$;
 
--- The same as bucket_of and bucket_end, for many times of a range. "bounds" are the bounds of the range if shift is NULL.
-CREATE FUNCTION {opened_in}(ts timestamptz, width interval, shift interval, bounds timestamptz[])
+-- The same as bucket_of and bucket_end, for many times of a range. "bounds" are the bounds of the range. Without bounds, all
+-- buckets have the same width, and one opens at "origin". PostgreSQL inlines the call of one with the other as its argument only
+-- if both have few operators. A call for each row would take longer than everything else.
+CREATE FUNCTION {opened_in}(ts timestamptz, width interval, origin timestamptz, bounds timestamptz[])
 RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN shift IS NOT NULL THEN {bucket_of}(ts, width, shift, NULL)
+    SELECT CASE WHEN bounds IS NULL THEN date_bin(width, ts, origin)
                 WHEN width < interval '1 day' THEN date_bin(width, ts, bounds[width_bucket(ts, bounds)])
                 ELSE bounds[width_bucket(ts, bounds)] END
 $$;
-CREATE FUNCTION {ended_in}(opened timestamptz, width interval, shift interval, bounds timestamptz[])
-RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN shift IS NOT NULL THEN {bucket_end}(opened, width, shift, NULL)
+CREATE FUNCTION {ended_in}(opened timestamptz, width interval, bounds timestamptz[]) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN bounds IS NULL THEN opened + width
                 WHEN width < interval '1 day' THEN least(opened + width, bounds[width_bucket(opened, bounds) + 1])
                 ELSE bounds[width_bucket(opened, bounds) + 1] END
 $$;
@@ -111,7 +111,7 @@ BEGIN
     FROM (
         SELECT w.at, w.next, CASE WHEN width < interval '1 day' THEN width ELSE w.next - w.at END AS step
         FROM (SELECT u.at, lead(u.at) OVER (ORDER BY u.at) AS next
-              FROM unnest({bounds}(lowest, highest, width, zone)) AS u (at)) w
+              FROM unnest({bounds}(lowest, highest, width, shift, zone)) AS u (at)) w
     ) b CROSS JOIN LATERAL generate_series(b.at, b.next - interval '1 us', b.step) AS s (at)
     WHERE s.at BETWEEN lowest AND highest;
 END $$;
@@ -318,8 +318,9 @@ END $$;
 -- of the widest level that is at most half as wide as the bucket ("coarse"). Rows that cross the bound of a bucket are
 -- replaced by rows of the next narrower level, and so on down to the level "fine", whose rows never cross a bound. Each
 -- level has a separate branch of the UNION, so that its partition is looked up once and not once per bound.
--- Where the offset of a named zone changes, buckets shorter than a day are read from the level "fine" alone, because the last
--- bucket of a day may be shorter than a row of a wider level.
+-- OFFSET 0 keeps PostgreSQL from computing "opened" once for each use.
+-- In a named zone whose offset does not change in the range, it returns the candles of this offset. Otherwise buckets shorter
+-- than a day are read from the level "fine" alone, because the last bucket of a day may be shorter than a row of a wider level.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  seconds integer, fine integer, width interval, shift interval, zone text, final timestamptz)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
@@ -334,14 +335,18 @@ DECLARE
     rows_without_gaps CONSTANT bigint := wanted * (seconds / coarse) + CASE WHEN has_long_days THEN 86400 / coarse ELSE 0 END;
     -- With gaps, each bucket may need one row more, and another one if it has a day of more than 24 hours.
     rows_with_gaps CONSTANT bigint := rows_without_gaps + CASE WHEN has_long_days THEN 2 * wanted ELSE wanted END;
+    origin CONSTANT timestamptz := '1969-01-06Z'::timestamptz - shift;
     bounds timestamptz[];
+    ahead  interval;
     levels integer[];
     spans  interval[];
     near   timestamptz;  -- the first row to read, in the order of the result
     far    timestamptz;  -- the last row to read
     beyond timestamptz;  -- the end of the time range to read
-    lowest timestamptz;
-    highest timestamptz;
+    lowest timestamptz;  -- the beginning of the first row in time
+    highest timestamptz; -- the end of the last one
+    opened timestamptz;  -- the beginning of the first bucket or, for buckets shorter than a day, of its day
+    ended  timestamptz;  -- the end of the last bucket
 BEGIN
     IF forward THEN
         near := (SELECT min(bucket) FROM {rollups}
@@ -369,16 +374,29 @@ BEGIN
         earliest := greatest(earliest, {bucket_of}(far, width, shift, zone));
     END IF;
     beyond := least(latest, beyond);
+    SELECT min(bucket), max(bucket) + span INTO lowest, highest FROM {rollups}
+    WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond;
+    IF lowest IS NULL THEN
+        RETURN;
+    END IF;
     IF shift IS NULL THEN
-        lowest := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond);
-        highest := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond);
-        bounds := {bounds}(lowest, highest + span, width, zone);
-        -- If all bounds have the same offset, the buckets are those of this offset.
-        shift := (SELECT CASE WHEN min(o.ahead) = max(o.ahead) THEN min(o.ahead) END
-                  FROM (SELECT {offset_at}(b.at, zone) AS ahead FROM unnest(bounds) AS b (at)) o);
+        opened := {bucket_of}(lowest, greatest(width, interval '1 day'), shift, zone);
+        ended := {bucket_end}({bucket_of}(highest, width, shift, zone), width, shift, zone);
+        ahead := {offset_at}(opened - interval '1 us', zone);
+        -- Each offset of a zone was in force for more than five days.
+        IF NOT EXISTS (SELECT FROM generate_series(opened, ended + interval '5 days', interval '5 days') AS s (at)
+                       WHERE {offset_at}(s.at, zone) <> ahead) THEN
+            RETURN QUERY SELECT * FROM {candles}(
+                name, label, CASE WHEN forward THEN greatest(earliest, opened) END, least(latest, highest) - interval '1 us',
+                wanted::integer, 'none', CASE WHEN ahead < interval '0' THEN '-' ELSE '+' END || to_char(greatest(ahead, -ahead), 'HH24:MI'));
+            RETURN;
+        END IF;
+        bounds := {bounds}(lowest, highest, width, shift, zone);
         fine := (SELECT max(res) FROM unnest(stored) AS l (res)
                  WHERE seconds % res = 0 AND (res < seconds OR seconds < 86400) AND NOT EXISTS (
                      SELECT FROM unnest(bounds) AS b (at) WHERE date_part('epoch', b.at)::bigint % res <> 0));
+    ELSIF width = interval '1 month' THEN
+        bounds := {bounds}(lowest, highest, width, shift, zone);
     END IF;
     -- A level costs an index scan per bound, which can take longer than reading the rows that it saves. So half hours are
     -- used only as the last level, and hours only if no half hours follow.
@@ -390,39 +408,39 @@ BEGIN
     RETURN QUERY
     WITH bound AS (  -- the bounds of buckets that are inside a row of the level "coarse"
         SELECT r.at FROM (
-            SELECT bucket, {ended_in}({opened_in}(bucket, width, shift, bounds), width, shift, bounds) AS at
+            SELECT bucket, {ended_in}({opened_in}(bucket, width, origin, bounds), width, bounds) AS at
             FROM {rollups} WHERE symbol = name AND res = levels[1] AND bucket > earliest - span AND bucket < beyond) r
         WHERE r.at < r.bucket + span
     )
-    SELECT name, label, c.opened, {ended_in}(c.opened, width, shift, bounds),
+    SELECT name, label, c.opened, {ended_in}(c.opened, width, bounds),
            coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket >= c.opened
                            ORDER BY r.bucket LIMIT 1)), c.high, c.low,
-           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {ended_in}(c.opened, width, shift, bounds)
+           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {ended_in}(c.opened, width, bounds)
                            ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
-           {vwap}(c.quote, c.volume), {ended_in}(c.opened, width, shift, bounds) <= now(),
-           {ended_in}(c.opened, width, shift, bounds) <= final, NULL::text, c.buy_volume, c.buy_quote
+           {vwap}(c.quote, c.volume), {ended_in}(c.opened, width, bounds) <= now(),
+           {ended_in}(c.opened, width, bounds) <= final, NULL::text, c.buy_volume, c.buy_quote
     FROM (
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
-               max(p.close) FILTER (WHERE p.row_end = {ended_in}(p.opened, width, shift, bounds)) AS close,
+               max(p.close) FILTER (WHERE p.row_end = {ended_in}(p.opened, width, bounds)) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n,
                trim_scale(sum(p.buy_volume)) AS buy_volume, trim_scale(sum(p.buy_quote)) AS buy_quote
         FROM (
             SELECT * FROM (
                 SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {opened_in}(bucket, width, shift, bounds) AS opened
-                FROM {rollups} WHERE symbol = name AND res = levels[1] AND bucket > earliest - span AND bucket < beyond) r
-            WHERE {ended_in}(r.opened, width, shift, bounds) >= r.bucket + span
+                       {opened_in}(bucket, width, origin, bounds) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[1] AND bucket > earliest - span AND bucket < beyond OFFSET 0) r
+            WHERE {ended_in}(r.opened, width, bounds) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {opened_in}(bucket, width, shift, bounds) AS opened
+                       {opened_in}(bucket, width, origin, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[2]
                   AND bucket >= date_bin(spans[1], b.at, '1969-01-06Z') AND bucket < date_bin(spans[1], b.at, '1969-01-06Z') + spans[1]
                   AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {opened_in}(bucket, width, shift, bounds) AS opened
+                       {opened_in}(bucket, width, origin, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[3]
                   AND bucket >= date_bin(spans[2], b.at, '1969-01-06Z') AND bucket < date_bin(spans[2], b.at, '1969-01-06Z') + spans[2]
                   AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r
@@ -430,7 +448,7 @@ BEGIN
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {opened_in}(bucket, width, shift, bounds) AS opened
+                       {opened_in}(bucket, width, origin, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[4]
                   AND bucket >= date_bin(spans[3], b.at, '1969-01-06Z') AND bucket < date_bin(spans[3], b.at, '1969-01-06Z') + spans[3]
                   AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r
@@ -438,7 +456,7 @@ BEGIN
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
                 SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
-                       {opened_in}(bucket, width, shift, bounds) AS opened
+                       {opened_in}(bucket, width, origin, bounds) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[5]
                   AND bucket >= date_bin(spans[4], b.at, '1969-01-06Z') AND bucket < date_bin(spans[4], b.at, '1969-01-06Z') + spans[4]
                   AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r

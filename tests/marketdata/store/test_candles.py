@@ -434,3 +434,14 @@ def test_more_rows_may_be_asked_for_than_time_has(conn: Connection, version: Ver
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
     query = f"SELECT count(*) FROM {{candles}}(%s, '1M', {start}, max_rows => 1000000)"
     assert conn.execute(version.query(query), (symbol,)).fetchone() == (1,)
+
+
+def test_no_function_is_called_for_the_bounds_of_each_bucket(conn: Connection, version: Version) -> None:
+    """A call for each row takes several times as long as all else, so PostgreSQL has to inline these functions."""
+    query = "SELECT {ended_in}({opened_in}(bucket, $1, $2, $3), $1, $3) FROM {rollups}"
+    conn.execute(b"PREPARE bounds (interval, timestamptz, timestamptz[]) AS " + version.query(query))
+    plan = conn.execute("EXPLAIN (VERBOSE, COSTS OFF) EXECUTE bounds ('1 day', '1969-01-06Z', NULL)").fetchall()
+    conn.execute("DEALLOCATE bounds")
+    assert "date_bin" in str(plan)
+    for part in ("opened_in", "ended_in"):
+        assert version.name(part) not in str(plan)
