@@ -65,7 +65,7 @@ export function written({ symbol, interval, zone, type, scale, isInverted, indic
     ...(type !== 'candles' && { type }), ...(scale !== 'linear' && { scale }), ...(isInverted && { inverted: '1' }),
     ...(chosen.length && { indicators: indicators.written(chosen) }),
     ...(panels.length && { panels: panels.join(',') }), ...(list !== 'mine' && { list }), ...(minSize !== null && { min: minSize }),
-    ...(from === null ? { bars: String(bars) } : { from: time(from), to: time(to) }),
+    ...(from === null ? bars && { bars: String(bars) } : { from: time(from), to: time(to) }),
   };
   const encoded = (value) => encodeURIComponent(value).replace(/%(3A|2F|2B|2C)/g, decodeURIComponent);
   return `?${Object.entries(parts).map(([name, value]) => `${name}=${encoded(value)}`).join('&')}`;

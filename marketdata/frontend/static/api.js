@@ -141,7 +141,7 @@ const query = (parameters) => new URLSearchParams(Object.entries(parameters).fil
 export const chartPath = (parameters) => `/api/v1/chart?${query(parameters)}`;
 export const SYMBOLS = '/api/v1/symbols';
 export const symbols = (options) => get(SYMBOLS, options).then((found) => found.symbols);
-export const coverage = (symbol) => get(`/api/v1/coverage?${query({ symbol })}`).then((found) => found.ranges);
+export const coverage = (symbol, options) => get(`/api/v1/coverage?${query({ symbol })}`, options).then((found) => found.ranges);
 export const ticks = (parameters, options) => get(`/api/v1/ticks?${query(parameters)}`, options);
 export const summary = (parameters, options) => get(`/api/v1/summary?${query(parameters)}`, options);
 export const whoami = () => get('/whoami', { isOnce: true });

@@ -4,7 +4,8 @@ import { bucketOpen, nextOpen, width } from './intervals.js';
 
 // A longer run of empty buckets is shortened to this many.
 const MAX_GAP = 500;
-const FIELDS = ['o', 'h', 'l', 'c', 'v', 'n', 'closed', 'finalized'];
+const AMOUNTS = ['o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'bv'];
+const FIELDS = [...AMOUNTS, 'closed', 'finalized'];
 
 export class Candles {
   constructor(interval, zone) {
@@ -124,7 +125,9 @@ export function overlaid(rows, live, from, to) {
 
 function difference(before, after) {
   if (before && after.n && FIELDS.every((name) => before[name] === after[name])) return null;
-  // A new trade can only extend an open candle. Any other change is a correction.
-  const isCorrection = Boolean(before) && (after.n < before.n || (before.closed && after.v !== before.v) || after.h !== before.h && Number(after.h) < Number(before.h));
+  const isCorrection = before !== null && (before.closed ? AMOUNTS.some((name) => before[name] !== after[name]) : isReduced(before, after));
   return { t: after.t, before, after: after.n ? after : null, isCorrection };
 }
+
+// Whether an open candle has lost a trade. A new trade can only extend it.
+const isReduced = (before, after) => after.n < before.n || Number(after.h) < Number(before.h) || Number(after.l) > Number(before.l) || Number(after.v) < Number(before.v);

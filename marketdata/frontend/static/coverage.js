@@ -14,20 +14,21 @@ export function start() {
   subscribe((changed) => { if (changed.has('coverage')) paint(); });
 }
 
-let reading = null; // the symbol whose coverage is being read
+let reading = null; // {symbol, abort} while the coverage of a symbol is being read
 
 export async function read() {
   const { symbol } = state;
-  if (reading === symbol) return;
-  reading = symbol;
+  if (reading?.symbol === symbol) return;
+  reading?.abort.abort();
+  const mine = reading = { symbol, abort: new AbortController() };
   try {
-    const ranges = await api.coverage(symbol);
-    if (symbol === state.symbol) update({ coverage: ranges });
+    const ranges = await api.coverage(symbol, { signal: mine.abort.signal });
+    if (mine === reading) update({ coverage: ranges });
   } catch (failure) {
     if (failure instanceof api.LoggedOut) update({ loggedOut: true });
-    else if (symbol === state.symbol && failure instanceof api.Refusal) update({ coverage: [] });
+    else if (mine === reading && failure instanceof api.Refusal) update({ coverage: [] });
   } finally {
-    if (reading === symbol) reading = null;
+    if (mine === reading) reading = null;
   }
 }
 

@@ -55,7 +55,7 @@ export function png() {
   framed(chart.picture()).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
 }
 
-const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${feed.candles().interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
+const name = (rows) => `${feed.symbol().replace(/[^A-Za-z0-9._-]/g, '-')}_${feed.candles().interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
 
 // Adds the symbol, the legend and the library's notice to the picture of the chart.
 function framed(picture) {
@@ -78,7 +78,7 @@ function framed(picture) {
     context.fillStyle = colour;
     context.fillText(text, 12 * ratio, y * ratio);
   };
-  write(`${state.symbol} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 22, 15, colours.ink);
+  write(`${feed.symbol()} · ${feed.candles().interval} · ${zones.label(state.zone)}`, 22, 15, colours.ink);
   lines.forEach((line, at) => write(line, 44 + at * LINE, 12, colours.soft));
   notice.forEach((line, at) => write(line, canvas.height / ratio - 10 - (notice.length - 1 - at) * LINE, 11, colours.soft));
   return canvas;

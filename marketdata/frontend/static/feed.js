@@ -5,7 +5,7 @@ import { Candles, overlaid } from './candles.js';
 import * as chart from './chart.js';
 import { firstView, MAX_READ } from './first_view.js';
 import { drawnRange, forRange, wanted } from './drawn_interval.js';
-import { $ } from './dom.js';
+import { $, say } from './dom.js';
 import { warmUp } from './indicators.js';
 import { bucketOpen, MAX_TIME, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
@@ -16,9 +16,10 @@ const MAX_CANDLES = 50_000; // loaded candles
 const MAX_CORRECTIONS = 1000; // kept ones of a symbol, interval and zone
 const LEAD = 160; // empty buckets that are drawn before the very first candle
 const MAX_SINGLE_CHANGES = 20; // if more candles change in one frame, the whole chart is drawn
+const QUIET_MS = 200; // the candles of the symbol before stay this long
 
 // The shown view: {symbol, chosen, candles, range, abort, busy, corrections, …}. `chosen` is the interval that the user has
-// chosen; candles.interval is the drawn one. `reads` contains a Map for each running request, with
+// chosen; candles.interval is the drawn one, and `refused` one that the API does not give. `reads` contains a Map for each running request, with
 // the live candles that arrived during the request. `tag` is the entity tag of the first response. `isStale` is true if
 // candles may have changed without a message.
 let shown = null;
@@ -28,6 +29,8 @@ export const onCandles = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
 
 export const candles = () => shown?.candles ?? null;
+// The symbol of these candles. state.symbol may be the next one already.
+export const symbol = () => shown?.symbol ?? null;
 
 // The number of bars of the chosen interval in the place of `bars` drawn ones.
 export const chosenBars = (bars) => Number((bars * width(shown.candles.interval) / width(shown.chosen)).toFixed(2));
@@ -60,6 +63,7 @@ export async function open(range, { mayBeEmpty = true } = {}) {
   const mine = begun({ symbol: state.symbol, chosen: state.interval, zone: state.zone, interval, range, abort: new AbortController() });
   asked = mine;
   update({ loading: true, failure: null });
+  const leaving = setTimeout(() => { if (asked === mine) leave(mine.symbol); }, QUIET_MS);
   try {
     const onFailure = (failure) => { if (asked === mine) fail(failure); };
     const isLoaded = await load(mine, { mayBeEmpty, onFailure, isWanted: () => asked === mine });
@@ -72,7 +76,18 @@ export async function open(range, { mayBeEmpty = true } = {}) {
   } catch (failure) {
     if (asked === mine && failure.name !== 'AbortError') fail(failure);
     return null;
+  } finally {
+    clearTimeout(leaving);
   }
+}
+
+// Takes the candles of another symbol than this one off the page: they must not stand under its name.
+function leave(symbol) {
+  if (!shown || shown.symbol === symbol) return;
+  shown.abort.abort();
+  chart.clear();
+  shown = null;
+  tell();
 }
 
 // Loads the first candles of a view. Returns false if `isWanted()` is false then.
@@ -91,10 +106,10 @@ async function load(mine, { mayBeEmpty, isWanted, onFailure }) {
 function show(mine) {
   const { candles: { interval }, range: { bars, from, to }, chosen } = mine;
   const finerBars = width(interval) / width(chosen);
+  chart.clear(); // moves the crosshair, which still belongs to the view before
   shown = mine;
   mine.corrections = correctionsOf(mine);
   waiting = new Map();
-  chart.clear();
   chart.open(mine.candles, { finerBars });
   draw();
   if (from === null) chart.showNewest(bars / finerBars);
@@ -123,6 +138,7 @@ async function read(mine, query, options = {}) {
 }
 
 export function fail(failure) {
+  if (asked) leave(asked.symbol);
   if (failure instanceof api.LoggedOut) update({ loading: false, loggedOut: true });
   else update({ loading: false, failure });
 }
@@ -158,11 +174,14 @@ const spare = (view) => Math.max(MAX_CANDLES - view.bars, 0);
 // Called when the visible times change. Reads candles before they become visible, and changes the drawn interval.
 export function prefetch(view) {
   if (!shown || state.loading) return;
-  if (wantedInterval(view) !== shown.candles.interval) changeInterval(view);
+  const interval = wantedInterval(view);
+  if (interval !== shown.candles.interval && interval !== shown.refused) changeInterval(view, interval);
   const { rows, hasOlder, hasNewer } = shown.candles;
   if (rows.length >= MAX_CANDLES && !spare(view)) return; // the view alone fills the limit
   const ahead = Math.min(Math.max(view.bars * 1.5, 300), spare(view) / 4);
-  if (view.left < ahead + warmUp(state.indicators) && hasOlder) more('older', view);
+  const warm = warmUp(state.indicators);
+  // Slots without a candle do not count for the indicators.
+  if (hasOlder && (view.left < ahead + warm || shown.candles.index(view.from) < warm)) more('older', view);
   if (view.right < ahead && hasNewer) more('newer', view);
 }
 
@@ -221,12 +240,11 @@ function wantedInterval({ bars, from, to }) {
 }
 
 // Draws the view in the interval that is wanted for its number of bars. Until the candles are loaded, the picture stays.
-async function changeInterval(view) {
+async function changeInterval(view, interval) {
   const before = shown;
   if (before.busy.interval) return;
   before.busy.interval = true;
   try {
-    const interval = wantedInterval(view);
     const mine = begun({ ...before, zone: before.candles.zone, interval, range: rangeOf(view) });
     const isWanted = () => shown === before && wantedInterval(chart.view()) === interval;
     if (await load(mine, { mayBeEmpty: true, isWanted })) {
@@ -240,8 +258,11 @@ async function changeInterval(view) {
     before.busy.interval = false;
     if (shown === mine || shown === before) prefetch(chart.view());
   } catch (failure) {
-    if (failure instanceof api.LoggedOut) fail(failure);
     before.busy.interval = false;
+    if (failure instanceof api.LoggedOut) fail(failure);
+    if (!(failure instanceof api.Refusal)) return;
+    before.refused = interval; // it would be refused again at each movement
+    say(`Candles of ${interval} cannot be read: ${failure.message}`);
   }
 }
 
@@ -268,6 +289,7 @@ export function take(message) {
 const requestFrame = () => (document.hidden ? setTimeout(takeWaiting, 200) : requestAnimationFrame(takeWaiting));
 
 function takeWaiting() {
+  if (!shown) return;
   const rows = [...waiting.values()].sort((one, other) => one.t - other.t);
   waiting = new Map();
   const known = shown.candles;

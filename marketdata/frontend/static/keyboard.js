@@ -3,7 +3,6 @@
 
 import { COMMANDS } from './commands.js';
 import { $ } from './dom.js';
-import * as help from './help.js';
 import * as pickers from './pickers.js';
 import { RANGES } from './ranges.js';
 import * as toolbar from './toolbar.js';
@@ -12,12 +11,12 @@ const BY_CODE = new Map(Object.entries(COMMANDS).filter(([, { code }]) => code).
 
 let actions = {};
 
-// `given` has a function for each command that has a code, and for move(step), read(step), zoom(factor), newest, range(name)
-// and leave.
+// `given` has a function for each command that has a code, and for move(step), read(step), zoom(factor), newest, range(name),
+// help and leave.
 export function start(given) {
   actions = given;
   addEventListener('keydown', onKey);
-  $('help').onclick = help.toggle;
+  $('help').onclick = actions.help;
 }
 
 const IS_FIELD = 'input, select, textarea, [contenteditable]';
@@ -35,7 +34,7 @@ function onKey(event) {
 function chosen(event, target) {
   const { key } = event;
   if (key === 'Escape') return document.querySelector(':popover-open') ? null : escape; // the browser closes a menu itself
-  if (key === '?' && !event.altKey && !target.matches(IS_FIELD)) return help.toggle;
+  if (key === '?' && !event.altKey && !target.matches(IS_FIELD)) return actions.help;
   if ($('keyboard').open) return null;
   if (event.altKey) return byAlt(event);
   if (target.matches(IS_FIELD) || target.closest('[popover]')) return null;

@@ -19,8 +19,9 @@ export class LocalTimeScale extends defaultHorzScaleBehavior() {
   // The library calls this for the points from `start` on, after it was called for those before. The first point of all begins
   // what begins at its time.
   fillWeightsForPoints(points, start) {
+    if (start >= points.length) return; // the last point was removed
     const local = (time) => time + offsetAt(time * 1000, this.zone) / 1000;
-    let before = start ? local(points[start - 1].originalTime) : local(points[0]?.originalTime) - 1;
+    let before = start ? local(points[start - 1].originalTime) : local(points[0].originalTime) - 1;
     for (let at = start; at < points.length; at += 1) {
       const now = local(points[at].originalTime);
       points[at].timeWeight = weight(before, now);

@@ -6,7 +6,6 @@ import * as chart from './chart.js';
 import * as corrections from './corrections.js';
 import * as coverage from './coverage.js';
 import { $ } from './dom.js';
-import * as exporting from './export.js';
 import * as feed from './feed.js';
 import * as indicatorMenu from './indicator_menu.js';
 import { nextOpen, width } from './intervals.js';
@@ -46,7 +45,7 @@ function start() {
     type: () => setType(address.TYPES[(address.TYPES.indexOf(state.type) + 1) % address.TYPES.length]),
     log: () => setScale('log'), percent: () => setScale('percent'), invert,
     indicators: () => menus.toggle('indicators-menu'), watchlist: () => togglePanel('watchlist'), trades: () => togglePanel('trades'), corrections: corrections.open, more: () => menus.toggle('more-menu'),
-    zone: pickers.openZone, link: exporting.copyLink, image: exporting.copyImage, csv: exporting.csv, png: exporting.png, full: toggleFullScreen,
+    zone: pickers.openZone, link: exporting('copyLink'), image: exporting('copyImage'), csv: exporting('csv'), png: exporting('png'), help, full: toggleFullScreen,
     move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   };
@@ -71,6 +70,10 @@ function start() {
   openAddress();
 }
 
+// What is rarely used is loaded when it is used first, so that the page opens sooner.
+const exporting = (name) => async () => (await import('./export.js'))[name]();
+const help = async () => (await import('./help.js')).toggle();
+
 // Resolves when the first candles are drawn, or when their request has failed.
 const firstAnswer = () => new Promise((resolve) => { subscribe(() => { if (!state.loading) resolve(); }); });
 
@@ -82,7 +85,7 @@ async function openAddress() {
   range = { bars: given.bars, from: given.from, to: given.to };
   update({
     interval: given.interval, zone: given.zone, type: given.type ?? 'candles', scale: given.scale ?? 'linear', isInverted: given.isInverted, indicators: given.indicators,
-    panels: given.panels ?? panels ?? [], list: given.list ?? 'mine', minSize: given.minSize,
+    panels: given.panels ?? (location.search ? [] : panels ?? []), list: given.list ?? 'mine', minSize: given.minSize,
   });
   chart.setType(state.type);
   chart.setScale(state.scale, state.isInverted);
@@ -92,9 +95,12 @@ async function openAddress() {
   login.check();
   if (!given.symbol) await listed;
   const symbol = given.symbol ?? firstSymbol(state.symbols);
-  update({ symbol, ...(!symbol && !state.failure && { loading: false }) });
+  update({ ...atSymbol(symbol), ...(!symbol && !state.failure && { loading: false }) });
   if (symbol) await open();
 }
+
+// What changes in the state with the symbol.
+const atSymbol = (symbol) => ({ symbol, ...(symbol !== state.symbol && { newest: null, coverage: [] }) });
 
 // Tells the user which parts of the address are invalid, and what is shown instead.
 function notice(faults) {
@@ -151,7 +157,8 @@ function settle() {
 
 // The address of the current view. Each symbol has an entry in the browser's history; all other changes replace the address.
 const written = () => address.written({ ...state, ...range });
-const writeAddress = () => history.replaceState(null, '', written());
+// A browser limits how often it may be replaced.
+const writeAddress = () => { if (location.search !== written()) history.replaceState(null, '', written()); };
 
 // Changes the view by the user's choice. The browser remembers the choices of the user, but not those of an opened link.
 function choose(changes) {
@@ -166,8 +173,7 @@ function setSymbol(symbol) {
   toolbar.openSheet(false);
   writeAddress();
   if (range.bars === fitted) range = { ...range, bars: null };
-  choose({ symbol });
-  update({ newest: null, coverage: [] });
+  choose(atSymbol(symbol));
   history.pushState(null, '', written());
   open(false);
 }

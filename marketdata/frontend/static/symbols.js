@@ -5,26 +5,31 @@ import * as feed from './feed.js';
 import { state, update } from './state.js';
 
 const SOON_MS = 1000; // new symbols within this time are read together
-let started = 0; // reads
-let taken = 0; // the read whose result is shown
+let reading = null; // the promise of the running read
 let timer = 0;
 
 // Reads the list. A failure is shown only without a symbol: a chart does not need the list.
-export async function read() {
-  const mine = (started += 1);
+export function read() {
+  reading ??= readOnce().finally(() => { reading = null; });
+  return reading;
+}
+
+async function readOnce() {
   try {
     const found = await api.symbols({ onFailure: (failure) => { if (!state.symbol) feed.fail(failure); } });
-    if (mine < taken) return; // a later read was faster
-    taken = mine;
     update({ symbols: found.sort((one, other) => other.last - one.last), ...(!state.symbol && { failure: null }) });
   } catch (failure) {
     if (!state.symbol || failure instanceof api.LoggedOut) feed.fail(failure);
   }
 }
 
-// Called for each new symbol.
+// Called for each new symbol. A read that has begun before may miss it.
 export function readSoon() {
-  timer ||= setTimeout(() => { timer = 0; read(); }, SOON_MS);
+  timer ||= setTimeout(async () => {
+    timer = 0;
+    await reading;
+    read();
+  }, SOON_MS);
 }
 
 export const isDemo = (symbol) => symbol?.startsWith('DEMO:') ?? false;

@@ -127,3 +127,18 @@ def test_an_opened_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> 
     assert opened.page.evaluate("JSON.stringify({...localStorage})") == kept
     opened.go("?symbol=" + SYMBOL).drawn()
     assert "interval=5m" in settled(opened)
+
+
+def test_every_jump_works_in_a_named_zone(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:JUMPED", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at)) for at in range(24 * 60)))
+    opened = tab(query(symbol, "1h", zone="America/New_York")).drawn()
+    page = opened.page
+    for key, interval in (("Alt+2", "1h"), ("Alt+4", "12h"), ("Alt+6", "2h"), ("Alt+1", "5m")):
+        page.keyboard.press(key)
+        opened.becomes(lambda interval=interval: f"interval={interval}&" in settled(opened))
+        assert page.locator("#message").is_hidden()
+    page.keyboard.press("Alt+g")
+    page.keyboard.type(page.evaluate("(ms) => new Date(ms).toISOString().slice(0, 10)", end - 300 * HOUR))
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: (page.locator("#legend-time").text_content() or "").endswith("00:00"))
