@@ -50,7 +50,7 @@ export function start({ onRange, onCrosshair }) {
     grid: { horzLines: { visible: false } }, // see axis_marks.js
     crosshair: { mode: CrosshairMode.Normal },
     rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72, tickMarkDensity: 1e6 },
-    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: MIN_SPACING, tickMarkFormatter: (time, mark) => tickMark(time, mark, timeScale.zone), tickMarkMaxCharacterLength: 9 },
+    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, lockVisibleTimeRangeOnResize: true, minBarSpacing: MIN_SPACING, tickMarkFormatter: (time, mark) => tickMark(time, mark, timeScale.zone), tickMarkMaxCharacterLength: 9 },
     localization: { timeFormatter: (time) => timeLabel(time, candles) },
     kineticScroll: { mouse: false, touch: true },
   });

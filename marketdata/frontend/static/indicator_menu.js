@@ -32,7 +32,7 @@ const rows = () => [...$('indicator-rows').children];
 function row(id, parameters, isChosen) {
   const facts = indicators.INDICATORS.get(id);
   const fields = facts.parameters.map(({ name, minimum, maximum }, at) => element('input', {
-    type: 'number', value: parameters[at], min: minimum, max: maximum, required: true, 'aria-label': `${facts.name} ${name}`, title: name, onchange: take,
+    type: 'number', value: parameters[at], min: minimum, max: maximum, required: true, 'aria-label': `${facts.name} ${name}`, title: name, onchange: take, onkeydown: onKey,
   }));
   const box = element('input', { type: 'checkbox', onchange: take });
   box.checked = isChosen;
@@ -55,7 +55,19 @@ function shown() {
   return indicators.read(texts.join(','));
 }
 
+// Enter in a parameter also draws its indicator.
+function onKey({ key, target }) {
+  if (key !== 'Enter') return;
+  target.closest('.indicator-row').querySelector('[type=checkbox]').checked = true;
+  take();
+}
+
 function take() {
+  const wrong = $('indicator-rows').querySelector(':has(:checked) > [type=number]:invalid');
+  if (wrong) {
+    $('indicator-fault').textContent = `${wrong.getAttribute('aria-label')}: ${wrong.min} to ${wrong.max}, a whole number.`;
+    return;
+  }
   const { chosen, faults } = shown();
   $('indicator-fault').textContent = faults.join(' ');
   change(chosen);

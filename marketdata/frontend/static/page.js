@@ -246,6 +246,7 @@ function showRange(name) {
 
 // Shows a time in the middle of the view, with as many bars as before.
 function showDate(time) {
+  toolbar.openSheet(false);
   const half = (chart.view()?.bars ?? 160) / 2 * width(feed.candles()?.interval ?? state.interval);
   range = { bars: null, from: time - half, to: time + half };
   // The library applies the new range in its next frame. Only then has the time its place on the screen.
@@ -256,7 +257,8 @@ function showDate(time) {
 function showCandle(time) {
   const known = feed.candles();
   const row = known?.before(time);
-  if (!row || (known.hasNewer && row === known.last)) return showDate(time);
+  const view = chart.view();
+  if (!row || row.t < view.from || row.t > view.to) return showDate(time); // it becomes the middle of the view
   chart.moveCrosshair(time, 0); // scrolls; the crosshair follows in the next frame, as in showDate()
   requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0)));
 }

@@ -101,7 +101,7 @@ function afterClick({ target, detail }) {
   const chosen = target.closest('button');
   if (!chosen) return;
   if (detail) chosen.blur();
-  if (isSheetOpen()) openSheet(false);
+  if (isSheetOpen() && chosen.id !== 'go') openSheet(false); // the field of a date is in the sheet
 }
 
 function setTheme(chosen) {

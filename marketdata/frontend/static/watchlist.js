@@ -123,8 +123,8 @@ function draw() {
   const listed = mine();
   $('list').value = state.list;
   $('watch-note').textContent = note();
-  $('watch-shown').hidden = !state.symbol || Boolean(state.failure) || listed.includes(state.symbol);
-  $('watch-shown').textContent = `☆ Add ${state.symbol}`;
+  $('watch-shown').hidden = !state.symbol || Boolean(state.failure);
+  $('watch-shown').textContent = listed.includes(state.symbol) ? `★ Remove ${state.symbol}` : `☆ Add ${state.symbol}`;
   $('watch-table').hidden = !items.length;
   const before = rows;
   rows = new Map(items.map((item) => [item.symbol, before.get(item.symbol) ?? made(item.symbol)]));
@@ -144,6 +144,9 @@ function made(symbol) {
   return { row, ...cells };
 }
 
+// The name of a symbol ends with that of its quote.
+const quoteOf = (symbol) => symbol.split('-').at(-1);
+
 function fill({ row, star, volume, last, change, line }, item, isMine) {
   const direction = item.change24h === null || Number(item.change24h) === 0 ? '' : item.change24h.startsWith('-') ? 'down' : 'up';
   row.className = direction;
@@ -153,8 +156,8 @@ function fill({ row, star, volume, last, change, line }, item, isMine) {
   star.textContent = isMine ? '★' : '☆';
   star.setAttribute('aria-pressed', String(isMine));
   star.setAttribute('aria-label', `${item.symbol} in my list`);
-  volume.textContent = `Vol ${decimals.short(item.quote_volume24h)}`;
-  volume.title = `24 hours: ${item.quote_volume24h} in the quote, ${item.volume24h} in the base, ${item.trades24h} trades`;
+  volume.textContent = `Vol ${decimals.short(item.quote_volume24h)} ${quoteOf(item.symbol)}`;
+  volume.title = `24 hours: ${item.quote_volume24h} ${quoteOf(item.symbol)}, ${item.volume24h} in the base, ${item.trades24h} trades`;
   last.textContent = item.last === null ? '–' : decimals.short(item.last);
   last.title = item.last ?? 'no trade yet';
   change.textContent = item.open24h === null ? '' : decimals.change(item.open24h, item.last);

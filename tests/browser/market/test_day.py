@@ -142,3 +142,46 @@ def test_every_jump_works_in_a_named_zone(tab: Tab, stage: Stage) -> None:
     page.keyboard.type(page.evaluate("(ms) => new Date(ms).toISOString().slice(0, 10)", end - 300 * HOUR))
     page.keyboard.press("Enter")
     opened.becomes(lambda: (page.locator("#legend-time").text_content() or "").endswith("00:00"))
+
+
+def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    before = parts(settled(opened))
+    page.keyboard.press("Alt+w")
+    page.locator("#watchlist").wait_for()
+    after = parts(settled(opened))
+    assert after["panels"] == "watchlist"
+    assert (after["from"], after["to"]) == (before["from"], before["to"])
+    for _ in range(3):
+        page.reload()
+        opened.drawn()
+        assert parts(settled(opened)) == after
+
+
+def test_a_telephone_goes_to_a_date_and_changes_an_indicator(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="View and export").click()
+    page.get_by_role("button", name="Go to date").click()
+    page.get_by_label("Date", exact=True).fill(
+        page.evaluate("new Date(Date.now() - 3600000).toISOString().slice(0, 16)")
+    )
+    page.keyboard.press("Enter")
+    page.locator("#controls").wait_for(state="hidden")
+    opened.becomes(lambda: "from=" in opened.url)
+    page.get_by_role("button", name="View and export").click()
+    page.get_by_role("button", name="Indicators").click()
+    period = page.get_by_label("EMA period")
+    period.fill("0")
+    period.press("Enter")
+    page.get_by_text("EMA period: 2 to 500, a whole number.").wait_for()
+    assert "ema" not in settled(opened)
+    period.fill("50")
+    period.press("Enter")
+    opened.becomes(lambda: "indicators=ema.50" in opened.url)
+    page.locator("#indicators-menu").get_by_role("button", name="Done").click()
+    page.locator("#indicators-menu").wait_for(state="hidden")
