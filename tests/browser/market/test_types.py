@@ -18,8 +18,17 @@ CONTRASTS = """() => import('/static/palette.js').then(({ palette }) => {
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
   };
   const contrast = (one, other) => Math.max(light(one) / light(other), light(other) / light(one));
-  const { up, down, paper } = palette();
-  return [contrast(up, down), contrast(up, paper), contrast(down, paper)];
+  const { up, down, paper, upVolume, downVolume, upVolumeOpen, downVolumeOpen } = palette();
+  const onPaper = (text) => {
+    const [[red, green, blue, alpha], under] = [text, paper].map((each) => each.match(/[\\d.]+/g).map(Number));
+    return [red, green, blue].map((part, at) => alpha * part + (1 - alpha) * under[at]).join(' ');
+  };
+  const [rise, fall, openRise, openFall] = [upVolume, downVolume, upVolumeOpen, downVolumeOpen].map(onPaper);
+  return {
+    bodies: contrast(up, down), up: contrast(up, paper), down: contrast(down, paper),
+    volume: contrast(rise, fall), openVolume: contrast(openRise, openFall),
+    ofPaper: [rise, fall, openRise, openFall].map((each) => contrast(each, paper)),
+  };
 })"""
 
 POINTS = """async (rows) => {
@@ -41,9 +50,14 @@ def row(opened: str, close: str, finalized: bool = True) -> dict[str, Any]:
 def test_up_and_down_differ_by_lightness(tab: Tab, scheme: Literal["light", "dark"]) -> None:
     opened = tab(query())
     opened.page.emulate_media(color_scheme=scheme)
-    between, of_up, of_down = opened.page.evaluate(CONTRASTS)
-    assert between >= 1.6
-    assert min(of_up, of_down) >= 3
+    found = opened.page.evaluate(CONTRASTS)
+    assert found["bodies"] >= 1.6
+    assert min(found["up"], found["down"]) >= 3
+    assert found["volume"] >= 1.6
+    assert found["openVolume"] >= 1.25
+    rise, fall, open_rise, open_fall = found["ofPaper"]
+    assert open_rise < rise, "a bar that can still change is nearer to the background"
+    assert open_fall < fall
 
 
 def test_a_rising_candle_is_hollow_and_a_falling_one_is_filled(tab: Tab, stage: Stage) -> None:
