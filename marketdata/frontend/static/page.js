@@ -5,10 +5,10 @@ import * as api from './api.js';
 import * as chart from './chart.js';
 import * as corrections from './corrections.js';
 import * as coverage from './coverage.js';
-import { $ } from './dom.js';
+import { $, say } from './dom.js';
 import * as feed from './feed.js';
 import * as indicatorMenu from './indicator_menu.js';
-import { nextOpen, width } from './intervals.js';
+import { MAX_TIME, nextOpen, width } from './intervals.js';
 import * as keyboard from './keyboard.js';
 import * as legend from './legend.js';
 import * as live from './live.js';
@@ -236,7 +236,7 @@ function togglePanel(panel) {
 
 function showRange(name) {
   const known = state.symbols.find(({ symbol }) => symbol === state.symbol);
-  if (!known) return;
+  if (!known) return say('It is not known yet from when to when this symbol was traded. Please try again.');
   const { interval, from, to } = ranges.rangeOf(name, known.first, state.newest ?? known.last);
   toolbar.openSheet(false);
   range = { bars: null, from, to: nextOpen(to, interval, state.zone) };
@@ -244,13 +244,14 @@ function showRange(name) {
   open();
 }
 
-// Shows a time in the middle of the view, with as many bars as before.
+// Shows a time in the middle of the view, with as many bars as before. The crosshair goes to its candle, if that is in sight.
 function showDate(time) {
   toolbar.openSheet(false);
   const half = (chart.view()?.bars ?? 160) / 2 * width(feed.candles()?.interval ?? state.interval);
-  range = { bars: null, from: time - half, to: time + half };
+  const from = Math.max(time - half, 0);
+  range = { bars: null, from, to: Math.min(time + half, MAX_TIME) };
   // The library applies the new range in its next frame. Only then has the time its place on the screen.
-  open().then(() => requestAnimationFrame(() => legend.point(chart.moveCrosshair(time, 0))));
+  open().then(() => requestAnimationFrame(() => { if (feed.candles()?.before(time)?.t >= from) legend.point(chart.moveCrosshair(time, 0)); }));
 }
 
 // Puts the crosshair on the candle of a time. The view moves if the candle is not in sight.

@@ -19,9 +19,9 @@ export function start({ onRange, onDate }) {
   $('range-buttons').replaceChildren(...Object.keys(RANGES).map((name, at) => button(name, () => onRange(name), { title: `${inWords(name)} (Alt+${at + 1})` })));
   $('date-form').onsubmit = (event) => {
     event.preventDefault();
-    const time = parsedDate($('date').value, state.zone);
-    $('date-fault').textContent = time === null ? 'Write a date like 2026-01-31, with a time like 14:00 if you want.' : '';
-    if (time !== null) onDate(time);
+    const { time, fault = '' } = parsedDate($('date').value, state.zone);
+    $('date-fault').textContent = fault;
+    if (!fault) onDate(time);
   };
   $('date').addEventListener('keydown', (event) => {
     if (event.key !== 'Escape') return;
@@ -49,13 +49,17 @@ export function rangeOf(name, first, last) {
   return { interval: fitting, from: first, to: last };
 }
 
-// The time of a text like `2026-01-31`, `2026-01-31 14:00` or `31.1.2026 14:00` on the clocks of a zone; null for other text.
-export function parsedDate(text, zone) {
+const FORM = { fault: 'Write a date like 2026-01-31, with a time like 14:00 if you want.' };
+const YEARS = { fault: 'The year is from 1970 to 2999.' };
+
+// The {time} of a text like `2026-01-31`, `2026-01-31 14:00` or `31.1.2026 14:00` on the clocks of a zone, or its {fault}.
+function parsedDate(text, zone) {
   const found = /^\s*(?:(\d{4})-(\d{1,2})-(\d{1,2})|(\d{1,2})\.(\d{1,2})\.(\d{4}))(?:[T ,]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?\s*$/.exec(text);
-  if (!found) return null;
+  if (!found) return FORM;
   const [year, month, day] = (found[1] ? [found[1], found[2], found[3]] : [found[6], found[5], found[4]]).map(Number);
   const [hour, minute, second] = found.slice(7).map((each) => Number(each ?? 0));
+  if (year < 1970 || year > 2999) return YEARS;
   const local = new Date(Date.UTC(year, month - 1, day, hour, minute, second));
   const isReal = local.getUTCMonth() === month - 1 && local.getUTCDate() === day && local.getUTCHours() === hour && minute < 60 && second < 60;
-  return isReal ? zones.timeOf(local.getTime(), zone) : null;
+  return isReal ? { time: zones.timeOf(local.getTime(), zone) } : FORM;
 }

@@ -36,6 +36,33 @@ def test_a_date_is_found_on_the_clocks_of_the_zone(tab: Tab, stage: Stage) -> No
     assert at < wanted < page.evaluate("(name) => Date.parse(name)", shown["to"])
 
 
+def test_a_date_at_the_end_of_time_is_shown_or_refused_in_words(tab: Tab) -> None:
+    opened = tab(query(interval="1d")).drawn()
+    page = opened.page
+    page.keyboard.press("Alt+g")
+    for year in ("5000", "0050", "1969"):
+        page.get_by_label("Date", exact=True).fill(f"{year}-01-01")
+        page.keyboard.press("Enter")
+        page.get_by_text("The year is from 1970 to 2999.").wait_for()
+        page.get_by_label("Date", exact=True).fill("")
+        page.keyboard.press("Enter")
+        page.get_by_text("Write a date like").wait_for()
+    for date, end in (("1970-01-01", "from=1970-01-01T00:00:00Z"), ("2999-12-31", "to=2999-12-31T23:59:59.999Z")):
+        page.get_by_label("Date", exact=True).fill(date)
+        page.keyboard.press("Enter")
+        opened.becomes(lambda end=end: end in opened.url)
+        page.get_by_role("heading", name="No trades in this range").wait_for()
+        assert end in settled(opened), "the view does not go to the candles"
+
+
+def test_a_range_button_says_so_while_the_symbols_are_unread(tab: Tab, stage: Stage) -> None:
+    page = tab("").page
+    page.route("**/api/v1/symbols", lambda route: route.abort())
+    ChartPage(page, stage).go(query()).drawn()
+    page.get_by_role("button", name="1D", exact=True).click()
+    page.get_by_text("It is not known yet from when to when this symbol was traded.").wait_for()
+
+
 @pytest.mark.parametrize(("name", "interval", "days"), [("1D", "5m", 1), ("1M", "4h", 30)])
 def test_a_range_shows_its_days_in_a_fitting_interval(
     tab: Tab, stage: Stage, name: str, interval: str, days: int
