@@ -4,6 +4,7 @@
 const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
 const SIGNIFICANT = 7;
+const MANY_ZEROS = 5; // so many zeros after the point are written as a number below the line
 const EXPONENTIAL = 8; // from this power of ten on, a number is written like 1.5e18
 
 // Separates the thousands of a whole number.
@@ -32,7 +33,7 @@ export function text(number, places) {
   if (!Number(fixed)) return places > SIGNIFICANT ? '0' : fixed;
   const [whole, fraction = ''] = fixed.split('.');
   const zeros = /^0*/.exec(fraction)[0].length;
-  if (whole === '0' && zeros >= 3) return sign + afterZeros(zeros, fraction.slice(zeros));
+  if (whole === '0' && zeros >= MANY_ZEROS) return sign + afterZeros(zeros, fraction.slice(zeros));
   return `${sign}${grouped(whole)}${fraction && `.${fraction}`}`;
 }
 
@@ -69,6 +70,6 @@ export function short(decimal) {
   const [whole, fraction = ''] = decimal.split('.');
   const zeros = whole === '0' ? /^0*/.exec(fraction)[0].length : 0;
   if (whole.length > 8) return `${`${whole[0]}.${whole.slice(1, SIGNIFICANT - 1)}`.replace(/\.?0*$/, '')}e${whole.length - 1}`;
-  if (zeros < 3) return split(decimal)[0];
+  if (zeros < MANY_ZEROS) return split(decimal)[0];
   return afterZeros(zeros, fraction.slice(zeros, zeros + SIGNIFICANT - 1));
 }

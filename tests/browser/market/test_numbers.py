@@ -76,9 +76,20 @@ def test_marks_have_only_the_digits_that_tell_them_apart(tab: Tab) -> None:
     assert marks("linear", 2400, 2490)[:3] == ["2 400", "2 410", "2 420"]
     assert marks("linear", 1, 1.9)[:3] == ["1.0", "1.1", "1.2"]
     assert marks("linear", 1e-18, 3e-18)[:3] == ["0.0₁₇10", "0.0₁₇12", "0.0₁₇14"]
-    assert marks("log", 0.00002, 80)[:2] == ["0.0₄3", "0.0₃1"]
+    assert marks("log", 0.000002, 80)[:3] == ["0.0₅3", "0.00001", "0.00003"]
     assert marks("log", 90, 1100)[:4] == ["100", "150", "200", "300"]
     assert marks("percent", 100, 200, 100)[:3] == ["0 %", "+10 %", "+20 %"]
+
+
+def test_axis_and_lists_count_zeros_from_the_fifth_on(tab: Tab) -> None:
+    opened = tab(query())
+    amounts = ["0.0001", "0.00001", "0.0000123456", "0.000001", "0.00000123456"]
+    short, text = opened.page.evaluate(
+        """(amounts) => import('/static/decimals.js').then(({ short, text }) =>
+          [amounts.map(short), amounts.map((each) => text(Number(each), each.length - 2))])""",
+        amounts,
+    )
+    assert short == text == ["0.0001", "0.00001", "0.0000123456", "0.0₅1", "0.0₅123456"]
 
 
 def drawn_numbers(opened: ChartPage) -> set[Decimal]:
@@ -98,14 +109,14 @@ def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(
     )
     opened = tab(query(symbol, "1m", scale="log")).drawn()
     texts = drawn_texts(opened)
-    places = [texts[text]["y"] for text in ("10", "0.1", "0.001", "0.0₄1")]
+    places = [texts[text]["y"] for text in ("10", "0.1", "0.001", "0.00001")]
     steps = [after - before for before, after in pairwise(places)]
     assert max(steps) - min(steps) < 2, steps
     assert min(steps) > 20, steps
-    assert "0.0₄200000" in texts, "the label of the last price"
+    assert "0.0000200000" in texts, "the label of the last price"
     opened.page.keyboard.press("Alt+l")
     linear = drawn_texts(opened)
-    assert {"40", "80", "0.0₄200000"} <= set(linear)
+    assert {"40", "80", "0.0000200000"} <= set(linear)
     assert not [text for text in linear if text.startswith("−")], "no price is below zero"
     opened.page.keyboard.press("Alt+p")
     assert {"−50 %", "0 %", "−100.00 %"} <= set(drawn_texts(opened))
