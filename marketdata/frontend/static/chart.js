@@ -244,6 +244,8 @@ const index = (time) => timeAxis.indexOf(slots, time);
 const timeAt = (position) => timeAxis.timeAt(slots, width(candles.interval), position);
 const positionOf = (time) => timeAxis.positionOf(slots, width(candles.interval), time);
 
+export const pixelsBetween = (one, other) => Math.abs(positionOf(one) - positionOf(other)) * chart.timeScale().options().barSpacing;
+
 // -- the view -----------------------------------------------------------------------------------------------------
 
 // Returns the view, or null without candles. `from` and `to` are its times in ms, and `bars` is the number of its bars. `left`
@@ -284,8 +286,8 @@ export function zoom(factor) {
   setVisibleRange({ from: range.to - (range.to - range.from) * factor, to: range.to });
 }
 
-// Puts the crosshair on the candle that is `step` candles after the last one that opens at or before `time`. If `time` is null, puts it on the last visible
-// candle. Returns the candle's time.
+// Puts the crosshair on the candle that is `step` candles after the last one that opens at or before `time`. If `time` is null,
+// puts it on the last visible candle. Returns the candle's time.
 export function moveCrosshair(time, step) {
   if (!candles?.rows.length) return null;
   const { rows } = candles;

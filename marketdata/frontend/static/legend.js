@@ -7,12 +7,17 @@ import { $, element } from './dom.js';
 import * as feed from './feed.js';
 import { INDICATORS, label } from './indicators.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
+import { isUp } from './series.js';
 import * as zones from './time_zones.js';
+
+const NARROW = 3; // pixels; a bar below this is hard to point at
+const REACH = 8; // pixels from the pointer to a narrow bar
 
 let pointed = null; // the time under the crosshair, or null
 let isAnnounced = false; // whether drawing announces the candle to a screen reader
 
-export const time = () => pointed;
+// The time of the candle under the crosshair, or that of the crosshair, or null.
+export const time = () => (pointed === null ? null : pointedRow(feed.candles())?.t ?? pointed);
 
 export function point(at, { announce = false } = {}) {
   pointed = at;
@@ -22,18 +27,17 @@ export function point(at, { announce = false } = {}) {
 
 export function draw() {
   const known = feed.candles();
-  const row = known && (pointed === null ? lastVisible(known) : known.at(bucketOpen(pointed, known.interval, known.zone)));
+  const row = known && (pointed === null ? lastVisible(known) : pointedRow(known));
   if (known) noteInterval(known.interval, feed.coarser());
   $('legend').hidden = !known || (!row && pointed === null);
   if ($('legend').hidden) return;
-  $('legend-time').textContent = moment(pointed ?? row.t, known);
+  $('legend-time').textContent = moment(row?.t ?? pointed, known);
   if (!row) {
     $('legend-values').replaceChildren(element('span', { class: 'quiet' }, coverage.missing(pointed, nextOpen(pointed, known.interval, known.zone)) ?? 'no trades'));
     $('legend').className = '';
     return;
   }
-  const isUp = Number(row.c) >= Number(row.o);
-  $('legend').className = isUp ? 'up' : 'down';
+  $('legend').className = isUp(row) ? 'up' : 'down';
   const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), row[name]));
   $('legend-values').replaceChildren(...amounts, count(row.n), ...chart.indicatorValues(row.t).map(indicator),
     element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
@@ -56,7 +60,18 @@ export function lastVisible(known) {
   return row && row.t > view.from - width(known.interval) ? row : null;
 }
 
-export const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');
+// The candle under the crosshair, or null. Among narrow bars it is the nearest one within REACH.
+function pointedRow(known) {
+  const open = bucketOpen(pointed, known.interval, known.zone);
+  const row = known.at(open);
+  if (row || chart.pixelsBetween(open, nextOpen(open, known.interval, known.zone)) >= NARROW) return row;
+  const at = known.index(open);
+  const distance = ({ t }) => chart.pixelsBetween(t, open);
+  const beside = [known.rows[at - 1], known.rows[at]].filter((each) => each && distance(each) <= REACH);
+  return beside.sort((one, other) => distance(one) - distance(other))[0] ?? null;
+}
+
+const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');
 
 function amount(name, decimal) {
   const [head, tail] = decimals.split(decimal);

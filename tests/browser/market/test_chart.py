@@ -14,6 +14,25 @@ from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
 pytestmark = pytest.mark.functional
 
 
+def test_the_crosshair_finds_the_nearest_of_narrow_candles(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:SPARSE", now() // MINUTE * MINUTE
+    stage.write(*(tick(symbol, end - at * 5 * MINUTE, "100") for at in range(300)))
+    opened = tab(query(symbol, bars=1100)).drawn()
+    page = opened.page
+    for x in range(100, 1100, 37):
+        page.mouse.move(x, 300)
+        opened.becomes(lambda: opened.legend().get("C") == "100")
+        time = page.locator("#legend-time").text_content() or ""
+        assert int(time[-2:]) % 5 == end // MINUTE % 5, "the time is that of the candle"
+    opened.go(query(symbol, bars=100)).drawn()
+    page.mouse.move(100, 300)
+    wide = set()
+    for x in range(100, 240, 14):
+        page.mouse.move(x, 300)
+        wide.add(page.locator("#legend-values").text_content())
+    assert "no trades" in wide, "where a bar is wide, the pointer reads its own bucket"
+
+
 def test_the_page_shows_candles_with_every_digit_and_the_user(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:LONG-DIGITS"
     price = "2503.123456789012345678901234567891"
