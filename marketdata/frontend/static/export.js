@@ -7,7 +7,7 @@ import { state } from './state.js';
 import * as zones from './time_zones.js';
 
 const NOTHING = 'There are no candles in sight.';
-const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 'finalized'];
+const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'bv', 'closed', 'finalized'];
 const HEAD = 56; // pixels above the chart, for the title and a line of the legend
 const LINE = 18; // the height of each further line, at the head and at the foot
 const FOOT = 28;

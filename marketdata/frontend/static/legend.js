@@ -39,7 +39,7 @@ export function draw() {
   }
   $('legend').className = isUp(row) ? 'up' : 'down';
   const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), row[name]));
-  $('legend-values').replaceChildren(...amounts, count(row.n), ...chart.indicatorValues(row.t).map(indicator),
+  $('legend-values').replaceChildren(...amounts, count(row.n), ...chart.indicatorValues(row.t).map((each) => indicator(each, row)),
     element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
     feed.isCorrected(row.t) ? element('span', { class: 'corrected', title: 'A correction or a reorganisation changed it while this page was open.' }, 'corrected') : '');
   if (isAnnounced) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
@@ -73,14 +73,18 @@ function pointedRow(known) {
 
 const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');
 
-function amount(name, decimal) {
+const amount = (name, decimal) => element('span', { class: 'amount' }, element('b', {}, name), digits(decimal));
+
+// Every digit of a decimal. Those after the first significant ones are small.
+function digits(decimal) {
   const [head, tail] = decimals.split(decimal);
-  return element('span', { class: 'amount' }, element('b', {}, name), element('span', { class: 'digits', title: tail ? decimal : null }, head,
-    tail && element('span', { class: 'tail' }, tail)));
+  return element('span', { class: 'digits', title: tail ? decimal : null }, head, tail && element('span', { class: 'tail' }, tail));
 }
 
-// `SMA 20 2503.2`, or `buy 3 sell 4`: the outputs of Volume by side have their names. A value that is not known is a dash.
-function indicator({ id, parameters, values }) {
+// `SMA 20 2503.2`, or `buy 3 sell 4`: the outputs of Volume by side have their names. A value that is not known is a dash. VWAP
+// is the API's, with every digit.
+function indicator({ id, parameters, values }, { vwap }) {
+  if (id === 'vwap' && vwap) return element('span', { class: 'indicator' }, element('b', {}, INDICATORS.get(id).name), ' ', digits(vwap), ' ');
   const texts = values.map((value) => (Number.isFinite(value) ? decimals.text(value, decimals.placesFor(value)) : '–'));
   const names = id === 'sides' ? INDICATORS.get(id).outputs.map(({ name }) => name) : [label({ id, parameters })];
   return element('span', { class: 'indicator' }, ...texts.flatMap((text, at) => [at < names.length && element('b', {}, names[at]), ` ${text} `].filter(Boolean)));

@@ -155,7 +155,7 @@ def test_the_saved_csv_has_the_visible_candles_with_every_digit(tab: Tab, stage:
     day = opened.page.evaluate("(ms) => new Date(ms).toISOString().slice(0, 10)", end)
     assert saving.value.suggested_filename == f"DEMO-CSV_1h_{day}.csv"
     saved = Path(saving.value.path()).read_bytes().decode()
-    columns = ("t", "T", "o", "h", "l", "c", "v", "q", "n", "vwap", "closed", "finalized")
+    columns = ("t", "T", "o", "h", "l", "c", "v", "q", "n", "vwap", "bv", "closed", "finalized")
     newest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=45")["candles"]
     rows = [[str(row[name]) if name in row else "" for name in columns] for row in newest]
     cells = [line.replace("true", "True").replace("false", "False").split(",") for line in saved.split("\r\n")]

@@ -71,6 +71,15 @@ def test_all_indicators_are_drawn_in_their_panes_and_in_the_legend(tab: Tab) -> 
         assert opened.has_pixels(colour) > 50
 
 
+def test_vwap_has_every_digit_of_the_api(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:VWAP", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end + at, f"2503.12345678901234567{at}") for at in range(3)))
+    opened = tab(query(symbol, "1h", indicators="vwap")).drawn()
+    candle = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=1")["candles"][0]
+    assert len(candle["vwap"]) > 20
+    assert values(opened) == [f"VWAP {candle['vwap']}"]
+
+
 @pytest.mark.usefixtures("noted_texts")
 def test_the_axis_of_a_pane_has_labels_of_its_magnitude(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:TINY-SIDES", now() // MINUTE * MINUTE
