@@ -10,7 +10,7 @@ from tests.browser.market.conftest import SYMBOL, ChartPage
 from tests.browser.market.stage import Stage, now, tick
 from tests.browser.test_accessibility import CHECK, axe  # noqa: F401
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -24,6 +24,26 @@ def faults(axe: str, request: pytest.FixtureRequest) -> Callable[[ChartPage], li
     return check
 
 
+def test_the_main_states_of_the_page_are_accessible(
+    faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage]
+) -> None:
+    opened = tab(f"?symbol={SYMBOL}&interval=1m&panels=watchlist,trades&indicators=vwap,rsi.14").drawn()
+    page = opened.page
+    page.locator("#trade-rows tr").first.wait_for()
+    page.locator("#watch-rows tr").first.wait_for()
+    found = []
+    for key, state in (
+        ("Alt+n", "#indicators-menu"), ("Alt+o", "#more-menu"), ("e", "dialog[open] [role=option]"), ("Alt+g", "#date"),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        page.locator(state).first.wait_for()
+        found += faults(opened)
+        page.keyboard.press("Escape")
+        page.locator(state).first.wait_for(state="hidden")
+    assert found + faults(opened) == []
+
+
+@pytest.mark.full
 def test_every_state_of_the_page_is_accessible(
     faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage], stage: Stage
 ) -> None:
