@@ -9,10 +9,10 @@ import * as zones from './time_zones.js';
 import { parsedSize } from './trade_list.js';
 
 export const TYPES = ['candles', 'hollow', 'bars', 'line', 'area'];
-export const SCALES = ['linear', 'log', 'percent'];
+const SCALES = ['linear', 'log', 'percent'];
 export const PANELS = ['watchlist', 'trades'];
 export const LISTS = ['mine', 'change', 'volume', 'newest'];
-export const MAX_BARS = 50_000;
+const MAX_BARS = 50_000;
 
 // The view of an address. A missing or invalid part is null. `faults` contains a sentence for each invalid part.
 export function read(search) {

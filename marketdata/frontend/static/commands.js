@@ -2,7 +2,7 @@
 
 // {keys, about, code?}: `code` is the physical key of a command that Alt+key runs. page.js has the function of each name.
 export const COMMANDS = {
-  symbol: { keys: ['A', '…', 'Z'], about: 'Search a symbol by its letters' },
+  symbol: { keys: ['A', '…', 'Z', '/'], about: 'Search a symbol; letters begin the search' },
   interval: { keys: ['1', '…', '9'], about: 'Choose an interval: 5, 1h, 1d; a plain number is minutes' },
   letters: { keys: [','], about: 'Choose an interval by its letter: D, W, M' },
   move: { keys: ['←', '→'], about: 'Move the chart' },

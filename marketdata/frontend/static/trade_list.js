@@ -7,7 +7,7 @@ const DECIMAL = /^\d{1,30}(\.\d{1,30})?$/;
 export const parsedSize = (text) => (DECIMAL.test(text.trim()) ? text.trim() : null);
 
 // Whether a decimal is at least another one. Both are compared digit by digit, because numbers have too few digits.
-export function isAtLeast(one, other) {
+function isAtLeast(one, other) {
   const digits = (decimal) => {
     const [whole, fraction = ''] = decimal.split('.');
     return whole.padStart(30, '0') + fraction.padEnd(30, '0');
