@@ -144,8 +144,8 @@ function made(symbol) {
   return { row, ...cells };
 }
 
-// The name of a symbol ends with that of its quote.
-const quoteOf = (symbol) => symbol.split('-').at(-1);
+// The name of a symbol usually ends with that of its quote.
+const quoteOf = (symbol) => symbol.split('-').slice(1).at(-1) ?? 'in the quote';
 
 function fill({ row, star, volume, last, change, line }, item, isMine) {
   const direction = item.change24h === null || Number(item.change24h) === 0 ? '' : item.change24h.startsWith('-') ? 'down' : 'up';

@@ -20,7 +20,7 @@ from tests.browser.market.stage import HOUR, MINUTE, Stage, now, running_stage
 from tests.functional.chromium import chromium
 
 SYMBOL = "DEMO:ETH-USDC"
-SMALL, LARGE, PHONE = (1280, 720), (1920, 1080), (390, 844)
+SMALL, LARGE, PHONE, NARROW = (1280, 720), (1920, 1080), (390, 844), (721, 720)
 DAYS = 12
 PHONE_VIEW = f"?symbol={SYMBOL}&interval=15m"
 VIEW = f"{PHONE_VIEW}&bars=150"
@@ -115,6 +115,32 @@ def at_rest(album: Album) -> None:
             album.take(opened, f"phone-trades-{scheme}")
 
 
+def in_use(album: Album) -> None:
+    """Indicators, lists and menus in every width and both themes; scales, breaks, and how the colour-blind see it."""
+    chosen = "indicators=sma.20,bb.20.2,rsi.14,sides&zone=America/New_York"
+    for size in (PHONE, NARROW, SMALL, LARGE):
+        for scheme in ("light", "dark"):
+            name = f"{size[0]}-{scheme}"
+            with album.page(f"{VIEW}&{chosen}", size, scheme) as opened:
+                album.take(opened, f"indicators-{name}")
+                opened.page.keyboard.press("Alt+n")
+                album.take(opened, f"indicators-menu-{name}")
+            with album.page(f"{VIEW}&panels=watchlist,trades&list=change", size, scheme) as opened:
+                album.take(opened, f"lists-{name}")
+    for query, name in (
+        (f"?symbol={SYMBOL}&interval=1m&bars=8000", "coarser"),
+        (f"?symbol={SYMBOL}&interval=1m&bars=300&scale=log", "log"),
+        (f"?symbol={SYMBOL}&interval=1h&scale=percent&inverted=1&type=line", "percent"),
+    ):
+        with album.page(query) as opened:
+            album.take(opened, name)
+    for kind in ("protanopia", "deuteranopia", "tritanopia", "achromatopsia"):
+        with album.page(f"{VIEW}&{chosen}&panels=trades") as opened:
+            session = opened.page.context.new_cdp_session(opened.page)
+            session.send("Emulation.setEmulatedVisionDeficiency", {"type": kind})
+            album.take(opened, kind)
+
+
 def with_little(album: Album) -> None:
     """A new market, a market without recent trades, a range without trades, and an unknown interval."""
     for scheme in ("light", "dark"):
@@ -169,6 +195,7 @@ def main(folder: Path) -> None:
         fill(stage)
         album = Album(browser, folder, stage)
         at_rest(album)
+        in_use(album)
         with_little(album)
         in_trouble(album, stage)
 
