@@ -14,8 +14,6 @@ from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
 
-LIGHTER_UP = "color-mix(in srgb, var(--up) 45%, var(--paper))"
-
 
 def test_the_address_reproduces_the_view(tab: Tab, stage: Stage) -> None:
     last = now() // HOUR * HOUR
@@ -125,7 +123,7 @@ def test_the_newest_candles_are_visible_even_if_they_are_old(tab: Tab, stage: St
     opened = tab(query(symbol, "1h")).drawn()
     opened.becomes(lambda: "bars=160" in opened.url)
     assert opened.page.locator("#newest").is_hidden()
-    assert min(opened.pixels(LIGHTER_UP, start, start + 0.1, 24) for start in (0.1, 0.5, 0.8)) > 100
+    assert min(opened.pixels("var(--up-volume)", start, start + 0.1, 24) for start in (0.1, 0.5, 0.8)) > 100
     address = settled(opened)
     opened.page.reload()
     assert settled(opened.drawn()) == address

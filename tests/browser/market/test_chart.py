@@ -214,9 +214,9 @@ def test_loaded_candles_are_revalidated_by_their_entity_tag(tab: Tab, stage: Sta
         of_symbol = [each for each in answers if quote(symbol) in each.url or symbol in each.url]
         return [(each.status, each.request.all_headers().get("if-none-match")) for each in of_symbol]
 
-    opened.becomes(lambda: len(asked()) == 2)
-    tag = answers[-2].all_headers()["etag"]
-    assert asked() == [(200, None), (304, tag)]
+    opened.becomes(lambda: len(asked()) >= 2)
+    tag = answers[0].all_headers()["etag"]
+    assert asked()[:2] == [(200, None), (304, tag)]
 
 
 def test_the_chart_recovers_when_the_api_is_back(tab: Tab, stage: Stage) -> None:
