@@ -186,8 +186,8 @@ def _keys(page: Page, kept: int) -> Figure:
 
 
 def _zooms(page: Page, kept: int) -> Figure:
-    """By the keys, out and back in, 33 a second as a held key. The drawn interval changes on the way. Keys without a pause
-    would delay the tasks that count the frames."""
+    """By the keys, out and back in, 33 a second as a held key. The drawn interval changes on the way. Keys without a
+    pause would delay the tasks that count the frames."""
     page.evaluate("probe.countFrames()")
     ends = time.monotonic() + SCROLL_SECONDS
     while time.monotonic() < ends:
