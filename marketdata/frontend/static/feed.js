@@ -16,7 +16,7 @@ const MAX_CANDLES = 50_000; // loaded candles
 const MAX_CORRECTIONS = 1000; // kept ones of a symbol, interval and zone
 const LEAD = 160; // empty buckets that are drawn before the very first candle
 const MAX_SINGLE_CHANGES = 20; // if more candles change in one frame, the whole chart is drawn
-const QUIET_MS = 200; // the candles of the symbol before stay this long
+export const QUIET_MS = 200; // a shorter wait for a view changes nothing on the page
 
 // The shown view: {symbol, chosen, candles, range, abort, busy, corrections, …}. `chosen` is the interval that the user has
 // chosen; candles.interval is the drawn one, and `refused` one that the API does not give. `reads` contains a Map for each running request, with
@@ -33,7 +33,7 @@ export const candles = () => shown?.candles ?? null;
 export const symbol = () => shown?.symbol ?? null;
 
 // The number of bars of the chosen interval in the place of `bars` drawn ones.
-export const chosenBars = (bars) => Number((bars * width(shown.candles.interval) / width(shown.chosen)).toFixed(2));
+const chosenBars = (bars) => Number((bars * width(shown.candles.interval) / width(shown.chosen)).toFixed(2));
 
 // {drawn, chosen} if a coarser interval than the chosen one is drawn, otherwise null.
 export const coarser = () => (shown && shown.candles.interval !== shown.chosen ? { drawn: shown.candles.interval, chosen: shown.chosen } : null);

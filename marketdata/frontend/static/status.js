@@ -9,7 +9,6 @@ import * as live from './live.js';
 import { now, state, subscribe } from './state.js';
 import * as zones from './time_zones.js';
 
-const QUIET_MS = 200; // a shorter wait is not shown
 let said = '';
 let loadingSince = 0;
 
@@ -20,7 +19,7 @@ export function start() {
     if (['live', 'newest', 'coverage', 'retrying'].some((name) => changed.has(name))) drawDot();
     if (changed.has('loading')) {
       loadingSince = performance.now();
-      if (state.loading) setTimeout(drawMessage, QUIET_MS + 10);
+      if (state.loading) setTimeout(drawMessage, feed.QUIET_MS + 10);
     }
     if (['loading', 'failure', 'symbols', 'symbol', 'live', 'isEmpty', 'coverage'].some((name) => changed.has(name))) drawMessage();
   });
@@ -75,7 +74,7 @@ function span(ms) {
 // -- in place of a chart -----------------------------------------------------------------------------------------------
 
 function drawMessage() {
-  const isSlow = state.loading && performance.now() - loadingSince >= QUIET_MS;
+  const isSlow = state.loading && performance.now() - loadingSince >= feed.QUIET_MS;
   const hasCandles = Boolean(feed.candles()?.rows.length);
   $('progress').hidden = !isSlow;
   const parts = state.loading ? isSlow && !hasCandles && ['Loading …'] : message();
