@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import MarketError, StateError, Stopped
+from marketdata.errors import MarketError, ProviderError, StateError, Stopped
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.ingestor import Connect
     from marketdata.source.provider import RpcProvider
+    from marketdata.source.rpc import Rpc
     from marketdata.source.rpc_file import RpcFile
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
@@ -30,6 +31,8 @@ ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them th
 _CHECK_TRIES = 3
 """Tries of a request during ``check``. The number is small, because a person waits for the result and can run the
 command again."""
+_CHECK_CONNECTION_S = 3.0
+"""How long ``check`` waits for the provider's host."""
 _TABLE_TIMEOUT_S = 5.0
 """Timeout of the request that asks the API for its table. A stop signal during the request takes effect when the
 request has ended."""
@@ -140,6 +143,7 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
     provider = RpcProvider(rpc, file.chain_id)
     print(f"asking {provider.name} …", flush=True)
     with closing(rpc):
+        _reach(rpc, settings.secrets_dir / secretfile.RPC_SOURCE)
         head, finalized = provider.head(with_finalized=file.confirmations is None)
         if file.confirmations is not None:
             finalized = max(0, head.number - file.confirmations)
@@ -154,6 +158,15 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
             faults += len(found.faults)
     if faults:
         raise StateError(f"{faults} faults in {settings.secrets_dir / secretfile.RPC_SOURCE}")
+
+
+def _reach(rpc: Rpc, file: Path) -> None:
+    try:
+        rpc.reach(_CHECK_CONNECTION_S)
+    except ProviderError as error:
+        raise ProviderError(
+            f"{error.detail}. Check the url in {file}, and that its host runs and this machine reaches it"
+        ) from error
 
 
 def _list(_options: argparse.Namespace, settings: Settings) -> None:

@@ -13,7 +13,7 @@ import re
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import copy
 from functools import partial
 from time import monotonic
@@ -121,6 +121,31 @@ class Rpc:
         other._connection = self._connect()
         other.requests = 0
         return other
+
+    def reach(self, seconds: float) -> None:
+        """Try once to connect to the host. Raises ProviderError after at most ``seconds``, the search for the host's
+        name included. That search has no timeout of its own, so another thread does it."""
+        failures = [f" within {seconds:g} s"]
+        connection = self._connect()
+        connection.timeout = seconds
+
+        def connect() -> None:
+            try:
+                with closing(connection):
+                    connection.connect()
+                failures.clear()
+            except socket.gaierror as error:
+                failures[0] = f": the name of the host is not found ({error.strerror})"
+            except TimeoutError:
+                pass
+            except OSError as error:
+                failures[0] = f": {error.strerror or error}"
+
+        connecting = threading.Thread(target=connect, name="connect", daemon=True)
+        connecting.start()
+        connecting.join(seconds)
+        if failures:
+            raise ProviderError(f"{self.name}: no connection{failures[0]}")
 
     def call(self, method: str, *params: Any) -> Any:
         return self.batch([Call(method, params)])[0]
