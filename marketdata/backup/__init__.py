@@ -3,6 +3,6 @@ major version of PostgreSQL, because this needs the same client programs. A back
 
 FOLDER/manifest.json     the format, the release, the time, and the SHA-256 of every other file
 FOLDER/database.dump     pg_dump's custom format
-FOLDER/state/            vN.env, the outboxes of the ingestor and the demo source, and the demo source's chain
+FOLDER/state/            vN.env, PREFIX-vN.env, the outboxes of ingestor and demo source, and the demo source's chain
 FOLDER/secrets/          the token files, so a backup is as secret as these
 """

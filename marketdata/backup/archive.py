@@ -26,7 +26,7 @@ from marketdata.store.version import Version
 DUMP, MANIFEST, STATE, SECRETS = "database.dump", "manifest.json", "state", "secrets"
 FORMAT = 1
 
-_STATE_FILES = ("v*.env", "demo/chain.json")
+_STATE_FILES = ("v*.env", "*-v*.env", "demo/chain.json")
 _OUTBOXES = ("ingestor/*.sqlite", "demo/*.sqlite")
 
 LOCK_S, TRIES = 3, 10

@@ -14,7 +14,7 @@ from marketdata.errors import StateError, VersionMissing
 from marketdata.graphql.engine import READER
 from marketdata.operations import Say
 from marketdata.operations.credential_files import make_token_files
-from marketdata.settings import Settings
+from marketdata.settings import Settings, declared
 from marketdata.store import migrations
 from marketdata.store.pool import Connection
 from marketdata.store.version import Registered, Version, register, registered
@@ -65,8 +65,8 @@ def _has_reader(connection: Connection) -> bool:
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
-    """Create version ``n`` of the prefix, unless it exists, and write ``vN.env`` into the state directory. If the file
-    cannot be written, no change of the database is committed."""
+    """Create version ``n`` of the prefix, unless it exists, and write its settings file into the state directory. If
+    the file cannot be written, no change of the database is committed."""
     version = Version.of(settings.prefix, n)
     path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
@@ -110,8 +110,9 @@ def _reserve(connection: Connection, trigger_functions: list[str]) -> None:
 
 
 def settings_file(settings: Settings, n: int) -> Path:
-    """The settings file of version ``n``."""
-    return settings.state_dir / f"v{n}.env"
+    """The settings file of version ``n``: ``vN.env``, or ``<prefix>-vN.env`` if the prefix is not the default."""
+    is_default = settings.prefix == declared()["prefix"].default
+    return settings.state_dir / (f"v{n}.env" if is_default else f"{settings.prefix}-v{n}.env")
 
 
 def _create_or_check(connection: Connection, version: Version) -> str:

@@ -32,6 +32,9 @@ def test_another_database_is_backed_up_and_restored(
 ) -> None:
     assert fresh.database_url is not None
     assert command("version", "1").returncode == 0
+    monkeypatch.setenv("MARKET_PREFIX", "abc")
+    assert command("version", "1").returncode == 0
+    monkeypatch.delenv("MARKET_PREFIX")
     with connect(fresh.database_url) as connection:
         (entry,) = registered(connection, "md")
         ticks.ingest(connection, entry.version, [tick("A", "1", START + SECOND, "5")])
@@ -46,7 +49,8 @@ def test_another_database_is_backed_up_and_restored(
     assert (done.returncode, done.stderr) == (0, "")
     with connect(other) as connection:
         assert connection.execute("SELECT symbol, id FROM md_ticks_v1").fetchall() == [("A", "1")]
-    assert (tmp_path / "state" / "v1.env").read_text() == (fresh.state_dir / "v1.env").read_text()
+    for file in ("v1.env", "abc-v1.env"):
+        assert (tmp_path / "state" / file).read_text() == (fresh.state_dir / file).read_text()
 
 
 CLI = "marketdata.backup.cli"

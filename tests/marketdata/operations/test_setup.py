@@ -252,6 +252,17 @@ def test_each_version_has_a_port_of_its_own(fresh: Settings) -> None:
         assert (settings.api_port, settings.api_upstream) == (port, f"http://127.0.0.1:{port}")
 
 
+def test_versions_of_another_prefix_have_settings_files_of_their_own(fresh: Settings) -> None:
+    init(fresh)
+    version(fresh, 1)
+    text = (fresh.state_dir / "v1.env").read_text()
+    file = fresh.state_dir / "abc-v1.env"
+    assert version(replace(fresh, prefix="abc"), 1)[1] == f"{file}: written"
+    settings = load({}, file)
+    assert (settings.prefix, settings.ticks_table) == ("abc", "abc_ticks_v1")
+    assert (fresh.state_dir / "v1.env").read_text() == text
+
+
 def test_a_missing_state_directory_is_created_for_the_settings_file(fresh: Settings) -> None:
     init(fresh)
     elsewhere = replace(fresh, state_dir=fresh.state_dir / "not" / "there")
