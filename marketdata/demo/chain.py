@@ -19,9 +19,9 @@ from typing import NamedTuple
 from marketdata.demo.prices import ONE, Market
 from marketdata.errors import ProviderError, StateError
 from marketdata.source.evm import WORD, Header, Log
-from marketdata.source.pool_kinds import KINDS
-from marketdata.source.provider import Wanted
-from marketdata.source.rpc_file import Pool
+from marketdata.source.log_filter import LogFilter
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Pool
 
 CHAIN = "DEMO"
 BLOCK_S = 2
@@ -119,7 +119,7 @@ class Blocks:
             has_transactions=bool(self._trading(number, is_abandoned)),
         )
 
-    def logs(self, number: int, wanted: Wanted, *, is_abandoned: bool = False) -> list[Log]:
+    def logs(self, number: int, wanted: LogFilter, *, is_abandoned: bool = False) -> list[Log]:
         """The wanted logs of one block."""
         logs: list[Log] = []
         position = 0
@@ -128,10 +128,12 @@ class Blocks:
             pool = POOLS[at].pool
             kind = KINDS[pool.kind]
             for trade in self._trades(at, number, is_abandoned):
-                if wanted.get(pool.address) == kind.topic:
-                    data = _v2_data(trade) if pool.kind == "uniswap-v2" else _v3_data(trade)
-                    transaction = "0x" + self._digest(block, position)[:WORD].hex()
-                    logs.append(Log(pool.address, (kind.topic,), data, number, block, transaction, position))
+                data = _v2_data(trade) if pool.kind == "uniswap-v2" else _v3_data(trade)
+                transaction = "0x" + self._digest(block, position)[:WORD].hex()
+                time = self.genesis + number * BLOCK_S
+                log = Log(pool.address, kind.swap_topics, data, number, block, transaction, position, time)
+                if wanted.selects(log):
+                    logs.append(log)
                 position += 1
         return logs
 
@@ -282,14 +284,14 @@ class DemoProvider:
         head = self._head()
         return [self._header(number, head) if number <= head else None for number in numbers]
 
-    def logs_of(self, headers: Sequence[Header], wanted: Wanted) -> list[list[Log]]:
+    def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
         """The wanted logs of each block. The hash tells whether the abandoned block is meant."""
         return [
             self._blocks.logs(each.number, wanted, is_abandoned=each.hash != self._blocks.hash(each.number))
             for each in headers
         ]
 
-    def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
         logs, headers = [], {number: self._blocks.header(number) for number in (first, last)}
         for number in self._blocks.trading_between(first, last):
             found = self._blocks.logs(number, wanted)

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     with state_directory.alone(settings):
         about = f"the demo source (invented trades): {' and '.join(state_directory.SYMBOLS)}"
         connector = partial(partial, state_directory.connected, settings)
-        file, folder = state_directory.FILE, state_directory.FOLDER
+        file, folder = state_directory.SOURCE, state_directory.FOLDER
         ingestor.ingest(file, connector, folder, about, settings, is_quiet=options.quiet)
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from marketdata import secretfile
@@ -20,15 +21,19 @@ from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.lease import locked
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import Settings
-from marketdata.source.rpc_file import RpcFile
+from marketdata.source.rpc_file import Chain, ListedPool
 
-FILE = RpcFile(
-    url="", headers={}, chain=CHAIN, chain_id=0, confirmations=12, poll_s=0.5, requests_per_s=0,
-    pools=tuple(each.pool for each in POOLS),
-)  # fmt: skip
+SOURCE = Chain(
+    name=CHAIN,
+    chain_id=0,
+    endpoints=(),
+    confirmations=12,
+    poll_s=0.5,
+    pools=tuple(ListedPool(**asdict(each.pool)) for each in POOLS),
+)
 """The demo's chain and pools, in place of an ``rpc.json``."""
 
-SYMBOLS = [pool.symbol for pool in FILE.pools]
+SYMBOLS = [pool.symbol for pool in SOURCE.pools]
 
 _CHAIN_FILE = "chain.json"
 FOLDER = "demo"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from marketdata.ingest.outbox import Item, Outbox, Transaction, finality, put, put_coverage
 from marketdata.source.evm import Header
-from marketdata.source.rpc_file import Pool
+from marketdata.source.pools.pool import Pool
 
 
 class ReadBlock(NamedTuple):

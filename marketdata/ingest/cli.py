@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from marketdata.ingest.ingestor import Connect
     from marketdata.source.provider import RpcProvider
     from marketdata.source.rpc import Rpc
-    from marketdata.source.rpc_file import RpcFile
+    from marketdata.source.rpc_file import Chain
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
@@ -57,12 +57,12 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
     file = rpc_file(settings)
-    about = f"{file.chain}: {len(file.pools)} pools"
+    about = f"{file.name}: {len(file.pools)} pools"
     ingest(file, lambda _outbox: partial(_connected, file), "ingestor", about, settings, is_quiet=options.quiet)
 
 
 def ingest(
-    file: RpcFile,
+    file: Chain,
     connector: Callable[[Path], Connect],
     folder: str,
     about: str,
@@ -112,7 +112,7 @@ def _table(settings: Settings) -> str | None:
 
 
 def _ingest_into(
-    table: str, file: RpcFile, connector: Callable[[Path], Connect], folder: str, about: str, settings: Settings
+    table: str, file: Chain, connector: Callable[[Path], Connect], folder: str, about: str, settings: Settings
 ) -> None:
     from marketdata.ingest import ingestor
     from marketdata.ingest.lease import locked
@@ -125,11 +125,11 @@ def _ingest_into(
         ingestor.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
 
 
-def _connected(file: RpcFile, stopping: threading.Event) -> RpcProvider:
+def _connected(file: Chain, stopping: threading.Event) -> RpcProvider:
     from marketdata.source.provider import RpcProvider
     from marketdata.source.rpc import Rpc
 
-    return RpcProvider(Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping), file.chain_id)
+    return RpcProvider(Rpc(file.endpoints[0], stopping=stopping), file.chain_id)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:
@@ -139,7 +139,7 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
 
     file = rpc_file(settings)
     stopping = threading.Event()
-    rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping, tries=_CHECK_TRIES)
+    rpc = Rpc(file.endpoints[0], stopping=stopping, tries=_CHECK_TRIES)
     provider = RpcProvider(rpc, file.chain_id)
     print(f"asking {provider.name} …", flush=True)
     with closing(rpc):
@@ -195,12 +195,12 @@ def _retry(_options: argparse.Namespace, settings: Settings) -> None:
     print(f"{count} dead letters are in the outbox again; the ingestor sends them when it runs")
 
 
-def rpc_file(settings: Settings) -> RpcFile:
+def rpc_file(settings: Settings) -> Chain:
     from marketdata.source.rpc_file import load
 
     return load(
         settings.secrets_dir / secretfile.RPC_SOURCE, warn=lambda text: print(text, file=sys.stderr, flush=True)
-    )
+    )[0]
 
 
 def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:

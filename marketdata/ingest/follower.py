@@ -18,9 +18,10 @@ from marketdata.ingest.outbox import put, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.evm import Header, Log
-from marketdata.source.pool_kinds import swap_topics
-from marketdata.source.provider import Provider, may_have, newest_and_final
-from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.log_filter import swap_filter
+from marketdata.source.pools.pool import Pool, PoolIndex
+from marketdata.source.provider import Provider, newest_and_final
+from marketdata.source.rpc_file import Chain
 
 MIN_FOLLOWED = 128
 """At least this many of the newest blocks are read one by one, because a reorganisation may replace them. If
@@ -48,21 +49,21 @@ class Counts:
 class Follower:
     """Reads the swaps of the pools of ``rpc.json``. Used by one thread."""
 
-    def __init__(self, provider: Provider, file: RpcFile, cursor: ChainCursor) -> None:
+    def __init__(self, provider: Provider, chain: Chain, pools: Sequence[Pool], cursor: ChainCursor) -> None:
         self._provider = provider
-        self._file = file
-        self._pools = {pool.symbol: pool for pool in file.pools}
+        self._chain = chain
+        self._pools = {pool.symbol: pool for pool in pools}
         self._cursor = cursor
         self._range = AdaptiveRange()
-        self._followed = max(MIN_FOLLOWED, file.confirmations or 0)
+        self._followed = max(MIN_FOLLOWED, chain.confirmations or 0)
         self._finalized = 0
         self.counts = Counts()
         self.head: Header | None = None
-        cursor.enter(file.pools)
+        cursor.enter(pools)
 
     def look(self) -> None:
         """Read the newest block. If a reorganisation replaced known blocks, retract them."""
-        self.head, self._finalized = newest_and_final(self._provider, self._file.confirmations)
+        self.head, self._finalized = newest_and_final(self._provider, self._chain.confirmations)
         if self._differs(self.head):
             self._reorganise(self.head.number)
 
@@ -89,7 +90,7 @@ class Follower:
     def _read_range(self, pools: Sequence[Pool], first: int, last: int) -> None:
         asked = last - first + 1
         try:
-            logs, headers = self._provider.logs_between(first, last, swap_topics(pools))
+            logs, headers = self._provider.logs_between(first, last, swap_filter(pools))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
@@ -122,8 +123,8 @@ class Follower:
             if self._differs(headers[at]) or headers[at].parent != headers[at - 1].hash:
                 headers = headers[:at]  # the next step finds the reorganisation
                 break
-        wanted = swap_topics(pools)
-        asked = [header for header in headers if may_have(header, wanted)]
+        wanted = swap_filter(pools)
+        asked = [header for header in headers if wanted.may_be_in(header)]
         found = dict(zip([header.number for header in asked], self._provider.logs_of(asked, wanted), strict=True))
         read = [(header, found.get(header.number, [])) for header in headers]
         self._store(pools, read)
@@ -145,8 +146,9 @@ class Follower:
         made = 0
         with self._cursor.transaction() as transaction:
             self._cursor.forget(transaction, min(self._finalized, first - _MIN_KEPT))
+            index = PoolIndex(pools)
             for header, logs in read:
-                ticks = swaps.ticks(pools, logs, {header.number: header}, self._skip)
+                ticks = swaps.ticks(index, logs, self._skip)
                 traded = {tick.symbol for tick in ticks}
                 put(transaction, self._cursor.restores(transaction, header, traded))
                 put_encoded(transaction, [tick.body for tick in ticks])
@@ -210,7 +212,7 @@ class Follower:
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
         """Raise StateError if older blocks than the known ones were read and forgotten. Such blocks cannot be
         retracted."""
-        if known[0].number - _MIN_KEPT > min(pool.start_block for pool in self._file.pools):
+        if known[0].number - _MIN_KEPT > min(pool.start_block for pool in self._pools.values()):
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "
                 "Another chain needs another TICKS_TABLE",

@@ -23,8 +23,9 @@ from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Metrics, MetricsServer
 from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
 from marketdata.source import pool_check
+from marketdata.source.pools.pool import Pool
 from marketdata.source.provider import Provider
-from marketdata.source.rpc_file import RpcFile
+from marketdata.source.rpc_file import Chain
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FAILED = signal.SIGUSR1
@@ -109,8 +110,8 @@ class Worker:
 class Ingestor:
     """Reads and delivers from ``start`` until ``stop``. ``stop`` is idempotent."""
 
-    def __init__(self, file: RpcFile, connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str) -> None:
-        self._file = file
+    def __init__(self, chain: Chain, connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str) -> None:
+        self._chain = chain
         self._outbox = outbox
         self._api = api
         self._delivery_outbox = Outbox(outbox.path)
@@ -121,7 +122,8 @@ class Ingestor:
         self._reader = Worker("ingestor-reader", self._read, self._fail)
         self._provider = connect(self._reader.stopping)
         self.follower: Follower | None = None
-        self._unchecked = list(file.pools)
+        self._unchecked = list(chain.pools)
+        self._pools: list[Pool] = []
         self._is_behind = False
         self._stopped = False
 
@@ -139,7 +141,7 @@ class Ingestor:
         with closing(Outbox(self._outbox.path, only_reads=True)) as outbox:
             waiting, dead = outbox.count(), outbox.count_dead_letters()
             next_blocks = ChainCursor(outbox).next_blocks()
-        listed = [next_blocks[pool.symbol] for pool in self._file.pools if pool.symbol in next_blocks]
+        listed = [next_blocks[pool.symbol] for pool in self._chain.pools if pool.symbol in next_blocks]
         return Metrics(
             head_block=head.number if head is not None else 0,
             next_block=min(listed, default=0),
@@ -188,9 +190,9 @@ class Ingestor:
     def _read(self) -> float:
         if self.follower is None:
             self._check_pools()
-            self.follower = Follower(self._provider, self._file, ChainCursor(self._outbox))
+            self.follower = Follower(self._provider, self._chain, self._pools, ChainCursor(self._outbox))
         if self._outbox.count() > MAX_OUTBOX_ITEMS:
-            return self._file.poll_s
+            return self._chain.poll_s
         # If the step fails, _is_behind stays False. The next step then reads the newest block again, because a
         # reorganisation may be the cause of the failure.
         was_behind, self._is_behind = self._is_behind, False
@@ -198,12 +200,12 @@ class Ingestor:
             self.follower.look()
         self._is_behind = self.follower.step()
         self._deliverer.wake()
-        return 0.0 if self._is_behind else self._file.poll_s
+        return 0.0 if self._is_behind else self._chain.poll_s
 
     def _check_pools(self) -> None:
         while self._unchecked:
-            pool_check.require(self._provider, self._unchecked[-1])
-            self._unchecked.pop()
+            self._pools.append(pool_check.require(self._provider, self._unchecked[0]))
+            del self._unchecked[0]
 
     def _deliver(self) -> float:
         return 0.0 if self.delivery.step() else _IDLE_S
@@ -215,7 +217,7 @@ def block_signals() -> None:
 
 
 def run(
-    file: RpcFile,
+    chain: Chain,
     connect: Connect,
     outbox: Outbox,
     api: ApiClient,
@@ -224,7 +226,7 @@ def run(
 ) -> None:
     """Ingest until SIGTERM, SIGINT or SIGHUP. Call :func:`block_signals` first. Raises the error of a worker that
     failed."""
-    ingestor = Ingestor(file, connect, outbox, api, ticks_table)
+    ingestor = Ingestor(chain, connect, outbox, api, ticks_table)
     with ExitStack() as stack:
         stack.callback(ingestor.stop)
         if metrics_port is not None:

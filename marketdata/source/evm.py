@@ -31,7 +31,8 @@ class Header(NamedTuple):
 
 
 class Log(NamedTuple):
-    """An event of a contract. ``address`` and hashes are lower-case; ``position`` is the log's index in its block."""
+    """An event of a contract. ``address`` and hashes are lower-case; ``position`` is the log's index in its block.
+    ``time`` is the block's time in seconds since 1970, or 0 if the provider does not name it."""
 
     address: str
     topics: tuple[str, ...]
@@ -40,6 +41,13 @@ class Log(NamedTuple):
     block_hash: str
     transaction: str
     position: int
+    time: int
+
+    def indexed(self, count: int) -> tuple[int, ...]:
+        """Exactly ``count`` indexed arguments, as unsigned words. They are the topics after the first one."""
+        if len(self.topics) != count + 1:
+            raise ValueError(f"has {len(self.topics)} topics instead of {count + 1}")
+        return tuple(int(topic, 16) for topic in self.topics[1:])
 
 
 def quantity(value: Any) -> int:
@@ -90,14 +98,11 @@ def header(value: Any) -> Header:
     bloom = data(value.get("logsBloom"))
     if len(bloom) != _BLOOM_BYTES:
         raise ValueError("has a bloom filter of the wrong size")
-    time = quantity(value.get("timestamp"))
-    if time >= MAX_TIME:
-        raise ValueError("has a time that is not in seconds, or after the year 2999")
     return Header(
         number=quantity(value.get("number")),
         hash=hash_text(value.get("hash")),
         parent=hash_text(value.get("parentHash")),
-        time=time,
+        time=_time(value.get("timestamp")),
         bloom=int.from_bytes(bloom, "big"),
         has_transactions=bool(value.get("transactions")),
     )
@@ -117,7 +122,15 @@ def log(value: Any) -> Log:
         block_hash=hash_text(value.get("blockHash")),
         transaction=hash_text(value.get("transactionHash")),
         position=quantity(value.get("logIndex")),
+        time=_time(value.get("blockTimestamp") or "0x0"),
     )
+
+
+def _time(value: Any) -> int:
+    time = quantity(value)
+    if time >= MAX_TIME:
+        raise ValueError("has a time that is not in seconds, or after the year 2999")
+    return time
 
 
 def words(encoded: bytes, count: int) -> tuple[int, ...]:
@@ -132,6 +145,13 @@ def signed(word: int) -> int:
     return word - (1 << 256) if word >> 255 else word
 
 
+def address_word(word: int) -> str:
+    """The address that a word holds, in lower case."""
+    if word >> 160:
+        raise ValueError("has an address of more than 20 bytes")
+    return f"0x{word:040x}"
+
+
 def topic(signature: str) -> str:
     """The first topic of an event: the hash of its signature."""
     return "0x" + keccak256(signature.encode()).hex()
@@ -142,7 +162,7 @@ def selector(signature: str) -> str:
     return "0x" + keccak256(signature.encode())[:4].hex()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 15)
 def bloom_bits(value: str) -> int:
     """The three bits of an address or topic in the bloom filter of a block (Yellow Paper, section 4.3.1)."""
     hashed = keccak256(bytes.fromhex(value[2:]))
@@ -152,10 +172,10 @@ def bloom_bits(value: str) -> int:
     return bits
 
 
-def may_contain(bloom: int, address: str, topic: str) -> bool:
-    """False if the block certainly has no log of this address and topic. Bloom filters have false positives, so True
+def is_in_bloom(bloom: int, value: str) -> bool:
+    """False if the block certainly has no log with this address or topic. Bloom filters have false positives, so True
     means that the block may have such a log."""
-    bits = bloom_bits(address) | bloom_bits(topic)
+    bits = bloom_bits(value)
     return bloom & bits == bits
 
 

@@ -12,10 +12,8 @@ from typing import Any, Protocol, TypeVar
 from marketdata.errors import ProviderError
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
+from marketdata.source.log_filter import LogFilter
 from marketdata.source.rpc import Call, Rpc
-
-Wanted = Mapping[str, str]
-"""The wanted logs: the address of each contract, with the topic of its event."""
 
 
 class Provider(Protocol):
@@ -48,10 +46,10 @@ class Provider(Protocol):
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
         """The blocks with these numbers; None for each that the chain does not have."""
 
-    def logs_of(self, headers: Sequence[Header], wanted: Wanted) -> list[list[Log]]:
-        """The wanted logs of each block. The blocks are identified by their hashes."""
+    def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
+        """The wanted logs of each block, with its time. The blocks are identified by their hashes."""
 
-    def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
         """The wanted logs of the final blocks ``first`` to ``last``, both inclusive, and headers by number. The headers
         are those of the first block, of the last block, and of every block with a log.
 
@@ -127,10 +125,10 @@ class RpcProvider:
             for number, each in zip(numbers, found, strict=True)
         ]
 
-    def logs_of(self, headers: Sequence[Header], wanted: Wanted) -> list[list[Log]]:
+    def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
         calls = []
         for header in headers:
-            calls.append(Call("eth_getLogs", ({"blockHash": header.hash, **_filter(wanted)},)))
+            calls.append(Call("eth_getLogs", ({"blockHash": header.hash, **wanted.parameters()},)))
             # A provider may ask a different node for each call. A node that lacks the block might return no logs.
             calls.append(Call("eth_getBlockByHash", (header.hash, False)))
         answers = self._rpc.batch(calls)
@@ -140,14 +138,14 @@ class RpcProvider:
                 raise self._wrong(f"block {header.number}", f"is not known by its hash {header.hash}")
             logs = self._logs(answers[2 * at], wanted)
             self._check(logs, {header.number: header})
-            found.append(logs)
+            found.append([log._replace(time=header.time) for log in logs])
         return found
 
-    def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
         # A node that lacks the last block, or is on another chain, would return no logs. So the request also asks for
         # the chain and for both ends.
         numbers = sorted({first, last})
-        logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)},))
+        logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **wanted.parameters()},))
         answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(numbers)])
         self._check_chain(chain)
         ends = {header.number: header for header in self._headers(numbers, found)}
@@ -158,7 +156,7 @@ class RpcProvider:
         others = sorted({log.block_number for log in logs} - ends.keys())
         headers = ends | {header.number: header for header in self.headers(others)}
         self._check(logs, headers)
-        return logs, headers
+        return [log._replace(time=headers[log.block_number].time) for log in logs], headers
 
     def read_contract(self, address: str, function: str) -> bytes:
         call = {"to": address, "data": evm.selector(function)}
@@ -176,13 +174,13 @@ class RpcProvider:
                 f"{self.name} is on the chain {chain}, and rpc.json says chain_id {self._chain_id}", code="wrong_chain"
             )
 
-    def _logs(self, answer: Any, wanted: Wanted) -> list[Log]:
+    def _logs(self, answer: Any, wanted: LogFilter) -> list[Log]:
         if not isinstance(answer, list):
             raise self._wrong("the answer of eth_getLogs", "is not a list")
         logs = [self._read(evm.log, each, "a log") for each in answer]
         # The filter matches every address with every topic: a pool may return events of another kind of pool.
         return sorted(
-            (log for log in logs if log.topics and wanted.get(log.address) == log.topics[0]),
+            (log for log in logs if wanted.selects(log)),
             key=lambda log: (log.block_number, log.position),
         )
 
@@ -191,7 +189,7 @@ class RpcProvider:
             header = headers.get(log.block_number)
             if header is None or header.hash != log.block_hash:
                 raise self._wrong(f"a log of block {log.block_number}", "is of a block that is not in the chain")
-            if header.bloom and not evm.may_contain(header.bloom, log.address, log.topics[0]):
+            if header.bloom and not all(evm.is_in_bloom(header.bloom, each) for each in (log.address, log.topics[0])):
                 raise self._wrong(f"a log of block {log.block_number}", "is not in the block's bloom filter")
 
     def _read(self, reader: Callable[[Any], _T], value: Any, what: str) -> _T:
@@ -204,17 +202,5 @@ class RpcProvider:
         return ProviderError(f"{self.name}: {what} {detail}", code="wrong_answer")
 
 
-def may_have(header: Header, wanted: Wanted) -> bool:
-    """False if the block's bloom filter shows that the block has no wanted log. Some chains leave the filter empty. On
-    these, False only if the block has no transactions."""
-    if not header.bloom:
-        return header.has_transactions
-    return any(evm.may_contain(header.bloom, address, topic) for address, topic in wanted.items())
-
-
 def _blocks(numbers: Iterable[int]) -> list[Call]:
     return [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
-
-
-def _filter(wanted: Wanted) -> dict[str, Any]:
-    return {"address": sorted(wanted), "topics": [sorted(set(wanted.values()))]}

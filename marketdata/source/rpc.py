@@ -12,7 +12,7 @@ import random
 import re
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from copy import copy
 from functools import partial
@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from marketdata.errors import ProviderError, RangeRefused, Stopped
 from marketdata.source.provider_errors import Kind, meaning
+from marketdata.source.rpc_file import Endpoint
 
 TIMEOUT = 20.0
 """Seconds of silence after which a request fails."""
@@ -82,20 +83,19 @@ class Budget:
 
 
 class Rpc:
-    """A client of one provider. ``per_second`` limits its calls. Setting ``stopping`` ends every pause with
+    """A client of one provider. Setting ``stopping`` ends every pause with
     :class:`Stopped`; ``interrupt`` ends a running request."""
 
     def __init__(
         self,
-        url: str,
-        headers: Mapping[str, str],
+        endpoint: Endpoint,
         *,
-        per_second: float,
         stopping: threading.Event,
         timeout: float = TIMEOUT,
         tries: int = TRIES,
     ) -> None:
-        parts = urlsplit(url)
+        headers, per_second = endpoint.headers, endpoint.requests_per_s
+        parts = urlsplit(endpoint.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connect = partial(kind, parts.hostname or "", parts.port, timeout=timeout)
         self._connection = self._connect()

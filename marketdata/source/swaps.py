@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from marketdata.source.evm import Header, Log
-from marketdata.source.pool_kinds import KINDS, Deltas
-from marketdata.source.rpc_file import Pool
+from marketdata.source.evm import Log
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Deltas, Pool, PoolIndex
 
 MAX_PLACES = 30
 """A tick has at most 30 decimal places, and at most 30 digits before the point."""
@@ -38,22 +38,21 @@ Skip = Callable[[Pool, Log, str, ValueError], None]
 ``not_a_swap``) and the error."""
 
 
-def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skip: Skip) -> list[SwapTick]:
-    """The ticks of ``pools``, in the order of ``logs``. ``headers`` contains the block of each log, by number."""
-    by_address: dict[str, list[Pool]] = {}
-    for pool in pools:
-        by_address.setdefault(pool.address, []).append(pool)
+def ticks(pools: PoolIndex, logs: Iterable[Log], skip: Skip) -> list[SwapTick]:
+    """The ticks of the swaps among ``logs``, in their order. Each log has the time of its block."""
     found = []
     for log in logs:
-        for pool in by_address.get(log.address, ()):
+        for pool in pools.of(log):
+            if log.topics[0] not in KINDS[pool.kind].swap_topics:
+                continue
             try:
-                found.append(SwapTick(pool.symbol, tick_json(pool, log, headers[log.block_number])))
+                found.append(SwapTick(pool.symbol, tick_json(pool, log)))
             except ValueError as error:
                 skip(pool, log, "no_price" if isinstance(error, NotATrade) else "not_a_swap", error)
     return found
 
 
-def tick_json(pool: Pool, log: Log, header: Header) -> str:
+def tick_json(pool: Pool, log: Log) -> str:
     """The JSON of a swap's tick. Raises NotATrade if the swap has no price, and ValueError if the log is no swap of
     this kind of pool."""
     made = trade(KINDS[pool.kind].decode(log.data), pool.decimals, invert=pool.invert)
@@ -62,7 +61,7 @@ def tick_json(pool: Pool, log: Log, header: Header) -> str:
     # No value needs an escape. A JSON encoder would double the time that a log takes, because encoding takes as long as
     # decoding the log.
     return _TICK_JSON % (
-        pool.symbol, hash, position, header.time * 1000, seq, *made, number, hash, log.transaction,
+        pool.symbol, hash, position, log.time * 1000, seq, *made, number, hash, log.transaction,
     )  # fmt: skip
 
 

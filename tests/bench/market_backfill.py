@@ -22,7 +22,8 @@ from pathlib import Path
 from time import perf_counter
 
 from marketdata.source import evm
-from marketdata.source.pool_kinds import KINDS, swap_topics
+from marketdata.source.log_filter import swap_filter
+from marketdata.source.pools import KINDS
 from marketdata.source.swaps import trade
 from tests.bench.figures import Figure, table
 from tests.functional.anvil import EvmPackages
@@ -60,7 +61,7 @@ def measure(blocks: int) -> Iterator[Figure]:
 
 def _limit(market: Market) -> float:
     by_address = {pool.address: pool for pool in market.pools}
-    topics = sorted(set(swap_topics(market.pools).values()))
+    topics = sorted(set(swap_filter(market.pools).values()))
     last = int(market.chain("eth_blockNumber"), 16)
     began, events = perf_counter(), 0
     with closing(http.client.HTTPConnection("127.0.0.1", market.chain.port)) as connection:

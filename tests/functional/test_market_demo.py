@@ -24,7 +24,7 @@ from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import load
 from marketdata.source import swaps
-from marketdata.source.pool_kinds import swap_topics
+from marketdata.source.log_filter import swap_filter
 from marketdata.tick import parse_tick
 from tests.functional.chain_market import stored_candles, stored_ticks
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.functional
 
 GENESIS, HISTORY = 1_790_000_000, 1500
 BLOCKS = Blocks(b"\7" * 32, GENESIS, HISTORY)
-WANTED = swap_topics(each.pool for each in POOLS)
+WANTED = swap_filter(each.pool for each in POOLS)
 OTHER = {"symbol": "TEST:ETH-USD", "id": "1", "ts": 1_790_000_000_000, "price": "1", "size": "1"}
 
 
@@ -57,7 +57,7 @@ class Ingestor:
         self.lease = Lease(self.client, self.outbox, "md_ticks_v1")
         self.delivery = Delivery(self.outbox, self.client, self.lease)
         node = DemoProvider(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
-        self.follower = Follower(node, state_directory.FILE, ChainCursor(self.outbox))
+        self.follower = Follower(node, state_directory.SOURCE, [each.pool for each in POOLS], ChainCursor(self.outbox))
 
     def go_on_to(self, head: int) -> None:
         self.head = head

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"):
         Outbox(path).close()
         work = Backfill(file, path, partial(api_client, settings), table, first, last)
-        progress = Progress(work, file.chain, sys.stderr)
+        progress = Progress(work, file.name, sys.stderr)
         work.start()
         try:
             signal_number = _wait(work, progress)

@@ -21,8 +21,9 @@ from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import pool_check
 from marketdata.source.adaptive_range import AdaptiveRange
+from marketdata.source.pools.pool import Pool
 from marketdata.source.provider import RpcProvider, newest_and_final
-from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.rpc_file import Chain
 
 RETRY_S = 60.0
 """Seconds without progress after which the backfill gives up. The next run resumes at the same block."""
@@ -57,18 +58,18 @@ class Backfill:
     """
 
     def __init__(
-        self, file: RpcFile, path: Path, connect: Callable[[], ApiClient], ticks_table: str,
+        self, chain: Chain, path: Path, connect: Callable[[], ApiClient], ticks_table: str,
         first: int | None = None, last: int | None = None, *, retry_s: float = RETRY_S,
     ) -> None:  # fmt: skip
-        self._file = file
+        self._chain = chain
         self._path = path
         self._api = connect()
         self._table = ticks_table
         self._first, self._last = first, last
         self._limit = RetryLimit(retry_s)
         self._writer = ApiWriter(self._api, self._limit)
-        self._workers = SpanWorkers(file, connect, self._limit)
-        self._provider = RpcProvider(self._workers.rpc, file.chain_id)
+        self._workers = SpanWorkers(chain, connect, self._limit)
+        self._provider = RpcProvider(self._workers.rpc, chain.chain_id)
         self._range = AdaptiveRange()
         self._max_blocks = 1
         self._handed_out: set[Span] = set()
@@ -122,16 +123,16 @@ class Backfill:
             self.error = MarketError(f"a defect of this program: {error!r}")
 
     def _prepare(self, outbox: Outbox) -> StoredRanges:
-        head, final = newest_and_final(self._provider, self._file.confirmations)
+        head, final = newest_and_final(self._provider, self._chain.confirmations)
         # The end of a span's coverage is the time of the block after the span, so the newest block cannot be read.
         final = min(final, head.number - 1)
-        for pool in self._file.pools:
-            pool_check.require(self._provider, pool)
+        pools = [pool_check.require(self._provider, pool) for pool in self._chain.pools]
+        self._workers.pools = {pool.symbol: pool for pool in pools}
         self._writer.require_table(self._table)
-        ranges = StoredRanges(outbox, self._table, self._file.pools)
+        ranges = StoredRanges(outbox, self._table, pools)
         cursor = ChainCursor(outbox)
         left = {}
-        for pool in self._file.pools:
+        for pool in pools:
             first, last = self._bounds(pool, cursor, final)
             self.ends[pool.symbol] = last
             left[pool.symbol] = plan.gaps(first, last, ranges.of(pool.symbol))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import monotonic
@@ -20,10 +20,11 @@ from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.source import swaps
 from marketdata.source.evm import Log
-from marketdata.source.pool_kinds import swap_topics
+from marketdata.source.log_filter import swap_filter
+from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import RpcProvider
 from marketdata.source.rpc import Rpc
-from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.rpc_file import Chain
 
 THREADS = 4
 
@@ -49,15 +50,16 @@ class SpanWorkers:
     """After ``start``, ``submit`` hands a span to the threads. ``take`` returns one outcome for each span. ``stop`` is
     idempotent."""
 
-    def __init__(self, file: RpcFile, connect: Callable[[], ApiClient], limit: RetryLimit) -> None:
+    def __init__(self, chain: Chain, connect: Callable[[], ApiClient], limit: RetryLimit) -> None:
         """``connect`` returns a new client of the API."""
-        self._chain_id = file.chain_id
+        self._chain_id = chain.chain_id
         self._limit = limit
-        self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=limit.stopping)
+        self.rpc = Rpc(chain.endpoints[0], stopping=limit.stopping)
         """A connection for the thread that submits the spans. That thread closes it."""
         self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
         apis = [connect() for _ in range(THREADS)]
-        self._pools = {pool.symbol: pool for pool in file.pools}
+        self.pools: Mapping[str, Pool] = {}
+        """The pools of the spans, by symbol. They are set before ``start``."""
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[SpanOutcome] = queue.SimpleQueue()
         self._threads = [
@@ -102,8 +104,8 @@ class SpanWorkers:
                     self._outcomes.put(SpanOutcome(span, error=MarketError(f"a defect of this program: {error!r}")))
 
     def _read_and_store(self, provider: RpcProvider, writer: ApiWriter, span: Span) -> SpanOutcome:
-        pools = [self._pools[symbol] for symbol in span.symbols]
-        wanted = swap_topics(pools)
+        pools = [self.pools[symbol] for symbol in span.symbols]
+        wanted = swap_filter(pools)
         logs, headers = provider.logs_between(span.first, span.last, wanted)
         [end] = provider.headers([span.last + 1])
         outcome = SpanOutcome(span, headers[span.first].time, end.time)
@@ -111,7 +113,7 @@ class SpanWorkers:
         def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
             outcome.skipped[reason] += 1
 
-        ticks = swaps.ticks(pools, logs, headers, skip)
+        ticks = swaps.ticks(PoolIndex(pools), logs, skip)
         outcome.ticks = len(ticks)
         outcome.new, outcome.known, outcome.refusals = writer.ticks([tick.body for tick in ticks])
         return outcome

@@ -19,7 +19,7 @@ from marketdata.ingest.backfill.plan import Blocks, Span
 from marketdata.ingest.delivery import MAX_BATCH_ITEMS, send
 from marketdata.ingest.outbox import Outbox, add_dead_letter, after_restore, encoded, finality
 from marketdata.source.evm import Header
-from marketdata.source.rpc_file import Pool
+from marketdata.source.pools.pool import Pool
 
 _MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
 

@@ -19,7 +19,7 @@ import pytest
 
 from marketdata import secretfile
 from marketdata.demo.chain import BLOCK_S, HISTORY, MAX_DEPTH, POOLS, Blocks
-from marketdata.source.pool_kinds import swap_topics
+from marketdata.source.log_filter import swap_filter
 from tests.browser.market.conftest import LIBRARY, ChartPage, settled
 from tests.browser.market.stage import HOUR, ROOT, Stage, now, running_stage
 from tests.functional.market_process import SECONDS
@@ -31,7 +31,7 @@ Tab = Callable[[str], ChartPage]
 
 POOL = POOLS[0].pool
 SYMBOL = POOL.symbol
-WANTED = swap_topics([POOL])
+WANTED = swap_filter([POOL])
 SEED = b"\7" * 32
 LATE_S = 600
 """How many seconds the chain's clock is behind while a test holds it."""

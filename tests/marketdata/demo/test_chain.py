@@ -16,11 +16,12 @@ from marketdata.demo.chain import BLOCK_S, DAY, HISTORY, MAX_DEPTH, POOLS, RECEN
 from marketdata.demo.prices import BOUND, ONE
 from marketdata.errors import ProviderError
 from marketdata.source import evm, pool_check, swaps
-from marketdata.source.evm import Header, Log
-from marketdata.source.pool_kinds import KINDS, swap_topics
+from marketdata.source.evm import Log
+from marketdata.source.log_filter import swap_filter
+from marketdata.source.pools import KINDS
 
 SEED, GENESIS = bytes(range(32)), 1_790_000_000
-WANTED = swap_topics(each.pool for each in POOLS)
+WANTED = swap_filter(each.pool for each in POOLS)
 BY_ADDRESS = {each.pool.address: each.pool for each in POOLS}
 SYMBOLS = [each.pool.symbol for each in POOLS]
 
@@ -40,12 +41,12 @@ class Clock:
         return GENESIS + self.head * BLOCK_S + 1.9
 
 
-def ticks(logs: list[Log], headers: dict[int, Header]) -> list[dict[str, Any]]:
-    return [json.loads(swaps.tick_json(BY_ADDRESS[log.address], log, headers[log.block_number])) for log in logs]
+def ticks(logs: list[Log]) -> list[dict[str, Any]]:
+    return [json.loads(swaps.tick_json(BY_ADDRESS[log.address], log)) for log in logs]
 
 
 def live(blocks: Blocks, first: int, count: int) -> list[dict[str, Any]]:
-    return ticks(*DemoProvider(blocks, Clock(0)).logs_between(first, first + count - 1, WANTED))
+    return ticks(DemoProvider(blocks, Clock(0)).logs_between(first, first + count - 1, WANTED)[0])
 
 
 def reorganisations(blocks: Blocks, first: int, count: int) -> list[tuple[int, int]]:
@@ -137,7 +138,7 @@ def test_a_range_has_the_logs_of_its_blocks(blocks: Blocks) -> None:
             assert headers == {number: blocks.header(number) for number in traded | {first, last}}
             assert all(headers[number].has_transactions for number in traded)
             assert len({(log.block_number, log.position) for log in logs}) == len(logs)
-    only, _ = provider.logs_between(HISTORY, HISTORY + 300, dict([next(iter(WANTED.items()))]))
+    only, _ = provider.logs_between(HISTORY, HISTORY + 300, swap_filter([POOLS[0].pool]))
     assert {log.address for log in only} == {POOLS[0].pool.address}
 
 
@@ -145,7 +146,7 @@ def test_the_price_after_a_v3_swap_fits_its_amounts(blocks: Blocks) -> None:
     """The fit is closer than the decoder requires: the difference is at most the spread and the swap's own effect."""
     provider = DemoProvider(blocks, Clock(0))
     logs, _ = provider.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED)
-    roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == KINDS["uniswap-v3"].topic]
+    roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == KINDS["uniswap-v3"].swap_topics[0]]
     assert len(roots) > 1000
     for (amount0, amount1, root, *_), log in roots:
         KINDS["uniswap-v3"].decode(log.data)

@@ -16,7 +16,7 @@ import pytest
 from marketdata import cli
 from marketdata.demo import cli as demo
 from marketdata.demo import state_directory
-from marketdata.demo.chain import DemoProvider
+from marketdata.demo.chain import POOLS, DemoProvider
 from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
@@ -68,7 +68,7 @@ def test_after_an_interrupted_reset_the_same_chain_is_read_again(
 ) -> None:
     first = first_block(settings)
     with closing(Outbox(outbox_path(settings))) as outbox:
-        ChainCursor(outbox).enter(state_directory.FILE.pools)
+        ChainCursor(outbox).enter([each.pool for each in POOLS])
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -91,7 +91,7 @@ def test_a_clock_that_was_set_back_is_reported(settings: Settings, monkeypatch: 
     now = time.time()
     with closing(Outbox(outbox_path(settings))) as outbox:
         place = ChainCursor(outbox)
-        place.enter(state_directory.FILE.pools)
+        place.enter([each.pool for each in POOLS])
         ahead = connected_at(settings, monkeypatch, now + 86_400).head(with_finalized=False)[0].number
         with place.transaction() as transaction:
             place.advance(transaction, state_directory.SYMBOLS, ahead + 1)

@@ -19,8 +19,8 @@ from marketdata.ingest.backfill.coordinator import Backfill
 from marketdata.ingest.backfill.plan import Plan
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import rpc_file, swaps
-from marketdata.source.evm import Header, Log
-from marketdata.source.rpc_file import Pool
+from marketdata.source.evm import Log
+from marketdata.source.pools.pool import Pool
 from tests.functional.serving import until
 from tests.marketdata.source.provider import Provider, Raw, error
 from tests.marketdata.source.synthetic_chain import BLOCK_S, START, SyntheticChain
@@ -91,7 +91,7 @@ def backfill(folder: Path, chain: SyntheticChain, api: Api, retry_s: float = 10)
     """A finished backfill."""
     (folder / "rpc.json").write_text(json.dumps(chain.rpc_file()))
     (folder / "rpc.json").chmod(0o600)
-    file = rpc_file.load(folder / "rpc.json", warn=print)
+    [file] = rpc_file.load(folder / "rpc.json", warn=print)
     Outbox(folder / "o.sqlite").close()
     work = Backfill(file, folder / "o.sqlite", lambda: ApiClient(api.url, lambda: "token"), "t", retry_s=retry_s)
     work.start()
@@ -194,9 +194,8 @@ def test_the_backfill_survives_a_provider_failure_at_the_end(tmp_path: Path, cha
 def test_a_swap_becomes_a_tick() -> None:
     pool = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 6), True, 0)
     data = b"".join(number.to_bytes(32, "big") for number in (5 * 10**17, 0, 0, 1_234_567))
-    log = Log(pool.address, (), data, 12, "0x" + "ab" * 32, "0x" + "cd" * 32, 3)
-    header = Header(12, log.block_hash, "", 1_700_000_000, 0, True)
-    assert json.loads(swaps.tick_json(pool, log, header)) == {
+    log = Log(pool.address, (), data, 12, "0x" + "ab" * 32, "0x" + "cd" * 32, 3, 1_700_000_000)
+    assert json.loads(swaps.tick_json(pool, log)) == {
         "symbol": "T:A-B",
         "id": f"{log.block_hash}:3",
         "ts": 1_700_000_000_000,

@@ -9,7 +9,6 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ from marketdata.ingest import follower as module
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.follower import Follower
 from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem, Rejection
-from marketdata.source import evm
+from marketdata.source import evm, rpc_file
 from marketdata.source.evm import Header, Log
-from marketdata.source.pool_kinds import KINDS
-from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.log_filter import LogFilter
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Pool
 
 POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 3) for n in (1, 2))
-FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
+FILE = rpc_file.Chain("T", 1, (), 4)
 SWAP = b"".join(number.to_bytes(32, "big") for number in (5, 0, 0, 7))
 MAX_DEPTH = 55
 """The largest depth of a reorganisation. It is so large that blocks are replaced that were read in ranges."""
@@ -37,9 +37,9 @@ START = 1_700_000_000
 class Block:
     def __init__(self, number: int, parent: str, swaps: Sequence[str], salt: int, time: int) -> None:
         self.hash = f"0x{number:032x}{salt:032x}"
-        topic = KINDS["uniswap-v2"].topic
+        topic = KINDS["uniswap-v2"].swap_topics[0]
         self.logs = [
-            Log(address, (topic,), SWAP, number, self.hash, f"0x{place:064x}", place)
+            Log(address, (topic,), SWAP, number, self.hash, f"0x{place:064x}", place, time)
             for place, address in enumerate(swaps)
         ]
         bloom = 0
@@ -100,13 +100,13 @@ class Chain:
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
         return [self.blocks[number].header if number < len(self.blocks) else None for number in numbers]
 
-    def logs_of(self, headers: Sequence[Header], wanted: dict[str, str]) -> list[list[Log]]:
-        return [[log for log in self.blocks[header.number].logs if log.address in wanted] for header in headers]
+    def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
+        return [[log for log in self.blocks[header.number].logs if wanted.selects(log)] for header in headers]
 
-    def logs_between(self, first: int, last: int, wanted: dict[str, str]) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
         if last - first + 1 > self._most:
             raise RangeRefused("too many")
-        logs = [log for block in self.blocks[first : last + 1] for log in block.logs if log.address in wanted]
+        logs = [log for block in self.blocks[first : last + 1] for log in block.logs if wanted.selects(log)]
         numbers = {first, last, *(log.block_number for log in logs)}
         return logs, {number: self.blocks[number].header for number in numbers}
 
@@ -179,7 +179,7 @@ class Run:
         path = self.outbox.path
         self.outbox.close()
         self.outbox = Outbox(path)
-        self.follower = Follower(self.chain, FILE, ChainCursor(self.outbox))  # type: ignore[arg-type]
+        self.follower = Follower(self.chain, FILE, POOLS, ChainCursor(self.outbox))  # type: ignore[arg-type]
         self.follower.look()
 
     def close(self) -> None:
@@ -299,7 +299,7 @@ def test_a_pool_that_is_added_later_is_read_from_its_start_block(run: Run) -> No
 
 def test_a_pool_that_was_absent_during_a_reorganisation_is_read_again(run: Run) -> None:
     run.finish()
-    run.follower = Follower(run.chain, replace(FILE, pools=POOLS[:1]), ChainCursor(run.outbox))  # type: ignore[arg-type]
+    run.follower = Follower(run.chain, FILE, POOLS[:1], ChainCursor(run.outbox))  # type: ignore[arg-type]
     run.chain.reorganise(10)
     run.finish()
     assert set(run.api.ticks) != run.chain.ids()

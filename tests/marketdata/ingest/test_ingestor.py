@@ -18,10 +18,10 @@ from marketdata.ingest.follower import Follower
 from marketdata.ingest.ingestor import Ingestor
 from marketdata.ingest.metrics import MetricsServer
 from marketdata.ingest.outbox import Outbox
-from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.rpc_file import Chain, ListedPool
 
-POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 100) for n in (1, 2))
-FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
+LISTED = tuple(ListedPool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 100) for n in (1, 2))
+FILE = Chain("T", 1, (), 4, pools=LISTED)
 
 
 class NoChain:
@@ -65,8 +65,8 @@ def test_after_a_failed_step_the_head_is_read_again(ingestor: Ingestor) -> None:
 
 def test_the_next_block_ignores_pools_that_were_removed_from_the_file(ingestor: Ingestor, tmp_path: Path) -> None:
     with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
-        gone = Pool("T:GONE", "0x" + "ff" * 20, "uniswap-v2", (18, 18), False, 5)
-        ChainCursor(outbox).enter([gone, *POOLS])
+        gone = ListedPool("T:GONE", "0x" + "ff" * 20, "uniswap-v2", (18, 18), False, 5)
+        ChainCursor(outbox).enter([gone, *LISTED])
     assert ingestor.metrics().next_block == 100
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from marketdata.source.evm import selector
-from marketdata.source.pool_kinds import KINDS
+from marketdata.source.pools import KINDS
 from tests.marketdata.source.provider import Provider, error, result
 
-_TOPIC = KINDS["uniswap-v2"].topic
+_TOPIC = KINDS["uniswap-v2"].swap_topics[0]
 POOL, TOKENS = "0x" + "11" * 20, ("0x" + "22" * 20, "0x" + "33" * 20)
 CHAIN_ID = 7
 START, BLOCK_S = 1_600_000_000, 12

@@ -9,7 +9,7 @@ import pytest
 
 from marketdata.source import evm
 from marketdata.source.evm import keccak256
-from marketdata.source.pool_kinds import KINDS
+from marketdata.source.pools import KINDS
 
 EMPTY_BLOOM = 0
 
@@ -55,8 +55,8 @@ def sha3_by_ours(data: bytes) -> bytes:
 
 def test_the_swap_events_have_their_published_topics() -> None:
     # The values that block explorers show.
-    assert KINDS["uniswap-v2"].topic == "0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"
-    assert KINDS["uniswap-v3"].topic == "0xc42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67"
+    assert KINDS["uniswap-v2"].swap_topics[0] == "0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"
+    assert KINDS["uniswap-v3"].swap_topics[0] == "0xc42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67"
     assert evm.selector("decimals()") == "0x313ce567"
 
 
@@ -109,10 +109,10 @@ def test_the_bloom_filter_contains_its_logs() -> None:
     bloom = 0
     for address, topic in logs:
         bloom |= evm.bloom_bits(address) | evm.bloom_bits(topic)
-    assert all(evm.may_contain(bloom, *log) for log in logs)
+    assert all(evm.is_in_bloom(bloom, part) for log in logs for part in log)
     assert bloom.bit_count() <= 18
-    assert not evm.may_contain(bloom, "0x" + "ab" * 20, logs[0][1])
-    assert not evm.may_contain(EMPTY_BLOOM, *logs[0])
+    assert not evm.is_in_bloom(bloom, "0x" + "ab" * 20)
+    assert not evm.is_in_bloom(EMPTY_BLOOM, logs[0][0])
 
 
 def test_a_block_with_a_time_that_the_api_refuses_is_refused() -> None:

@@ -9,11 +9,11 @@ import pytest
 from marketdata.errors import ProviderError
 from marketdata.source import pool_check
 from marketdata.source.evm import WORD
-from marketdata.source.pool_kinds import KINDS
+from marketdata.source.pools import KINDS
 from marketdata.source.provider import Provider
-from marketdata.source.rpc_file import Pool
+from marketdata.source.rpc_file import ListedPool
 
-POOL = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 18), False, 0)
+POOL = ListedPool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 18), False, 0)
 STATE = KINDS[POOL.kind].state_function
 
 

@@ -12,6 +12,7 @@ import pytest
 from marketdata.errors import ProviderError, RangeRefused, Stopped
 from marketdata.source import rpc as module
 from marketdata.source.rpc import Call, Rpc
+from marketdata.source.rpc_file import Endpoint
 from tests.marketdata.source.provider import Answer, Provider, Raw, error, result
 
 KEY = "a-very-secret-key"
@@ -38,9 +39,8 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def client(provider: Provider, *, per_second: float = 1e6, timeout: float = 5.0) -> Rpc:
     headers = {"X-Api-Key": KEY}
-    return Rpc(
-        f"{provider.url}/v2/{KEY}?x=1", headers, per_second=per_second, stopping=threading.Event(), timeout=timeout
-    )
+    endpoint = Endpoint(f"{provider.url}/v2/{KEY}?x=1", headers, per_second)
+    return Rpc(endpoint, stopping=threading.Event(), timeout=timeout)
 
 
 def echo(method: str, params: Any) -> Any:
@@ -132,7 +132,7 @@ def test_errors_show_no_part_of_a_header_or_password(
     provider: Callable[[Answer], Provider], userinfo: str, headers: dict[str, str]
 ) -> None:
     serving = provider(lambda *_: Raw(b"invalid key the-key, or the%2Dkey", 401))
-    rpc = Rpc(serving.url.replace("//", f"//{userinfo}"), headers, per_second=100, stopping=threading.Event())
+    rpc = Rpc(Endpoint(serving.url.replace("//", f"//{userinfo}"), headers, 100), stopping=threading.Event())
     with pytest.raises(ProviderError, match=r"refuses the credentials .* invalid key …") as caught:
         rpc.call("echo")
     assert "the-key" not in caught.value.detail
@@ -151,7 +151,7 @@ def test_the_last_error_shows_no_secret(provider: Callable[[Answer], Provider]) 
 
 def test_the_number_of_tries_can_be_limited(provider: Callable[[Answer], Provider]) -> None:
     serving = provider(lambda request, _: Raw(b"{}", 503))
-    rpc = Rpc(serving.url, {}, per_second=1e6, stopping=threading.Event(), tries=2)
+    rpc = Rpc(Endpoint(serving.url, {}, 1e6), stopping=threading.Event(), tries=2)
     with pytest.raises(ProviderError, match="HTTP status 503"):
         rpc.call("echo")
     assert len(serving.asked) == 2
@@ -272,7 +272,7 @@ def test_stopping_ends_a_wait_and_a_request(provider: Callable[[Answer], Provide
 
     stopping = threading.Event()
     serving = provider(answer)
-    rpc = Rpc(serving.url, {}, per_second=1e6, stopping=stopping)
+    rpc = Rpc(Endpoint(serving.url, {}, 1e6), stopping=stopping)
     ended: list[type[BaseException]] = []
 
     def run() -> None:

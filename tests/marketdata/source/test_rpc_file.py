@@ -11,8 +11,8 @@ import pytest
 from marketdata.errors import MissingRequirement, UsageError
 from marketdata.settings import ROOT
 from marketdata.source import rpc_file
-from marketdata.source.pool_kinds import KINDS
-from marketdata.source.rpc_file import load
+from marketdata.source.pools import KINDS
+from marketdata.source.rpc_file import Endpoint, load
 
 POOL = {"symbol": "A-B", "address": "0x" + "ab" * 20, "kind": "uniswap-v2", "decimals": [18, 6]}
 GOOD = {"url": "https://hidden.example/key", "chain": "ETH", "chain_id": 1, "confirmations": 12, "pools": [POOL]}
@@ -26,12 +26,13 @@ def written(folder: Path, content: str) -> Path:
 
 
 def loaded(folder: Path, content: Any) -> Any:
-    return load(written(folder, json.dumps(content)), warn=pytest.fail)
+    [chain] = load(written(folder, json.dumps(content)), warn=pytest.fail)
+    return chain
 
 
 def test_the_example_is_valid(tmp_path: Path) -> None:
     example = (ROOT / "etc" / "rpc.json.example").read_text()
-    found = load(written(tmp_path, example), warn=pytest.fail)
+    [found] = load(written(tmp_path, example), warn=pytest.fail)
     assert [pool.symbol for pool in found.pools] == ["ETH:WETH-USDC", "ETH:WETH-USDC-V3"]
     assert all(pool.invert and pool.decimals == (6, 18) for pool in found.pools)
     assert "the-key" not in repr(found)
@@ -39,7 +40,8 @@ def test_the_example_is_valid(tmp_path: Path) -> None:
 
 def test_missing_members_have_defaults(tmp_path: Path) -> None:
     found = loaded(tmp_path, GOOD)
-    assert (found.poll_s, found.requests_per_s, found.confirmations, found.headers) == (1.0, 10.0, 12, {})
+    assert (found.poll_s, found.confirmations) == (1.0, 12)
+    assert found.endpoints == (Endpoint("https://hidden.example/key", {}, 10.0),)
     assert (found.pools[0].invert, found.pools[0].start_block) == (False, 0)
     assert loaded(tmp_path, GOOD | {"confirmations": "finalized"}).confirmations is None
 
@@ -65,7 +67,7 @@ def test_a_missing_file_is_a_missing_requirement(tmp_path: Path) -> None:
         ({"chain_id": 0}, "/chain_id: "),
         ({"confirmations": "safe"}, "/confirmations: "),
         ({"colour": 1}, "the file: 'colour' is unknown; known: chain, chain_id,"),
-        ({"pools": []}, "/pools: "),
+        ({"pools": []}, "the file: has neither pools nor factories"),
         ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is listed twice"),
         ({"pools": [POOL | {"kind": "balancer"}]}, "/pools/0/kind: "),
         ({"pools": [POOL | {"decimals": [18]}]}, "/pools/0/decimals: [18] must be two numbers: "),
@@ -99,4 +101,4 @@ def test_a_syntax_error_names_the_line_of_the_file(tmp_path: Path) -> None:
 
 def test_the_schema_names_every_kind_of_pool() -> None:
     schema = json.loads(Path(rpc_file.__file__).with_name("rpc.schema.json").read_text())
-    assert schema["$defs"]["Pool"]["properties"]["kind"]["enum"] == list(KINDS)
+    assert schema["$defs"]["Kind"]["enum"] == list(KINDS)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.source.pool_kinds import KINDS, Deltas
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Deltas
 from marketdata.source.swaps import NotATrade, Trade, rounded, trade
 from marketdata.tick import DECIMAL
 

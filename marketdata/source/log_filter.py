@@ -1,0 +1,51 @@
+"""Selects logs by contract and first topic; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from marketdata.source import evm
+from marketdata.source.evm import Header, Log
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Pool
+
+MAX_ADDRESSES = 500
+"""With more contracts, a request names the topics only, because providers refuse long lists of addresses."""
+
+
+class LogFilter:
+    """Selects the logs of some contracts that have one of some first topics."""
+
+    def __init__(self, events: Mapping[str, Collection[str]]) -> None:
+        """``events`` has the first topics of each contract's wanted events, by the contract's address."""
+        self._events = {address: frozenset(topics) for address, topics in events.items()}
+        self.topics = sorted(frozenset().union(*self._events.values()))
+        self._is_long = len(self._events) > MAX_ADDRESSES
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of ``eth_getLogs``. A provider returns every address with every topic, so its answer may have
+        logs that the filter does not select."""
+        addresses = {} if self._is_long else {"address": sorted(self._events)}
+        return {**addresses, "topics": [self.topics]}
+
+    def selects(self, log: Log) -> bool:
+        return bool(log.topics) and log.topics[0] in self._events.get(log.address, ())
+
+    def may_be_in(self, header: Header) -> bool:
+        """False if the block's bloom filter shows that the block has no wanted log. Some chains leave the filter empty.
+        On these, False only if the block has no transactions."""
+        if not header.bloom:
+            return header.has_transactions
+        topics = {topic for topic in self.topics if evm.is_in_bloom(header.bloom, topic)}
+        if self._is_long:
+            return bool(topics)
+        return bool(topics) and any(
+            not topics.isdisjoint(wanted) and evm.is_in_bloom(header.bloom, address)
+            for address, wanted in self._events.items()
+        )
+
+
+def swap_filter(pools: Iterable[Pool]) -> LogFilter:
+    """Selects the swaps of pools."""
+    return LogFilter({pool.contract: KINDS[pool.kind].swap_topics for pool in pools})

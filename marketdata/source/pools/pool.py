@@ -1,0 +1,85 @@
+"""What a pool is, and what a kind of pools is; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from marketdata.source.evm import Log
+
+ID_SEPARATOR = "#"
+"""Between a contract of many pools and the id of a pool: ``address#id``."""
+
+
+class Deltas(NamedTuple):
+    """What the pool gained (positive) or paid out (negative) of each token, in the token's smallest unit."""
+
+    token0: int
+    token1: int
+
+
+class Creation(NamedTuple):
+    """A pool that a factory has created. ``address`` and ``tokens`` are in lower case. The native currency is the token
+    ``NATIVE``."""
+
+    address: str
+    tokens: tuple[str, str]
+    unreadable: str = ""
+    """Why the pool's swaps cannot be read; empty if they can."""
+
+
+NATIVE = "0x" + "00" * 20
+
+
+@dataclass(frozen=True)
+class PoolKind:
+    """The events of a kind of pools. A decoder raises ValueError if the data belongs to another event, or contradicts
+    itself."""
+
+    swap_topics: tuple[str, ...]
+    """The first topics of the swap events. All have the same data."""
+    decode: Callable[[bytes], Deltas]
+    """Returns the deltas of a swap event's data."""
+    creations: Mapping[str, Callable[[Log], Creation]]
+    """The decoders of the events with which a factory announces a pool, by their first topic."""
+    state_function: str
+    """A function without arguments that only contracts of this kind have."""
+    state_words: int
+    """The length of its result, in ABI words."""
+    is_singleton: bool = False
+    """One contract holds all pools, and the second topic of an event is the pool's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool whose swaps are read. ``symbol`` includes the chain (``CHAIN:NAME``). ``address`` is in lower case; for a
+    pool of a singleton, the pool's id follows the contract after :data:`ID_SEPARATOR`."""
+
+    symbol: str
+    address: str
+    kind: str
+    decimals: tuple[int, int]
+    invert: bool
+    start_block: int
+
+    @property
+    def contract(self) -> str:
+        """The contract that emits the pool's events."""
+        return self.address.partition(ID_SEPARATOR)[0]
+
+
+class PoolIndex:
+    """The pools of each contract, or of each id of a singleton's pool."""
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self._pools: dict[str, list[Pool]] = {}
+        for pool in pools:
+            self._pools.setdefault(pool.address, []).append(pool)
+
+    def of(self, log: Log) -> Sequence[Pool]:
+        """The pools that the log belongs to. One address may be listed under several symbols."""
+        found = self._pools.get(log.address)
+        if found is None and len(log.topics) > 1:
+            found = self._pools.get(f"{log.address}{ID_SEPARATOR}{log.topics[1]}")
+        return found or ()
