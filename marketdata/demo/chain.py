@@ -303,6 +303,9 @@ class DemoProvider:
     def read_contract(self, address: str, function: str) -> bytes:
         return _CONTRACTS.get((address, function), b"")
 
+    def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
+        return [self.read_contract(*call) for call in calls]
+
     def _head(self) -> int:
         return self._blocks.head(self._clock())
 

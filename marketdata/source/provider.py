@@ -13,7 +13,7 @@ from marketdata.errors import ProviderError
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
 from marketdata.source.log_filter import LogFilter
-from marketdata.source.rpc import Call, Rpc
+from marketdata.source.rpc import Call, Refusal, Rpc
 
 
 class Provider(Protocol):
@@ -58,6 +58,10 @@ class Provider(Protocol):
 
     def read_contract(self, address: str, function: str) -> bytes:
         """The result of a function without arguments; empty when the contract or the function does not exist."""
+
+    def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
+        """The results of functions without arguments, by the contract's address and the function. A result is empty
+        also when the provider refuses this call and no other one, because a contract may exceed any limit."""
 
 
 def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Header, int]:
@@ -159,13 +163,22 @@ class RpcProvider:
         return [log._replace(time=headers[log.block_number].time) for log in logs], headers
 
     def read_contract(self, address: str, function: str) -> bytes:
-        call = {"to": address, "data": evm.selector(function)}
-        try:
-            return self._read(evm.data, self._rpc.call("eth_call", call, "latest"), f"{function} of {address}")
-        except ProviderError as error:
-            if error.code == "call_refused" and "revert" in error.detail:
-                return b""
-            raise
+        return self.read_contracts([(address, function)])[0]
+
+    def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
+        asked = [Call("eth_call", ({"to": to, "data": evm.selector(function)}, "latest")) for to, function in calls]
+        answers = self._rpc.each(asked)
+        # A refusal other than a revert may be temporary.
+        again = [at for at, answer in enumerate(answers) if isinstance(answer, Refusal) and not answer.is_revert]
+        for at, answer in zip(again, self._rpc.each([asked[at] for at in again]), strict=True):
+            answers[at] = answer
+        refusals = [each for each in answers if isinstance(each, Refusal) and not each.is_revert]
+        if refusals and len(refusals) == len(calls):
+            raise ProviderError(f"{self.name}: {refusals[0].detail}", code="call_refused")
+        return [
+            b"" if isinstance(answer, Refusal) else self._read(evm.data, answer, f"{function} of {to}")
+            for (to, function), answer in zip(calls, answers, strict=True)
+        ]
 
     def _check_chain(self, found: Any) -> None:
         chain = self._read(evm.quantity, found, "the chain id")

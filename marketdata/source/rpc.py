@@ -41,9 +41,21 @@ _MIN_SECRET_LENGTH = 8
 """Shorter parts of a path or query, like ``v2``, are not secrets."""
 
 
+_REVERT_CODES = (3, -32015)
+"""The code of an error when a contract reverts the call: of geth and most other nodes, and of Nethermind."""
+
+
 class Call(NamedTuple):
     method: str
     params: Sequence[Any] = ()
+
+
+class Refusal(NamedTuple):
+    """Replaces the result of a call that the provider answered with an error that ``provider_errors`` does not know.
+    ``is_revert`` is True if a contract ended the call. Its message is then the contract's own text."""
+
+    detail: str
+    is_revert: bool
 
 
 class _TryAgain(Exception):
@@ -58,10 +70,6 @@ class _TryAgain(Exception):
 
 class _SmallerBatches(Exception):
     """The provider refuses this many calls in one request."""
-
-
-class _CallRefused(Exception):
-    """The provider answered one call with an error that ``provider_errors`` does not know."""
 
 
 class Budget:
@@ -153,8 +161,17 @@ class Rpc:
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """The results, in the order of the calls.
 
-        Raises RangeRefused when a call asks for too many blocks. Raises ProviderError when every try failed.
+        Raises RangeRefused when a call asks for too many blocks. Raises ProviderError when every try failed, or when a
+        call is refused.
         """
+        results = self.each(calls)
+        for result in results:
+            if isinstance(result, Refusal):
+                raise ProviderError(f"{self.name}: {result.detail}", code="call_refused")
+        return results
+
+    def each(self, calls: Sequence[Call]) -> list[Any]:
+        """Do the same as ``batch``, but return a :class:`Refusal` in the place of each refused call."""
         results: list[Any] = []
         size = self._batch
         while len(results) < len(calls):
@@ -196,8 +213,6 @@ class Rpc:
                 # Full jitter: processes that were refused together do not try again together.
                 longest = min(_MAX_PAUSE, _MIN_PAUSE * 2**tried)
                 self._wait(max(error.after or 0, random.uniform(_MIN_PAUSE / 2, longest)))
-            except _CallRefused as error:
-                raise ProviderError(f"{self.name}: {self._shown(str(error))}", code="call_refused") from None
         raise AssertionError  # the last try returns or raises
 
     def _wait(self, seconds: float) -> None:
@@ -248,12 +263,19 @@ class Rpc:
             if found is None:
                 raise _TryAgain("its answer lacks the result of a call")
             if "result" not in found:
-                error = found.get("error")
-                self._check_error(json.dumps(error), calls)
-                message = error.get("message") if isinstance(error, dict) else error
-                raise _CallRefused(f"{calls[number].method}: {message}")
-            results.append(found["result"])
+                results.append(self._refusal(calls, number, found.get("error")))
+            else:
+                results.append(found["result"])
         return results
+
+    def _refusal(self, calls: Sequence[Call], number: int, error: Any) -> Refusal:
+        about = error if isinstance(error, dict) else {"message": error}
+        message = str(about.get("message"))
+        is_revert = about.get("code") in _REVERT_CODES or "revert" in message.lower()
+        # The text of a revert comes from a contract. It may read like any message of a provider.
+        if not (is_revert and calls[number].method == "eth_call"):
+            self._check_error(json.dumps(error), calls)
+        return Refusal(self._shown(f"{calls[number].method}: {message}"), is_revert)
 
     def _check_error(self, text: str, calls: Sequence[Call]) -> None:
         found = meaning(text)
