@@ -18,8 +18,8 @@ SUMMARY = "summary"
 ALL_SYMBOLS = ""
 """The symbol of a feed that is not about one symbol."""
 
-MAX_SPANS = 16
-"""When more changed ranges than this wait, they are merged into one."""
+MAX_SPANS = 64
+"""When more changed ranges than this wait, the two that are closest become one. It then covers what is between them."""
 
 MAX_KNOWN_TICKS = 4096
 """A feed remembers this many of its newest sent ticks, so that they are not sent again when their range is read
@@ -95,12 +95,10 @@ class Feed:
                 span = span.joined(each)
             else:
                 apart.append(each)
-        self.spans = [*apart, span]
+        self.spans = sorted([*apart, span])
         if len(self.spans) > MAX_SPANS:
-            whole = self.spans[0]
-            for each in self.spans:
-                whole = whole.joined(each)
-            self.spans = [whole]
+            at = min(range(MAX_SPANS), key=lambda at: self.spans[at + 1].first - self.spans[at].last)
+            self.spans[at : at + 2] = [self.spans[at].joined(self.spans[at + 1])]
 
     def learn(self, ticks: dict[str, int]) -> None:
         """Note sent ticks, as times by id. If more than ``MAX_KNOWN_TICKS`` are known, the oldest are forgotten."""

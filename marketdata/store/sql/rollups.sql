@@ -136,6 +136,7 @@ END $$;
 CREATE FUNCTION {rollups_delete}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     level record;
+    width interval;
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
         UPDATE {symbols} SET version = version + 1 WHERE symbol IN (SELECT symbol FROM old_rows);
@@ -184,7 +185,10 @@ BEGIN
         ) b
         GROUP BY symbol, touched.bucket;
     END LOOP;
-    PERFORM {changed}(symbol, min(ts), max(ts), 'removed') FROM old_rows GROUP BY symbol, date_bin('1 day', ts, '1970-01-01Z');
+    -- One notification per symbol and second, because a range also names the candles between its ends. If more ticks are
+    -- deleted than a block has, it is one per symbol and day, so that their number stays small.
+    width := CASE WHEN (SELECT count(*) FROM old_rows) <= 1000 THEN '1 second' ELSE '1 day' END;
+    PERFORM {changed}(symbol, min(ts), max(ts), 'removed') FROM old_rows GROUP BY symbol, date_bin(width, ts, '1970-01-01Z');
     RETURN NULL;
 END $$;
 

@@ -147,6 +147,37 @@ def test_a_retraction_is_pushed_and_so_is_a_bucket_that_it_empties(api: Api, cli
     check_shape("LiveMessage", message)
 
 
+@pytest.mark.parametrize("count", [2, 40])
+@pytest.mark.parametrize("interval", ["1s", "1m", "1h"])
+def test_a_retraction_sends_only_the_candles_that_changed(
+    api: Api, client: LiveClient, tick: Make, interval: str, count: int
+) -> None:
+    """The ticks of the block are far apart; between them are minutes with other ticks and minutes without."""
+    symbol, apart = f"LIVE:FEW{interval}{count}", 3 * 60 // count * MINUTE
+    api.ingest(
+        *(tick(symbol=symbol, id=f"{n}", ts=T + n * apart, block=block(1)) for n in range(count)),
+        *(tick(symbol=symbol, id=f"other {n}", ts=T + n * 7 * MINUTE) for n in range(30)),
+    )
+    settle(api, client, tick)
+    client.subscribe(symbol, interval)
+    client.subscribe(symbol, "ticks")
+    before = {each["t"]: each for each in chart(api, symbol, interval)}
+    api.ingest(retract(symbol, 1))
+    api.ingest(tick(symbol=symbol, id="mark", ts=T + 86_400_000))
+    candles: list[dict[str, Any]] = []
+    others: list[str] = []
+    while not (candles and candles[-1]["t"] > T + 80_000_000) or "mark" not in others:
+        message = client.receive()
+        if message["type"] == "candle":
+            candles.append(message["candle"])
+        else:
+            others.append(message.get("code") or message["id"])
+    after = {each["t"]: each for each in chart(api, symbol, interval)}
+    changed = {t: after.get(t, {"t": t, "n": 0}) for t in before | after if before.get(t) != after.get(t)}
+    assert sorted(candles, key=lambda candle: candle["t"]) == [changed[t] for t in sorted(changed)]
+    assert others == ["missed", "mark"]
+
+
 def test_finalize_pushes_the_final_candle(api: Api, client: LiveClient, tick: Make) -> None:
     symbol = "LIVE:FINAL"
     api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n * MINUTE, block=block(n)) for n in range(4)))
