@@ -12,10 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from marketdata.settings import Settings, load
+from marketdata.settings import Settings, connectable, load
 
 SECONDS = 4.0
-ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def addresses(settings: Settings) -> dict[str, tuple[str, int, str]]:
@@ -39,7 +38,7 @@ def running() -> Iterator[str]:
 
 def fault(host: str, port: int, path: str) -> str | None:
     """Why it is not healthy; None when it is."""
-    connection = http.client.HTTPConnection(ANY_ADDRESS.get(host, host), port, timeout=SECONDS)
+    connection = http.client.HTTPConnection(connectable(host), port, timeout=SECONDS)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

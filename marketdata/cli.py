@@ -58,13 +58,14 @@ _FOLDERS = ("state_dir", "secrets_dir")
 _DATABASE = ("state_dir", "socket_dir", "prefix", "database_url")
 _VERSION = ("ticks_table", "candles_function")
 _API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, "api_host", "api_port", "log")
-_INGESTOR = (*_FOLDERS, "prefix", "ticks_table", "api_upstream")
+_UPSTREAM = ("api_host", "api_port", "api_upstream")
+_INGESTOR = (*_FOLDERS, "prefix", "ticks_table", *_UPSTREAM)
 _FRONTEND = (
     *_FOLDERS,
     "frontend_host",
     "frontend_port",
     "frontend_origins",
-    "api_upstream",
+    *_UPSTREAM,
     "basic_auth",
     "trusted_proxies",
     "log",

@@ -82,6 +82,18 @@ def _prefix(text: str) -> str:
     return identifier(text)
 
 
+def connectable(host: str) -> str:
+    """The address at which this machine reaches a program that listens on ``host``, which may mean all addresses."""
+    if host == "localhost" or not (address := ipaddress.ip_address(host)).is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def _authority(host: str, port: int) -> str:
+    reached = connectable(host)
+    return f"[{reached}]:{port}" if ":" in reached else f"{reached}:{port}"
+
+
 def _upstream(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -128,7 +140,8 @@ def _default_state_dir(environ: Mapping[str, str]) -> str:
 class Setting:
     """The declaration of a setting: its variable, its parser, its default as text, and its description.
 
-    In a default, ``{state}`` is the state directory and ``{default_state}`` the state directory's default.
+    In a default, ``{state}`` is the state directory, ``{default_state}`` the state directory's default, and ``{api}``
+    the address of the data API.
     """
 
     name: str
@@ -139,7 +152,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings. The state directory comes first, because other defaults contain it."""
+    """The settings. A setting comes after those that its default contains."""
 
     state_dir: Annotated[
         Path,
@@ -192,7 +205,12 @@ class Settings:
     ]
     api_upstream: Annotated[
         str,
-        Setting("API_UPSTREAM", _upstream, "http://127.0.0.1:8787", "URL of the data API for frontend and ingestor."),
+        Setting(
+            "API_UPSTREAM",
+            _upstream,
+            "http://{api}",
+            "URL of the data API for frontend, ingestor and backfill; unset: where MARKET_API_HOST and _PORT say.",
+        ),
     ]
     ingestor_metrics_port: Annotated[
         int | None,
@@ -233,9 +251,7 @@ def load(environ: Mapping[str, str], env_file: Path | None = None, *, warn: Warn
             warn(f"{setting.name} is taken from the environment; {env_file} has a different value")
         if not text and from_file.get(setting.name):
             source, text = f"{env_file}: {setting.name}", from_file[setting.name]
-        text = text or setting.default.format(
-            state=values.get("state_dir", ""), default_state=_default_state_dir(environ)
-        )
+        text = text or setting.default.format(**_names(environ, values))
         try:
             values[name] = setting.parse(text)
         except ValueError as error:
@@ -243,6 +259,15 @@ def load(environ: Mapping[str, str], env_file: Path | None = None, *, warn: Warn
             shown = "" if "URL" in setting.name else f"={text!r}"
             raise UsageError(f"{source}{shown}: {error}") from error
     return Settings(**values)
+
+
+def _names(environ: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, object]:
+    """What the names in a default stand for, after the settings ``values``."""
+    return {
+        "default_state": _default_state_dir(environ),
+        "state": values.get("state_dir", ""),
+        "api": _authority(values["api_host"], values["api_port"]) if "api_port" in values else "",
+    }
 
 
 def read_env_file(path: Path) -> dict[str, str]:

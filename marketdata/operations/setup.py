@@ -153,9 +153,8 @@ def _own_port(n: int) -> list[str]:
     if n == 1 or port > 65535:
         return []
     return [
-        "# The port of this version's API, and where its ingestor finds it.",
+        "# The port of this version's API, at which its ingestor finds it, too.",
         f"MARKET_API_PORT={port}",
-        f"API_UPSTREAM=http://127.0.0.1:{port}",
     ]
 
 

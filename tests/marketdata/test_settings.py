@@ -46,6 +46,21 @@ def test_the_state_directory_follows_the_environment(
     assert load(environ).state_dir == folder
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "upstream"),
+    [
+        ("", "9000", "http://127.0.0.1:9000"),
+        ("192.0.2.7", "", "http://192.0.2.7:8787"),
+        ("localhost", "", "http://localhost:8787"),
+        ("0.0.0.0", "", "http://127.0.0.1:8787"),
+        ("::", "9000", "http://[::1]:9000"),
+        ("2001:db8::1", "", "http://[2001:db8::1]:8787"),
+    ],
+)
+def test_the_api_is_asked_where_it_listens(host: str, port: str, upstream: str) -> None:
+    assert load({"MARKET_API_HOST": host, "MARKET_API_PORT": port}).api_upstream == upstream
+
+
 def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
     settings = load(
         {
