@@ -116,9 +116,10 @@ def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLEN
     """The reply to any exception. ``challenge`` is the header of a 401. With ``as_page``, the body is a page instead of
     JSON.
 
-    An unexpected exception is logged as a failure of ``what``; the reply does not contain its text.
+    A fault of the frontend itself is logged as a failure of ``what``. The reply does not contain its text, which may
+    name files.
     """
-    if not isinstance(error, e.MarketError):
+    if not isinstance(error, e.MarketError) or failures.status_of(type(error), STATUS) == 500:
         log.error("%s failed", what, exc_info=error)
         error = InternalError("internal error: the log of the frontend has the details")
     status = failures.status_of(type(error), STATUS)
