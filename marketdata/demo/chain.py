@@ -248,6 +248,7 @@ class DemoProvider:
 
     name = "the demo source"
     requests = 0
+    contradicted_ranges = 0
 
     def __init__(self, blocks: Blocks, clock: Callable[[], float], highest: int = 0) -> None:
         self._blocks = blocks
@@ -291,14 +292,12 @@ class DemoProvider:
             for each in headers
         ]
 
-    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
-        logs, headers = [], {number: self._blocks.header(number) for number in (first, last)}
-        for number in self._blocks.trading_between(first, last):
-            found = self._blocks.logs(number, wanted)
-            if found:
-                headers[number] = self._blocks.header(number)
-            logs += found
-        return logs, headers
+    def logs_between(
+        self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
+    ) -> tuple[list[Log], dict[int, Header]]:
+        numbers = self._blocks.trading_between(first, last)
+        logs = [log for number in numbers for log in self._blocks.logs(number, wanted)]
+        return logs, {number: self._blocks.header(number) for number in ends}
 
     def read_contract(self, address: str, function: str) -> bytes:
         return _CONTRACTS.get((address, function), b"")

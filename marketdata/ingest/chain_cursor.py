@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from marketdata.ingest.outbox import Item, Outbox, Transaction, finality, put, put_coverage
-from marketdata.source.evm import Header
+from marketdata.source.evm import Block
 from marketdata.source.pools.pool import Pool
 
 
@@ -91,11 +91,11 @@ class ChainCursor:
         """The known blocks, newest first."""
         return [ReadBlock(*row) for row in self._outbox.rows("SELECT * FROM blocks ORDER BY number DESC")]
 
-    def keep(self, transaction: Transaction, header: Header, symbols: set[str]) -> None:
+    def keep(self, transaction: Transaction, block: Block, symbols: set[str]) -> None:
         """Remember a block that was read. If the block is already known from other pools, their symbols stay."""
-        row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (header.number,)).fetchone()
+        row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (block.number,)).fetchone()
         both = symbols | set(json.loads(row[0])) if row else symbols
-        values = ReadBlock(header.number, header.hash, json.dumps(sorted(both)), header.time)
+        values = ReadBlock(block.number, block.hash, json.dumps(sorted(both)), block.time)
         transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)", values)
 
     def forget(self, transaction: Transaction, below: int) -> None:
@@ -125,15 +125,13 @@ class ChainCursor:
                 "UPDATE pools SET next_block = min(next_block, ?) WHERE symbol = ?", (resumption.block, symbol)
             )
 
-    def restores(self, transaction: Transaction, header: Header, symbols: Iterable[str]) -> list[Item]:
+    def restores(self, transaction: Transaction, block: Block, symbols: Iterable[str]) -> list[Item]:
         """Returns the items that restore a retracted block, and forgets that the block was retracted. The items must
         precede the ticks of the block."""
         return [
-            {"restore": {"symbol": symbol, "block_hash": header.hash}}
+            {"restore": {"symbol": symbol, "block_hash": block.hash}}
             for symbol in sorted(symbols)
-            if transaction.execute(
-                "DELETE FROM retracted WHERE hash = ? AND symbol = ?", (header.hash, symbol)
-            ).rowcount
+            if transaction.execute("DELETE FROM retracted WHERE hash = ? AND symbol = ?", (block.hash, symbol)).rowcount
         ]
 
     def _uncover(self, transaction: Transaction, symbol: str, resumption: Resumption) -> None:

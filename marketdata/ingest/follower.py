@@ -17,7 +17,7 @@ from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock, Resumption
 from marketdata.ingest.outbox import put, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
-from marketdata.source.evm import Header, Log
+from marketdata.source.evm import Block, Header, Log
 from marketdata.source.log_filter import swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider, newest_and_final
@@ -64,7 +64,7 @@ class Follower:
     def look(self) -> None:
         """Read the newest block. If a reorganisation replaced known blocks, retract them."""
         self.head, self._finalized = newest_and_final(self._provider, self._chain.confirmations)
-        if self._differs(self.head):
+        if self._differs(self.head.block):
             self._reorganise(self.head.number)
 
     def step(self) -> bool:
@@ -90,7 +90,7 @@ class Follower:
     def _read_range(self, pools: Sequence[Pool], first: int, last: int) -> None:
         asked = last - first + 1
         try:
-            logs, headers = self._provider.logs_between(first, last, swap_filter(pools))
+            logs, headers = self._provider.logs_between(first, last, swap_filter(pools), (first, last))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
@@ -99,14 +99,14 @@ class Follower:
         if not self._follows(headers[first]):
             self._reorganise(first)  # the reorganisation may have happened while this program did not run
             return
-        for header in headers.values():
-            if self._differs(header):
-                self._reorganise(header.number)
-                return
-        by_block: dict[int, list[Log]] = {number: [] for number in sorted(headers)}
+        by_block: dict[Block, list[Log]] = {header.block: [] for header in headers.values()}
         for log in logs:
-            by_block[log.block_number].append(log)
-        self._store(pools, [(headers[number], found) for number, found in by_block.items()])
+            by_block.setdefault(log.block, []).append(log)
+        for block in by_block:
+            if self._differs(block):
+                self._reorganise(block.number)
+                return
+        self._store(pools, sorted(by_block.items()))
 
     def _is_smaller_next(self, error: ProviderError, asked: int) -> bool:
         """Whether the next try reads a smaller range. An error of unknown meaning is treated as "too many blocks"."""
@@ -116,28 +116,28 @@ class Follower:
 
     def _read_blocks(self, pools: Sequence[Pool], first: int, last: int) -> None:
         headers = self._provider.headers(range(first, last + 1))
-        if self._differs(headers[0]) or not self._follows(headers[0]):
+        if self._differs(headers[0].block) or not self._follows(headers[0]):
             self._reorganise(first)
             return
         for at in range(1, len(headers)):
-            if self._differs(headers[at]) or headers[at].parent != headers[at - 1].hash:
+            if self._differs(headers[at].block) or headers[at].parent != headers[at - 1].hash:
                 headers = headers[:at]  # the next step finds the reorganisation
                 break
         wanted = swap_filter(pools)
         asked = [header for header in headers if wanted.may_be_in(header)]
         found = dict(zip([header.number for header in asked], self._provider.logs_of(asked, wanted), strict=True))
-        read = [(header, found.get(header.number, [])) for header in headers]
+        read = [(header.block, found.get(header.number, [])) for header in headers]
         self._store(pools, read)
 
-    def _differs(self, header: Header) -> bool:
+    def _differs(self, block: Block) -> bool:
         """Whether another block with this number is known."""
-        return self._cursor.hash_of(header.number) not in (None, header.hash)
+        return self._cursor.hash_of(block.number) not in (None, block.hash)
 
     def _follows(self, header: Header) -> bool:
         """Whether the known block below this one is its parent. True if the block below is unknown."""
         return self._cursor.hash_of(header.number - 1) in (None, header.parent)
 
-    def _store(self, pools: Sequence[Pool], read: Sequence[tuple[Header, list[Log]]]) -> None:
+    def _store(self, pools: Sequence[Pool], read: Sequence[tuple[Block, list[Log]]]) -> None:
         """Store the ticks of a range of blocks. ``read`` contains the first and the last block of the range; between
         them, blocks without logs may be missing."""
         (start, _), (end, _) = read[0], read[-1]
@@ -147,12 +147,12 @@ class Follower:
         with self._cursor.transaction() as transaction:
             self._cursor.forget(transaction, min(self._finalized, first - _MIN_KEPT))
             index = PoolIndex(pools)
-            for header, logs in read:
+            for block, logs in read:
                 ticks = swaps.ticks(index, logs, self._skip)
                 traded = {tick.symbol for tick in ticks}
-                put(transaction, self._cursor.restores(transaction, header, traded))
+                put(transaction, self._cursor.restores(transaction, block, traded))
                 put_encoded(transaction, [tick.body for tick in ticks])
-                self._cursor.keep(transaction, header, traded)
+                self._cursor.keep(transaction, block, traded)
                 made += len(ticks)
             self._cursor.advance(transaction, symbols, last + 1)
             self._cursor.cover(transaction, symbols, start.time, end.time + 1)

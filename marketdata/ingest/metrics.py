@@ -31,6 +31,7 @@ class Metrics:
     reorganisations_total: int = _metric("Reorganisations of the chain.")
     retracted_blocks_total: int = _metric("Blocks that reorganisations replaced.")
     requests_total: int = _metric("HTTP requests to the provider.")
+    contradicted_ranges_total: int = _metric("Ranges read header by header, because the provider contradicted itself.")
     delivered_total: int = _metric("Items that the API stored or refused.")
     outbox_items: int = _metric("Items that wait for delivery.")
     dead_letters: int = _metric("Items that the API refused.")

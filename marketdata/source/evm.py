@@ -19,6 +19,14 @@ MAX_TIME = 32_503_680_000
 """The year 3000, in seconds since 1970. The API takes earlier times only."""
 
 
+class Block(NamedTuple):
+    """A block as a header or a log names it; ``time`` is in seconds since 1970."""
+
+    number: int
+    hash: str
+    time: int
+
+
 class Header(NamedTuple):
     """The part of a block's header that this program uses; ``time`` is in seconds since 1970."""
 
@@ -28,6 +36,10 @@ class Header(NamedTuple):
     time: int
     bloom: int
     has_transactions: bool
+
+    @property
+    def block(self) -> Block:
+        return Block(self.number, self.hash, self.time)
 
 
 class Log(NamedTuple):
@@ -42,6 +54,10 @@ class Log(NamedTuple):
     transaction: str
     position: int
     time: int
+
+    @property
+    def block(self) -> Block:
+        return Block(self.block_number, self.block_hash, self.time)
 
     def indexed(self, count: int) -> tuple[int, ...]:
         """Exactly ``count`` indexed arguments, as unsigned words. They are the topics after the first one."""

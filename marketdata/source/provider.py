@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import logging
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +30,10 @@ class Provider(Protocol):
     def requests(self) -> int:
         """The number of HTTP requests so far."""
 
+    @property
+    def contradicted_ranges(self) -> int:
+        """The number of ranges so far whose logs disagreed with headers, or with each other."""
+
     def interrupt(self) -> None:
         """End a request that another thread waits for. That thread gets ProviderError."""
 
@@ -49,9 +55,11 @@ class Provider(Protocol):
     def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
         """The wanted logs of each block, with its time. The blocks are identified by their hashes."""
 
-    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
-        """The wanted logs of the final blocks ``first`` to ``last``, both inclusive, and headers by number. The headers
-        are those of the first block, of the last block, and of every block with a log.
+    def logs_between(
+        self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
+    ) -> tuple[list[Log], dict[int, Header]]:
+        """The wanted logs of the final blocks ``first`` to ``last``, both inclusive, with their times; and headers by
+        number, at least those of the blocks ``ends``, of which one must be ``last`` or a later block.
 
         Raises RangeRefused when the provider refuses a range of this size.
         """
@@ -76,6 +84,10 @@ def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Hea
 
 _T = TypeVar("_T")
 _GENESIS = 0
+_SAMPLE = 2
+"""Of the blocks of a range whose logs name their time, so many are compared with their headers."""
+
+_log = logging.getLogger("marketdata.source")
 
 
 class RpcProvider:
@@ -84,6 +96,7 @@ class RpcProvider:
     def __init__(self, rpc: Rpc, chain_id: int) -> None:
         self._rpc = rpc
         self._chain_id = chain_id
+        self.contradicted_ranges = 0
 
     @property
     def name(self) -> str:
@@ -145,22 +158,40 @@ class RpcProvider:
             found.append([log._replace(time=header.time) for log in logs])
         return found
 
-    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(
+        self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
+    ) -> tuple[list[Log], dict[int, Header]]:
         # A node that lacks the last block, or is on another chain, would return no logs. So the request also asks for
         # the chain and for both ends.
-        numbers = sorted({first, last})
         logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **wanted.parameters()},))
-        answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(numbers)])
+        answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(ends)])
         self._check_chain(chain)
-        ends = {header.number: header for header in self._headers(numbers, found)}
+        headers = {header.number: header for header in self._headers(ends, found)}
         logs = self._logs(answer, wanted)
         outside = [log.block_number for log in logs if not first <= log.block_number <= last]
         if outside:
             raise self._wrong(f"the logs of blocks {first} to {last}", f"include one of block {outside[0]}")
-        others = sorted({log.block_number for log in logs} - ends.keys())
-        headers = ends | {header.number: header for header in self.headers(others)}
+        dated = {log.block_number for log in logs if log.time}
+        undated = {log.block_number for log in logs if not log.time}
+        unread = sorted(dated - undated - headers.keys())
+        headers |= self._missing(headers, undated | set(random.sample(unread, min(_SAMPLE, len(unread)))))
+        try:
+            _check_agreement(logs, headers)
+        except ValueError as error:
+            self.contradicted_ranges += 1
+            _log.warning(
+                "%s contradicts itself: %s; blocks %d to %d are read header by header", self.name, error, first, last
+            )
+            headers |= self._missing(headers, dated)
         self._check(logs, headers)
-        return [log._replace(time=headers[log.block_number].time) for log in logs], headers
+        return [
+            log._replace(time=headers[log.block_number].time) if log.block_number in headers else log for log in logs
+        ], headers
+
+    def _missing(self, headers: Mapping[int, Header], numbers: Iterable[int]) -> dict[int, Header]:
+        """The headers of those blocks that ``headers`` lacks."""
+        found = self.headers(sorted(set(numbers) - headers.keys()))
+        return {header.number: header for header in found}
 
     def read_contract(self, address: str, function: str) -> bytes:
         return self.read_contracts([(address, function)])[0]
@@ -198,9 +229,12 @@ class RpcProvider:
         )
 
     def _check(self, logs: Iterable[Log], headers: Mapping[int, Header]) -> None:
+        """Compare the logs with the headers of their blocks, where these are given."""
         for log in logs:
             header = headers.get(log.block_number)
-            if header is None or header.hash != log.block_hash:
+            if header is None:
+                continue
+            if header.hash != log.block_hash:
                 raise self._wrong(f"a log of block {log.block_number}", "is of a block that is not in the chain")
             if header.bloom and not all(evm.is_in_bloom(header.bloom, each) for each in (log.address, log.topics[0])):
                 raise self._wrong(f"a log of block {log.block_number}", "is not in the block's bloom filter")
@@ -213,6 +247,20 @@ class RpcProvider:
 
     def _wrong(self, what: str, detail: str) -> ProviderError:
         return ProviderError(f"{self.name}: {what} {detail}", code="wrong_answer")
+
+
+def _check_agreement(logs: Iterable[Log], headers: Mapping[int, Header]) -> None:
+    """Raise ValueError if the logs disagree with a header or with each other about a block, or if the time decreases.
+    A log without a time agrees with any time."""
+    blocks = {number: header.block for number, header in headers.items()}
+    for log in logs:
+        named = log.block if log.time else log.block._replace(time=headers[log.block_number].time)
+        known = blocks.setdefault(log.block_number, named)
+        if named != known:
+            raise ValueError(f"block {known.number} is {known.hash} at {known.time}, and a log says {named[1:]}")
+    times = [blocks[number].time for number in sorted(blocks)]
+    if times != sorted(times):
+        raise ValueError("the time decreases from a block to a later one")
 
 
 def _blocks(numbers: Iterable[int]) -> list[Call]:

@@ -79,12 +79,12 @@ def assert_stored(read: Client, head: int) -> set[str]:
     headers = [BLOCKS.header(n, is_abandoned=BLOCKS.is_abandoned(n, head)) for n in range(head + 1)]
     for pool, *_ in POOLS:
         logs = [
-            (log, header)
+            log
             for header in headers
             for log in BLOCKS.logs(header.number, WANTED, is_abandoned=BLOCKS.is_abandoned(header.number, head))
             if log.address == pool.address
         ]
-        expected = [parse_tick(json.loads(swaps.tick_json(pool, *each))) for each in logs]
+        expected = [parse_tick(json.loads(swaps.tick_json(pool, each))) for each in logs]
         assert len(expected) > HISTORY // 20
         assert [parse_tick(each) for each in stored_ticks(read, pool.symbol)] == expected
         for interval in ("1m", "15m", "1d"):

@@ -155,9 +155,12 @@ class Progress:
         if not counts.blocks and self._work.next_block is None:
             return f"{self._chain}: nothing left to read{up_to}"
         skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
+        contradicted = (
+            f", {counts.contradicted:,} ranges in which the provider contradicted itself" if counts.contradicted else ""
+        )
         return (
             f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
-            f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}"
+            f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}{contradicted}"
         )
 
     def _line(self, now: float) -> str:

@@ -46,6 +46,8 @@ class Counts:
     new: int = 0
     known: int = 0
     dead: int = 0
+    contradicted: int = 0
+    """Ranges that were read header by header, because the provider contradicted itself."""
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -202,6 +204,7 @@ class Backfill:
         self.counts.new += outcome.new
         self.counts.known += outcome.known
         self.counts.dead += len(outcome.refusals)
+        self.counts.contradicted += outcome.contradicted
         self.counts.skipped += outcome.skipped
         self._limit.progress()
 

@@ -37,6 +37,8 @@ class SpanOutcome:
     span: Span
     start: int = 0
     end: int = 0
+    contradicted: int = 0
+    """1 if the provider contradicted itself, so that the span was read header by header."""
     ticks: int = 0
     new: int = 0
     known: int = 0
@@ -106,9 +108,10 @@ class SpanWorkers:
     def _read_and_store(self, provider: RpcProvider, writer: ApiWriter, span: Span) -> SpanOutcome:
         pools = [self.pools[symbol] for symbol in span.symbols]
         wanted = swap_filter(pools)
-        logs, headers = provider.logs_between(span.first, span.last, wanted)
-        [end] = provider.headers([span.last + 1])
-        outcome = SpanOutcome(span, headers[span.first].time, end.time)
+        after, contradicted = span.last + 1, provider.contradicted_ranges
+        logs, headers = provider.logs_between(span.first, span.last, wanted, (span.first, after))
+        outcome = SpanOutcome(span, headers[span.first].time, headers[after].time)
+        outcome.contradicted = provider.contradicted_ranges - contradicted
 
         def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
             outcome.skipped[reason] += 1

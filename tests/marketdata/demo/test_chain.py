@@ -46,7 +46,7 @@ def ticks(logs: list[Log]) -> list[dict[str, Any]]:
 
 
 def live(blocks: Blocks, first: int, count: int) -> list[dict[str, Any]]:
-    return ticks(DemoProvider(blocks, Clock(0)).logs_between(first, first + count - 1, WANTED)[0])
+    return ticks(DemoProvider(blocks, Clock(0)).logs_between(first, first + count - 1, WANTED, ())[0])
 
 
 def reorganisations(blocks: Blocks, first: int, count: int) -> list[tuple[int, int]]:
@@ -75,7 +75,8 @@ def test_a_restart_has_the_same_chain(blocks: Blocks) -> None:
     numbers = range(HISTORY - 50, HISTORY + 4000)
     before = DemoProvider(blocks, Clock(HISTORY + 4000 + MAX_DEPTH))
     assert again.headers(numbers) == before.headers(numbers)
-    assert again.logs_between(numbers[0], numbers[-1], WANTED) == before.logs_between(numbers[0], numbers[-1], WANTED)
+    asked = (numbers[0], numbers[-1], WANTED, (numbers[0], numbers[-1]))
+    assert again.logs_between(*asked) == before.logs_between(*asked)
     other = DemoProvider(Blocks(bytes(32), GENESIS), Clock(HISTORY + 5000))
     assert not {header.hash for header in other.headers(numbers)} & {header.hash for header in again.headers(numbers)}
 
@@ -131,21 +132,21 @@ def test_a_range_has_the_logs_of_its_blocks(blocks: Blocks) -> None:
         for _ in range(5):
             first = max(0, middle - chance.randrange(300))
             last = first + chance.randrange(600)
-            logs, headers = provider.logs_between(first, last, WANTED)
+            logs, headers = provider.logs_between(first, last, WANTED, (first, last + 1))
             each = [log for number in range(first, last + 1) for log in blocks.logs(number, WANTED)]
             assert logs == each
-            traded = {log.block_number for log in each}
-            assert headers == {number: blocks.header(number) for number in traded | {first, last}}
-            assert all(headers[number].has_transactions for number in traded)
+            assert headers == {number: blocks.header(number) for number in (first, last + 1)}
+            assert {log.block for log in each} == {blocks.header(log.block_number).block for log in each}
+            assert all(blocks.header(log.block_number).has_transactions for log in each)
             assert len({(log.block_number, log.position) for log in logs}) == len(logs)
-    only, _ = provider.logs_between(HISTORY, HISTORY + 300, swap_filter([POOLS[0].pool]))
+    only, _ = provider.logs_between(HISTORY, HISTORY + 300, swap_filter([POOLS[0].pool]), ())
     assert {log.address for log in only} == {POOLS[0].pool.address}
 
 
 def test_the_price_after_a_v3_swap_fits_its_amounts(blocks: Blocks) -> None:
     """The fit is closer than the decoder requires: the difference is at most the spread and the swap's own effect."""
     provider = DemoProvider(blocks, Clock(0))
-    logs, _ = provider.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED)
+    logs, _ = provider.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED, ())
     roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == KINDS["uniswap-v3"].swap_topics[0]]
     assert len(roots) > 1000
     for (amount0, amount1, root, *_), log in roots:

@@ -103,12 +103,13 @@ class Chain:
     def logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> list[list[Log]]:
         return [[log for log in self.blocks[header.number].logs if wanted.selects(log)] for header in headers]
 
-    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(
+        self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
+    ) -> tuple[list[Log], dict[int, Header]]:
         if last - first + 1 > self._most:
             raise RangeRefused("too many")
         logs = [log for block in self.blocks[first : last + 1] for log in block.logs if wanted.selects(log)]
-        numbers = {first, last, *(log.block_number for log in logs)}
-        return logs, {number: self.blocks[number].header for number in numbers}
+        return logs, {number: self.blocks[number].header for number in ends}
 
     def covered(self) -> dict[str, set[int]]:
         """The seconds from the start of each pool to the newest block."""

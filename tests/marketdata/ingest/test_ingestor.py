@@ -26,6 +26,7 @@ FILE = Chain("T", 1, (), 4, pools=LISTED)
 
 class NoChain:
     requests = 0
+    contradicted_ranges = 0
 
 
 @pytest.fixture

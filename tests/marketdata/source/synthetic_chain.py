@@ -47,13 +47,13 @@ class SyntheticChain(Provider):
             return self._contract(params[0]["data"])
         if method == "eth_getLogs" and "fromBlock" in params[0]:
             first, last = (int(params[0][name], 16) for name in ("fromBlock", "toBlock"))
-            return [log for number in range(first, min(last, self.head) + 1) for log in self._logs(number)]
+            return [log for number in range(first, min(last, self.head) + 1) for log in self.logs(number)]
         if method == "eth_getLogs":
-            return self._logs(int(params[0]["blockHash"], 16) - 1)
+            return self.logs(int(params[0]["blockHash"], 16) - 1)
         if method == "eth_getBlockByHash":
-            return self._block(int(params[0], 16) - 1)
+            return self.block(int(params[0], 16) - 1)
         number = self.head if params[0] in ("latest", "finalized") else int(params[0], 16)
-        return self._block(number) if number <= self.head else None
+        return self.block(number) if number <= self.head else None
 
     def _contract(self, data: str) -> str:
         words = {
@@ -62,13 +62,13 @@ class SyntheticChain(Provider):
         }.get(data, ())  # fmt: skip
         return "0x" + "".join(f"{word:064x}" for word in words)
 
-    def _block(self, number: int) -> dict[str, Any]:
+    def block(self, number: int) -> dict[str, Any]:
         return {
             "number": hex(number), "hash": _hash(number), "parentHash": _hash(number - 1),
             "timestamp": hex(START + number * BLOCK_S), "logsBloom": _BLOOM, "transactions": ["0x" + "44" * 32],
         }  # fmt: skip
 
-    def _logs(self, number: int) -> list[dict[str, Any]]:
+    def logs(self, number: int) -> list[dict[str, Any]]:
         shared = {
             "address": POOL, "topics": [_TOPIC], "blockHash": _hash(number), "blockNumber": hex(number),
             "blockTimestamp": hex(START + number * BLOCK_S), "removed": False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -12,10 +12,13 @@ import pytest
 from marketdata.errors import ProviderError
 from marketdata.source import rpc as module
 from marketdata.source.evm import selector
+from marketdata.source.log_filter import LogFilter
+from marketdata.source.pools import KINDS
 from marketdata.source.provider import RpcProvider
 from marketdata.source.rpc import Rpc
 from marketdata.source.rpc_file import Endpoint
 from tests.marketdata.source.provider import Provider
+from tests.marketdata.source.synthetic_chain import BLOCK_S, CHAIN_ID, POOL, START, SyntheticChain
 
 SYMBOL, DECIMALS = (selector(f"{name}()") for name in ("symbol", "decimals"))
 
@@ -94,3 +97,91 @@ def test_a_provider_that_refuses_every_call_is_an_error(provider: RpcProvider, c
 def test_no_calls_need_no_request(provider: RpcProvider, contracts: Contracts) -> None:
     assert provider.read_contracts([]) == []
     assert contracts.asked == []
+
+
+WANTED = LogFilter({POOL: KINDS["uniswap-v2"].swap_topics})
+FIRST, LAST = 10, 90
+Edit = Callable[[int, dict[str, Any]], dict[str, Any]]
+"""Takes a block's number and a log, and returns the fields of the log that differ."""
+
+
+class EditedChain(SyntheticChain):
+    """A chain whose logs ``edit`` changes."""
+
+    def __init__(self, edit: Edit) -> None:
+        super().__init__(head=100, swaps=2)
+        self.edit = edit
+
+    def logs(self, number: int) -> list[dict[str, Any]]:
+        return [log | self.edit(number, log) for log in super().logs(number)]
+
+
+class Read:
+    """What :meth:`RpcProvider.logs_between` returned, and what it asked."""
+
+    def __init__(self, edit: Edit) -> None:
+        with closing(EditedChain(edit)) as chain:
+            endpoint = Endpoint(chain.url, {}, 1e6)
+            with closing(RpcProvider(Rpc(endpoint, stopping=threading.Event(), tries=1), CHAIN_ID)) as provider:
+                self.logs, self.headers = provider.logs_between(FIRST, LAST, WANTED, (FIRST, LAST + 1))
+                self.contradicted = provider.contradicted_ranges
+        calls = [call for _, asked in chain.asked for call in (asked if isinstance(asked, list) else [asked])]
+        self.asked = [
+            int(call["params"][0], 16) for call in calls if call["method"] == "eth_getBlockByNumber"
+        ]  # fmt: skip
+        self.requests = len(chain.asked)
+        assert [log.time for log in self.logs] == [START + log.block_number * BLOCK_S for log in self.logs]
+        assert [log.block_number for log in self.logs] == sorted([*range(FIRST, LAST + 1)] * 2)
+        assert {FIRST, LAST + 1} <= self.headers.keys()
+
+
+@pytest.mark.parametrize("time", ["0x0", None, ""])
+def test_only_blocks_whose_logs_name_no_time_are_asked_for_their_header(time: str | None) -> None:
+    read = Read(lambda *_: {})
+    assert len(read.asked) == len(set(read.asked)) == 4  # both ends, and two others as a sample
+    assert read.requests == 2
+    read = Read(lambda number, _: {"blockTimestamp": time} if number % 10 == 5 else {})
+    assert len(read.asked) == len(set(read.asked)) == 4 + 8
+    assert {15, 25, 35, 45, 55, 65, 75, 85} <= set(read.asked)
+    assert read.requests == 2
+    assert read.contradicted == 0
+    read = Read(lambda *_: {"blockTimestamp": time})
+    assert sorted(read.asked) == [*range(FIRST, LAST + 1), LAST + 1]
+
+
+def test_another_sample_is_asked_for_each_range() -> None:
+    assert len({frozenset(Read(lambda *_: {}).asked) for _ in range(5)}) > 1
+
+
+def _all_early(number: int, _log: dict[str, Any]) -> dict[str, Any]:
+    return {"blockTimestamp": hex(START + number * BLOCK_S - 1)}
+
+
+def _one_decreases(number: int, _log: dict[str, Any]) -> dict[str, Any]:
+    return {"blockTimestamp": hex(START + 40 * BLOCK_S - 1)} if number == 41 else {}
+
+
+def _one_of_a_block(number: int, log: dict[str, Any]) -> dict[str, Any]:
+    return {"blockTimestamp": hex(START + 41 * BLOCK_S - 1)} if number == 41 and log["logIndex"] == "0x1" else {}
+
+
+def _after_the_end(number: int, _log: dict[str, Any]) -> dict[str, Any]:
+    return {"blockTimestamp": hex(START + (LAST + 2) * BLOCK_S)} if number == LAST else {}
+
+
+@pytest.mark.parametrize("edit", [_all_early, _one_decreases, _one_of_a_block, _after_the_end])
+def test_a_wrong_time_in_a_log_is_replaced_by_that_of_the_header(edit: Edit, caplog: pytest.LogCaptureFixture) -> None:
+    read = Read(edit)
+    assert sorted(read.asked) == [*range(FIRST, LAST + 1), LAST + 1]
+    assert read.contradicted == 1
+    [line] = caplog.messages
+    assert "contradicts itself" in line
+    assert f"blocks {FIRST} to {LAST} are read header by header" in line
+
+
+def test_a_log_of_another_block_is_an_error_although_only_one_log_has_it() -> None:
+    other = "0x" + "ee" * 32
+    with pytest.raises(ProviderError, match="a log of block 41 is of a block that is not in the chain"):
+        Read(lambda number, log: {"blockHash": other} if number == 41 and log["logIndex"] == "0x1" else {})
+    with pytest.raises(ProviderError, match="is of a block that is not in the chain"):
+        Read(lambda *_: {"blockHash": other})
