@@ -314,10 +314,10 @@ class DemoProvider:
 
 def _contracts() -> dict[tuple[str, str], bytes]:
     """The results of the contracts' functions, by address and function."""
-    answers = {}
+    answers: dict[tuple[str, str], bytes] = {}
     for pool, *_ in POOLS:
         kind = KINDS[pool.kind]
-        answers[pool.address, kind.state_function] = bytes(kind.state_words * WORD)
+        answers |= {(pool.address, name): bytes(count * WORD) for name, count in kind.functions.items()}
         names = pool.symbol.partition(":")[2].split("-")
         for at, (name, decimals) in enumerate(zip(names, DECIMALS, strict=True)):
             token = f"{pool.address[:-2]}{at + 1}{pool.address[-1]}"

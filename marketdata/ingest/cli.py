@@ -151,7 +151,7 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
         print(f"{provider.name}: chain {file.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}")
         faults = 0
         for pool in file.pools:
-            found = pool_check.report(provider, pool)
+            found = pool_check.report(provider, pool, file.native)
             print(found.text, flush=True)
             for fault in found.faults:
                 print(f"  WRONG: {fault}", flush=True)

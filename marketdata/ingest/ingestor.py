@@ -205,7 +205,7 @@ class Ingestor:
 
     def _check_pools(self) -> None:
         while self._unchecked:
-            self._pools.append(pool_check.require(self._provider, self._unchecked[0]))
+            self._pools.append(pool_check.require(self._provider, self._unchecked[0], self._chain.native))
             del self._unchecked[0]
 
     def _deliver(self) -> float:

@@ -17,9 +17,11 @@ MAX_ADDRESSES = 500
 class LogFilter:
     """Selects the logs of some contracts that have one of some first topics."""
 
-    def __init__(self, events: Mapping[str, Collection[str]]) -> None:
-        """``events`` has the first topics of each contract's wanted events, by the contract's address."""
+    def __init__(self, events: Mapping[str, Collection[str]], second: Collection[str] = ()) -> None:
+        """``events`` has the first topics of each contract's wanted events, by the contract's address. ``second`` are
+        the wanted second topics; empty: all."""
         self._events = {address: frozenset(topics) for address, topics in events.items()}
+        self._second = sorted(second)
         self.topics = sorted(frozenset().union(*self._events.values()))
         self._is_long = len(self._events) > MAX_ADDRESSES
 
@@ -27,10 +29,12 @@ class LogFilter:
         """The parameters of ``eth_getLogs``. A provider returns every address with every topic, so its answer may have
         logs that the filter does not select."""
         addresses = {} if self._is_long else {"address": sorted(self._events)}
-        return {**addresses, "topics": [self.topics]}
+        return {**addresses, "topics": [self.topics, self._second] if self._second else [self.topics]}
 
     def selects(self, log: Log) -> bool:
-        return bool(log.topics) and log.topics[0] in self._events.get(log.address, ())
+        if not log.topics or log.topics[0] not in self._events.get(log.address, ()):
+            return False
+        return not self._second or (len(log.topics) > 1 and log.topics[1] in self._second)
 
     def may_be_in(self, header: Header) -> bool:
         """False if the block's bloom filter shows that the block has no wanted log. Some chains leave the filter empty.

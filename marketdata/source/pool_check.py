@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from marketdata.errors import ProviderError, UsageError
+from marketdata.errors import ProviderError, RangeRefused, UsageError
+from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
 from marketdata.source.evm import WORD
+from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
-from marketdata.source.pools.pool import Pool, PoolKind
+from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool, PoolKind
 from marketdata.source.provider import Provider
-from marketdata.source.rpc_file import ListedPool
+from marketdata.source.rpc_file import ListedPool, Token
 
 
 class Finding(NamedTuple):
@@ -21,62 +23,111 @@ class Finding(NamedTuple):
     decimals: tuple[int, ...] = ()
 
 
-def report(provider: Provider, pool: ListedPool) -> Finding:
+def report(provider: Provider, pool: ListedPool, native: Token) -> Finding:
     """Do the same as :func:`compare`, but report a call that the provider refuses as a fault of the pool."""
     try:
-        return compare(provider, pool)
+        return compare(provider, pool, native)
     except ProviderError as error:
         if error.code != "call_refused":
             raise
         return Finding(f"{pool.symbol} {pool.address}", (error.detail,))
 
 
-def compare(provider: Provider, pool: ListedPool) -> Finding:
-    """Compare the pool's contracts with ``rpc.json``. Raises ProviderError when the provider does not answer."""
+def compare(provider: Provider, pool: ListedPool, native: Token) -> Finding:
+    """Compare the pool's contracts with ``rpc.json``. ``native`` is the chain's native currency. Raises ProviderError
+    when the provider does not answer."""
     if not _is_of_kind(provider, pool, KINDS[pool.kind]):
         others = [name for name, other in KINDS.items() if _is_of_kind(provider, pool, other)]
         instead = f"it is a {others[0]} pool" if others else "there is no pool of a known kind at this address"
         return Finding(f"{pool.symbol} {pool.address}", (f"is not a {pool.kind} pool: {instead}",))
-    tokens, faults, found = [], [], []
-    for at in range(2):
-        answer = provider.read_contract(pool.address, f"token{at}()")
-        if len(answer) != WORD:
-            faults.append(f"the pool does not say its token{at}")
+    addresses, faults = _tokens(provider, pool)
+    tokens, found = [], []
+    for at, address in addresses.items():
+        token = native if address == NATIVE else _token(provider, address)
+        if token is None:
+            faults.append(f"token{at} ({address}) does not say its decimals")
             continue
-        token = "0x" + answer[-20:].hex()
-        answer = provider.read_contract(token, "decimals()")
-        if len(answer) != WORD:
-            faults.append(f"token{at} ({token}) does not say its decimals")
-            continue
-        decimals = int.from_bytes(answer, "big")
-        name = _printable(provider.read_contract(token, "symbol()"))
-        tokens.append(f"token{at} {token} {name} with {decimals} decimals")
-        found.append(decimals)
-        if pool.decimals is not None and decimals != pool.decimals[at]:
-            faults.append(f"token{at} has {decimals} decimals, and rpc.json says {pool.decimals[at]}")
+        tokens.append(f"token{at} {address} {token.symbol} with {token.decimals} decimals")
+        found.append(token.decimals)
+        if pool.decimals is not None and token.decimals != pool.decimals[at]:
+            faults.append(f"token{at} has {token.decimals} decimals, and rpc.json says {pool.decimals[at]}")
     return Finding(f"{pool.symbol} {pool.address} {pool.kind}: {', '.join(tokens)}", tuple(faults), tuple(found))
 
 
-def require(provider: Provider, pool: ListedPool) -> Pool:
+def require(provider: Provider, pool: ListedPool, native: Token) -> Pool:
     """The pool, with the decimals of the chain. Raises UsageError if it differs from ``rpc.json``. A difference is
     read a second time, because one answer may be wrong. If the two readings differ, raise ProviderError."""
-    found = _checked(provider, pool)
+    found = _checked(provider, pool, native)
     if found.faults:
         about = f"{pool.symbol} ({pool.address}): {'; '.join(found.faults)}"
-        if _checked(provider, pool).faults == found.faults:
+        if _checked(provider, pool, native).faults == found.faults:
             raise UsageError(f"rpc.json does not fit the chain. {about}")
         raise ProviderError(f"{provider.name} contradicts itself. {about}")
     decimals = (found.decimals[0], found.decimals[1])
     return Pool(pool.symbol, pool.address, pool.kind, decimals, pool.invert, pool.start_block)
 
 
-def _checked(provider: Provider, pool: ListedPool) -> Finding:
+def _checked(provider: Provider, pool: ListedPool, native: Token) -> Finding:
     provider.check_chain()
-    return compare(provider, pool)
+    return compare(provider, pool, native)
 
 
 def _is_of_kind(provider: Provider, pool: ListedPool, kind: PoolKind) -> bool:
-    return len(provider.read_contract(pool.address, kind.state_function)) == kind.state_words * WORD
+    return all(
+        len(provider.read_contract(pool.contract, name)) == count * WORD for name, count in kind.functions.items()
+    )
+
+
+def _tokens(provider: Provider, pool: ListedPool) -> tuple[dict[int, str], list[str]]:
+    """The addresses of token0 and token1 by 0 and 1, and faults."""
+    if KINDS[pool.kind].is_singleton:
+        creation = _creation(provider, pool)
+        if creation is None:
+            return {}, ["no pool with this id was ever created"]
+        return dict(enumerate(creation.tokens)), [creation.unreadable] if creation.unreadable else []
+    tokens, faults = {}, []
+    for at in range(2):
+        answer = provider.read_contract(pool.contract, f"token{at}()")
+        if len(answer) == WORD:
+            tokens[at] = "0x" + answer[-20:].hex()
+        else:
+            faults.append(f"the pool does not say its token{at}")
+    return tokens, faults
+
+
+def _creation(provider: Provider, pool: ListedPool) -> Creation | None:
+    """The event that announced the pool of a singleton. The blocks from the pool's ``start_block`` on are searched
+    first, then those before it, because ``start_block`` may be later than the event."""
+    decoders = KINDS[pool.kind].creations
+    wanted = LogFilter({pool.contract: decoders}, [pool.address.partition(ID_SEPARATOR)[2]])
+    head = provider.head(with_finalized=False)[0].number
+    size = AdaptiveRange(MAX_BLOCKS)
+    low = min(pool.start_block, head + 1)
+    high = low - 1
+    while low > 0 or high < head:  # the blocks low to high have been searched
+        first, last = (high + 1, min(high + size.size, head)) if high < head else (max(0, low - size.size), low - 1)
+        try:
+            logs, _ = provider.logs_between(first, last, wanted)
+        except RangeRefused as error:
+            if not size.refused(last - first + 1, error.suggested):
+                raise
+            continue
+        if logs:
+            try:
+                return decoders[logs[0].topics[0]](logs[0])
+            except ValueError as error:
+                raise ProviderError(f"{provider.name}: the event of the pool's creation {error}") from error
+        size.answered(last - first + 1)
+        low, high = min(low, first), max(high, last)
+    return None
+
+
+def _token(provider: Provider, address: str) -> Token | None:
+    """The token; None if its contract does not say its decimals."""
+    decimals = provider.read_contract(address, "decimals()")
+    if len(decimals) != WORD:
+        return None
+    return Token(_printable(provider.read_contract(address, "symbol()")), int.from_bytes(decimals, "big"))
 
 
 def _printable(answer: bytes) -> str:

@@ -50,6 +50,11 @@ class ListedPool:
     invert: bool
     start_block: int
 
+    @property
+    def contract(self) -> str:
+        """The contract that emits the pool's events."""
+        return self.address.partition(ID_SEPARATOR)[0]
+
 
 @dataclass(frozen=True)
 class Factory:

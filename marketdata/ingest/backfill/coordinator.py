@@ -128,7 +128,7 @@ class Backfill:
         head, final = newest_and_final(self._provider, self._chain.confirmations)
         # The end of a span's coverage is the time of the block after the span, so the newest block cannot be read.
         final = min(final, head.number - 1)
-        pools = [pool_check.require(self._provider, pool) for pool in self._chain.pools]
+        pools = [pool_check.require(self._provider, pool, self._chain.native) for pool in self._chain.pools]
         self._workers.pools = {pool.symbol: pool for pool in pools}
         self._writer.require_table(self._table)
         ranges = StoredRanges(outbox, self._table, pools)

@@ -43,10 +43,9 @@ class PoolKind:
     """Returns the deltas of a swap event's data."""
     creations: Mapping[str, Callable[[Log], Creation]]
     """The decoders of the events with which a factory announces a pool, by their first topic."""
-    state_function: str
-    """A function without arguments that only contracts of this kind have."""
-    state_words: int
-    """The length of its result, in ABI words."""
+    functions: Mapping[str, int]
+    """Functions without arguments that tell contracts of this kind from others, with the number of ABI words of their
+    results. With 0 words, contracts of this kind do not have the function."""
     is_singleton: bool = False
     """One contract holds all pools, and the second topic of an event is the pool's id."""
 

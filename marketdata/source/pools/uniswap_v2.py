@@ -23,6 +23,5 @@ KIND = PoolKind(
     swap_topics=(topic("Swap(address,uint256,uint256,uint256,uint256,address)"),),
     decode=decode,
     creations={topic("PairCreated(address,address,address,uint256)"): _created},
-    state_function="getReserves()",
-    state_words=3,
+    functions={"getReserves()": 3, "stable()": 0},
 )

@@ -8,9 +8,11 @@ from marketdata.source.pools.pool import Creation, Deltas, PoolKind
 _MIN_COMPARED_AMOUNT = 1_000_000
 """The smallest amount whose price is checked, in the token's smallest unit. Rounding changes smaller amounts too
 much."""
-_MAX_FEE = 10
-"""The highest fee that the price check expects, in percent. The factory of Uniswap V3 enables fees of up to 1 %; some
-forks have higher fees."""
+WHOLE = 1_000_000
+"""Fees are in millionths of the amount."""
+_MAX_FEE = WHOLE // 10
+"""The highest fee that the price check expects. The factory of Uniswap V3 enables fees of up to 1 %; some forks have
+higher fees."""
 
 
 def decode(data: bytes) -> Deltas:
@@ -19,7 +21,7 @@ def decode(data: bytes) -> Deltas:
     return checked(Deltas(signed(amount0), signed(amount1)), root)
 
 
-def checked(deltas: Deltas, root: int) -> Deltas:
+def checked(deltas: Deltas, root: int, max_fee: int = _MAX_FEE) -> Deltas:
     """The deltas, if they do not contradict ``root``, the root of the price after the swap (``sqrtPriceX96``).
 
     A sale of token0 lowers the price, so the seller gets on average at least the price after the swap, less the fee.
@@ -31,8 +33,8 @@ def checked(deltas: Deltas, root: int) -> Deltas:
         raise ValueError("has a price of more than 160 bits")
     if deltas.token0 * deltas.token1 < 0 and min(size0, size1) >= _MIN_COMPARED_AMOUNT:
         paid, at_end = size1 << 192, size0 * root * root
-        kept = 100 - _MAX_FEE
-        fits = paid * 100 >= at_end * kept if deltas.token0 > 0 else paid * kept <= at_end * 100
+        kept = WHOLE - max_fee
+        fits = paid * WHOLE >= at_end * kept if deltas.token0 > 0 else paid * kept <= at_end * WHOLE
         if not fits:
             raise ValueError("has amounts that contradict its sqrtPriceX96")
     return deltas
@@ -51,6 +53,5 @@ KIND = PoolKind(
     swap_topics=(topic("Swap(address,address,int256,int256,uint160,uint128,int24)"),),
     decode=decode,
     creations={POOL_CREATED: created},
-    state_function="slot0()",
-    state_words=7,
+    functions={"slot0()": 7, "lmPool()": 0},
 )

@@ -19,6 +19,7 @@ from marketdata.source import evm, pool_check, swaps
 from marketdata.source.evm import Log
 from marketdata.source.log_filter import swap_filter
 from marketdata.source.pools import KINDS
+from marketdata.source.rpc_file import ETHER
 
 SEED, GENESIS = bytes(range(32)), 1_790_000_000
 WANTED = swap_filter(each.pool for each in POOLS)
@@ -159,7 +160,7 @@ def test_the_price_after_a_v3_swap_fits_its_amounts(blocks: Blocks) -> None:
 
 def test_the_pools_pass_the_check(blocks: Blocks) -> None:
     for pool in BY_ADDRESS.values():
-        found = pool_check.compare(DemoProvider(blocks, Clock(0)), pool)
+        found = pool_check.compare(DemoProvider(blocks, Clock(0)), pool, ETHER)
         assert found.faults == ()
         assert all(name in found.text for name in pool.symbol.partition(":")[2].split("-"))
         assert pool.symbol.startswith("DEMO:")

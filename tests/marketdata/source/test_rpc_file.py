@@ -33,8 +33,9 @@ def loaded(folder: Path, content: Any) -> Any:
 def test_the_example_is_valid(tmp_path: Path) -> None:
     example = (ROOT / "etc" / "rpc.json.example").read_text()
     [found] = load(written(tmp_path, example), warn=pytest.fail)
-    assert [pool.symbol for pool in found.pools] == ["ETH:WETH-USDC", "ETH:WETH-USDC-V3"]
-    assert all(pool.invert and pool.decimals == (6, 18) for pool in found.pools)
+    assert [pool.symbol for pool in found.pools] == ["ETH:WETH-USDC", "ETH:WETH-USDC-V3", "ETH:ETH-USDC-V4"]
+    assert [pool.invert for pool in found.pools] == [True, True, False]
+    assert [pool.decimals for pool in found.pools] == [(6, 18), (6, 18), (18, 6)]
     assert "the-key" not in repr(found)
 
 
