@@ -186,8 +186,11 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     past.assert_covered()  # both recorded theirs, and nothing is between them
     again = past.backfill.run()
     assert (again.returncode, again.stdout, again.stderr) == (
-        0, f"TEST: nothing left to read up to block {began - 1}\n", ""
-    )  # fmt: skip
+        0,
+        f"TEST: nothing to read: {', '.join(f'TEST:{pool.name}' for pool in past.pools[:3])} and 1 more: "
+        f"the blocks 0 to {began - 1} are stored, and the ingestor reads from there on\n",
+        "",
+    )
     # What the ingestor read can be asked for.
     done = past.backfill.run("--from-block", str(began), "--to-block", str(began + 2))
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -21,6 +22,7 @@ from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.backfill.coordinator import Backfill
+    from marketdata.ingest.backfill.plan import Bounds
 
 ABOUT = "Read the past of the pools of rpc.json, up to the ingestor's first block, and store it through the API."
 
@@ -150,10 +152,10 @@ class Progress:
     def summary(self) -> str:
         """One line about the whole run."""
         counts, seconds = self._work.counts, monotonic() - self._began
-        ends = sorted(set(self._work.ends.values()))
-        up_to = f" up to block {ends[-1]:,}" if ends else ""
+        bounds = self._work.bounds
+        up_to = f" up to block {max(each.last for each in bounds.values()):,}" if bounds else ""
         if not counts.blocks and self._work.next_block is None:
-            return f"{self._chain}: nothing left to read{up_to}"
+            return f"{self._chain}: nothing to read{_causes(bounds, self._work.newest)}"
         skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
         contradicted = (
             f", {counts.contradicted:,} ranges in which the provider contradicted itself" if counts.contradicted else ""
@@ -161,7 +163,13 @@ class Progress:
         return (
             f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
             f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}{contradicted}"
+            f"{self._not_final()}"
         )
+
+    def _not_final(self) -> str:
+        asked = self._work.last
+        is_cut = asked is not None and any(each.end == "final" for each in self._work.bounds.values())
+        return f"; --to-block {asked} is not final yet: run it again later" if is_cut else ""
 
     def _line(self, now: float) -> str:
         counts, all_blocks = self._work.counts, self._work.all_blocks
@@ -177,6 +185,51 @@ class Progress:
             f"{self._chain} [{bar:<{_BAR_WIDTH}}] {done:4.0%}  {counts.blocks:,} of {all_blocks:,} blocks  "
             f"{ticks_s:,.0f} ticks/s  {left} left"
         )
+
+
+_MAX_NAMED = 3
+"""If one cause holds for many pools, this many are named."""
+
+
+def _causes(bounds_of: Mapping[str, Bounds], newest: int) -> str:
+    """Why no pool has a block to read, and what to do."""
+    pools: dict[str, list[str]] = {}
+    for symbol, bounds in bounds_of.items():
+        pools.setdefault(_cause(bounds, newest), []).append(symbol)
+    return "".join(f"{';' if at else ':'} {_named(pools[cause])}: {cause}" for at, cause in enumerate(pools))
+
+
+def _named(symbols: Sequence[str]) -> str:
+    more = len(symbols) - _MAX_NAMED
+    return ", ".join(symbols[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _cause(bounds: Bounds, newest: int) -> str:
+    first, last, end = bounds
+    if first <= last:
+        stored = f"the blocks {first:,} to {last:,} are stored"
+        return (
+            stored
+            + {
+                "to_block": "",
+                "ingestor": ", and the ingestor reads from there on",
+                "final": ", and newer blocks are not final yet: run it again later, or let bin/marketdata-ingestor "
+                "follow the chain",
+            }[end]
+        )
+    if first > newest:
+        return (
+            f"block {first:,} is after the newest block, {newest:,}: correct start_block in rpc.json, or --from-block"
+        )
+    if end == "to_block":
+        return f"its start_block {first:,} is after --to-block {last:,}: give a later --to-block"
+    if end == "ingestor":
+        return (
+            f"the ingestor began at block {last + 1:,} and reads from there on: an earlier start_block in rpc.json, or "
+            "--from-block, reads what was before"
+        )
+    final = f"the newest final block is {last:,}" if last >= 0 else f"the newest block is {newest:,}"
+    return f"block {first:,} is not final yet, {final}: run it again later"
 
 
 def _clock(seconds: float) -> str:

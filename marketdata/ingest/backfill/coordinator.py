@@ -14,7 +14,7 @@ from time import monotonic
 from marketdata.errors import MarketError, RangeRefused, Stopped
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
-from marketdata.ingest.backfill.plan import Plan, Span
+from marketdata.ingest.backfill.plan import Bounds, Plan, Span
 from marketdata.ingest.backfill.span_workers import THREADS, SpanOutcome, SpanWorkers
 from marketdata.ingest.backfill.storing import ApiWriter, RetryLimit, StoredRanges
 from marketdata.ingest.chain_cursor import ChainCursor
@@ -67,7 +67,7 @@ class Backfill:
         self._path = path
         self._api = connect()
         self._table = ticks_table
-        self._first, self._last = first, last
+        self._first, self.last = first, last
         self._limit = RetryLimit(retry_s)
         self._writer = ApiWriter(self._api, self._limit)
         self._workers = SpanWorkers(chain, connect, self._limit)
@@ -81,8 +81,10 @@ class Backfill:
         self._thread = threading.Thread(target=self._run, name="backfill", daemon=True)
         self.counts = Counts()
         self.error: MarketError | None = None
-        self.ends: dict[str, int] = {}
-        """The last block to read of each symbol."""
+        self.bounds: dict[str, Bounds] = {}
+        """The blocks to read of each symbol."""
+        self.newest = 0
+        """The newest block of the chain."""
 
     def start(self) -> None:
         self._thread.start()
@@ -126,6 +128,7 @@ class Backfill:
 
     def _prepare(self, outbox: Outbox) -> StoredRanges:
         head, final = newest_and_final(self._provider, self._chain.confirmations)
+        self.newest = head.number
         # The end of a span's coverage is the time of the block after the span, so the newest block cannot be read.
         final = min(final, head.number - 1)
         pools = [pool_check.require(self._provider, pool, self._chain.native) for pool in self._chain.pools]
@@ -135,19 +138,20 @@ class Backfill:
         cursor = ChainCursor(outbox)
         left = {}
         for pool in pools:
-            first, last = self._bounds(pool, cursor, final)
-            self.ends[pool.symbol] = last
-            left[pool.symbol] = plan.gaps(first, last, ranges.of(pool.symbol))
+            bounds = self.bounds[pool.symbol] = self._bounds(pool, cursor, final)
+            left[pool.symbol] = plan.gaps(bounds.first, bounds.last, ranges.of(pool.symbol))
         self._plan = Plan(plan.spans(left))
         self._max_blocks = max(1, self._plan.blocks // _MAX_HANDED_OUT)
         return ranges
 
-    def _bounds(self, pool: Pool, cursor: ChainCursor, final: int) -> tuple[int, int]:
+    def _bounds(self, pool: Pool, cursor: ChainCursor, final: int) -> Bounds:
         first = pool.start_block if self._first is None else self._first
-        if self._last is not None:
-            return first, min(self._last, final)
         live = cursor.first_block(pool)
-        return first, final if live is None else min(live - 1, final)
+        if self.last is not None and self.last <= final:
+            return Bounds(first, self.last, "to_block")
+        if self.last is None and live is not None and live - 1 <= final:
+            return Bounds(first, live - 1, "ingestor")
+        return Bounds(first, final, "final")
 
     def _work(self, ranges: StoredRanges) -> None:
         while self._submit():
@@ -220,7 +224,7 @@ class Backfill:
 
     def _finalize(self) -> None:
         """Report each symbol as final up to its last block."""
-        ends = {symbol: end for symbol, end in self.ends.items() if end >= 0}
+        ends = {symbol: bounds.last for symbol, bounds in self.bounds.items() if bounds.last >= 0}
         headers = self._limit.retry(lambda: self._provider.headers(sorted(set(ends.values()))))
         blocks = {header.number: header for header in headers}
         self._writer.finalize({symbol: blocks[end] for symbol, end in ends.items()})

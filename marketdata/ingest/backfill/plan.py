@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 Blocks = tuple[int, int]
 """The first and the last block of a range, both inclusive."""
@@ -21,6 +21,14 @@ class Span(NamedTuple):
     @property
     def blocks(self) -> int:
         return self.last - self.first + 1
+
+
+class Bounds(NamedTuple):
+    """The blocks of a pool to read. ``last`` is lower than ``first`` if there are none. ``end`` says what ends them."""
+
+    first: int
+    last: int
+    end: Literal["to_block", "final", "ingestor"]
 
 
 def gaps(first: int, last: int, done: Iterable[Blocks]) -> list[Blocks]:
