@@ -107,7 +107,7 @@ def _creation(provider: Provider, pool: ListedPool) -> Creation | None:
     while low > 0 or high < head:  # the blocks low to high have been searched
         first, last = (high + 1, min(high + size.size, head)) if high < head else (max(0, low - size.size), low - 1)
         try:
-            logs, _ = provider.logs_between(first, last, wanted)
+            logs, _ = provider.logs_between(first, last, wanted, (last,))
         except RangeRefused as error:
             if not size.refused(last - first + 1, error.suggested):
                 raise

@@ -46,7 +46,10 @@ class Contracts:
         assert not with_finalized
         return Header(HEAD, "0x" + "ab" * 32, "0x" + "cd" * 32, 0, 0, True), 0
 
-    def logs_between(self, first: int, last: int, wanted: LogFilter) -> tuple[list[Log], dict[int, Header]]:
+    def logs_between(
+        self, first: int, last: int, wanted: LogFilter, ends: tuple[int]
+    ) -> tuple[list[Log], dict[int, Header]]:
+        assert ends == (last,)
         assert 0 <= first <= last <= HEAD
         assert wanted.parameters()["topics"] == [[*KINDS["uniswap-v4"].creations], [ID]]
         self.asked.append((first, last))
