@@ -63,6 +63,8 @@ ROUTES: tuple[Route, ...] = (
           query="UdfSearchQuery", revalidated=True, error_members=udf.error_members),
     Route("GET", "/v1/udf/history", udf.history, "Bars", "UdfHistory", scope="read", query="UdfHistoryQuery",
           problems=(404,), revalidated=True, error_members=udf.error_members),
+    Route("GET", "/v1/udf/quotes", udf.quotes, "The last 24 hours of symbols", "UdfQuotes", scope="read",
+          query="UdfQuotesQuery", revalidated=True, error_members=udf.error_members),
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)), problems=(409, 429)),

@@ -7,20 +7,24 @@ in the rest of the API, with the protocol's additional members ``s`` and ``errms
 from __future__ import annotations
 
 import json
+from decimal import Context, Decimal
 from time import time
 from typing import Any
 
 from marketdata.api.routing import Request
 from marketdata.errors import MarketError
-from marketdata.http.reply import TEXT, Reply, answer
+from marketdata.http.reply import TEXT, Reply, answer, encode
 from marketdata.interval import RESOLUTIONS, SECOND, is_zone_name
 from marketdata.limits import MAX_ROWS
-from marketdata.store import candles, symbols
+from marketdata.store import candles, summary, symbols
 from marketdata.store.candles import Chart
+from marketdata.store.symbols import unknown_symbol
 
 _OFFERED = ["1S", "1", "3", "5", "15", "30", "60", "120", "240", "360", "480", "720", "1D", "3D", "1W", "1M"]
 _SCALE_DAYS = 30
 _MAX_DECIMALS = 16  # the precision of a JavaScript number
+_EXACT = Context(prec=200)
+"""Holds the difference of any two prices, and a hundred times any change, without rounding."""
 
 
 def config(_request: Request) -> Reply:
@@ -116,9 +120,51 @@ def history(request: Request) -> Reply:
     return answer(nothing)
 
 
+def quotes(request: Request) -> Reply:
+    """The last 24 hours of up to 200 symbols. A name that does not exist is an entry of its own, with `s: "error"`."""
+    names = dict.fromkeys(request.query["symbols"].split(","))
+    services = request.services
+    with services.reads.connection() as connection:
+        found = summary.named(connection, services.served.version(), list(names))
+    entries = [_quote(name, found.items.get(found.names.get(name, ""))) for name in names]
+    return Reply(b'{"s":"ok","d":[%b]}' % b",".join(entries))
+
+
 def error_members(error: MarketError) -> dict[str, Any]:
     """Returns the members that the protocol requires in the body of an error."""
     return {"s": "error", "errmsg": error.detail}
+
+
+def _quote(name: str, item: bytes | None) -> bytes:
+    """The entry of a requested name as JSON. ``item`` is the symbol's item of ``/v1/summary``, None for no symbol."""
+    if item is None:
+        return encode({"s": "error", "n": name, "v": {}, "errmsg": unknown_symbol(name).detail})
+    of = json.loads(item)
+    last, before = of["last"], of["open24h"]
+    if last is None:
+        return encode({"s": "error", "n": name, "v": {}, "errmsg": f"{of['symbol']} has no ticks"})
+    numbers = {
+        **dict.fromkeys(("lp", "ask", "bid"), last),
+        "ch": _EXACT.subtract(Decimal(last), Decimal(before)),
+        "chp": _EXACT.multiply(Decimal(of["change24h"]), 100),
+        **dict.fromkeys(("open_price", "prev_close_price"), before),
+        "high_price": of["high24h"],
+        "low_price": of["low24h"],
+        "volume": of["volume24h"],
+    }
+    named = _named(of["symbol"])
+    texts = {
+        "short_name": of["symbol"].partition(":")[2] or of["symbol"],
+        "exchange": named["exchange"],
+        "description": named["description"],
+    }
+    exact = ",".join(f'"{key}":{_number(value)}' for key, value in numbers.items() if value is not None)
+    return b'{"s":"ok","n":%b,"v":%b,%b}}' % (encode(name), encode(texts)[:-1], exact.encode())
+
+
+def _number(value: str | Decimal) -> str:
+    text = format(Decimal(value), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _read(request: Request, **arguments: Any) -> Chart:

@@ -155,12 +155,12 @@ _CLOSES: LiteralString = """
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """``items`` are JSON objects, by symbol and in order. ``as_of`` is in milliseconds. ``names`` are those of the
-    requested names that exist."""
+    """``items`` are JSON objects, by symbol and in order. ``as_of`` is in milliseconds. ``names`` has the symbol of
+    each requested name that exists."""
 
     items: dict[str, bytes]
     as_of: int
-    names: frozenset[str]
+    names: dict[str, str]
 
 
 def named(conn: Connection, version: Version, names: Sequence[str], *, has_closes: bool = False) -> Summary:
@@ -180,12 +180,13 @@ def _read(
     with translated():
         rows = prepared.rows(conn, version.query(_statement(sort, has_closes)), parameters)
     items: dict[str, bytes] = {}
-    names: set[str] = set()
+    names: dict[str, str] = {}
     for _, symbol, found, item, closes in rows:
         if symbol is not None:
-            items[str(symbol, "utf-8")] = b"%b%b}" % (item, _filled(closes) if has_closes else b"")
-            names.update(json.loads(found) if found else ())
-    return Summary(items, int(rows[0][0]), frozenset(names))
+            known = str(symbol, "utf-8")
+            items[known] = b"%b%b}" % (item, _filled(closes) if has_closes else b"")
+            names.update(dict.fromkeys(json.loads(found) if found else (), known))
+    return Summary(items, int(rows[0][0]), names)
 
 
 @cache

@@ -24,7 +24,7 @@ from tests.functional.market_process import SECONDS, ApiProcess, Client
 pytestmark = pytest.mark.functional
 
 PACKAGE = "@orderly.network/trading-view@1.5.17"
-SYMBOL = "UDF:ETH-USD"
+SYMBOL, TODAY = "UDF:ETH-USD", "NOW:BTC-USD"
 START = 1_700_000_040  # seconds; a full minute
 BARS = 700
 PAGE = 300
@@ -55,7 +55,7 @@ def heard(package: Path) -> Iterator[dict[str, Any]]:
         api.start()
         try:
             with closing(Client(api.port, api.token("alg"))) as client:
-                status, answer = client("POST", "/v1/ingest/tick", {"ticks": _ticks()})
+                status, answer = client("POST", "/v1/ingest/tick", {"ticks": _ticks() + _today()})
             assert (status, answer["rejected"]) == (200, [])
             done = subprocess.run(
                 ["node", Path(__file__).with_name("udf_client.mjs")],
@@ -78,6 +78,17 @@ def _ticks() -> list[dict[str, Any]]:
     return ticks[1::2] + ticks[0::2]
 
 
+def _today() -> list[dict[str, Any]]:
+    """Ticks of another symbol: one of two days ago, and three of the last hour."""
+    now = time.time_ns() // 1_000_000
+    return [
+        {"symbol": TODAY, "id": f"{n}", "ts": now - ago, "price": price, "size": "0.25"}
+        for n, (ago, price) in enumerate(
+            ((172_800_000, "200"), (3_000_000, "190.5"), (2_000_000, "210"), (9_000, "205"))
+        )
+    ]
+
+
 def _bar(n: int) -> Bar:
     moment = (START + n * 120) // 60 * 60 * 1000
     return {"time": moment, "open": n + 1, "high": n + 2.25, "low": n + 0.5, "close": n + 0.5, "volume": 1.5}
@@ -92,6 +103,25 @@ def test_the_search_leads_to_the_symbol(heard: dict[str, Any]) -> None:
     assert [(each["symbol"], each["exchange"]) for each in heard["found"]] == [(SYMBOL, "UDF")]
     info = heard["info"]
     assert (info["ticker"], info["session"], info["timezone"], info["pricescale"]) == (SYMBOL, "24x7", "Etc/UTC", 100)
+
+
+def test_a_search_in_another_exchange_finds_nothing(heard: dict[str, Any]) -> None:
+    assert heard["elsewhere"] == []
+
+
+def test_a_quote_has_the_last_24_hours(heard: dict[str, Any]) -> None:
+    """The client joins names by commas."""
+    answer = heard["quotes"]
+    assert (answer["s"], [(each["s"], each["n"]) for each in answer["d"]]) == (
+        "ok", [("ok", SYMBOL), ("ok", TODAY), ("error", "NO:SUCH")]
+    )  # fmt: skip
+    old, quote, unknown = (each["v"] for each in answer["d"])
+    assert (old["lp"], old["ch"], old["chp"], old["volume"]) == (BARS - 0.5, 0, 0, 0)
+    assert quote == {
+        "short_name": "BTC-USD", "exchange": "NOW", "description": TODAY, "lp": 205, "ask": 205, "bid": 205, "ch": 5,
+        "chp": 2.5, "open_price": 200, "high_price": 210, "low_price": 190.5, "prev_close_price": 200, "volume": 0.75,
+    }  # fmt: skip
+    assert unknown == {}
 
 
 def test_the_time_is_that_of_the_server(heard: dict[str, Any]) -> None:
@@ -124,5 +154,5 @@ def test_an_error_reaches_the_chart_in_words(heard: dict[str, Any]) -> None:
 
 def test_the_client_asked_only_for_described_paths(heard: dict[str, Any]) -> None:
     assert {url.partition("/tv/")[2].partition("?")[0] for url in heard["asked"]} == {
-        "config", "search", "symbols", "time", "history",
+        "config", "search", "symbols", "time", "history", "quotes",
     }  # fmt: skip

@@ -1,6 +1,6 @@
 // A chart's way through the data feed: TradingView's own UDF adapter, as @orderly.network/trading-view carries it, reads
-// the configuration and the bars. What that package left out of the adapter (a symbol, the search, the time) is asked
-// for here by the protocol's documentation.
+// the configuration and the bars, and its requester asks for the rest as TradingView's adapter does. What that package
+// left out of the adapter (a symbol, the search, the quotes, the time) follows the protocol's documentation.
 //
 //   API=http://… TOKEN=md_… node udf_client.mjs        (in a folder that holds the package)
 import { createRequire } from "node:module";
@@ -26,8 +26,10 @@ const feed = new Datafeed(API, { on: nothing, subscribe: nothing });
 
 const configuration = await new Promise((resolve) => feed.onReady(resolve));
 const get = async (path) => (await fetch(`${API}/tv/${path}`)).text();
-const found = JSON.parse(await get("search?query=udf%3A&type=&exchange=&limit=30"));
-const info = JSON.parse(await get(`symbols?symbol=${encodeURIComponent(found[0].ticker)}`));
+const send = (path, parameters) => feed._requester.sendRequest(`${API}/tv`, path, parameters);
+const found = await send("search", { limit: 30, query: "UDF:", type: "", exchange: "" });
+const elsewhere = await send("search", { limit: 30, query: "ETH", type: "", exchange: "OTHER" });
+const info = await send("symbols", { symbol: found[0].ticker });
 const time = Number(await get("time"));
 
 const bars = (symbol, resolution, period) =>
@@ -66,6 +68,8 @@ console.log(
         gap: await bars(info, "1", { from: first + 60, to: first + 180 }),
         empty: await bars(info, "1", { from: first + 60, to: first + 120 }),
         unknown: await bars({ ticker: "NO:SUCH" }, "1", { from: 0, to: time, countBack: 2 }),
+        elsewhere,
+        quotes: await send("quotes", { symbols: [found[0].ticker, "NOW:BTC-USD", "NO:SUCH"] }),
         asked,
     }),
 );

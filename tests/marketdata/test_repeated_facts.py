@@ -118,8 +118,9 @@ def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
     (count,) = members(schema("udf.json"), "countback")
     assert count["maximum"] == MAX_ROWS
     assert members(schema("ticks.json"), "maxItems") == [MAX_ITEMS]
-    query = schema("summary.json")["$defs"]["SummaryQuery"]["properties"]
-    assert numbers(r"\{0,(\d+)\}", query["symbol"]["pattern"]) == [MAX_SUMMARIES - 1]
+    definitions = schema("summary.json")["$defs"]
+    assert numbers(r"\{0,(\d+)\}", definitions["SymbolList"]["pattern"]) == [MAX_SUMMARIES - 1]
+    query = definitions["SummaryQuery"]["properties"]
     assert query["limit"]["maximum"] == MAX_SUMMARIES
     assert members(schema("live.json"), "maxItems") == [MAX_SUMMARIES]
     assert f" {DEFAULT_SUMMARIES} if " in query["limit"]["description"]
