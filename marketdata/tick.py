@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from marketdata.errors import FieldError, InvalidValue
 
 SYMBOL = re.compile(r"[A-Za-z0-9:._/-]{1,64}")
+CHAIN = re.compile(r"[A-Za-z0-9._/-]{1,62}")
 NAME = re.compile(r"[^\x00-\x20\x7f-\xa0\ud800-\udfff]{1,128}")
 """The form of ids and hashes: no white space, no control characters, and no surrogates."""
 DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
@@ -97,11 +98,27 @@ class Finalize(NamedTuple):
     ts: int | None = None
 
 
-Item = Tick | Retract | Restore | Finalize
+class FinalizeChain(NamedTuple):
+    """Every block of the chain up to the number ``block`` is final, for all symbols of the chain. ``ts`` is the time of
+    this block in microseconds since 1970."""
+
+    chain: str
+    block: int
+    ts: int
+
+
+Item = Tick | Retract | Restore | Finalize | FinalizeChain
+
+
+def chain_of(symbol: str) -> str | None:
+    """The chain of a symbol ``CHAIN:NAME``. A symbol without a colon has none."""
+    chain, colon, _ = symbol.partition(":")
+    return chain or None if colon else None
 
 
 def parse_item(value: Any, pointer: str = "") -> Item:
-    """Parse a tick, ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block, ts?}}``.
+    """Parse a tick, ``{"retract"|"restore": {symbol, block_hash}}``, ``{"finalize": {symbol, block, ts?}}`` or
+    ``{"finalize": {chain, block, ts}}``.
 
     Raises InvalidValue, which names every invalid field by its JSON pointer below ``pointer``.
     """
@@ -113,6 +130,9 @@ def parse_item(value: Any, pointer: str = "") -> Item:
         if word == "restore":
             _check(body, f"{pointer}/{word}", _BY_HASH, tuple(_BY_HASH))
             return Restore(body["symbol"], body["block_hash"])
+        if word == "finalize" and isinstance(body, Mapping) and "chain" in body:
+            _check(body, f"{pointer}/{word}", _FINALIZE_CHAIN, tuple(_FINALIZE_CHAIN))
+            return FinalizeChain(body["chain"], body["block"], sent_time(body["ts"]))
         if word == "finalize":
             _check(body, f"{pointer}/{word}", _FINALIZE, ("symbol", "block"))
             return Finalize(body["symbol"], body["block"], sent_time(body["ts"]) if "ts" in body else None)
@@ -214,13 +234,16 @@ def sent_time(value: Any) -> int:
     return us
 
 
+_FORMS = {
+    SYMBOL: "must be 1 to 64 characters of A-Z a-z 0-9 : . _ / -",
+    CHAIN: "must be 1 to 62 characters of A-Z a-z 0-9 . _ / -",
+    NAME: "must be a string of 1 to 128 characters without white space",
+}
+
+
 def _matching(pattern: re.Pattern[str], value: object) -> str:
     if type(value) is not str or not pattern.fullmatch(value):
-        raise ValueError(
-            "must be 1 to 64 characters of A-Z a-z 0-9 : . _ / -"
-            if pattern is SYMBOL
-            else "must be a string of 1 to 128 characters without white space"
-        )
+        raise ValueError(_FORMS[pattern])
     return value
 
 
@@ -277,6 +300,7 @@ _BLOCK_READERS: dict[str, Any] = {"number": _natural, "hash": _READERS["block_ha
 
 _BY_HASH: dict[str, Any] = {"symbol": _READERS["symbol"], "block_hash": _READERS["block_hash"]}
 _FINALIZE: dict[str, Any] = {"symbol": _READERS["symbol"], "block": _natural, "ts": sent_time}
+_FINALIZE_CHAIN: dict[str, Any] = {"chain": lambda value: _matching(CHAIN, value), "block": _natural, "ts": sent_time}
 
 
 def _check(body: Any, pointer: str, readers: Mapping[str, Any], required: tuple[str, ...]) -> None:

@@ -48,7 +48,7 @@ def chart(request: Request) -> Reply:
 def _tag(version: Version, state: candles.State) -> str:
     """Returns the entity tag. It contains the symbol itself, because the query may name an alias, and an alias can
     later stand for another symbol."""
-    return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock)
+    return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock, state.final)
 
 
 def _store_arguments(query: Mapping[str, Any], time_zones: TimeZones) -> dict[str, Any]:

@@ -17,9 +17,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. The weak ETag of candles \
 and of pages of ticks is made from the symbol's version counter, because a late tick or a reorganisation can change \
-any range. The ETag of summaries, symbols, coverage and the data feed is made from the response itself. Streams of \
-ticks have no ETag. Every error is `application/problem+json`; its `type` refers to the page `/problems`, and \
-`x-problem-types` of this document has the same."""
+any range. That of candles also has the first bucket that is not final. The ETag of summaries, symbols, coverage and \
+the data feed is made from the response itself. Streams of ticks have no ETag. Every error is \
+`application/problem+json`; its `type` refers to the page `/problems`, and `x-problem-types` of this document has the \
+same."""
 
 _BEARERS = {
     "read": "A token of scope `read`.",

@@ -12,7 +12,7 @@ from marketdata.limits import MAX_ROWS
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
-TABLES = ("ticks", "symbols", "coverage", "candle")
+TABLES = ("ticks", "symbols", "chains", "coverage", "candle")
 """The tables with the data of the HTTP API. ``candle`` is always empty, but Hasura tracks a function only if it returns
 rows of a tracked table."""
 

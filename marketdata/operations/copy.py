@@ -64,6 +64,8 @@ class _Changes(NamedTuple):
     restored: dict[str, list[str]]
     days: DayStates
     finality: list[_Finality]
+    chains: list[tuple[str, int, int]]
+    """The newest final block of chains, and its time in microseconds."""
     coverage: dict[str, _Coverage]
 
 
@@ -93,6 +95,10 @@ class Copy:
         self._days = changes.days
         for finality in changes.finality:
             self._finalize(finality)
+        for chain in changes.chains:
+            with self._connection.transaction():
+                self._connection.execute(_SESSION)
+                self._connection.execute(self._pair.query(_FINALIZE_CHAIN), chain)
         _apply_coverage(self._connection, self._pair, changes.coverage)
         return done
 
@@ -105,6 +111,7 @@ class Copy:
                 restored=self._hashes(_RESTORED),
                 days=read_days(connection, pair),
                 finality=[_Finality(*row) for row in connection.execute(pair.query(_FINALITY))],
+                chains=connection.execute(pair.query(_CHAINS)).fetchall(),
                 coverage=_read_coverage(connection, pair),
             )
 
@@ -345,7 +352,12 @@ _FINALIZED: LiteralString = """
     SELECT {target_changed}(symbol, least(%(earlier)s::timestamptz, final_until),
                             greatest(%(earlier)s::timestamptz, final_until), 'final')
     FROM {target_symbols} WHERE symbol = %(symbol)s AND final_until <> %(earlier)s::timestamptz"""
-
+_CHAINS: LiteralString = """
+    SELECT s.chain, s.finalized_block, (extract(epoch FROM s.final_until) * 1000000)::bigint
+    FROM {source_chains} s LEFT JOIN {target_chains} t ON t.chain = s.chain
+    WHERE t.chain IS NULL OR (s.finalized_block, s.final_until) > (t.finalized_block, t.final_until)
+    ORDER BY s.chain"""
+_FINALIZE_CHAIN: LiteralString = "SELECT {target_finalize_chain}(%s, %s, %s)"
 
 _CHANGED_COVERAGE: LiteralString = """
     WITH now AS (SELECT symbol, "from", "to", state FROM {source_coverage}),

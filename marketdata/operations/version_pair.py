@@ -24,8 +24,8 @@ CHUNK = 31
 """Maximum days of one statement."""
 
 _PARTS = (
-    "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "retracted", "coverage", "changed", "instant", "vwap",
-    "pause",
+    "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "chains", "retracted", "coverage", "changed", "instant",
+    "vwap", "finalize_chain", "pause",
 )  # fmt: skip
 
 

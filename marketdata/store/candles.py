@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Literal, LiteralString, Self
 
 from marketdata.interval import LEVELS, SECOND, UTC_ZONE, Zone, bucket_open, clamped
@@ -93,22 +94,30 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
     "udf": ('{{"s":"ok",', "}}"),
 }
 
-_NOW = "(date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint"  # a double is exact for these microseconds
+_FINAL_UNTIL: LiteralString = "greatest(s.final_until, h.final_until)"
+_CHAIN: LiteralString = "LEFT JOIN {chains} h ON h.chain = {chain_of}(s.symbol)"
+# The columns of a Counter. A double is exact for these microseconds, and takes the infinities of final_until.
+_COUNTER: LiteralString = f"""{COUNTER_COLUMNS}, (date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint,
+    date_part('epoch', {_FINAL_UNTIL} AT TIME ZONE 'UTC') * 1000000"""
 _COUNTERS: LiteralString = f"""
-    SELECT wanted.name, {COUNTER_COLUMNS}, {_NOW} FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
+    SELECT wanted.name, {_COUNTER} FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
     LEFT JOIN market_aliases a ON a.alias = wanted.name
-    JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
+    JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, wanted.name) {_CHAIN}"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
     """The version counter of ``symbol`` (not an alias) at the time ``now`` of the database (microseconds). ``origin``
-    tells the counter apart from an equal number of another table or database."""
+    tells the counter apart from an equal number of another table or database.
+
+    ``final`` is the time up to which candles are final. It is None if no block is final, or the symbol has no blocks.
+    """
 
     symbol: str
     origin: str
     counter: int
     now: int
+    final: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +125,23 @@ class State:
     """The stored state that a response depends on, beside its parameters.
 
     ``symbol`` is the symbol (not an alias), ``counter`` and ``origin`` are those of :class:`Counter`. ``clock`` is the
-    opening time (seconds) of the current bucket, ``as_of`` the database's time (milliseconds).
+    opening time (seconds) of the current bucket, ``as_of`` the database's time (milliseconds). ``final`` is the opening
+    time (seconds) of the first bucket that is not final, or 0: the finality of a chain changes without the counter.
     """
 
     symbol: str
     origin: str
     counter: int
     clock: int
+    final: int
     as_of: int
 
     @classmethod
     def of(cls, counter: Counter, interval: str, zone: Zone) -> Self:
         """The state for candles of ``interval`` in ``zone``."""
         clock = bucket_open(counter.now, interval, zone) // SECOND
-        return cls(counter.symbol, counter.origin, counter.counter, clock, counter.now // 1000)
+        final = 0 if counter.final is None else bucket_open(counter.final, interval, zone) // SECOND
+        return cls(counter.symbol, counter.origin, counter.counter, clock, final, counter.now // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +227,11 @@ def read(
 
 
 def _counter(row: Sequence[Any]) -> Counter:
-    symbol, origin, counter, now = row
-    return Counter(str(symbol, "utf-8"), str(origin, "utf-8"), int(counter), int(now))
+    symbol, origin, counter, now, final = row
+    until = float(final)
+    return Counter(
+        str(symbol, "utf-8"), str(origin, "utf-8"), int(counter), int(now), int(until) if isfinite(until) else None
+    )
 
 
 def _statement(version: Version, parameters: Mapping[str, Any], zone: Zone, format: Format, sort: str) -> LiteralString:
@@ -235,7 +250,7 @@ def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("LIMITED", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
-        SELECT {COUNTER_COLUMNS}, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
+        SELECT {_COUNTER}, k.found, k.body FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
             SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(zone)s, %(current)s) WITH ORDINALITY
@@ -258,15 +273,15 @@ def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -
     order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"
     taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
     return f"""
-        SELECT {COUNTER_COLUMNS}, {_NOW}, k.found + EXISTS (
+        SELECT {_COUNTER}, k.found + EXISTS (
             SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer, k.body
-        FROM {{symbols}} s CROSS JOIN LATERAL (
+        FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
             SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,
-                   coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest
+                   coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest, {_FINAL_UNTIL} - {width} AS final
         ) b CROSS JOIN LATERAL (
             SELECT earliest, latest, count(*) AS found, {last}(c.bucket) AS last, string_agg(c.json_prefix || CASE
                 WHEN c.bucket > now() - {width} THEN ',"closed":false,"finalized":false}}}}'
-                WHEN c.bucket <= s.final_until - {width} THEN ',"closed":true,"finalized":true}}}}'
+                WHEN c.bucket <= b.final THEN ',"closed":true,"finalized":true}}}}'
                 ELSE ',"closed":true,"finalized":false}}}}' END, ',' {order}) AS body
             FROM (SELECT bucket, json_prefix FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
                   ORDER BY bucket {taken} LIMIT %(limit)s) c

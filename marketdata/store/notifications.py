@@ -17,13 +17,14 @@ from marketdata.store.tokens import REVOKED
 CHANGED = "market_changes"
 
 
-Kind = Literal["stored", "removed", "final"]
+Kind = Literal["stored", "removed", "final", "chain_final"]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of ``symbol`` between the times ``first`` and ``last`` (microseconds, inclusive). ``kind`` says whether
-    ticks were stored, ticks were removed, or candles became final. ``table`` is the quoted name of the ticks table."""
+    ticks were stored, ticks were removed, or candles became final. For ``chain_final``, the candles of all symbols of a
+    chain became final, and ``symbol`` is the chain. ``table`` is the quoted name of the ticks table."""
 
     table: str
     symbol: str
@@ -36,6 +37,11 @@ class Change:
         """Parse the payload that the SQL function ``changed`` wrote."""
         table, symbol, first, last, kind = payload.split(" ")
         return cls(table, symbol, int(first), int(last), kind)  # type: ignore[arg-type]
+
+    @property
+    def is_of_ticks(self) -> bool:
+        """Whether ticks were stored or removed."""
+        return self.kind in ("stored", "removed")
 
     def is_of(self, ticks_table: str) -> bool:
         return self.table == f'"{ticks_table}"'

@@ -11,6 +11,7 @@ from psycopg.rows import class_row
 from marketdata.errors import NotFound
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
+from marketdata.tick import chain_of
 
 IS_SYMBOL: LiteralString = (
     "s.symbol = coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = %(symbol)s), %(symbol)s)"
@@ -42,8 +43,10 @@ _LIST = """
     SELECT s.symbol, ARRAY(SELECT a.alias FROM market_aliases a WHERE a.symbol = s.symbol ORDER BY 1) AS aliases,
            floor(extract(epoch FROM earliest.first_ts) * 1000)::bigint AS first,
            floor(extract(epoch FROM latest.last_ts) * 1000)::bigint AS last,
-           s.finalized_block
+           CASE WHEN s.final_until < 'infinity' THEN greatest(s.finalized_block, h.finalized_block) END
+               AS finalized_block
     FROM {symbols} s
+    LEFT JOIN {chains} h ON h.chain = {chain_of}(s.symbol)
     CROSS JOIN LATERAL (
         SELECT r.first_ts FROM {rollups} r WHERE r.symbol = s.symbol AND r.res = 86400 ORDER BY r.bucket LIMIT 1
     ) earliest
@@ -56,6 +59,10 @@ _ERASE: tuple[LiteralString, ...] = (
     "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
     "DELETE FROM {coverage} WHERE symbol = ANY (%s)",
     "DELETE FROM {symbols} WHERE symbol = ANY (%s)",
+)
+_ERASE_CHAINS: tuple[LiteralString, ...] = (
+    "DELETE FROM {chains} WHERE chain = ANY (%s)",
+    "DELETE FROM {coverage} WHERE symbol = ANY (SELECT chain || ':*' FROM unnest(%s::text[]) AS chain)",
 )
 
 
@@ -77,7 +84,8 @@ def with_ticks(conn: Connection, version: Version) -> set[str]:
 
 
 def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
-    """Delete everything stored about the symbols, in one transaction. Returns the number of deleted ticks."""
+    """Delete everything stored about the symbols, and about their chains, in one transaction. Returns the number of
+    deleted ticks."""
     with conn.transaction():
         conn.execute(version.query("SELECT {lock}(%s)"), (symbols,))
         # Tells the triggers that the symbols are locked, as {retract} does.
@@ -85,6 +93,9 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
         removed = conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = ANY (%s)"), (symbols,)).rowcount
         for statement in _ERASE:
             conn.execute(version.query(statement), (symbols,))
+        chains = list(filter(None, map(chain_of, symbols)))
+        for statement in _ERASE_CHAINS:
+            conn.execute(version.query(statement), (chains,))
     return removed
 
 

@@ -18,7 +18,7 @@ from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
 from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
 from marketdata.store.version import Version, braced
-from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
+from marketdata.tick import INT64, NAME, Finalize, FinalizeChain, Item, Restore, Retract, Tick
 
 
 class Outcome(StrEnum):
@@ -50,13 +50,17 @@ def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> list[Ou
         outcomes: list[Outcome] = []
         with conn.transaction():
             # Lock the symbols of all items at once and in order, to exclude deadlocks.
-            names = sorted({item.symbol for item in items})
+            names = sorted({item.symbol for item in items if not isinstance(item, FinalizeChain)})
             conn.execute(version.query("SELECT {lock}(%s)"), (names,))
             for kind, run in groupby(items, type):
                 if kind is Tick:
                     outcomes += _store(conn, version, list(run))  # type: ignore[arg-type]
                 else:
                     outcomes += [_apply(conn, version, item) for item in run]
+            # The rows of chains are locked after all symbols, in order. The other items do not depend on them.
+            of_chains = [item for item in items if isinstance(item, FinalizeChain)]
+            for final in sorted(of_chains, key=lambda item: item.chain):
+                conn.execute(version.query("SELECT {finalize_chain}(%s, %s, %s)"), final)
         return outcomes
 
 

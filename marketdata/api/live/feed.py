@@ -81,11 +81,14 @@ class Feed:
     def mark(self, change: Change) -> None:
         """Note the range of this feed that a change affects."""
         if self.is_of_ticks:
-            if change.kind != "final":
+            if change.is_of_ticks:
                 self.add(Span(change.first, change.last, change.kind == "removed"))
             return
         first, last = (bucket_open(ts, self.key.interval, self.key.zone) for ts in (change.first, change.last))
-        self.add(Span(first, last, change.kind == "removed"))
+        if not change.is_of_ticks:
+            last -= 1  # the bucket that contains the final time is not final yet
+        if first <= last:
+            self.add(Span(first, last, change.kind == "removed"))
 
     def add(self, span: Span) -> None:
         """Note that ``span`` must be read."""

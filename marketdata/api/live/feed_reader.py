@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -27,7 +27,7 @@ from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.postgres_errors import translated
 from marketdata.store.version import Version
-from marketdata.tick import microseconds
+from marketdata.tick import chain_of, microseconds
 
 PACE_SECONDS = 0.05
 """The shortest time between two readings of a feed."""
@@ -95,11 +95,18 @@ class FeedReader:
         with self._changed:
             for change in changes:
                 if change.is_of(version.ticks_table):
-                    for feed in self._feeds.get(change.symbol, {}).values():
+                    for feed in self._affected(change):
                         feed.mark(change)
-                        self._marked[feed] = None
+                        if feed.spans:
+                            self._marked[feed] = None
             if self._marked:
                 self._changed.notify()
+
+    def _affected(self, change: Change) -> list[Feed]:
+        symbols: Iterable[str] = (change.symbol,)
+        if change.kind == "chain_final":
+            symbols = (symbol for symbol in self._feeds if chain_of(symbol) == change.symbol)
+        return [feed for symbol in symbols for feed in self._feeds.get(symbol, {}).values()]
 
     def resync(self) -> None:
         """Tell every subscriber that it may have missed changes."""

@@ -62,7 +62,7 @@ class Summaries:
     def changed(self, changes: list[Change]) -> None:
         with self._lock:
             for change in changes:
-                if change.kind != "final" and change.symbol in self._watchers:
+                if change.is_of_ticks and change.symbol in self._watchers:
                     self._marked[change.symbol] = max(change.last, self._marked.get(change.symbol, 0))
 
     def resync(self) -> None:

@@ -153,7 +153,8 @@ BEGIN
             $2, $5, $6, $7, $8
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT least(s.final_until, now()) INTO final FROM {symbols} s WHERE s.symbol = name;
+    SELECT least(greatest(s.final_until, h.final_until), now()) INTO final
+    FROM {symbols} s LEFT JOIN {chains} h ON h.chain = {chain_of}(s.symbol) WHERE s.symbol = name;
     -- Convert the bounds to opening times: the first bucket that opens at or after "from", the last one at or before "to".
     IF isfinite(earliest) THEN
         opened := {bucket_of}(earliest, width, shift, zone);
@@ -167,7 +168,7 @@ BEGIN
     END IF;
 
     IF $6 = 'previous' THEN
-        RETURN QUERY SELECT * FROM {candles_filled}(name, label, earliest, latest, forward, wanted, width, shift, zone);
+        RETURN QUERY SELECT * FROM {candles_filled}(name, label, earliest, latest, forward, wanted, width, shift, zone, final);
         RETURN;
     END IF;
 
@@ -268,12 +269,11 @@ END $$;
 -- extend from the first tick to the current bucket, or to the last tick if that is later. earliest and latest are opening
 -- times, or infinite.
 CREATE FUNCTION {candles_filled}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
-                                 width interval, shift interval, zone text)
+                                 width interval, shift interval, zone text, final timestamptz)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CURRENT SET timezone = 'UTC' AS $$
 #variable_conflict use_column
 DECLARE
     before numeric;
-    final CONSTANT timestamptz := (SELECT least(s.final_until, now()) FROM {symbols} s WHERE s.symbol = name);
     first_tick CONSTANT timestamptz := (SELECT min(ts) FROM {ticks} WHERE symbol = name);
 BEGIN
     IF first_tick IS NULL THEN

@@ -141,3 +141,24 @@ BEGIN
         PERFORM {changed}(stored_name, least(earlier, later), greatest(earlier, later), 'final');
     END IF;
 END $$;
+
+-- Does the same for all symbols of a chain, with one row. "us" is the time of "block". The call of lock takes no symbol, but it
+-- waits where other writers do: for a backup, or for another version that becomes the current one.
+CREATE FUNCTION {finalize_chain}(name text, block bigint, us bigint) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+DECLARE
+    earlier timestamptz;
+    later timestamptz;
+BEGIN
+    PERFORM {lock}('{{}}');
+    SELECT final_until INTO earlier FROM {chains} WHERE chain = name FOR UPDATE;
+    INSERT INTO {chains} AS h (chain, finalized_block, final_until) VALUES (name, block, {instant}(us))
+    ON CONFLICT (chain) DO UPDATE SET
+        finalized_block = excluded.finalized_block,
+        final_until = greatest(h.final_until, excluded.final_until)
+    WHERE (h.finalized_block, h.final_until) < (excluded.finalized_block, excluded.final_until)
+    RETURNING final_until INTO later;
+    IF later > coalesce(earlier, '-infinity') THEN
+        PERFORM {changed}(name, coalesce(earlier, '-infinity'), later, 'chain_final');
+    END IF;
+END $$;

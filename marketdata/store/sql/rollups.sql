@@ -6,7 +6,8 @@
 -- to 'locked', which tells the triggers that the symbols are locked. The symbols of any other writer are known only after it
 -- has written its rows, which is too late to lock them in order. So the trigger first locks the whole symbols table. Within
 -- a statement all locks are taken in the same order, which excludes deadlocks. A transaction with several calls must first
--- lock the symbols of all calls with {lock}, as store/ticks.py does.
+-- lock the symbols of all calls with {lock}, as store/ticks.py does. {finalize_chain} locks no symbol, but the row of its chain.
+-- So a transaction calls it last, and for several chains in their order.
 --
 -- Isolation. A statement in READ COMMITTED sees, once it has the lock, everything that was committed before. A transaction
 -- in REPEATABLE READ does not. But if it updates a symbol's row that has changed since its snapshot, PostgreSQL raises 40001,
@@ -21,8 +22,9 @@ CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE s
 $$;
 
 -- Notifies the processes that push candles. "kind" says what happened between the times "first" and "last": ticks were
--- stored, ticks were removed, or candles became final. The message contains only table, symbol, range (microseconds since
--- 1970) and kind; the receiver reads the rows itself.
+-- stored, ticks were removed, or candles became final, those of a symbol or (chain_final) of all symbols of a chain, which
+-- "symbol" then names. The message contains only table, symbol, range (microseconds since 1970) and kind; the receiver reads
+-- the rows itself.
 CREATE FUNCTION {changed}(symbol text, first timestamptz, last timestamptz, kind text) RETURNS void LANGUAGE sql AS $$
     SELECT pg_notify('market_changes', concat_ws(' ', '{ticks}', symbol,
         (extract(epoch FROM greatest(first, '1970-01-01Z')) * 1000000)::bigint,

@@ -85,6 +85,20 @@ CREATE TABLE {symbols} (
 COMMENT ON COLUMN {symbols}.version IS 'Increases with every transaction that writes to the symbol.';
 COMMENT ON COLUMN {symbols}.final_until IS 'A closed candle is final when its bucket ends at or before this time: infinity while the symbol has no block, then -infinity until finalize.';
 
+-- Finality that was reported for all symbols of a chain at once. A symbol's candles are final up to the later of both times,
+-- its own and that of its chain. So a report for thousands of symbols writes one row.
+CREATE TABLE {chains} (
+    finalized_block bigint NOT NULL,
+    final_until     timestamptz NOT NULL CHECK (isfinite(final_until)),
+    chain           text COLLATE "C" PRIMARY KEY CHECK (chain ~ '^[A-Za-z0-9._/-]{{1,62}}$')
+) WITH (fillfactor = 50);
+COMMENT ON TABLE {chains} IS 'The newest final block of each chain for which finalize named the chain, and the time of this block.';
+
+-- The chain of a symbol CHAIN:NAME is the part before its first colon. A symbol without a colon has no chain.
+CREATE FUNCTION {chain_of}(symbol text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT nullif(left(symbol, greatest(strpos(symbol, ':') - 1, 0)), '')
+$$;
+
 CREATE TABLE {retracted} (
     block_number bigint,
     symbol       text COLLATE "C" NOT NULL,
@@ -101,7 +115,8 @@ CREATE TABLE {coverage} (
     PRIMARY KEY (symbol, "from"),
     CHECK ("from" < "to")
 );
-COMMENT ON TABLE {coverage} IS 'Time ranges [from, to) that were read from a source; they never overlap.';
+COMMENT ON TABLE {coverage} IS 'Time ranges [from, to) that were read from a source; those of a symbol never overlap.';
+COMMENT ON COLUMN {coverage}.symbol IS 'CHAIN:* for a range of a chain: it extends the ranges of the chain''s symbols that end within it.';
 
 -- The row type of the candles function. It is an empty table, because GraphQL engines track only functions that return rows
 -- of a tracked table.

@@ -52,7 +52,7 @@ def configured(hasura: StandIn, credential: Credential) -> Path:
 
 
 def tables(n: int) -> set[str]:
-    return {f"public.md_{part}_v{n}" for part in ("ticks", "symbols", "coverage", "candle")}
+    return {f"public.md_{part}_v{n}" for part in ("ticks", "symbols", "chains", "coverage", "candle")}
 
 
 def test_everything_is_tracked_by_one_call(hasura: StandIn, configured: Path, command: Command) -> None:
