@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import monotonic
 
+from marketdata.api.metrics import ByLabel
 from marketdata.api.routing import Request
 from marketdata.api.services import Services
 from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.http.failures import status_of
 from marketdata.http.reply import PROMETHEUS, Reply, answer
 from marketdata.store import coverage
+from marketdata.store.coverage import Lags
 
 WITHOUT_WAITING = frozenset({"/healthz", "/ready"})
 """The paths that must be answered even while all workers wait for the database."""
@@ -75,7 +76,8 @@ def metrics(request: Request) -> Reply:
     services = request.services
     pool = services.pool.stats()
     health = services.health
-    figures: dict[str, tuple[str, float | Mapping[str, float]]] = {
+    lags = _lags(services)
+    figures: dict[str, tuple[str, float | ByLabel]] = {
         "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.tick_writer.depth),
         "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
@@ -87,7 +89,14 @@ def metrics(request: Request) -> Reply:
         "marketdata_response_cache_bytes": ("Size of the cached responses.", services.response_cache.size),
         "marketdata_live_connections": ("Open WebSocket connections.", services.live.connections),
         "marketdata_live_messages_total": ("Candles and ticks sent over WebSockets.", services.live.sent_messages),
-        "marketdata_backfill_lag_seconds": ("Time since the end of the newest indexed range.", _lags(services)),
+        "marketdata_backfill_lag_seconds": (
+            "Time since the end of the newest indexed range.",
+            ByLabel("symbol", lags.symbols),
+        ),
+        "marketdata_backfill_chain_lag_seconds": (
+            "Time since the end of the newest indexed range of the chain.",
+            ByLabel("chain", lags.chains),
+        ),
     }
     if (lag := health.lag) is not None:
         figures["marketdata_replica_lag_seconds"] = ("How old the replica's data are.", lag.seconds)
@@ -100,11 +109,11 @@ def metrics(request: Request) -> Reply:
     return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
 
 
-def _lags(services: Services) -> Mapping[str, float]:
+def _lags(services: Services) -> Lags:
     if services.health.error() is not None or services.reads.stats().get("requests_waiting"):
-        return {}  # metrics must not wait for a connection while the service is overloaded
+        return Lags({}, {})  # metrics must not wait for a connection while the service is overloaded
     try:
         with services.reads.connection() as connection:
             return coverage.lags(connection, services.served.version())
     except MarketError:
-        return {}
+        return Lags({}, {})

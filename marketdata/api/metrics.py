@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 LATENCY_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the latency histogram, in seconds."""
@@ -16,6 +17,13 @@ LATENCY_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 class _Latency:
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS) + 1))
     seconds: float = 0.0
+
+
+class ByLabel(NamedTuple):
+    """The values of a metric, by the value of its label."""
+
+    label: str
+    values: Mapping[str, float]
 
 
 class Metrics:
@@ -47,9 +55,9 @@ class Metrics:
         with self._lock:
             self._database_failures[code, sqlstate] += 1
 
-    def render(self, figures: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
-        """Returns all counters as text. ``figures`` are further metrics: a name, its help text, and its value or a
-        value for each symbol. Names that end with ``_total`` are counters, the others are gauges."""
+    def render(self, figures: Mapping[str, tuple[str, float | ByLabel]]) -> str:
+        """Returns all counters as text. ``figures`` are further metrics: a name, its help text, and its value or its
+        values by a label. Names that end with ``_total`` are counters, the others are gauges."""
         with self._lock:
             requests, ingested = dict(self._requests), dict(self._ingested)
             failures = dict(self._database_failures)
@@ -77,8 +85,8 @@ class Metrics:
             lines.append(f'marketdata_database_failures_total{{code="{code}",sqlstate="{state}"}} {count}')
         for name, (about, value) in figures.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"]
-            if isinstance(value, Mapping):
-                lines += [f'{name}{{symbol="{_escaped(symbol)}"}} {each:.3f}' for symbol, each in value.items()]
+            if isinstance(value, ByLabel):
+                lines += [f'{name}{{{value.label}="{_escaped(key)}"}} {each:.3f}' for key, each in value.values.items()]
             else:
                 lines.append(f"{name} {value:.12g}")
         return "\n".join(lines) + "\n"

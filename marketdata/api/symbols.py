@@ -36,16 +36,23 @@ def show_coverage(request: Request) -> Reply:
 
 
 def record_coverage(request: Request) -> Reply:
-    """Record that a range was indexed, or that indexing failed. This replaces earlier records of these times."""
+    """Record that a range was indexed, or that indexing failed: of a symbol, of each of a list, or of a chain. This
+    replaces earlier records of these times. The range of a chain extends the ranges of its symbols that end within it.
+    A failed range of a chain removes these times from the ranges of the chain and its symbols."""
     body = json_body(request.environ, "CoverageRequest")
     start, end = instant(body["from"]), instant(body["to"])
     if end <= start:
         raise InvalidValue.of("/to", "must be after from")
     services = request.services
-    recorded = Range(start, end, body["state"])
+    version, recorded = services.served.version(), Range(start, end, body["state"])
+    (named,) = {"chain", "symbol", "symbols"} & body.keys()
     with services.pool.connection() as connection:
-        coverage.record(connection, services.served.version(), body["symbol"], recorded)
-    return answer({"symbol": body["symbol"], **_as_json(recorded)})
+        if named == "chain":
+            coverage.record_chain(connection, version, body["chain"], recorded)
+        else:
+            symbols_named = body["symbols"] if named == "symbols" else [body["symbol"]]
+            coverage.record(connection, version, symbols_named, recorded)
+    return answer({named: body[named], **_as_json(recorded)})
 
 
 def take_lease(request: Request) -> Reply:

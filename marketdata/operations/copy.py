@@ -19,7 +19,7 @@ import psycopg
 from marketdata.errors import AlreadyRunning, Stopped
 from marketdata.operations import Say
 from marketdata.operations.version_pair import Day, DayStates, Pair, changed_days, day_chunks, read_days
-from marketdata.store.coverage import Range, record
+from marketdata.store.coverage import UNREAD, Range, record
 from marketdata.store.pool import Connection
 
 BATCH = 10_000
@@ -257,8 +257,10 @@ def _apply_coverage(connection: Connection, pair: Pair, coverage: dict[str, _Cov
     for symbol, (carried, now) in coverage.items():
         values = {"symbol": symbol, **pair.tables}
         with connection.transaction():
+            for part in _changed_ranges(now, carried):
+                record(connection, pair.target, [symbol], part._replace(state=UNREAD))
             for part in _changed_ranges(carried, now):
-                record(connection, pair.target, symbol, part)
+                record(connection, pair.target, [symbol], part)
             connection.execute(_FORGET_COVERAGE, values)
             with connection.cursor() as cursor:
                 cursor.executemany(pair.query(_REMEMBER_COVERAGE), [{**values, **each._asdict()} for each in now])

@@ -117,7 +117,7 @@ def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
     assert f"Default: {DEFAULT_ROWS};" in limit["description"]
     (count,) = members(schema("udf.json"), "countback")
     assert count["maximum"] == MAX_ROWS
-    assert members(schema("ticks.json"), "maxItems") == [MAX_ITEMS]
+    assert members(schema("ticks.json"), "maxItems") == members(schema("coverage.json"), "maxItems") == [MAX_ITEMS]
     definitions = schema("summary.json")["$defs"]
     assert numbers(r"\{0,(\d+)\}", definitions["SymbolList"]["pattern"]) == [MAX_SUMMARIES - 1]
     query = definitions["SummaryQuery"]["properties"]

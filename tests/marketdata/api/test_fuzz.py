@@ -111,6 +111,7 @@ _ITEMS = [
     {"retract": {"symbol": "FUZZ:SQL", "block_hash": "0x2"}},
     {"restore": {"symbol": "FUZZ:SQL", "block_hash": "0x2"}},
     {"finalize": {"symbol": "FUZZ:SQL", "block": 1}},
+    {"finalize": {"chain": "FUZZ", "block": 1, "ts": 1_700_000_000_000}},
 ]
 
 
@@ -142,8 +143,13 @@ def _sound_bodies(route: Route) -> list[dict[str, Any]]:
         return []
     schema = schemas.definition(route.body.schema)
     branches = [schemas.resolved(each) for each in schema.get("anyOf", [schema])]
-    usual = _USUAL | TICK | {"ticks": _ITEMS}
-    return [{name: usual[name] for name in each["properties"]} for each in branches]
+    usual = _USUAL | TICK | {"ticks": _ITEMS, "symbols": ["FUZZ:A", "FUZZ:B"], "chain": "FUZZ"}
+    exclusive = [each["required"][0] for each in schema.get("oneOf", [])]
+    return [
+        {name: usual[name] for name in each["properties"] if name == one or name not in exclusive}
+        for each in branches
+        for one in exclusive or [""]
+    ]
 
 
 def leaves(value: Any, way: Way = ()) -> Iterator[Way]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,11 +22,12 @@ from marketdata.store import coverage, ticks
 from marketdata.store.coverage import Range
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
-from marketdata.tick import Finalize, Item, Restore, Retract
+from marketdata.tick import Finalize, FinalizeChain, Item, Restore, Retract
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
 
 SYMBOLS = ("A", "B")
+FIRST = datetime.fromtimestamp(START / SECOND, UTC)
 
 
 @pytest.fixture
@@ -65,6 +67,7 @@ def contents(conn: Connection, version: Version) -> dict[str, Any]:
     """All that is stored, but the counters."""
     tables = {
         "symbols": "symbol, finalized_block, final_until::text",
+        "chains": "chain, finalized_block, final_until",
         "retracted": "symbol, block_hash, block_number",
         "coverage": 'symbol, "from", "to", state',
     }
@@ -88,15 +91,30 @@ def test_everything_is_carried_over(conn: Connection, pair: Pair) -> None:
         store(conn, first, *(item for number in range(50) for item in of_block(number, symbol)))
         store(conn, first, tick(symbol, "plain", START - 400 * DAY, "7"))
     store(conn, first, Retract("A", "0x48"), Retract("A", "0x99"), Finalize("A", 40, None), Finalize("C", 3, None))
-    coverage.record(conn, first, "A", Range(START, START + DAY, "indexed"))
-    coverage.record(conn, first, "A", Range(START + DAY, START + 2 * DAY, "failed"))
+    coverage.record(conn, first, ["A"], Range(START, START + DAY, "indexed"))
+    coverage.record(conn, first, ["A"], Range(START + DAY, START + 2 * DAY, "failed"))
+    store(conn, first, FinalizeChain("ETH", 7, START), FinalizeChain("BSC", 9, START + DAY))
+    coverage.record_chain(conn, first, "ETH", Range(START, START + DAY, "indexed"))
     assert carry(conn, pair) == Carried(2 * 151 - 3, 2, 0)
     assert_same(conn, pair)
-    before = conn.execute("SELECT symbol, version FROM md_symbols_v2").fetchall()
+    states = "SELECT symbol, version FROM md_symbols_v2 UNION ALL SELECT chain, xmin::text::bigint FROM md_chains_v2"
+    before = conn.execute(states).fetchall()
     assert carry(conn, pair) == Carried(0, 0, 0)
-    assert conn.execute("SELECT symbol, version FROM md_symbols_v2").fetchall() == before, (
-        "nothing to carry, but it was written to"
-    )
+    assert conn.execute(states).fetchall() == before, "nothing to carry, but it was written to"
+
+
+def test_times_that_a_chain_has_to_read_again_are_removed_from_the_target(conn: Connection, pair: Pair) -> None:
+    source, target = pair.source, pair.target
+    coverage.record(conn, source, ["ETH:A"], Range(START, START + 2 * DAY, "indexed"))
+    coverage.record_chain(conn, source, "ETH", Range(START + 2 * DAY, START + 9 * DAY, "indexed"))
+    carry(conn, pair)
+    coverage.record(conn, target, ["ETH:A"], Range(START - DAY, START, "indexed"))
+    coverage.record_chain(conn, source, "ETH", Range(START + DAY, START + 8 * DAY, "failed"))
+    carry(conn, pair)
+    found = contents(conn, target)["coverage"]
+    assert [(symbol, (first - FIRST).days, (end - FIRST).days) for symbol, first, end, _ in found] == [
+        ("ETH:*", 8, 9), ("ETH:A", -1, 1)
+    ]  # fmt: skip
 
 
 def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(
@@ -134,8 +152,8 @@ def test_ticks_that_the_target_received_by_itself_stay(conn: Connection, pair: P
     both = [item for number in range(5) for item in of_block(number)]
     store(conn, source, *both)
     store(conn, target, *both, *of_block(5), Finalize("A", 5, None), Retract("A", "0x98"))
-    coverage.record(conn, source, "A", Range(START, START + DAY, "indexed"))
-    coverage.record(conn, target, "A", Range(START + DAY, START + 2 * DAY, "indexed"))
+    coverage.record(conn, source, ["A"], Range(START, START + DAY, "indexed"))
+    coverage.record(conn, target, ["A"], Range(START + DAY, START + 2 * DAY, "indexed"))
     assert carry(conn, pair) == Carried()
     found = contents(conn, target)
     assert len(found["ticks A"]) == 18

@@ -1,11 +1,16 @@
-"""Coverage under writers at once: its ranges never overlap, and whoever comes later lays his over the others'."""
+"""Coverage: its ranges never overlap, also under writers at once, and those of a chain extend those of its symbols."""
 
 from __future__ import annotations
 
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marketdata.interval import DAY
 from marketdata.store import coverage
@@ -37,11 +42,11 @@ def test_the_second_writer_waits_and_sees_what_the_first_one_wrote(
 ) -> None:
     symbol, alias = new_symbol(), new_symbol()
     conn.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
-    coverage.record(conn, version, symbol, of_days(0, 10, "indexed"))
+    coverage.record(conn, version, [symbol], of_days(0, 10, "indexed"))
     with connect(database) as first, connect(database) as second, ThreadPoolExecutor(1) as pool:
         with first.transaction():
-            coverage.record(first, version, symbol, of_days(4, 6, "failed"))
-            later = pool.submit(coverage.record, second, version, alias, of_days(5, 8, "failed"))
+            coverage.record(first, version, [symbol], of_days(4, 6, "failed"))
+            later = pool.submit(coverage.record, second, version, [alias], of_days(5, 8, "failed"))
             while not conn.execute(
                 "SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (second.info.backend_pid,)
             ).rowcount:
@@ -63,7 +68,7 @@ def test_writers_at_once_leave_no_overlap_and_lose_nothing(
             with connect(database) as own:
                 together.wait(60)
                 for start, end in plan:
-                    coverage.record(own, version, symbol, of_days(start, end, "indexed"))
+                    coverage.record(own, version, [symbol], of_days(start, end, "indexed"))
 
         with ThreadPoolExecutor(writers) as pool:
             list(pool.map(write, plans))
@@ -71,3 +76,91 @@ def test_writers_at_once_leave_no_overlap_and_lose_nothing(
         found = noted(conn, version, symbol)
         assert sorted(day for start, end, _ in found for day in range(start, end)) == sorted(days)
         assert all(earlier[1] < later[0] for earlier, later in pairwise(found))
+
+
+ranges_of_days = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8), st.sampled_from(["indexed", "failed"])))
+
+
+def stored(drawn: list[tuple[int, int, str]]) -> list[Range]:
+    """The ranges that are stored after these were recorded in their order."""
+    found: list[Range] = []
+    for start, length, state in drawn:
+        found = coverage.overlay(found, Range(start, start + length, state))
+    return found
+
+
+@given(ranges_of_days, ranges_of_days)
+def test_an_indexed_range_is_extended_to_the_end_of_the_range_of_its_chain(
+    own_drawn: list[tuple[int, int, str]], chain_drawn: list[tuple[int, int, str]]
+) -> None:
+    """Day by day: a day is indexed if the symbol's own range has it, or if it and all days back to the end of an own
+    range are in the chain's ranges."""
+    own, chain = stored(own_drawn), [each for each in stored(chain_drawn) if each.state == "indexed"]
+    read = {day for each in chain for day in range(each.start, each.end)}
+    expected = {day: each.state for each in own for day in range(each.start, each.end)}
+    for each in own:
+        day = each.end
+        # A range that ends where the chain's begins, or ends, touches it; one that ends in a gap does not.
+        while each.state == "indexed" and day in read:
+            expected.setdefault(day, "indexed")
+            day += 1
+    found = coverage.extended(own, chain)
+    assert {day: each.state for each in found for day in range(each.start, each.end)} == expected
+    assert found == coverage.merged(sorted(found)), "in order and merged"
+    assert all(earlier.end <= later.start for earlier, later in pairwise(found))
+
+
+def shown(conn: Connection, version: Version, symbol: str) -> list[tuple[int, int]]:
+    """The days that are not shown as unread."""
+    found = coverage.merged(each._replace(state="") for each in coverage.ranges(conn, version, symbol)[1])
+    return [(each.start // DAY, each.end // DAY) for each in found]
+
+
+def test_a_symbol_joins_the_coverage_of_its_chain_where_its_own_ends(conn: Connection, version: Version) -> None:
+    chain = f"c{new_symbol()[5:17]}"
+    first, second, other = f"{chain}:A", f"{chain}:B", f"{chain}x:A"
+    coverage.record(conn, version, [first, second, other], of_days(0, 2, "indexed"))
+    for day in range(2, 6):
+        coverage.record_chain(conn, version, chain, of_days(day, day + 1, "indexed"))
+    assert noted(conn, version, f"{chain}:*") == [(2, 6, "indexed")], "adjacent ranges of a chain are one row"
+    assert shown(conn, version, first) == shown(conn, version, second) == [(0, 6)]
+    assert shown(conn, version, other) == [(0, 2)]
+    # The source starts again without B, and with C.
+    third = f"{chain}:C"
+    coverage.record(conn, version, [first, third], of_days(6, 8, "indexed"))
+    coverage.record_chain(conn, version, chain, of_days(8, 9, "indexed"))
+    assert [shown(conn, version, each) for each in (first, second, third)] == [[(0, 9)], [(0, 6)], [(6, 9)]]
+
+
+def test_a_failed_range_of_a_chain_is_unread_until_it_is_read_again(conn: Connection, version: Version) -> None:
+    chain = f"c{new_symbol()[5:17]}"
+    old, young, own = f"{chain}:old", f"{chain}:young", f"{chain}:own"
+    outside = [f"{chain}", f"{chain};A", f"{chain}9:A"]
+    coverage.record(conn, version, [old, *outside[::2]], of_days(0, 2, "indexed"))
+    coverage.record_chain(conn, version, chain, of_days(2, 9, "indexed"))
+    coverage.record(conn, version, [young], of_days(4, 8, "indexed"))
+    coverage.record(conn, version, [own], of_days(3, 12, "indexed"))
+    coverage.record(conn, version, [own], of_days(5, 6, "failed"))
+    coverage.record_chain(conn, version, chain, of_days(5, 9, "failed"))
+    assert noted(conn, version, f"{chain}:*") == [(2, 5, "indexed")]
+    assert noted(conn, version, own) == [(3, 5, "indexed"), (9, 12, "indexed")]
+    assert [shown(conn, version, each) for each in (old, young)] == [[(0, 5)], [(4, 5)]]
+    assert noted(conn, version, outside[2]) == [(0, 2, "indexed")]
+    coverage.record_chain(conn, version, chain, of_days(5, 10, "indexed"))
+    assert [shown(conn, version, each) for each in (old, young)] == [[(0, 10)], [(4, 10)]]
+
+
+def test_lags_are_those_of_extended_ranges(conn: Connection, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time_ns() // 1000
+    chain = f"c{new_symbol()[5:17]}"
+    coverage.record(conn, version, [f"{chain}:A", f"{chain}x:A"], Range(now - 9 * DAY, now - 8 * DAY, "indexed"))
+    coverage.record(conn, version, [f"{chain}:B"], Range(now - 9 * DAY, now - 8 * DAY, "failed"))
+    coverage.record_chain(conn, version, chain, Range(now - 8 * DAY, now - DAY, "indexed"))
+    found = coverage.lags(conn, version)
+    assert found.symbols[f"{chain}:A"] == pytest.approx(86_400, abs=60) == found.chains[chain]
+    assert found.symbols[f"{chain}x:A"] == pytest.approx(8 * 86_400, abs=60)
+    assert f"{chain}:B" not in found.symbols
+    assert f"{chain}:*" not in found.symbols
+    monkeypatch.setattr(coverage, "MAX_LAGS", 1)
+    assert coverage.lags(conn, version).symbols == {}
+    assert coverage.lags(conn, version).chains[chain] == pytest.approx(86_400, abs=60)

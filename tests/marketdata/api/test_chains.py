@@ -1,0 +1,142 @@
+"""What a final block and coverage of a chain change for readers of its symbols over HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from marketdata.api.serve import Service
+from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.live_client import LiveClient
+from tests.marketdata.api.test_live import MINUTE, T, block, settle
+
+Make = Callable[..., dict[str, Any]]
+
+
+def final(chain: str, number: int, ts: int) -> dict[str, Any]:
+    return {"finalize": {"chain": chain, "block": number, "ts": ts}}
+
+
+def minutes(tick: Make, symbol: str, count: int = 4) -> list[dict[str, Any]]:
+    return [tick(symbol=symbol, id=f"{n}", ts=T + n * MINUTE, block=block(n)) for n in range(count)]
+
+
+def cover(api: Api, start: int, end: int, state: str = "indexed", status: int = 200, **named: Any) -> Any:
+    return api("PUT", "/v1/coverage", {**named, "from": start, "to": end, "state": state}, status=status).json
+
+
+@pytest.fixture
+def client(service: Service, read_token: str) -> Iterator[LiveClient]:
+    with LiveClient(service.port, read_token) as opened:
+        yield opened
+
+
+def test_a_final_block_names_a_symbol_or_a_chain_with_its_time(api: Api) -> None:
+    both = {"symbol": "CH:A", "chain": "CH", "block": 1, "ts": T}
+    answer = api.ingest(
+        final("CH", 1, T), {"finalize": {"chain": "CH", "block": 1}}, final("C:H", 1, T), {"finalize": both}
+    )
+    assert answer["accepted"] == 1
+    assert [each["index"] for each in answer["rejected"]] == [1, 2, 3]
+    assert [each["detail"].partition(" ")[0] for each in answer["rejected"]] == [
+        "/finalize/ts",
+        "/finalize/chain",
+        "/finalize/symbol",
+    ]
+
+
+@pytest.mark.parametrize("query", ["interval=1m", "interval=1m&format=csv", "interval=5m&fill=previous&format=columns"])
+def test_the_tag_of_candles_changes_with_the_finality_of_the_chain(api: Api, tick: Make, query: str) -> None:
+    chain = f"TAG{len(query)}"
+    symbol, trades, other = f"{chain}:A", f"{chain}:B", f"{chain}X:A"
+    api.ingest(*minutes(tick, symbol), *minutes(tick, other), tick(symbol=trades, ts=T))
+    paths = {name: f"/v1/chart?symbol={name}&{query}" for name in (symbol, trades, other)}
+    before = {name: api("GET", path, status=200) for name, path in paths.items()}
+    for _ in range(2):  # also from the response cache
+        for name, path in paths.items():
+            api("GET", path, headers={"If-None-Match": before[name].headers["ETag"]}, status=304)
+    api.ingest(final(chain, 3, T + 5 * MINUTE))
+    found = api("GET", paths[symbol], headers={"If-None-Match": before[symbol].headers["ETag"]}, status=200)
+    assert found.headers["ETag"] != before[symbol].headers["ETag"]
+    assert found.text != before[symbol].text
+    assert api("GET", paths[symbol], status=200).headers["ETag"] == found.headers["ETag"]
+    for name in (trades, other):
+        api("GET", paths[name], headers={"If-None-Match": before[name].headers["ETag"]}, status=304)
+    # Within a bucket nothing changes for a reader.
+    api.ingest(final(chain, 4, T + 5 * MINUTE + 1000))
+    api("GET", paths[symbol], headers={"If-None-Match": found.headers["ETag"]}, status=304)
+
+
+def test_cached_candles_become_final_with_the_chain(api: Api, tick: Make) -> None:
+    api.ingest(*minutes(tick, "CACHED:A"))
+    path = "/v1/chart?symbol=CACHED:A&interval=1m"
+    for number in range(5):
+        api.ingest(final("CACHED", number, T + number * MINUTE))
+        for _ in range(2):
+            assert [each["finalized"] for each in api.get(path)["candles"]] == [n < number for n in range(4)]
+
+
+def test_subscribers_of_a_chain_get_the_candles_that_became_final_once(
+    api: Api, client: LiveClient, tick: Make
+) -> None:
+    for symbol in ("LIVECHAIN:A", "LIVECHAIN:B", "LIVECHAINX:A"):
+        api.ingest(*minutes(tick, symbol))
+        api.ingest(final(symbol.partition(":")[0], 0, T))
+        client.subscribe(symbol, "1m")
+    client.subscribe("LIVECHAIN:A", "ticks")
+    client.subscribe("LIVECHAIN:A", "1h")
+    settle(api, client, tick)
+    api.ingest(final("LIVECHAIN", 1, T + MINUTE - 1))
+    api.ingest(final("LIVECHAIN", 2, T + 2 * MINUTE))
+    received = [client.receive() for _ in range(4)]
+    found = {(each["symbol"], each["candle"]["t"]): each["candle"]["finalized"] for each in received}
+    assert found == {(f"LIVECHAIN:{name}", T + n * MINUTE): True for name in "AB" for n in (0, 1)}
+    settle(api, client, tick)  # nothing else was sent
+
+
+def settled(api: Api, symbol: str) -> list[tuple[int, int]]:
+    """The shown ranges of a symbol, in minutes after T."""
+    found = api.get(f"/v1/coverage?symbol={symbol}")["ranges"]
+    return [((each["from"] - T) // MINUTE, (each["to"] - T) // MINUTE) for each in found]
+
+
+def test_coverage_of_a_list_and_of_a_chain(api: Api) -> None:
+    names = ["COV:A", "COV:B"]
+    assert cover(api, T, T + MINUTE, symbols=names) == {
+        "symbols": names, "from": T, "to": T + MINUTE, "state": "indexed"
+    }  # fmt: skip
+    assert cover(api, T + MINUTE, T + 3 * MINUTE, chain="COV")["chain"] == "COV"
+    assert settled(api, "COV:A") == settled(api, "COV:B") == [(0, 3)]
+    cover(api, T + 2 * MINUTE, T + 3 * MINUTE, "failed", chain="COV")
+    assert settled(api, "COV:A") == [(0, 2)]
+    api.problem("GET", "/v1/coverage?symbol=COV:C", status=404, code="unknown_symbol")
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({}, "is missing symbol or symbols or chain"),
+        ({"symbol": "A:A", "chain": "A"}, "send one of them"),
+        ({"symbols": []}, "must have at least 1"),
+        ({"symbols": ["A:A", "A A"]}, "pattern"),
+        ({"symbols": ["A:A"] * 10_001}, "must have at most 10000 items"),
+        ({"chain": "A:"}, "pattern"),
+        ({"chain": ""}, "pattern"),
+    ],
+)
+def test_coverage_names_exactly_one(api: Api, named: dict[str, Any], message: str) -> None:
+    assert message in cover(api, T, T + MINUTE, status=422, **named)["detail"]
+
+
+def test_the_lag_of_a_chain_is_a_metric(api: Api) -> None:
+    cover(api, T, T + MINUTE, symbols=["LAG:A", "LAG:B"])
+    cover(api, T + MINUTE, T + 9 * MINUTE, chain="LAG")
+    text = api("GET", "/metrics", status=200).text
+    found = dict(
+        re.findall(r'^marketdata_backfill_(?:chain_)?lag_seconds\{\w+="(LAG(?::.)?)"\} ([0-9.]+)$', text, re.M)
+    )
+    assert found.keys() == {"LAG", "LAG:A", "LAG:B"}
+    assert len(set(found.values())) == 1
