@@ -212,6 +212,9 @@ class Settings:
             "URL of the data API for frontend, ingestor and backfill; unset: where MARKET_API_HOST and _PORT say.",
         ),
     ]
+    has_metrics: Annotated[
+        bool, Setting("MARKET_METRICS", _on_off, "on", "off: GET /metrics of the data API is not found (404).")
+    ]
     ingestor_metrics_port: Annotated[
         int | None,
         Setting("MARKET_INGESTOR_METRICS_PORT", _optional_port, "", "Port of the ingestor's metrics; unset: none."),

@@ -35,7 +35,8 @@ ROUTES: tuple[Route, ...] = (
     # -- the service -----------------------------------------------------------------------------------------------
     Route("GET", "/healthz", health.healthz, "Whether the process runs", "Health", database=False),
     Route("GET", "/ready", health.ready, "Whether the database answers and contains the version", "Ready"),
-    Route("GET", "/metrics", health.metrics, "Counters for Prometheus", produces=(PROMETHEUS,), database=False),
+    Route("GET", "/metrics", health.metrics, "Counters for Prometheus", produces=(PROMETHEUS,), problems=(404,),
+          database=False),
     Route("GET", "/openapi.json", description, "This description", "Description", database=False),
     Route("GET", PROBLEMS, problems, "Every error: what it means, and what to do", produces=(HTML,), database=False,
           revalidated=True),

@@ -8,7 +8,7 @@ from time import monotonic
 from marketdata.api.metrics import ByLabel
 from marketdata.api.routing import Request
 from marketdata.api.services import Services
-from marketdata.errors import DatabaseUnavailable, MarketError
+from marketdata.errors import DatabaseUnavailable, MarketError, NotFound
 from marketdata.http.failures import status_of
 from marketdata.http.reply import PROMETHEUS, Reply, answer
 from marketdata.store import coverage
@@ -72,8 +72,11 @@ def _unready(error: MarketError) -> MarketError:
 
 
 def metrics(request: Request) -> Reply:
-    """Prometheus' text format. Figures from the database are left out while the database does not answer."""
+    """Prometheus' text format. Figures from the database are left out while the database does not answer. With
+    `MARKET_METRICS=off` there is nothing here."""
     services = request.services
+    if not services.shows_metrics:
+        raise NotFound("this service shows no metrics: MARKET_METRICS is off")
     pool = services.pool.stats()
     health = services.health
     lags = _lags(services)

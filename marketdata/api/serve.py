@@ -81,6 +81,7 @@ class Service:
             symbol_versions=symbol_versions(self._reads),
             time_zones=time_zones,
             metrics=metrics,
+            shows_metrics=settings.has_metrics,
             failure_log=FailureLog(metrics.database_failed),
             backlog=self._backlog,
             started_at=monotonic(),

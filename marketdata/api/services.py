@@ -23,7 +23,8 @@ from marketdata.store.time_zones import TimeZones
 @dataclass(frozen=True)
 class Services:
     """``pool`` is for writes, ``reads`` for reads, ``symbol_versions`` for the current version counters of symbols.
-    ``backlog`` returns the number of requests that wait for a worker. ``started_at`` is in monotonic seconds."""
+    ``backlog`` returns the number of requests that wait for a worker. ``shows_metrics`` is False if the settings switch
+    ``/metrics`` off. ``started_at`` is in monotonic seconds."""
 
     pool: Pool
     reads: Pool
@@ -38,6 +39,7 @@ class Services:
     symbol_versions: SymbolVersions
     time_zones: TimeZones
     metrics: Metrics
+    shows_metrics: bool
     failure_log: FailureLog
     backlog: Callable[[], int]
     started_at: float

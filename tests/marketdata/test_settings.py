@@ -92,6 +92,7 @@ def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
         ("CANDLES_FUNCTION", "x" * 64),
         ("CANDLES_FUNCTION", "ticks-v1"),
         ("BASIC_AUTH_MODE", "yes"),
+        ("MARKET_METRICS", "true"),
         ("MARKET_TRUSTED_PROXIES", "10.0.0.1/8"),
     ],
 )

@@ -15,7 +15,7 @@ from marketdata.api import schemas
 from marketdata.api.app import ROUTES
 from marketdata.api.serve import Service
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, new_token
 
 START = 1_700_000_040
 
@@ -71,6 +71,18 @@ def test_metrics_are_well_formed(api: Api) -> None:
     assert "marketdata_pool_connections" in text
     names = [each.split()[2] for each in text.splitlines() if each.startswith("# TYPE")]
     assert len(names) == len(set(names))
+
+
+def test_metrics_can_be_switched_off(service_settings: Settings, database: str) -> None:
+    running = Service(dataclasses.replace(service_settings, has_metrics=False))
+    running.start()
+    try:
+        without = Api(running, new_token(database, "read"), new_token(database, "write"))
+        problem = without.problem("GET", "/metrics", status=404, code="not_found")
+        assert problem["detail"] == "this service shows no metrics: MARKET_METRICS is off"
+        assert without("GET", "/ready", status=200).json["ready"]
+    finally:
+        running.stop()
 
 
 def test_the_backfill_lag_counts_from_the_end_of_the_last_indexed_range(api: Api) -> None:
