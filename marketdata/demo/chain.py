@@ -10,7 +10,7 @@ block is called *abandoned*. Each number has one block that stays and at most on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import inf, isqrt
@@ -247,8 +247,8 @@ class DemoProvider:
     """
 
     name = "the demo source"
-    requests = 0
-    contradicted_ranges = 0
+    requests: Mapping[str, int] = {}
+    switches = contradicted_ranges = 0
 
     def __init__(self, blocks: Blocks, clock: Callable[[], float], highest: int = 0) -> None:
         self._blocks = blocks
@@ -260,6 +260,9 @@ class DemoProvider:
 
     def close(self) -> None:
         """Do nothing, because there is no connection."""
+
+    def distrust(self, about: str) -> bool:
+        return False
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         """Raises StateError when the clock was set back by more than a minute."""

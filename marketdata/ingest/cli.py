@@ -22,7 +22,7 @@ from marketdata.settings import Settings
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.ingestor import Connect
-    from marketdata.source.provider import RpcProvider
+    from marketdata.source.provider import Provider
     from marketdata.source.rpc import Rpc
     from marketdata.source.rpc_file import Chain
 
@@ -125,25 +125,24 @@ def _ingest_into(
         ingestor.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
 
 
-def _connected(file: Chain, stopping: threading.Event) -> RpcProvider:
-    from marketdata.source.provider import RpcProvider
-    from marketdata.source.rpc import Rpc
+def _connected(file: Chain, stopping: threading.Event) -> Provider:
+    from marketdata.source.failover import connected
 
-    return RpcProvider(Rpc(file.endpoints[0], stopping=stopping), file.chain_id)
+    return connected(file, stopping)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.source import pool_check
-    from marketdata.source.provider import RpcProvider
+    from marketdata.source.failover import connected
     from marketdata.source.rpc import Rpc
 
     file = rpc_file(settings)
     stopping = threading.Event()
-    rpc = Rpc(file.endpoints[0], stopping=stopping, tries=_CHECK_TRIES)
-    provider = RpcProvider(rpc, file.chain_id)
-    print(f"asking {provider.name} …", flush=True)
-    with closing(rpc):
-        _reach(rpc, settings.secrets_dir / secretfile.RPC_SOURCE)
+    for endpoint in file.endpoints:
+        with closing(Rpc(endpoint, stopping=stopping)) as rpc:
+            print(f"asking {rpc.name} …", flush=True)
+            _reach(rpc, settings.secrets_dir / secretfile.RPC_SOURCE)
+    with closing(connected(file, stopping, tries=_CHECK_TRIES)) as provider:
         head, finalized = provider.head(with_finalized=file.confirmations is None)
         if file.confirmations is not None:
             finalized = max(0, head.number - file.confirmations)

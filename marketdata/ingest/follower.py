@@ -183,6 +183,7 @@ class Follower:
         gone, common = self._divided(known)
         if not gone:
             raise ProviderError(f"{self._provider.name} contradicts itself about block {number}", code="wrong_answer")
+        self._check_final(gone[-1])
         if common is None:
             self._check_complete(known)
         after_common = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
@@ -208,6 +209,13 @@ class Follower:
                     return gone, current
                 gone.append(block)
         return gone, None
+
+    def _check_final(self, oldest: ReadBlock) -> None:
+        """Raise ProviderError if the reorganisation would replace a block that was reported as final, unless all
+        endpoints of the provider say so. ``oldest`` is the oldest replaced block."""
+        final, about = max(self._cursor.finalized().values(), default=-1), f"block {oldest.number} is not {oldest.hash}"
+        if oldest.number <= final and self._provider.distrust(about):
+            raise ProviderError(f"{self._provider.name} contradicts a final block: {about}", code="wrong_answer")
 
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
         """Raise StateError if older blocks than the known ones were read and forgotten. Such blocks cannot be

@@ -151,6 +151,7 @@ class Ingestor:
             reorganisations_total=counts.reorganisations,
             retracted_blocks_total=counts.retracted_blocks,
             requests_total=self._provider.requests,
+            switches_total=self._provider.switches,
             contradicted_ranges_total=self._provider.contradicted_ranges,
             delivered_total=self.delivery.delivered,
             outbox_items=waiting,

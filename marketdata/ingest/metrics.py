@@ -14,23 +14,24 @@ _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "marketdata_ingestor_"
 
 
-def _metric(text: str) -> Any:
-    return field(metadata={"help": text})
+def _metric(text: str, label: str = "") -> Any:
+    return field(metadata={"help": text, "label": label})
 
 
 @dataclass(frozen=True)
 class Metrics:
     """The values at one moment. A metric whose name ends with ``_total`` is a counter; all others are gauges. A mapping
-    has one value for each ``reason``."""
+    has one value for each value of its label."""
 
     head_block: int = _metric("The newest block of the chain.")
     next_block: int = _metric("The next block to read.")
     blocks_total: int = _metric("Blocks that were read.")
     ticks_total: int = _metric("Ticks that were read.")
-    skipped_total: Mapping[str, int] = _metric("Swaps without a tick.")
+    skipped_total: Mapping[str, int] = _metric("Swaps without a tick.", "reason")
     reorganisations_total: int = _metric("Reorganisations of the chain.")
     retracted_blocks_total: int = _metric("Blocks that reorganisations replaced.")
-    requests_total: int = _metric("HTTP requests to the provider.")
+    requests_total: Mapping[str, int] = _metric("HTTP requests to the provider.", "endpoint")
+    switches_total: int = _metric("How often another endpoint of the provider answered than before.")
     contradicted_ranges_total: int = _metric("Ranges read header by header, because the provider contradicted itself.")
     delivered_total: int = _metric("Items that the API stored or refused.")
     outbox_items: int = _metric("Items that wait for delivery.")
@@ -45,7 +46,8 @@ def rendered(metrics: Metrics) -> str:
         kind = "counter" if name.endswith("_total") else "gauge"
         lines += [f"# HELP {name} {each.metadata['help']}", f"# TYPE {name} {kind}"]
         if isinstance(value, Mapping):
-            lines += [f'{name}{{reason="{reason}"}} {count}' for reason, count in sorted(value.items())]
+            label = each.metadata["label"]
+            lines += [f'{name}{{{label}="{key}"}} {count}' for key, count in sorted(value.items())]
         else:
             lines.append(f"{name} {value}")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The provider of a chain: blocks, logs of contracts, and contract calls.
 
-:class:`Provider` is the interface; :class:`RpcProvider` implements it over JSON-RPC, and
-:class:`marketdata.demo.chain.DemoProvider` without a network.
+:class:`Provider` is the interface. :class:`marketdata.source.failover.Failover` implements it with endpoints, each an
+:class:`RpcProvider`; and :class:`marketdata.demo.chain.DemoProvider` without a network.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ class Provider(Protocol):
         """The provider's name in messages."""
 
     @property
-    def requests(self) -> int:
-        """The number of HTTP requests so far."""
+    def requests(self) -> Mapping[str, int]:
+        """The number of HTTP requests so far, by host and port."""
+
+    @property
+    def switches(self) -> int:
+        """How often another endpoint than before has answered, because that one had failed or had recovered."""
 
     @property
     def contradicted_ranges(self) -> int:
@@ -39,6 +43,10 @@ class Provider(Protocol):
 
     def close(self) -> None:
         """Close the connection. No other method is called afterwards."""
+
+    def distrust(self, about: str) -> bool:
+        """Report that the last answer contradicts a final block; ``about`` is for the log. Returns False if no other
+        endpoint is left to ask, so that the answer has to be taken as true."""
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         """The newest block, and the number of the newest final block. Without ``with_finalized``, that number is 0."""
@@ -91,7 +99,7 @@ _log = logging.getLogger("marketdata.source")
 
 
 class RpcProvider:
-    """A provider over JSON-RPC. Every answer is checked."""
+    """One endpoint, over JSON-RPC. Every answer is checked."""
 
     def __init__(self, rpc: Rpc, chain_id: int) -> None:
         self._rpc = rpc
@@ -105,6 +113,15 @@ class RpcProvider:
     @property
     def requests(self) -> int:
         return self._rpc.requests
+
+    @property
+    def wait(self) -> float:
+        """How many seconds the next call has to wait for the budget."""
+        return self._rpc.budget.wait
+
+    def beside(self) -> RpcProvider:
+        """This provider over another connection, for another thread. Both share one budget."""
+        return RpcProvider(self._rpc.beside(), self._chain_id)
 
     def interrupt(self) -> None:
         self._rpc.interrupt()

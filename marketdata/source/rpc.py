@@ -33,6 +33,8 @@ _FORGET = 500
 """After 500 answered batches a larger batch is tried again, because a proxy's limit may have been temporary."""
 TRIES = 6
 """How often a request is sent before its failure is reported."""
+MAX_RETRY_AFTER = 60.0
+"""The longest time in seconds that a provider's ``Retry-After`` is obeyed."""
 _RATE_REFUSALS = 2
 """After this many rate errors for one batch, the batch is halved and the halves are sent one after the other."""
 _MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
@@ -80,6 +82,11 @@ class Budget:
         self._free_at = monotonic()
         self._lock = threading.Lock()
 
+    @property
+    def wait(self) -> float:
+        """How many seconds the next call has to wait."""
+        return max(0.0, self._free_at - monotonic())
+
     def spend(self, calls: int) -> float:
         """Take one token for each call; return how many seconds to wait before sending them. The bucket holds the
         tokens of one second."""
@@ -91,8 +98,8 @@ class Budget:
 
 
 class Rpc:
-    """A client of one provider. Setting ``stopping`` ends every pause with
-    :class:`Stopped`; ``interrupt`` ends a running request."""
+    """A client of one provider. Setting ``stopping`` ends every pause with :class:`Stopped`; ``interrupt`` ends a
+    running request. If the provider asks to wait longer than ``patience`` seconds, the request is not tried again."""
 
     def __init__(
         self,
@@ -101,6 +108,7 @@ class Rpc:
         stopping: threading.Event,
         timeout: float = TIMEOUT,
         tries: int = TRIES,
+        patience: float = MAX_RETRY_AFTER,
     ) -> None:
         headers, per_second = endpoint.headers, endpoint.requests_per_s
         parts = urlsplit(endpoint.url)
@@ -117,7 +125,8 @@ class Rpc:
         self._secrets = _secrets(self._target, [each for each in credentials if each])
         self._stopping = stopping
         self._tries = tries
-        self._budget = Budget(per_second)
+        self._patience = patience
+        self.budget = Budget(per_second)
         self._largest = min(_MAX_BATCH, max(1, int(per_second)))
         self._batch = self._largest
         self._answered = 0
@@ -198,14 +207,14 @@ class Rpc:
     def _with_retries(self, calls: Sequence[Call]) -> list[Any]:
         refused = 0
         for tried in range(1, self._tries + 1):
-            wait = self._budget.spend(len(calls))
+            wait = self.budget.spend(len(calls))
             if wait > 0:
                 self._wait(wait)
             try:
                 return self._once(calls)
             except _TryAgain as error:
                 self._connection.close()
-                if tried == self._tries or self._stopping.is_set():
+                if tried == self._tries or self._stopping.is_set() or (error.after or 0) > self._patience:
                     raise ProviderError(f"{self.name}: {self._shown(str(error))}") from None
                 refused += error.is_rate
                 if refused >= _RATE_REFUSALS and len(calls) > 1:
@@ -296,7 +305,7 @@ class Rpc:
         after = headers.get("Retry-After", "")
         raise _TryAgain(
             about,
-            min(float(after), 60.0) if after.isdecimal() else None,
+            min(float(after), MAX_RETRY_AFTER) if after.isdecimal() else None,
             is_rate=status == http.client.TOO_MANY_REQUESTS,
         )
 

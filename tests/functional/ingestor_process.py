@@ -42,8 +42,8 @@ class IngestorProcess:
         }  # fmt: skip
 
     def configure(self, **content: Any) -> None:
-        """Write ``rpc.json``, with other values than before."""
-        self._content |= content
+        """Write ``rpc.json``, with other values than before. None removes a value."""
+        self._content = {name: value for name, value in (self._content | content).items() if value is not None}
         path = self._api.state_dir / "secrets" / "rpc.json"
         path.write_text(json.dumps(self._content))
         path.chmod(0o600)

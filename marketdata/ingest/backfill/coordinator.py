@@ -22,7 +22,7 @@ from marketdata.ingest.outbox import Outbox
 from marketdata.source import pool_check
 from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.pools.pool import Pool
-from marketdata.source.provider import RpcProvider, newest_and_final
+from marketdata.source.provider import newest_and_final
 from marketdata.source.rpc_file import Chain
 
 RETRY_S = 60.0
@@ -71,7 +71,7 @@ class Backfill:
         self._limit = RetryLimit(retry_s)
         self._writer = ApiWriter(self._api, self._limit)
         self._workers = SpanWorkers(chain, connect, self._limit)
-        self._provider = RpcProvider(self._workers.rpc, chain.chain_id)
+        self._provider = self._workers.provider
         self._range = AdaptiveRange()
         self._max_blocks = 1
         self._handed_out: set[Span] = set()
@@ -114,7 +114,7 @@ class Backfill:
 
     def _run(self) -> None:
         try:
-            with closing(self._workers.rpc), closing(self._api), closing(Outbox(self._path)) as outbox:
+            with closing(self._provider), closing(self._api), closing(Outbox(self._path)) as outbox:
                 ranges = self._prepare(outbox)
                 self._workers.start()
                 self._work(ranges)

@@ -20,10 +20,10 @@ from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.source import swaps
 from marketdata.source.evm import Log
+from marketdata.source.failover import connected
 from marketdata.source.log_filter import swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
-from marketdata.source.provider import RpcProvider
-from marketdata.source.rpc import Rpc
+from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
 
 THREADS = 4
@@ -54,11 +54,10 @@ class SpanWorkers:
 
     def __init__(self, chain: Chain, connect: Callable[[], ApiClient], limit: RetryLimit) -> None:
         """``connect`` returns a new client of the API."""
-        self._chain_id = chain.chain_id
         self._limit = limit
-        self.rpc = Rpc(chain.endpoints[0], stopping=limit.stopping)
-        """A connection for the thread that submits the spans. That thread closes it."""
-        self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
+        self.provider = connected(chain, limit.stopping)
+        """The provider for the thread that submits the spans. That thread closes it."""
+        self._providers = [self.provider.beside() for _ in range(THREADS)]
         apis = [connect() for _ in range(THREADS)]
         self.pools: Mapping[str, Pool] = {}
         """The pools of the spans, by symbol. They are set before ``start``."""
@@ -66,7 +65,7 @@ class SpanWorkers:
         self._outcomes: queue.SimpleQueue[SpanOutcome] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, args=connections, name=f"backfill-{number}", daemon=True)
-            for number, connections in enumerate(zip(self._rpcs, apis, strict=True), start=1)
+            for number, connections in enumerate(zip(self._providers, apis, strict=True), start=1)
         ]
 
     def start(self) -> None:
@@ -75,8 +74,8 @@ class SpanWorkers:
 
     def stop(self, timeout: float) -> None:
         self._limit.stopping.set()
-        for rpc in (self.rpc, *self._rpcs):
-            rpc.interrupt()
+        for provider in (self.provider, *self._providers):
+            provider.interrupt()
         for _ in self._threads:
             self._spans.put(None)
         deadline = monotonic() + timeout
@@ -94,9 +93,9 @@ class SpanWorkers:
         except queue.Empty:
             return None
 
-    def _run(self, rpc: Rpc, api: ApiClient) -> None:
-        with closing(rpc), closing(api):
-            provider, writer = RpcProvider(rpc, self._chain_id), ApiWriter(api, self._limit)
+    def _run(self, provider: Provider, api: ApiClient) -> None:
+        with closing(provider), closing(api):
+            writer = ApiWriter(api, self._limit)
             while (span := self._spans.get()) is not None and not self._limit.stopping.is_set():
                 try:
                     self._outcomes.put(self._read_and_store(provider, writer, span))
@@ -105,7 +104,7 @@ class SpanWorkers:
                 except Exception as error:
                     self._outcomes.put(SpanOutcome(span, error=MarketError(f"a defect of this program: {error!r}")))
 
-    def _read_and_store(self, provider: RpcProvider, writer: ApiWriter, span: Span) -> SpanOutcome:
+    def _read_and_store(self, provider: Provider, writer: ApiWriter, span: Span) -> SpanOutcome:
         pools = [self.pools[symbol] for symbol in span.symbols]
         wanted = swap_filter(pools)
         after, contradicted = span.last + 1, provider.contradicted_ranges

@@ -52,6 +52,7 @@ class Chain:
     """A provider. ``most`` is the largest number of blocks in a range that it answers."""
 
     name = "chain"
+    has_another_endpoint = False
 
     def __init__(self, chance: random.Random, most: int) -> None:
         self._chance = chance
@@ -110,6 +111,9 @@ class Chain:
             raise RangeRefused("too many")
         logs = [log for block in self.blocks[first : last + 1] for log in block.logs if wanted.selects(log)]
         return logs, {number: self.blocks[number].header for number in ends}
+
+    def distrust(self, about: str) -> bool:
+        return self.has_another_endpoint
 
     def covered(self) -> dict[str, set[int]]:
         """The seconds from the start of each pool to the newest block."""
@@ -318,6 +322,25 @@ def test_another_chain_is_refused_after_blocks_were_forgotten(run: Run) -> None:
     run.follower.look()
     with pytest.raises(StateError, match="another TICKS_TABLE"):
         run.finish()
+
+
+def test_a_final_block_is_replaced_only_if_no_other_endpoint_is_left_to_ask(run: Run) -> None:
+    run.finish()
+    ticks = dict(run.api.ticks)
+    run.chain.has_another_endpoint = True
+    run.chain.reorganise(10)  # with 4 confirmations
+    for _ in range(2):
+        with pytest.raises(ProviderError, match="contradicts a final block: block 20 is not 0x"):
+            run.finish()
+    run.chain.has_another_endpoint = False
+    assert (run.api.ticks, run.outbox.count()) == (ticks, 0)
+    run.finish()
+    assert run.follower.counts.reorganisations == 1
+    assert set(run.api.ticks) == run.chain.ids()
+    run.chain.has_another_endpoint = True
+    run.chain.reorganise(3)
+    run.finish()
+    assert run.follower.counts.reorganisations == 2
 
 
 def test_a_provider_that_contradicts_itself_is_an_error(run: Run) -> None:

@@ -25,8 +25,8 @@ FILE = Chain("T", 1, (), 4, pools=LISTED)
 
 
 class NoChain:
-    requests = 0
-    contradicted_ranges = 0
+    requests = {"node:1": 3}  # noqa: RUF012
+    switches = contradicted_ranges = 0
 
 
 @pytest.fixture

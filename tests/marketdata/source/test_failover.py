@@ -1,0 +1,224 @@
+"""Several endpoints of a chain, each a scripted server: which one is asked, and what is taken for a lie."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from marketdata.errors import ProviderError, RangeRefused
+from marketdata.source import failover as module
+from marketdata.source import rpc
+from marketdata.source.failover import Failover, connected
+from marketdata.source.log_filter import LogFilter
+from marketdata.source.pools import KINDS
+from marketdata.source.rpc_file import Chain, Endpoint
+from tests.marketdata.source.provider import Raw, error
+from tests.marketdata.source.synthetic_chain import CHAIN_ID, POOL, SyntheticChain
+
+WANTED = LogFilter({POOL: KINDS["uniswap-v2"].swap_topics})
+PAUSE = 0.2
+KEY = "a-very-secret-key"
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "_MIN_PAUSE", 0.001)
+    monkeypatch.setattr(module, "_MIN_PAUSE", PAUSE)
+    monkeypatch.setattr(module, "_MAX_PAUSE", 4 * PAUSE)
+
+
+@pytest.fixture
+def chains() -> Iterator[tuple[SyntheticChain, SyntheticChain]]:
+    """Two endpoints, of which the first one knows ten blocks more."""
+    with closing(SyntheticChain(110, 1)) as first, closing(SyntheticChain(100, 1)) as second:
+        yield first, second
+
+
+Connect = Callable[..., Failover]
+
+
+@pytest.fixture
+def connect(chains: tuple[SyntheticChain, SyntheticChain]) -> Iterator[Connect]:
+    """Makes a provider of the two endpoints, with budgets of calls per second."""
+    with ExitStack() as stack:
+
+        def make(*rates: float) -> Failover:
+            pairs = zip(chains, rates or (1e6, 1e6), strict=True)
+            endpoints = tuple(Endpoint(f"{chain.url}/{KEY}", {}, rate) for chain, rate in pairs)
+            return stack.enter_context(closing(connected(Chain("T", CHAIN_ID, endpoints, 4), threading.Event())))
+
+        yield make
+
+
+def head(provider: Failover) -> int:
+    return provider.head(with_finalized=False)[0].number
+
+
+def _with_status(status: int, *headers: tuple[str, str]) -> Any:
+    return lambda *_: Raw(b"no", status, headers)
+
+
+def _on_chain(chain_id: int) -> Any:
+    return lambda request, _: [{"id": call["id"], "result": hex(chain_id)} for call in request]
+
+
+@pytest.mark.parametrize(
+    ("failure", "tries"),
+    [
+        (_with_status(500), 2),
+        (_with_status(401), 1),
+        (_with_status(429), 2),
+        (_with_status(429, ("Retry-After", "60")), 1),
+        (_on_chain(CHAIN_ID + 1), 1),
+        (lambda request, _: error(request, "daily request count exceeded"), 2),
+        (lambda request, _: error(request, "your plan has ended"), 1),
+    ],
+)
+def test_the_next_endpoint_answers_until_the_first_one_has_recovered(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, failure: Any, tries: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    first, second = chains
+    provider, works = connect(), first.answer
+    assert head(provider) == 110
+    assert second.asked == []
+    first.answer, asked = failure, len(first.asked)
+    assert head(provider) == head(provider) == 100
+    assert len(first.asked) - asked == tries  # not asked during the pause
+    assert provider.name in second.url
+    assert provider.switches == 1
+    first.answer = works
+    time.sleep(PAUSE)
+    assert head(provider) == 110
+    assert provider.switches == 2
+    assert provider.requests == {chain.url[7:]: len(chain.asked) for chain in chains}
+    [line] = caplog.messages
+    assert first.url[7:] in line
+    assert KEY not in line
+
+
+def test_the_pause_of_an_endpoint_that_fails_again_doubles(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    chains[0].answer = _with_status(500)
+    provider = connect()
+    began, times = time.monotonic(), []
+    while len(times) < 3:
+        before = len(chains[0].asked)
+        assert head(provider) == 100
+        if len(chains[0].asked) > before:
+            times.append(time.monotonic() - began)
+        time.sleep(0.01)
+    assert times[1] - times[0] >= PAUSE
+    assert times[2] - times[1] >= 2 * PAUSE
+    assert len(caplog.messages) == 3
+
+
+def test_while_no_endpoint_works_each_failed_one_is_tried(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
+) -> None:
+    answers = [chain.answer for chain in chains]
+    for chain in chains:
+        chain.answer = _with_status(503)
+    provider = connect()
+    for _ in range(2):
+        with pytest.raises(ProviderError, match=r"127\.0\.0\.1:\d+: HTTP status 503: no; 127") as caught:
+            head(provider)
+        assert KEY not in caught.value.detail
+    chains[1].answer = answers[1]
+    assert head(provider) == 100  # at once, although its pause has not ended
+
+
+def test_connections_share_the_pauses(chains: tuple[SyntheticChain, SyntheticChain], connect: Connect) -> None:
+    chains[0].answer = _with_status(500)
+    provider = connect()
+    with closing(provider.beside()) as other:
+        assert head(provider) == 100
+        asked = len(chains[0].asked)
+        assert head(other) == 100
+        assert len(chains[0].asked) == asked
+
+
+def test_ranges_are_read_from_the_endpoint_with_budget_left(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
+) -> None:
+    provider = connect(50, 50)
+    began = time.monotonic()
+    for _ in range(20):  # 120 calls
+        logs, _ = provider.logs_between(1, 50, WANTED, (1, 50))
+        assert len(logs) == 50
+    assert time.monotonic() - began < 1.8  # one budget alone allows them in 2.4 s
+    assert min(len(chain.asked) for chain in chains) > 10
+    # The newest block is asked of the first one, although it has to wait.
+    assert head(provider) == 110
+    assert provider.switches == 0
+
+
+def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
+) -> None:
+    provider = connect(10, 100)
+    chains[0]._most = 20
+    with pytest.raises(RangeRefused) as caught:
+        provider.logs_between(1, 50, WANTED, (1, 50))
+    assert caught.value.suggested == 20
+    assert chains[1].asked == []
+    # The second one has more budget left and refuses, but the first one does not.
+    chains[0]._most, chains[1]._most = 1000, 20
+    assert len(provider.logs_between(1, 50, WANTED, (1, 50))[0]) == 50
+    assert len(chains[1].asked) == 1
+
+
+def test_a_call_that_both_endpoints_refuse_is_an_error_of_the_call(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
+) -> None:
+    answers = [chain.answer for chain in chains]
+    for chain in chains:
+        chain.answer = lambda request, _: error(request, "no such luck")
+    provider = connect()
+    with pytest.raises(ProviderError, match="no such luck") as caught:
+        provider.headers([1, 2])
+    assert caught.value.code == "call_refused"
+    for chain, answer in zip(chains, answers, strict=True):
+        chain.answer = answer
+    assert head(provider) == 110
+
+
+def test_a_distrusted_endpoint_is_not_asked_unless_all_say_the_same(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = connect()
+    assert head(provider) == 110
+    assert provider.distrust("block 7 is not 0x12")
+    assert head(provider) == 100
+    assert f"{chains[0].url[7:]} contradicts a final block: block 7 is not 0x12" in caplog.messages[0]
+    chains[1].answer = _with_status(500)
+    with pytest.raises(ProviderError, match="status 500"):
+        head(provider)
+    asked = len(chains[0].asked)
+    with pytest.raises(ProviderError, match="status 500"):
+        head(provider)
+    assert len(chains[0].asked) == asked
+    provider = connect()
+    assert head(provider) == 110
+    assert provider.distrust("block 7 is not 0x12")
+    chains[1].answer = chains[0].answer
+    assert head(provider) == 110
+    assert not provider.distrust("block 7 is not 0x12")
+    assert head(provider) == 110
+    assert provider.name in chains[0].url
+
+
+def test_the_only_endpoint_is_believed_and_its_errors_are_raised(chains: tuple[SyntheticChain, SyntheticChain]) -> None:
+    chain = Chain("T", CHAIN_ID, (Endpoint(chains[0].url, {}, 1e6),), 4)
+    with closing(connected(chain, threading.Event())) as provider:
+        assert not provider.distrust("block 7 is not 0x12")
+        chains[0].answer = _with_status(500)
+        with pytest.raises(ProviderError, match="status 500"):
+            head(provider)
+        assert len(chains[0].asked) == rpc.TRIES
