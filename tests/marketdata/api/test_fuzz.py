@@ -26,7 +26,8 @@ INJECTIONS = [
     "') UNION SELECT token_sha256 FROM api_tokens --", "md_ticks_v1\"", "\x00", "\ud800", "E'\\x27'",
 ]  # fmt: skip
 _USUAL: dict[str, Any] = {
-    "symbol": "FUZZ:A", "interval": "1h", "resolution": "60", "limit": 3, "sort": "desc", "fill": "previous",
+    "symbol": "FUZZ:A", "symbols": "FUZZ:A", "interval": "1h", "resolution": "60", "limit": 3, "sort": "desc",
+    "fill": "previous",
     "timeZone": "+05:30", "current": "exclude", "format": "csv", "startTime": 1, "endTime": 2_000_000_000_000,
     "from": 1, "to": 2_000_000_000, "countback": 2, "query": "fuzz", "holder": "me", "ttl_s": 1.5, "state": "indexed",
     "name": "n", "scope": "read", "id": "a", "ts": "2024-01-01T00:00:00Z", "price": "1.5", "size": 2, "ticks": [],
