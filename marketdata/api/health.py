@@ -6,7 +6,7 @@ from __future__ import annotations
 from time import monotonic
 
 from marketdata.api.metrics import ByLabel
-from marketdata.api.routing import Request
+from marketdata.api.routing import OF_DATABASE, Request
 from marketdata.api.services import Services
 from marketdata.errors import DatabaseUnavailable, MarketError, NotFound
 from marketdata.http.failures import status_of
@@ -68,7 +68,9 @@ def _error(services: Services) -> MarketError | None:
 
 def _unready(error: MarketError) -> MarketError:
     """Returns ``error``, or an error with the same text that is answered with 503."""
-    return error if status_of(type(error)) == 503 else DatabaseUnavailable(error.detail, code=error.code)
+    if status_of(type(error)) == 503:
+        return error
+    return DatabaseUnavailable(error.detail, code=error.code if error.code in OF_DATABASE else None)
 
 
 def metrics(request: Request) -> Reply:

@@ -10,7 +10,7 @@ from marketdata import __version__
 from marketdata.api import schemas
 from marketdata.api.live.websocket import SUBPROTOCOL
 from marketdata.api.routing import Route
-from marketdata.http.failures import problem_types
+from marketdata.http.failures import problem_types, statuses_of_codes
 from marketdata.http.reply import JSON, NDJSON, PROBLEM
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -20,7 +20,8 @@ and of pages of ticks is made from the symbol's version counter, because a late 
 any range. That of candles also has the first bucket that is not final. The ETag of summaries, symbols, coverage and \
 the data feed is made from the response itself. Streams of ticks have no ETag. Every error is \
 `application/problem+json`; its `type` refers to the page `/problems`, and `x-problem-types` of this document has the \
-same."""
+same. `x-problem-codes` lists the codes of a response. Before a request reaches its path, it may be refused as \
+`bad_request`, `headers_too_large`, `unknown_coding`, `not_found`, `method_not_allowed`, `too_large` or `saturated`."""
 
 _BEARERS = {
     "read": "A token of scope `read`.",
@@ -34,13 +35,15 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    components = {name: _inlined(schema) for name, (_, schema) in schemas.definitions().items()}
+    components["Problem"]["properties"]["code"]["enum"] = sorted(statuses_of_codes())
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": DIALECT,
         "info": {"title": "Market data", "version": __version__, "description": _ABOUT},
         "paths": paths,
         "components": {
-            "schemas": {name: _inlined(schema) for name, (_, schema) in schemas.definitions().items()},
+            "schemas": components,
             "securitySchemes": {
                 name: {"type": "http", "scheme": "bearer", "description": about} for name, about in _BEARERS.items()
             },
@@ -100,7 +103,12 @@ def _request_body(route: Route) -> dict[str, Any]:
 def _response(route: Route, status: int) -> dict[str, Any]:
     phrase = http.HTTPStatus(status).phrase
     if status >= 400:
-        response: dict[str, Any] = {"description": phrase, "content": {PROBLEM: {"schema": _reference("Problem")}}}
+        codes = route.codes()[status]
+        response: dict[str, Any] = {
+            "description": f"{phrase}: {', '.join(f'`{code}`' for code in codes)}",
+            "x-problem-codes": codes,
+            "content": {PROBLEM: {"schema": _reference("Problem")}},
+        }
         if status in (429, 503):
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         if status == 401:

@@ -15,7 +15,7 @@ from marketdata.api.auth import Caller, Scope
 from marketdata.api.request_validation import checked, media_type, query_of
 from marketdata.api.services import Services
 from marketdata.errors import MarketError, NotFound
-from marketdata.http.failures import MethodNotAllowed, problem_of
+from marketdata.http.failures import MethodNotAllowed, problem_of, statuses_of_codes
 from marketdata.http.reply import JSON, Headers, Reply, gzipped
 from marketdata.http.request_log import VARIABLE
 from marketdata.http.revalidation import revalidated
@@ -23,6 +23,13 @@ from marketdata.http.wsgi import StartResponse, send
 from marketdata.limits import MAX_BODY_BYTES
 
 _NO_STORE = ("Cache-Control", "no-store")
+_OF_CREDENTIALS = {"invalid_request", "unauthorized", "invalid_token", "insufficient_scope"}
+OF_DATABASE = {
+    "database_unavailable", "database_exhausted", "contended", "too_slow", "version_missing", "database_stalled",
+    "database_defect",
+}  # fmt: skip
+"""The codes of errors that the database causes."""
+_OF_BODY = {"malformed_json", "too_large", "unsupported_media_type", "saturated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +64,12 @@ class Route:
     """One row of the route table. Routing, validation and the API description use it.
 
     ``path`` contains its parameters in braces. ``answer`` names the schema of a successful JSON response. ``scope`` is
-    None if no credential is required. ``problems`` are the error statuses of this route, beside those that follow from
-    the other columns (:meth:`documented`). ``revalidated``: the response has an ETag, unless it is a stream, and a
-    matching ``If-None-Match`` gets 304. ``headers``: names and descriptions of further header fields of a successful
-    response. ``database``: whether the handler queries the database. ``websocket``: the schemas of the messages that a
-    client sends and receives after the upgrade. ``error_members`` returns further members of an error's body.
+    None if no credential is required. ``problems`` are the error codes of this route, beside those that follow from
+    the other columns (:meth:`codes`). ``revalidated``: the response has an ETag, unless it is a stream, and a matching
+    ``If-None-Match`` gets 304. ``headers``: names and descriptions of further header fields of a successful response.
+    ``database``: whether the handler queries the database. ``database_status``: the status of all errors of the
+    database, if it is not their own. ``websocket``: the schemas of the messages that a client sends and receives after
+    the upgrade. ``error_members`` returns further members of an error's body.
     """
 
     method: str
@@ -74,10 +82,11 @@ class Route:
     produces: tuple[str, ...] = (JSON,)
     query: str = "NoParameters"
     body: Body | None = None
-    problems: tuple[int, ...] = ()
+    problems: tuple[str, ...] = ()
     revalidated: bool = False
     headers: Headers = ()
     database: bool = True
+    database_status: int | None = None
     websocket: tuple[str, str] | None = None
     error_members: Callable[[MarketError], dict[str, Any]] | None = None
 
@@ -88,18 +97,26 @@ class Route:
 
     def documented(self) -> tuple[int, ...]:
         """Every status that a response of this route may have, ascending."""
-        found = {*self.statuses, *self.problems, 422, 500}
+        return tuple(sorted({*self.statuses, *self.codes(), *((304,) if self.revalidated else ())}))
+
+    def codes(self) -> dict[int, list[str]]:
+        """Every code that an error of this route may have, by its status; both ascending."""
+        found = {*self.problems, "invalid_value", "internal_error"}
         if self.scope is not None:
-            found |= {400, 401, 403}
+            found |= _OF_CREDENTIALS
         if self.scope is not None or self.database:
-            found |= {503, 504}
-        if self.revalidated:
-            found.add(304)
+            found |= OF_DATABASE
         if self.parameters:
-            found.add(404)
+            found.add("not_found")
         if self.body is not None:
-            found |= {400, 413, 415, 429}
-        return tuple(sorted(found))
+            found |= _OF_BODY
+        statuses = statuses_of_codes()
+        if self.database_status is not None:
+            statuses |= dict.fromkeys(OF_DATABASE, self.database_status)
+        by_status: dict[int, list[str]] = {}
+        for code in sorted(found, key=lambda code: (statuses[code], code)):
+            by_status.setdefault(statuses[code], []).append(code)
+        return by_status
 
 
 class Application:

@@ -138,6 +138,11 @@ def about(kind: type[e.MarketError]) -> str:
     return " ".join((kind.__doc__ or "").split())
 
 
+def statuses_of_codes() -> dict[str, int]:
+    """Returns every code that clients can get, with its status."""
+    return {code: status_of(kind) for kind in kinds_shown() for code in (kind.code, *(n.code for n in kind.narrower))}
+
+
 def problem_types() -> dict[str, dict[str, Any]]:
     """Returns the error classes that clients can get, for the API description."""
     return {kind.code: _type_of(kind) for kind in kinds_shown()}
@@ -208,5 +213,7 @@ def problem_of(error: Exception, what: str) -> Reply:
 
 
 def internal_error(code: str | None = None) -> InternalError:
-    """Returns the error that a client gets in place of an internal one."""
+    """Returns the error that a client gets in place of an internal one with this code."""
+    if code not in {each.code for each in InternalError.narrower}:
+        code = None
     return InternalError("internal error: send the request again; the log of the service has the details", code=code)

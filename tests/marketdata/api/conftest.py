@@ -183,6 +183,8 @@ def check_documented(method: str, route: Route | None, response: webtest.TestRes
         if method != "HEAD":
             check_shape("Problem", response.json)
             assert response.json["status"] == status
+            if route is not None:
+                assert response.json["code"] in route.codes()[status], response.text
     elif route is not None and status not in (204, 304):
         assert response.headers["Content-Type"] in route.produces
         if route.answer is not None and method != "HEAD" and response.content_type == "application/json":
