@@ -42,8 +42,8 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     with state_directory.alone(settings):
         about = f"the demo source (invented trades): {' and '.join(state_directory.SYMBOLS)}"
         connector = partial(partial, state_directory.connected, settings)
-        file, folder = state_directory.SOURCE, state_directory.FOLDER
-        ingestor.ingest(file, connector, folder, about, settings, is_quiet=options.quiet)
+        folder = state_directory.FOLDER
+        ingestor.ingest([state_directory.SOURCE], connector, folder, about, settings, is_quiet=options.quiet)
 
 
 def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -> None:

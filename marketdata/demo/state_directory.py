@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from marketdata import secretfile
@@ -29,7 +28,10 @@ SOURCE = Chain(
     endpoints=(),
     confirmations=12,
     poll_s=0.5,
-    pools=tuple(ListedPool(**asdict(each.pool)) for each in POOLS),
+    pools=tuple(
+        ListedPool(pool.symbol, pool.address, pool.kind, pool.decimals, pool.invert, pool.start_block)
+        for pool, *_ in POOLS
+    ),
 )
 """The demo's chain and pools, in place of an ``rpc.json``."""
 
@@ -49,7 +51,7 @@ def alone(settings: Settings) -> Iterator[None]:
         yield
 
 
-def connected(settings: Settings, outbox: Path, _stopping: threading.Event) -> DemoProvider:
+def connected(settings: Settings, outbox: Path, _chain: Chain, _stopping: threading.Event) -> DemoProvider:
     """The demo's provider. The outbox says which block was read last."""
     return DemoProvider(_blocks(_folder(settings) / _CHAIN_FILE), time.time, _highest_read(outbox))
 
@@ -79,7 +81,7 @@ def _highest_read(outbox: Path) -> int:
     if not outbox.exists():
         return 0
     with closing(Outbox(outbox)) as found:
-        return max(ChainCursor(found).next_blocks().values(), default=1) - 1
+        return (ChainCursor(found, CHAIN).next_block() or 1) - 1
 
 
 def _folder(settings: Settings) -> Path:

@@ -1,7 +1,11 @@
-"""Records how far the chain has been read, in tables of the outbox's file.
+"""Records how far a chain has been read, in tables of the outbox's file.
 
-The tables hold the next block of each pool, the known blocks, the retracted blocks, and the last block that was
-reported as final.
+A chain has one next block for all its pools, its *members*. A pool that was added later, and whose first block lies
+before the chain's next block, has a next block of its own until it catches up and becomes a member. So a step costs a
+few writes, however many pools the chain has.
+
+Finality is reported for the chain. Coverage is reported for the chain, too: the API extends the coverage of each symbol
+of the chain where it touches the chain's. So the own coverage of a pool is reported once, when it becomes a member.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from marketdata.ingest.outbox import Item, Outbox, Transaction, finality, put, put_coverage
+from marketdata.ingest.outbox import Item, Outbox, Transaction, chain_finality, put, put_coverage
 from marketdata.source.evm import Block
 from marketdata.source.pools.pool import Pool
 
@@ -25,37 +29,80 @@ class ReadBlock(NamedTuple):
     time: int
 
 
-class Resumption(NamedTuple):
-    """Where reading resumes after a reorganisation: the next block, and the time from which coverage is taken back, in
-    seconds since 1970."""
+class KnownPool(NamedTuple):
+    """A pool that the ingestor reads. ``first_block`` is where it began. ``next_block`` is None for a member.
+    ``trades`` is the number of ticks that were read."""
 
-    block: int
-    time: int
+    symbol: str
+    address: str
+    first_block: int
+    next_block: int | None
+    trades: int
 
 
 class ChainCursor:
-    """How far the chain has been read. Used by one thread. A method with the parameter ``transaction`` works within the
+    """How far one chain has been read. Used by one thread. A method with the parameter ``transaction`` works within the
     caller's transaction."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, chain: str) -> None:
         self._outbox = outbox
+        self._chain = chain
         self.transaction = outbox.transaction
 
+    # -- pools -------------------------------------------------------------------------------------------------------
+
     def enter(self, pools: Iterable[Pool]) -> None:
-        """Record the pools. A pool that is new, or has a new address, begins at its start block. Ticks of the old
-        address stay stored."""
+        """Record the pools that are read from now on; others leave. A pool that is new, or has a new address, begins at
+        its start block. Ticks of the old address stay stored."""
+        known = {pool.symbol: pool for pool in self.pools()}
         with self.transaction() as transaction:
             for pool in pools:
-                transaction.execute(
-                    "INSERT INTO pools (symbol, address, next_block, first_block) VALUES (?1, ?2, ?3, ?3) "
-                    "ON CONFLICT DO UPDATE SET address = ?2, next_block = ?3, first_block = ?3, "
-                    "covered_from = NULL, covered_to = NULL WHERE address <> ?2",
-                    (pool.symbol, pool.address, pool.start_block),
-                )
+                before = known.pop(pool.symbol, None)
+                if before is None or before.address != pool.address:
+                    self.add(transaction, pool, pool.start_block)
+            members = [pool.symbol for pool in known.values() if pool.next_block is None]
+            if members:
+                self._leave(transaction, members)
 
-    def next_blocks(self) -> dict[str, int]:
-        """The next block of each symbol. This includes pools that were removed from ``rpc.json``."""
-        return dict(self._outbox.rows("SELECT symbol, next_block FROM pools"))
+    def begin_at(self, starts: Sequence[int]) -> None:
+        """Begin with the chain at the lowest of these blocks, unless it was begun already."""
+        if starts and self.next_block() is None:
+            with self.transaction() as transaction:
+                self.begin(transaction, min(starts))
+
+    def begin(self, transaction: Transaction, next_block: int) -> None:
+        """Begin with the chain at a block."""
+        transaction.execute("INSERT INTO chains (chain, next_block) VALUES (?, ?)", (self._chain, next_block))
+
+    def add(self, transaction: Transaction, pool: Pool, first_block: int) -> None:
+        """Add a pool, which begins at ``first_block``. It is a member if the chain was not read beyond that block."""
+        next_block = self._next_block(transaction)
+        assert next_block is not None
+        own = first_block if first_block < next_block else None
+        transaction.execute(
+            "INSERT OR REPLACE INTO pools (symbol, chain, address, kind, token0, token1, first_block, next_block) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (pool.symbol, self._chain, pool.address, pool.kind, *pool.tokens, first_block, own),
+        )
+
+    def _leave(self, transaction: Transaction, symbols: Sequence[str]) -> None:
+        """Let members leave. The chain's coverage begins anew after a gap, so that it does not extend theirs. The other
+        members report their own coverage up to then, and join again."""
+        transaction.execute(
+            "UPDATE pools SET covered_to = (SELECT covered_to FROM chains WHERE chain = ?1), joined = 0 "
+            "WHERE chain = ?1 AND joined = 1",
+            (self._chain,),
+        )
+        transaction.execute("UPDATE chains SET covered_from = NULL, covered_to = NULL WHERE chain = ?", (self._chain,))
+        next_block = self._next_block(transaction)
+        transaction.executemany(
+            "UPDATE pools SET next_block = ? WHERE symbol = ?", [(next_block, symbol) for symbol in symbols]
+        )
+
+    def pools(self) -> list[KnownPool]:
+        """All known pools of the chain, including those that are no longer read."""
+        statement = "SELECT symbol, address, first_block, next_block, trades FROM pools WHERE chain = ?"
+        return [KnownPool(*row) for row in self._outbox.rows(statement, self._chain)]
 
     def first_block(self, pool: Pool) -> int | None:
         """The block where the ingestor began with the pool; None when the ingestor never read the pool."""
@@ -63,40 +110,134 @@ class ChainCursor:
         found = self._outbox.rows(statement, pool.symbol, pool.address)
         return found[0][0] if found else None
 
-    def advance(self, transaction: Transaction, symbols: Iterable[str], next_block: int) -> None:
+    # -- progress ----------------------------------------------------------------------------------------------------
+
+    def next_block(self) -> int | None:
+        """The next block of the members; None before the first ``enter``."""
+        found = self._outbox.rows("SELECT next_block FROM chains WHERE chain = ?", self._chain)
+        return found[0][0] if found else None
+
+    def late(self) -> dict[str, int]:
+        """The next block of each pool that is not a member, including pools that are no longer read."""
+        statement = "SELECT symbol, next_block FROM pools WHERE chain = ? AND next_block IS NOT NULL"
+        return dict(self._outbox.rows(statement, self._chain))
+
+    def advance(self, transaction: Transaction, next_block: int) -> None:
+        """Set the next block of the members."""
+        transaction.execute("UPDATE chains SET next_block = ? WHERE chain = ?", (next_block, self._chain))
+
+    def advance_late(self, transaction: Transaction, symbols: Iterable[str], next_block: int) -> None:
+        """Set the next block of pools that are not members. A pool that has caught up becomes a member."""
+        own = next_block if next_block < (self._next_block(transaction) or 0) else None
         transaction.executemany(
-            "UPDATE pools SET next_block = ? WHERE symbol = ?", [(next_block, symbol) for symbol in symbols]
+            "UPDATE pools SET next_block = ? WHERE symbol = ? AND next_block < ?",
+            [(own, symbol, next_block) for symbol in symbols],
         )
 
-    def cover(self, transaction: Transaction, symbols: Iterable[str], since: int, until: int) -> None:
-        """Report that blocks were read up to the time ``until``, exclusive. The reported range begins at the end of the
-        symbol's coverage, or at ``since`` if the symbol has no coverage."""
-        for symbol in symbols:
-            start = transaction.execute(
-                "SELECT coalesce(covered_to, ?) FROM pools WHERE symbol = ?", (since, symbol)
-            ).fetchone()[0]
-            if start < until:  # equal when two blocks have the same time
-                put_coverage(transaction, symbol, start, until, "indexed")
-                transaction.execute(
-                    "UPDATE pools SET covered_from = coalesce(covered_from, ?), covered_to = ? WHERE symbol = ?",
-                    (start, until, symbol),
-                )
+    def count_trades(self, transaction: Transaction, trades: Mapping[str, int]) -> None:
+        """Add to the numbers of ticks that were read, by symbol."""
+        transaction.executemany(
+            "UPDATE pools SET trades = trades + ? WHERE symbol = ?",
+            [(count, symbol) for symbol, count in trades.items()],
+        )
+
+    # -- coverage ----------------------------------------------------------------------------------------------------
+
+    def cover(self, transaction: Transaction, read: Iterable[tuple[str, int]], until: int) -> None:
+        """Report that the members were read up to the time ``until``, exclusive. ``read`` names the members that join,
+        each with the time from which it was read."""
+        for symbol, start in read:
+            self._cover_pool(transaction, symbol, start, until, joined=1)
+        row = transaction.execute("SELECT covered_to FROM chains WHERE chain = ?", (self._chain,)).fetchone()
+        # At first all members join, and their own coverage is enough. The chain's coverage begins where it ends.
+        start = until if row[0] is None else row[0]
+        if start < until:  # equal when two blocks have the same time
+            put_coverage(transaction, self._chain, start, until, "indexed")
+        transaction.execute(
+            "UPDATE chains SET covered_from = coalesce(covered_from, ?), covered_to = ? WHERE chain = ?",
+            (start, until, self._chain),
+        )
+
+    def cover_late(self, transaction: Transaction, read: Iterable[tuple[str, int]], until: int) -> None:
+        """Report that pools that are not members were read up to ``until``; ``read`` as in :meth:`cover`."""
+        for symbol, start in read:
+            self._cover_pool(transaction, symbol, start, until, joined=0)
+
+    def joining(self) -> list[str]:
+        """The members whose own coverage does not touch the chain's."""
+        statement = "SELECT symbol FROM pools WHERE chain = ? AND joined = 0 AND next_block IS NULL"
+        return [row[0] for row in self._outbox.rows(statement, self._chain)]
+
+    def _cover_pool(self, transaction: Transaction, symbol: str, start: int, until: int, *, joined: int) -> None:
+        row = transaction.execute("SELECT covered_to FROM pools WHERE symbol = ?", (symbol,)).fetchone()
+        start = start if row[0] is None else row[0]
+        if start < until:
+            put_coverage(transaction, symbol, start, until, "indexed")
+        transaction.execute(
+            "UPDATE pools SET covered_from = coalesce(covered_from, ?), covered_to = ?, joined = ? WHERE symbol = ?",
+            (start, max(start, until), joined, symbol),
+        )
+
+    def _uncover_new(self, transaction: Transaction, next_block: int) -> None:
+        """Take back the own coverage of pools that began at ``next_block`` or later. It may begin before the time from
+        which the others' is taken back, because several blocks may have one time."""
+        rows = transaction.execute(
+            "SELECT symbol, covered_from, covered_to FROM pools "
+            "WHERE chain = ? AND first_block >= ? AND covered_from < covered_to",
+            (self._chain, next_block),
+        ).fetchall()
+        for row in rows:
+            put_coverage(transaction, row[0], row[1], row[2], "failed")
+        transaction.executemany(
+            "UPDATE pools SET covered_from = NULL, covered_to = NULL, joined = 0 WHERE symbol = ?",
+            [(row[0],) for row in rows],
+        )
+
+    def _uncover(self, transaction: Transaction, start: int) -> None:
+        """Take back the coverage from ``start`` on, because the new blocks may have other times."""
+        ends = transaction.execute(
+            "SELECT max(covered_to) FROM (SELECT covered_to FROM pools WHERE chain = ?1 "
+            "UNION ALL SELECT covered_to FROM chains WHERE chain = ?1)",
+            (self._chain,),
+        ).fetchone()
+        if ends[0] is None or ends[0] <= start:
+            return
+        put_coverage(transaction, self._chain, start, ends[0], "failed")
+        for table in ("pools", "chains"):
+            transaction.execute(
+                f"UPDATE {table} SET covered_to = min(covered_to, ?1) WHERE chain = ?2", (start, self._chain)
+            )
+            transaction.execute(
+                f"UPDATE {table} SET covered_from = NULL, covered_to = NULL WHERE chain = ?2 AND covered_from >= ?1",
+                (start, self._chain),
+            )
+        # The chain's coverage extends the coverage of a pool only where it touches it.
+        transaction.execute(
+            "UPDATE pools SET joined = 0 WHERE chain = ?1 AND (covered_to IS NULL "
+            "OR (SELECT covered_to IS NULL FROM chains WHERE chain = ?1))",
+            (self._chain,),
+        )
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
 
     def hash_of(self, number: int) -> str | None:
         """The hash of a known block; None if the block was not read or was forgotten."""
-        found = self._outbox.rows("SELECT hash FROM blocks WHERE number = ?", number)
+        found = self._outbox.rows("SELECT hash FROM blocks WHERE chain = ? AND number = ?", self._chain, number)
         return found[0][0] if found else None
 
     def blocks(self) -> list[ReadBlock]:
         """The known blocks, newest first."""
-        return [ReadBlock(*row) for row in self._outbox.rows("SELECT * FROM blocks ORDER BY number DESC")]
+        statement = "SELECT number, hash, symbols, time FROM blocks WHERE chain = ? ORDER BY number DESC"
+        return [ReadBlock(*row) for row in self._outbox.rows(statement, self._chain)]
 
     def keep(self, transaction: Transaction, block: Block, symbols: set[str]) -> None:
         """Remember a block that was read. If the block is already known from other pools, their symbols stay."""
-        row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (block.number,)).fetchone()
+        row = transaction.execute(
+            "SELECT symbols FROM blocks WHERE chain = ? AND number = ?", (self._chain, block.number)
+        ).fetchone()
         both = symbols | set(json.loads(row[0])) if row else symbols
         values = ReadBlock(block.number, block.hash, json.dumps(sorted(both)), block.time)
-        transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)", values)
+        transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (self._chain, *values))
 
     def forget(self, transaction: Transaction, below: int) -> None:
         """Forget the blocks below the number ``below``.
@@ -106,23 +247,24 @@ class ChainCursor:
         to do with it, the ingestor must still know the tick's block.
         """
         if transaction.execute("SELECT NOT EXISTS (SELECT 1 FROM items)").fetchone()[0]:
-            transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
-            transaction.execute("DELETE FROM retracted WHERE number < ?", (below,))
+            for table in ("blocks", "retracted"):
+                transaction.execute(f"DELETE FROM {table} WHERE chain = ? AND number < ?", (self._chain, below))
 
-    def retract(
-        self, transaction: Transaction, gone: Sequence[ReadBlock], resumptions: Mapping[str, Resumption]
-    ) -> None:
-        """Retract blocks, newest first. Each symbol that was read beyond its resumption goes back to the resumption."""
+    # -- reorganisations and finality --------------------------------------------------------------------------------
+
+    def retract(self, transaction: Transaction, gone: Sequence[ReadBlock], next_block: int, time: int) -> None:
+        """Retract blocks, newest first. Reading resumes at ``next_block``, whose time is at least ``time``."""
         for block in gone:
             for symbol in json.loads(block.symbols):
                 put(transaction, [{"retract": {"symbol": symbol, "block_hash": block.hash}}])
-                row = (block.hash, symbol, block.number)
-                transaction.execute("INSERT OR REPLACE INTO retracted VALUES (?, ?, ?)", row)
-        transaction.execute("DELETE FROM blocks WHERE number >= ?", (gone[-1].number,))
-        for symbol, resumption in resumptions.items():
-            self._uncover(transaction, symbol, resumption)
+                row = (self._chain, block.hash, symbol, block.number)
+                transaction.execute("INSERT OR REPLACE INTO retracted VALUES (?, ?, ?, ?)", row)
+        transaction.execute("DELETE FROM blocks WHERE chain = ? AND number >= ?", (self._chain, gone[-1].number))
+        self._uncover_new(transaction, next_block)
+        self._uncover(transaction, time)
+        for table in ("pools", "chains"):
             transaction.execute(
-                "UPDATE pools SET next_block = min(next_block, ?) WHERE symbol = ?", (resumption.block, symbol)
+                f"UPDATE {table} SET next_block = min(next_block, ?) WHERE chain = ?", (next_block, self._chain)
             )
 
     def restores(self, transaction: Transaction, block: Block, symbols: Iterable[str]) -> list[Item]:
@@ -134,38 +276,28 @@ class ChainCursor:
             if transaction.execute("DELETE FROM retracted WHERE hash = ? AND symbol = ?", (block.hash, symbol)).rowcount
         ]
 
-    def _uncover(self, transaction: Transaction, symbol: str, resumption: Resumption) -> None:
-        """Take back the coverage of blocks that are read again, because the new blocks may have other times."""
-        row = transaction.execute(
-            "SELECT covered_from, covered_to FROM pools WHERE symbol = ? AND next_block > ? AND covered_to > ?",
-            (symbol, resumption.block, resumption.time),
-        ).fetchone()
-        if row is None:
-            return
-        since, until = row
-        start = max(since, resumption.time)
-        put_coverage(transaction, symbol, start, until, "failed")
-        left = (since, start) if start > since else (None, None)
-        transaction.execute("UPDATE pools SET covered_from = ?, covered_to = ? WHERE symbol = ?", (*left, symbol))
+    def finalized(self) -> int:
+        """The last block that was reported as final; -1 if none was."""
+        found = self._outbox.rows("SELECT finalized_block FROM chains WHERE chain = ?", self._chain)
+        return -1 if not found or found[0][0] is None else found[0][0]
 
-    def finalized(self) -> dict[str, int]:
-        """The last block that was reported as final, by symbol."""
-        return dict(self._outbox.rows("SELECT symbol, block FROM finalized"))
-
-    def finalize(self, transaction: Transaction, symbols: Iterable[str], block: int) -> None:
-        """Report that symbols are final up to a block, unless this block or a later one was already reported."""
+    def finalize(self, transaction: Transaction, block: int) -> None:
+        """Report the chain as final up to a block, unless this block or a later one was already reported."""
         row = transaction.execute(
             # Of a range that was read at once, not every block is known. The time of the nearest known block below is a
             # safe lower bound.
-            "SELECT time FROM blocks WHERE number <= ? ORDER BY number DESC LIMIT 1",
-            (block,),
+            "SELECT time FROM blocks WHERE chain = ? AND number <= ? ORDER BY number DESC LIMIT 1",
+            (self._chain, block),
         ).fetchone()
-        time = row[0] if row is not None else None
-        for symbol in symbols:
-            changed = transaction.execute(
-                "INSERT INTO finalized SELECT ?1, ?2 WHERE ?2 >= 0 "
-                "ON CONFLICT DO UPDATE SET block = ?2 WHERE block < ?2",
-                (symbol, block),
-            ).rowcount
-            if changed:
-                put(transaction, [finality(symbol, block, time)])
+        if row is None:
+            return
+        changed = transaction.execute(
+            "UPDATE chains SET finalized_block = ?1 WHERE chain = ?2 AND coalesce(finalized_block, -1) < ?1",
+            (block, self._chain),
+        ).rowcount
+        if changed:
+            put(transaction, [chain_finality(self._chain, block, row[0])])
+
+    def _next_block(self, transaction: Transaction) -> int | None:
+        row = transaction.execute("SELECT next_block FROM chains WHERE chain = ?", (self._chain,)).fetchone()
+        return None if row is None else row[0]

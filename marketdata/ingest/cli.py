@@ -8,10 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
-    from marketdata.ingest.ingestor import Connect
+    from marketdata.ingest.chain_reader import Connect
     from marketdata.source.provider import Provider
     from marketdata.source.rpc import Rpc
     from marketdata.source.rpc_file import Chain
@@ -45,6 +44,9 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", help="default: run")
     commands.add_parser("run", help="read and store until Ctrl-C or SIGTERM").set_defaults(run=run)
     commands.add_parser("check", help="compare every pool of rpc.json with the chain").set_defaults(run=_check)
+    pools = commands.add_parser("pools", help="list the pools that are read, and those that factories announced")
+    pools.add_argument("--chain", metavar="C", help="only pools of this chain")
+    pools.set_defaults(run=_pools)
     letters = commands.add_parser("dead-letters", help="items that the API refused to store")
     actions = letters.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="show them with the reason").set_defaults(run=_list)
@@ -56,13 +58,19 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
-    file = rpc_file(settings)
-    about = f"{file.name}: {len(file.pools)} pools"
-    ingest(file, lambda _outbox: partial(_connected, file), "ingestor", about, settings, is_quiet=options.quiet)
+    chains = rpc_file(settings)
+    about = ", ".join(f"{chain.name}: {_amount(chain)}" for chain in chains)
+    ingest(chains, lambda _outbox: _connected, "ingestor", about, settings, is_quiet=options.quiet)
+
+
+def _amount(chain: Chain) -> str:
+    """How many pools and factories a chain has."""
+    counts = ((len(chain.pools), "pool", "pools"), (len(chain.factories), "factory", "factories"))
+    return " and ".join(f"{count} {one if count == 1 else several}" for count, one, several in counts if count)
 
 
 def ingest(
-    file: Chain,
+    chains: Sequence[Chain],
     connector: Callable[[Path], Connect],
     folder: str,
     about: str,
@@ -72,8 +80,9 @@ def ingest(
 ) -> None:
     """Ingest until a stop signal.
 
-    ``connector`` takes the path of the outbox and returns a function that creates the provider. The folder ``folder``
-    in the state directory contains one outbox per table. ``about`` is the beginning of the first printed line.
+    ``connector`` takes the path of the outbox and returns a function that creates a chain's provider. The folder
+    ``folder`` in the state directory contains one outbox per table. ``about`` is the beginning of the first printed
+    line.
     """
     from marketdata.ingest import ingestor
     from marketdata.ingest.api_client import AnotherTable
@@ -88,7 +97,7 @@ def ingest(
     ingestor.block_signals()
     while (table := _table(settings)) is not None:
         try:
-            _ingest_into(table, file, connector, folder, about, settings)
+            _ingest_into(table, chains, connector, folder, about, settings)
             return
         except AnotherTable:
             if settings.ticks_table is not None:
@@ -112,7 +121,12 @@ def _table(settings: Settings) -> str | None:
 
 
 def _ingest_into(
-    table: str, file: Chain, connector: Callable[[Path], Connect], folder: str, about: str, settings: Settings
+    table: str,
+    chains: Sequence[Chain],
+    connector: Callable[[Path], Connect],
+    folder: str,
+    about: str,
+    settings: Settings,
 ) -> None:
     from marketdata.ingest import ingestor
     from marketdata.ingest.lease import locked
@@ -122,41 +136,47 @@ def _ingest_into(
     with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
         api = api_client(settings)
         print(f"{about}, into {table} at {api.url}, through {path}", flush=True)
-        ingestor.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
+        ingestor.run(chains, connector(path), outbox, api, table, settings.ingestor_metrics_port)
 
 
-def _connected(file: Chain, stopping: threading.Event) -> Provider:
+def _connected(chain: Chain, stopping: threading.Event) -> Provider:
     from marketdata.source.failover import connected
 
-    return connected(file, stopping)
+    return connected(chain, stopping)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:
+    faults = sum(_check_chain(chain, settings) for chain in rpc_file(settings))
+    if faults:
+        raise StateError(f"{faults} faults in {settings.secrets_dir / secretfile.RPC_SOURCE}")
+
+
+def _check_chain(chain: Chain, settings: Settings) -> int:
+    """Print what a chain's provider says of its pools; return the number of faults."""
     from marketdata.source import pool_check
     from marketdata.source.failover import connected
     from marketdata.source.rpc import Rpc
 
-    file = rpc_file(settings)
-    stopping = threading.Event()
-    for endpoint in file.endpoints:
+    stopping, faults = threading.Event(), 0
+    for endpoint in chain.endpoints:
         with closing(Rpc(endpoint, stopping=stopping)) as rpc:
-            print(f"asking {rpc.name} …", flush=True)
+            print(f"{chain.name}: asking {rpc.name} …", flush=True)
             _reach(rpc, settings.secrets_dir / secretfile.RPC_SOURCE)
-    with closing(connected(file, stopping, tries=_CHECK_TRIES)) as provider:
-        head, finalized = provider.head(with_finalized=file.confirmations is None)
-        if file.confirmations is not None:
-            finalized = max(0, head.number - file.confirmations)
+    with closing(connected(chain, stopping, tries=_CHECK_TRIES)) as provider:
+        head, finalized = provider.head(with_finalized=chain.confirmations is None)
+        if chain.confirmations is not None:
+            finalized = max(0, head.number - chain.confirmations)
         age = time.time() - head.time
-        print(f"{provider.name}: chain {file.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}")
-        faults = 0
-        for pool in file.pools:
-            found = pool_check.report(provider, pool, file.native)
+        print(
+            f"{provider.name}: chain {chain.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}"
+        )
+        for pool in chain.pools:
+            found = pool_check.report(provider, pool, chain.native)
             print(found.text, flush=True)
             for fault in found.faults:
                 print(f"  WRONG: {fault}", flush=True)
             faults += len(found.faults)
-    if faults:
-        raise StateError(f"{faults} faults in {settings.secrets_dir / secretfile.RPC_SOURCE}")
+    return faults
 
 
 def _reach(rpc: Rpc, file: Path) -> None:
@@ -194,12 +214,24 @@ def _retry(_options: argparse.Namespace, settings: Settings) -> None:
     print(f"{count} dead letters are in the outbox again; the ingestor sends them when it runs")
 
 
-def rpc_file(settings: Settings) -> Chain:
+def _pools(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest import pool_list
+    from marketdata.ingest.outbox import Outbox
+
+    for path in _existing_outboxes(settings):
+        with closing(Outbox(path, only_reads=True)) as outbox:
+            print(f"{path}:")
+            for line in pool_list.lines(outbox, options.chain, time.time()):
+                print(line)
+
+
+def rpc_file(settings: Settings) -> tuple[Chain, ...]:
+    """The chains of ``rpc.json``."""
     from marketdata.source.rpc_file import load
 
     return load(
         settings.secrets_dir / secretfile.RPC_SOURCE, warn=lambda text: print(text, file=sys.stderr, flush=True)
-    )[0]
+    )
 
 
 def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from marketdata.errors import StateError
 from marketdata.ingest.api_client import NDJSON, ApiClient, ApiUnavailable, Response
 from marketdata.ingest.lease import Lease
-from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem, Rejection
+from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem, Rejection, chain_of
 from marketdata.limits import MAX_BODY_BYTES, MAX_ITEMS
 
 MAX_BATCH_ITEMS = MAX_ITEMS // 2
@@ -105,14 +106,13 @@ class Delivery:
         """Deliver the coverage whose ticks were all delivered."""
         self._cover_at = monotonic() + COVERAGE_S
         collected = self._outbox.coverage(_MAX_COVERAGE)
-        for each in _merged(collected):
-            body = {"symbol": each.symbol, "from": each.since * 1000, "to": each.until * 1000, "state": each.state}
+        for body in _requests(_merged(collected)):
             response = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())
             if response.status == 200:
                 continue
             if _is_retried(response):
                 raise ApiUnavailable(f"{self._api.url} recorded no coverage: {response.detail}", response.retry_after)
-            _log.warning("coverage was refused: %s: %s", response.detail, body)
+            _log.warning("coverage was refused: %s: %s", response.detail, json.dumps(body)[:300])
         if collected:
             self._outbox.recorded(collected)
 
@@ -153,6 +153,24 @@ def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
             newest[each.symbol] = len(found)
             found.append(each)
     return found
+
+
+def _requests(coverage: Sequence[Coverage]) -> Iterator[dict[str, Any]]:
+    """The bodies of the requests that record coverage, in order. Successive symbols with the same times become one
+    request."""
+
+    def key(each: Coverage) -> tuple[bool, int, int, str]:
+        return chain_of(each.symbol) == each.symbol, each.since, each.until, each.state
+
+    for (is_chain, since, until, state), group in groupby(coverage, key):
+        names = [each.symbol for each in group]
+        times = {"from": since * 1000, "to": until * 1000, "state": state}
+        for at in range(0, len(names), MAX_ITEMS):
+            part = names[at : at + MAX_ITEMS]
+            if is_chain:
+                yield {"chain": part[0], **times}
+            else:
+                yield {"symbol": part[0], **times} if len(part) == 1 else {"symbols": part, **times}
 
 
 def _within(items: list[OutboxItem], size: int) -> list[OutboxItem]:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from marketdata.errors import ProviderError, RangeRefused, StateError
-from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock, Resumption
-from marketdata.ingest.outbox import put, put_encoded
+from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock
+from marketdata.ingest.discovery import Discovery, Found, WaitingPool
+from marketdata.ingest.outbox import Outbox, Transaction, put, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.evm import Block, Header, Log
-from marketdata.source.log_filter import swap_filter
+from marketdata.source.log_filter import LogFilter
+from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider, newest_and_final
 from marketdata.source.rpc_file import Chain
@@ -36,7 +38,7 @@ _log = logging.getLogger("marketdata.ingestor")
 
 @dataclass
 class Counts:
-    """What the ingestor has done since its start."""
+    """What the ingestor has done since its start, for one chain."""
 
     ticks: int = 0
     blocks: int = 0
@@ -46,67 +48,148 @@ class Counts:
     """Swaps that yielded no tick, by reason."""
 
 
-class Follower:
-    """Reads the swaps of the pools of ``rpc.json``. Used by one thread."""
+class PoolGroup:
+    """Pools that are read together, with the filter of their events. ``events`` are further events to read, by
+    contract."""
 
-    def __init__(self, provider: Provider, chain: Chain, pools: Sequence[Pool], cursor: ChainCursor) -> None:
+    def __init__(self, pools: Iterable[Pool], events: dict[str, set[str]] | None = None) -> None:
+        self.pools = {pool.symbol: pool for pool in pools}
+        self.index = PoolIndex(self.pools.values())
+        wanted = {contract: set(topics) for contract, topics in (events or {}).items()}
+        for pool in self.pools.values():
+            wanted.setdefault(pool.contract, set()).update(KINDS[pool.kind].swap_topics)
+        self.filter = LogFilter(wanted)
+
+
+Read = list[tuple[Block, list[Log]]]
+"""Blocks that were read, with their logs. Between the first and the last block, blocks without logs may be missing."""
+
+Store = Callable[[PoolGroup, Read, list[Found]], None]
+
+
+class Follower:
+    """Reads the swaps of the pools of one chain. Used by one thread.
+
+    The *members* of the chain are read together, and new pools of its factories with them. Pools that are behind the
+    members are *late*; they are read while no new block waits.
+    """
+
+    def __init__(self, provider: Provider, chain: Chain, pools: Sequence[Pool], outbox: Outbox) -> None:
+        """``pools`` are those that ``rpc.json`` lists."""
         self._provider = provider
         self._chain = chain
-        self._pools = {pool.symbol: pool for pool in pools}
-        self._cursor = cursor
+        self._listed = pools
+        self._cursor = ChainCursor(outbox, chain.name)
+        self._discovery = Discovery(provider, chain, outbox)
         self._range = AdaptiveRange()
         self._followed = max(MIN_FOLLOWED, chain.confirmations or 0)
         self._finalized = 0
+        self._pools: dict[str, Pool] = {}
+        self._members: PoolGroup | None = None
+        self._waiting: PoolIndex[WaitingPool] = PoolIndex(())
         self.counts = Counts()
         self.head: Header | None = None
-        cursor.enter(pools)
+
+    @property
+    def pool_count(self) -> int:
+        """The number of pools that are read."""
+        return len(self._pools)
 
     def look(self) -> None:
         """Read the newest block. If a reorganisation replaced known blocks, retract them."""
         self.head, self._finalized = newest_and_final(self._provider, self._chain.confirmations)
+        if self._members is None:
+            self._begin()
         if self._differs(self.head.block):
             self._reorganise(self.head.number)
 
     def step(self) -> bool:
-        """Read the next blocks, up to the newest block of the last ``look``. Returns False if none is left to read."""
+        """Read the next blocks of the members, up to the newest block of the last ``look``. Returns False if none is
+        left to read."""
         assert self.head is not None
-        next_blocks = {symbol: at for symbol, at in self._cursor.next_blocks().items() if symbol in self._pools}
-        first = min(next_blocks.values())
-        if first > self.head.number:
-            self._report_finalized(first)
+        assert self._members is not None
+        first = self._cursor.next_block()
+        if first is None or first > self.head.number:
+            self._report_finalized(self.head.number)
             return False
-        pools = [self._pools[symbol] for symbol, at in next_blocks.items() if at == first]
-        # Stop before the next block of a pool that is ahead. From there on, all these pools are read together.
-        last = min([self.head.number, *(at - 1 for at in next_blocks.values() if at != first)])
-        last_in_ranges = self.head.number - self._followed
-        if first <= last_in_ranges:
-            self._read_range(pools, first, min(last, last_in_ranges, first + self._range.size - 1))
-        else:
-            self._read_blocks(pools, first, min(last, first + _STEP_BLOCKS - 1))
+        # Stop before the first block of a listed pool that begins later: its coverage begins with that block.
+        starts = [self._pools[symbol].start_block for symbol in self._cursor.joining() if symbol in self._pools]
+        last = min([self.head.number, *(start - 1 for start in starts if start > first)])
+        self._read(self._members, first, last, self._store_members)
         return True
+
+    def catch_up(self) -> bool:
+        """Read the next blocks of late pools. Returns False if no pool is late."""
+        late = {symbol: at for symbol, at in self._cursor.late().items() if symbol in self._pools}
+        end = self._cursor.next_block()
+        if not late or end is None:
+            return False
+        first = min(late.values())
+        pools = [self._pools[symbol] for symbol, at in late.items() if at == first]
+        last = min([end - 1, *(at - 1 for at in late.values() if at != first)])
+        self._read(PoolGroup(pools), first, last, self._store_late)
+        return True
+
+    # -- the pools ---------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._discovery.check_names(self._listed)
+        self._discovery.load_tokens(token for pool in self._listed for token in pool.tokens)
+        self._cursor.begin_at([pool.start_block for pool in self._listed])
+        self._discovery.begin(self._cursor, self._finalized)
+        self._cursor.enter([*self._listed, *self._discovery.pools()])
+        self._regroup()
+
+    def _regroup(self) -> None:
+        """Build the members' group anew, because the pools have changed."""
+        self._pools = {pool.symbol: pool for pool in (*self._listed, *self._discovery.pools())}
+        late = self._cursor.late()
+        waiting = self._discovery.waiting()
+        events = self._discovery.events()
+        for pool in waiting:
+            events.setdefault(pool.contract, set()).update(KINDS[pool.kind].swap_topics)
+        self._waiting = PoolIndex(waiting)
+        self._members = PoolGroup((pool for symbol, pool in self._pools.items() if symbol not in late), events)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _read_range(self, pools: Sequence[Pool], first: int, last: int) -> None:
+    def _read(
+        self, group: PoolGroup, first: int, last: int, store: Callable[[PoolGroup, Read, list[Found]], None]
+    ) -> None:
+        assert self.head is not None
+        last_in_ranges = self.head.number - self._followed
+        if first <= last_in_ranges:
+            read = self._read_range(group, first, min(last, last_in_ranges, first + self._range.size - 1))
+        else:
+            read = self._read_blocks(group, first, min(last, first + _STEP_BLOCKS - 1))
+        if read is None:
+            return
+        found = self._discovery.announced([log for _, logs in read for log in logs]) if group is self._members else []
+        read = self._with_found(group, read, found)
+        if read is not None:
+            store(group, read, found)
+
+    def _read_range(self, group: PoolGroup, first: int, last: int) -> Read | None:
+        """The blocks of a range. None if a smaller range must be read, or after a reorganisation."""
         asked = last - first + 1
         try:
-            logs, headers = self._provider.logs_between(first, last, swap_filter(pools), (first, last))
+            logs, headers = self._provider.logs_between(first, last, group.filter, (first, last))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
-            return
+            return None
         self._range.answered(asked)
         if not self._follows(headers[first]):
             self._reorganise(first)  # the reorganisation may have happened while this program did not run
-            return
+            return None
         by_block: dict[Block, list[Log]] = {header.block: [] for header in headers.values()}
         for log in logs:
             by_block.setdefault(log.block, []).append(log)
         for block in by_block:
             if self._differs(block):
                 self._reorganise(block.number)
-                return
-        self._store(pools, sorted(by_block.items()))
+                return None
+        return sorted(by_block.items())
 
     def _is_smaller_next(self, error: ProviderError, asked: int) -> bool:
         """Whether the next try reads a smaller range. An error of unknown meaning is treated as "too many blocks"."""
@@ -114,20 +197,41 @@ class Follower:
             return self._range.refused(asked, error.suggested)
         return error.code == "call_refused" and self._range.refused(asked)
 
-    def _read_blocks(self, pools: Sequence[Pool], first: int, last: int) -> None:
+    def _read_blocks(self, group: PoolGroup, first: int, last: int) -> Read | None:
+        """The blocks, each of which names the one before it as its parent. None after a reorganisation."""
         headers = self._provider.headers(range(first, last + 1))
         if self._differs(headers[0].block) or not self._follows(headers[0]):
             self._reorganise(first)
-            return
+            return None
         for at in range(1, len(headers)):
             if self._differs(headers[at].block) or headers[at].parent != headers[at - 1].hash:
                 headers = headers[:at]  # the next step finds the reorganisation
                 break
-        wanted = swap_filter(pools)
+        return self._logs_of(headers, group.filter)
+
+    def _logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> Read:
         asked = [header for header in headers if wanted.may_be_in(header)]
         found = dict(zip([header.number for header in asked], self._provider.logs_of(asked, wanted), strict=True))
-        read = [(header.block, found.get(header.number, [])) for header in headers]
-        self._store(pools, read)
+        return [(header.block, found.get(header.number, [])) for header in headers]
+
+    def _with_found(self, group: PoolGroup, read: Read, found: Sequence[Found]) -> Read | None:
+        """The blocks, with the swaps of pools that were found in them. A filter of addresses did not ask for these
+        swaps. None if the blocks have changed meanwhile."""
+        if not found or not group.filter.has_addresses:
+            return read
+        wanted = LogFilter({each.contract: set(KINDS[each.kind].swap_topics) for each in found})
+        first, last = read[0][0].number, read[-1][0].number
+        logs, headers = self._provider.logs_between(first, last, wanted, (first, last))
+        by_block = {block: list(logs) for block, logs in read}
+        for header in (headers[first], headers[last]):
+            if header.block not in by_block:
+                return None
+        for log in logs:
+            if log not in (known := by_block.setdefault(log.block, [])):
+                known.append(log)
+        merged = sorted((block, sorted(logs, key=lambda log: log.position)) for block, logs in by_block.items())
+        numbers = [block.number for block, _ in merged]
+        return merged if len(set(numbers)) == len(numbers) else None
 
     def _differs(self, block: Block) -> bool:
         """Whether another block with this number is known."""
@@ -137,30 +241,70 @@ class Follower:
         """Whether the known block below this one is its parent. True if the block below is unknown."""
         return self._cursor.hash_of(header.number - 1) in (None, header.parent)
 
-    def _store(self, pools: Sequence[Pool], read: Sequence[tuple[Block, list[Log]]]) -> None:
-        """Store the ticks of a range of blocks. ``read`` contains the first and the last block of the range; between
-        them, blocks without logs may be missing."""
+    # -- storing -----------------------------------------------------------------------------------------------------
+
+    def _store_members(self, group: PoolGroup, read: Read, found: list[Found]) -> None:
         (start, _), (end, _) = read[0], read[-1]
-        first, last = start.number, end.number
-        symbols = [pool.symbol for pool in pools]
-        made = 0
+        last = end.number
         with self._cursor.transaction() as transaction:
-            self._cursor.forget(transaction, min(self._finalized, first - _MIN_KEPT))
-            index = PoolIndex(pools)
-            for block, logs in read:
-                ticks = swaps.ticks(index, logs, self._skip)
-                traded = {tick.symbol for tick in ticks}
-                put(transaction, self._cursor.restores(transaction, block, traded))
-                put_encoded(transaction, [tick.body for tick in ticks])
-                self._cursor.keep(transaction, block, traded)
-                made += len(ticks)
-            self._cursor.advance(transaction, symbols, last + 1)
-            self._cursor.cover(transaction, symbols, start.time, end.time + 1)
-            self._cursor.finalize(transaction, symbols, min(self._finalized, last))
+            self._cursor.forget(transaction, min(self._finalized, start.number - _MIN_KEPT))
+            new = self._discovery.record(transaction, self._cursor, found)
+            index = PoolIndex([*group.pools.values(), *new]) if new else group.index
+            made = self._put_ticks(transaction, index, read)
+            self._cursor.advance(transaction, last + 1)
+            times = {each.block: each.time for each in found}
+            begins = {pool.symbol: times[pool.start_block] for pool in new}
+            joining = [
+                (symbol, begins.get(symbol, start.time))
+                for symbol in self._cursor.joining()
+                if symbol in begins or self._pools[symbol].start_block <= last
+            ]
+            self._cursor.cover(transaction, joining, end.time + 1)
+            self._cursor.finalize(transaction, min(self._finalized, last))
+            counted = self._count_waiting(transaction, read)
+        self._note(start.number, last, made)
+        if found or counted:
+            self._regroup()
+
+    def _store_late(self, group: PoolGroup, read: Read, _found: list[Found]) -> None:
+        (start, _), (end, _) = read[0], read[-1]
+        with self._cursor.transaction() as transaction:
+            made = self._put_ticks(transaction, group.index, read)
+            self._cursor.cover_late(transaction, [(symbol, start.time) for symbol in group.pools], end.time + 1)
+            self._cursor.advance_late(transaction, group.pools, end.number + 1)
+        self._note(start.number, end.number, made)
+        if end.number + 1 == self._cursor.next_block():
+            self._regroup()
+
+    def _put_ticks(self, transaction: Transaction, index: PoolIndex[Pool], read: Read) -> int:
+        """Put the ticks of blocks into the outbox; return how many."""
+        trades: Counter[str] = Counter()
+        for block, logs in read:
+            ticks = swaps.ticks(index, logs, self._skip)
+            traded = {tick.symbol for tick in ticks}
+            put(transaction, self._cursor.restores(transaction, block, traded))
+            put_encoded(transaction, [tick.body for tick in ticks])
+            self._cursor.keep(transaction, block, traded)
+            trades.update(tick.symbol for tick in ticks)
+        self._cursor.count_trades(transaction, trades)
+        return trades.total()
+
+    def _count_waiting(self, transaction: Transaction, read: Read) -> bool:
+        """Count the swaps of waiting pools. Returns whether one of them is read from now on."""
+        trades = Counter(
+            pool.address
+            for _, logs in read
+            for log in logs
+            for pool in self._waiting.of(log)
+            if log.topics[0] in KINDS[pool.kind].swap_topics
+        )
+        return bool(self._discovery.count(transaction, self._cursor, trades, self._finalized))
+
+    def _note(self, first: int, last: int, made: int) -> None:
         self.counts.blocks += last - first + 1
         self.counts.ticks += made
         if made:
-            _log.info("read blocks %d to %d: %d ticks", first, last, made)
+            _log.info("%s: read blocks %d to %d: %d ticks", self._chain.name, first, last, made)
 
     def _skip(self, pool: Pool, log: Log, reason: str, error: ValueError) -> None:
         self.counts.skipped[reason] += 1
@@ -168,14 +312,12 @@ class Follower:
 
     # -- finality and reorganisations --------------------------------------------------------------------------------
 
-    def _report_finalized(self, next_block: int) -> None:
+    def _report_finalized(self, newest: int) -> None:
         """Report blocks that became final when no block was left to read."""
-        reported = self._cursor.finalized()
-        block = min(self._finalized, next_block - 1)
-        late = [symbol for symbol in self._pools if reported.get(symbol, -1) < block]
-        if late:
+        block = min(self._finalized, newest)
+        if block > self._cursor.finalized():
             with self._cursor.transaction() as transaction:
-                self._cursor.finalize(transaction, late, block)
+                self._cursor.finalize(transaction, block)
 
     def _reorganise(self, number: int) -> None:
         """Retract the blocks that a reorganisation replaced. ``number`` is a replaced block or the block after one."""
@@ -186,17 +328,16 @@ class Follower:
         self._check_final(gone[-1])
         if common is None:
             self._check_complete(known)
-        after_common = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
-        # This includes pools that are no longer in rpc.json, because they may return.
-        resumptions = dict.fromkeys(self._cursor.next_blocks(), after_common)
-        for symbol, pool in self._pools.items():
-            if pool.start_block >= after_common.block:
-                resumptions[symbol] = Resumption(pool.start_block, 0)
+        next_block, time = (0, 0) if common is None else (common.number + 1, common.time + 1)
         with self._cursor.transaction() as transaction:
-            self._cursor.retract(transaction, gone, resumptions)
+            self._cursor.retract(transaction, gone, next_block, time)
+            self._discovery.forget(transaction, next_block - 1)
+        self._regroup()
         self.counts.reorganisations += 1
         self.counts.retracted_blocks += len(gone)
-        _log.warning("reorganisation: blocks %d to %d were replaced", gone[-1].number, gone[0].number)
+        _log.warning(
+            "%s: reorganisation: blocks %d to %d were replaced", self._chain.name, gone[-1].number, gone[0].number
+        )
 
     def _divided(self, known: Sequence[ReadBlock]) -> tuple[list[ReadBlock], Header | None]:
         """Returns the known blocks that were replaced, newest first, and the newest known block that is still in the
@@ -213,14 +354,14 @@ class Follower:
     def _check_final(self, oldest: ReadBlock) -> None:
         """Raise ProviderError if the reorganisation would replace a block that was reported as final, unless all
         endpoints of the provider say so. ``oldest`` is the oldest replaced block."""
-        final, about = max(self._cursor.finalized().values(), default=-1), f"block {oldest.number} is not {oldest.hash}"
+        final, about = self._cursor.finalized(), f"block {oldest.number} is not {oldest.hash}"
         if oldest.number <= final and self._provider.distrust(about):
             raise ProviderError(f"{self._provider.name} contradicts a final block: {about}", code="wrong_answer")
 
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
         """Raise StateError if older blocks than the known ones were read and forgotten. Such blocks cannot be
         retracted."""
-        if known[0].number - _MIN_KEPT > min(pool.start_block for pool in self._pools.values()):
+        if known[0].number - _MIN_KEPT > min(pool.first_block for pool in self._cursor.pools()):
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "
                 "Another chain needs another TICKS_TABLE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,12 +19,14 @@ def _metric(text: str, label: str = "") -> Any:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """The values at one moment. A metric whose name ends with ``_total`` is a counter; all others are gauges. A mapping
+class ChainMetrics:
+    """The values of a chain. A metric whose name ends with ``_total`` is a counter; all others are gauges. A mapping
     has one value for each value of its label."""
 
     head_block: int = _metric("The newest block of the chain.")
     next_block: int = _metric("The next block to read.")
+    read_until: int = _metric("The time up to which all blocks were read, in seconds since 1970; 0: not known.")
+    pools: int = _metric("Pools that are read.")
     blocks_total: int = _metric("Blocks that were read.")
     ticks_total: int = _metric("Ticks that were read.")
     skipped_total: Mapping[str, int] = _metric("Swaps without a tick.", "reason")
@@ -33,24 +35,41 @@ class Metrics:
     requests_total: Mapping[str, int] = _metric("HTTP requests to the provider.", "endpoint")
     switches_total: int = _metric("How often another endpoint of the provider answered than before.")
     contradicted_ranges_total: int = _metric("Ranges read header by header, because the provider contradicted itself.")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The values at one moment, those of each chain by its name."""
+
     delivered_total: int = _metric("Items that the API stored or refused.")
     outbox_items: int = _metric("Items that wait for delivery.")
     dead_letters: int = _metric("Items that the API refused.")
+    chains: Mapping[str, ChainMetrics] = field(default_factory=dict)
 
 
 def rendered(metrics: Metrics) -> str:
     """The text format of Prometheus."""
     lines = []
-    for each in fields(metrics):
-        name, value = f"{_PREFIX}{each.name}", getattr(metrics, each.name)
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [f"# HELP {name} {each.metadata['help']}", f"# TYPE {name} {kind}"]
-        if isinstance(value, Mapping):
-            label = each.metadata["label"]
-            lines += [f'{name}{{{label}="{key}"}} {count}' for key, count in sorted(value.items())]
-        else:
-            lines.append(f"{name} {value}")
+    for each in fields(Metrics):
+        if each.name != "chains":
+            lines += [*_heading(each), f"{_PREFIX}{each.name} {getattr(metrics, each.name)}"]
+    for each in fields(ChainMetrics):
+        lines += _heading(each)
+        for chain, values in metrics.chains.items():
+            value = getattr(values, each.name)
+            if isinstance(value, Mapping):
+                name = each.metadata["label"]
+                labelled = {f',{name}="{key}"': count for key, count in sorted(value.items())}
+            else:
+                labelled = {"": value}
+            lines += [f'{_PREFIX}{each.name}{{chain="{chain}"{label}}} {count}' for label, count in labelled.items()]
     return "\n".join(lines) + "\n"
+
+
+def _heading(metric: Field[Any]) -> list[str]:
+    name = f"{_PREFIX}{metric.name}"
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return [f"# HELP {name} {metric.metadata['help']}", f"# TYPE {name} {kind}"]
 
 
 class MetricsServer:

@@ -50,13 +50,61 @@ _MIGRATIONS = (
     CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, code TEXT NOT NULL,
                                detail TEXT NOT NULL, at REAL NOT NULL);
-    -- Coverage to send to the API, in this order, each after the item with the id after_item.
+    -- Coverage to send to the API, in this order, each after the item with the id after_item. A symbol without a colon
+    -- is a chain.
     CREATE TABLE coverage (id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, since INTEGER NOT NULL,
                            until INTEGER NOT NULL, state TEXT NOT NULL, after_item INTEGER NOT NULL);
     -- The blocks of a pool that the backfill stored. Adjacent ranges are merged.
     CREATE TABLE backfilled (ticks_table TEXT NOT NULL, symbol TEXT NOT NULL, address TEXT NOT NULL,
                              first INTEGER NOT NULL, last INTEGER NOT NULL,
                              PRIMARY KEY (ticks_table, symbol, address, first)) WITHOUT ROWID;
+    """,
+    """
+    -- How far each chain was read: the next block of its members, and the times [covered_from, covered_to) that were
+    -- read without a gap. finalized_block is the last block that was reported as final.
+    CREATE TABLE chains (chain TEXT PRIMARY KEY, next_block INTEGER NOT NULL, covered_from INTEGER,
+                         covered_to INTEGER, finalized_block INTEGER) WITHOUT ROWID;
+    INSERT INTO chains (chain, next_block)
+        SELECT substr(symbol, 1, instr(symbol, ':') - 1), max(next_block) FROM pools GROUP BY 1;
+    -- next_block is NULL for a member of the chain. The pool's own coverage was reported for the times [covered_from,
+    -- covered_to). If joined is 1, it touches the chain's coverage, which extends it. trades are the ticks that were
+    -- read.
+    CREATE TABLE pools_of_chains (
+        symbol TEXT PRIMARY KEY, chain TEXT NOT NULL, address TEXT NOT NULL, kind TEXT NOT NULL DEFAULT '',
+        token0 TEXT NOT NULL DEFAULT '', token1 TEXT NOT NULL DEFAULT '', first_block INTEGER NOT NULL,
+        next_block INTEGER, covered_from INTEGER, covered_to INTEGER, joined INTEGER NOT NULL DEFAULT 0,
+        trades INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+    INSERT INTO pools_of_chains (symbol, chain, address, first_block, next_block, covered_from, covered_to)
+        SELECT p.symbol, c.chain, p.address, p.first_block, nullif(p.next_block, c.next_block), p.covered_from,
+               p.covered_to FROM pools p JOIN chains c ON c.chain = substr(p.symbol, 1, instr(p.symbol, ':') - 1);
+    DROP TABLE pools;
+    ALTER TABLE pools_of_chains RENAME TO pools;
+    CREATE TABLE blocks_of_chains (chain TEXT NOT NULL, number INTEGER NOT NULL, hash TEXT NOT NULL,
+                                   symbols TEXT NOT NULL, time INTEGER NOT NULL,
+                                   PRIMARY KEY (chain, number)) WITHOUT ROWID;
+    INSERT INTO blocks_of_chains SELECT c.chain, b.* FROM blocks b, (SELECT chain FROM chains LIMIT 1) c;
+    DROP TABLE blocks;
+    ALTER TABLE blocks_of_chains RENAME TO blocks;
+    CREATE TABLE retracted_of_chains (chain TEXT NOT NULL, hash TEXT NOT NULL, symbol TEXT NOT NULL,
+                                      number INTEGER NOT NULL, PRIMARY KEY (hash, symbol)) WITHOUT ROWID;
+    INSERT INTO retracted_of_chains SELECT substr(symbol, 1, instr(symbol, ':') - 1), * FROM retracted;
+    DROP TABLE retracted;
+    ALTER TABLE retracted_of_chains RENAME TO retracted;
+    DROP TABLE finalized;
+    -- The pools that the factories of rpc.json announced. symbol is NULL while the pool is not read: fault says why, or
+    -- the pool has too few trades yet.
+    CREATE TABLE discovered (
+        chain TEXT NOT NULL, address TEXT NOT NULL, kind TEXT NOT NULL, factory TEXT NOT NULL, token0 TEXT NOT NULL,
+        token1 TEXT NOT NULL, block INTEGER NOT NULL, time INTEGER NOT NULL, symbol TEXT UNIQUE, decimals0 INTEGER,
+        decimals1 INTEGER, invert INTEGER, trades INTEGER NOT NULL DEFAULT 0, fault TEXT NOT NULL DEFAULT '',
+        PRIMARY KEY (chain, address)) WITHOUT ROWID;
+    -- What the tokens say of themselves. decimals is NULL if a token does not say them.
+    CREATE TABLE tokens (chain TEXT NOT NULL, address TEXT NOT NULL, symbol TEXT NOT NULL, decimals INTEGER,
+                         PRIMARY KEY (chain, address)) WITHOUT ROWID;
+    -- The events of a factory, of pools with these tokens, were read up to next_block. It is NULL once the members were
+    -- read that far, too.
+    CREATE TABLE factories (chain TEXT NOT NULL, address TEXT NOT NULL, tokens TEXT NOT NULL, next_block INTEGER,
+                            PRIMARY KEY (chain, address)) WITHOUT ROWID;
     """,
 )
 """The steps that build the tables. ``user_version`` is the number of steps that a file has. A step is never changed
@@ -81,8 +129,8 @@ class DeadLetter(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """The times [since, until) of a symbol, in seconds since 1970. ``state`` is ``indexed`` if these times were read,
-    and ``failed`` if they must be read again."""
+    """The times [since, until) of a symbol, or of a chain, in seconds since 1970. ``state`` is ``indexed`` if these
+    times were read, and ``failed`` if they must be read again."""
 
     id: int
     symbol: str
@@ -287,6 +335,16 @@ def finality(symbol: str, block: int, time: int | None) -> Item:
     return {"finalize": {"symbol": symbol, "block": block, **ts}}
 
 
+def chain_finality(chain: str, block: int, time: int) -> Item:
+    """The item that reports a chain as final up to a block, with the block's time in seconds since 1970."""
+    return {"finalize": {"chain": chain, "block": block, "ts": time * 1000}}
+
+
+def chain_of(symbol: str) -> str:
+    """The chain of a symbol ``CHAIN:NAME``."""
+    return symbol.partition(":")[0]
+
+
 def encoded(item: Item) -> str:
     return _JSON.encode(item)
 
@@ -298,7 +356,9 @@ def _fate(connection: Transaction, item: OutboxItem, code: str) -> str:
     if code != "retracted" or "block" not in tick:
         return "dead"
     block = tick["block"]
-    row = connection.execute("SELECT hash FROM blocks WHERE number = ?", (block["number"],)).fetchone()
+    row = connection.execute(
+        "SELECT hash FROM blocks WHERE chain = ? AND number = ?", (chain_of(tick["symbol"]), block["number"])
+    ).fetchone()
     if row is not None and row[0] == block["hash"]:
         return "again"
     retracted_here = connection.execute(

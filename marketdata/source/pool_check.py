@@ -12,14 +12,17 @@ from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool, PoolKind
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import ListedPool, Token
+from marketdata.source.tokens import token_info
 
 
 class Finding(NamedTuple):
     """The result of a check. ``text`` describes the pool on the chain. ``faults`` are its differences from
-    ``rpc.json``. ``decimals`` are those on the chain; they are complete if there is no fault."""
+    ``rpc.json``. ``tokens`` are the addresses of its tokens, with their ``decimals`` on the chain. Both are complete
+    if there is no fault."""
 
     text: str
     faults: tuple[str, ...]
+    tokens: tuple[str, ...] = ()
     decimals: tuple[int, ...] = ()
 
 
@@ -41,17 +44,18 @@ def compare(provider: Provider, pool: ListedPool, native: Token) -> Finding:
         instead = f"it is a {others[0]} pool" if others else "there is no pool of a known kind at this address"
         return Finding(f"{pool.symbol} {pool.address}", (f"is not a {pool.kind} pool: {instead}",))
     addresses, faults = _tokens(provider, pool)
-    tokens, found = [], []
+    shown, found = [], []
     for at, address in addresses.items():
         token = native if address == NATIVE else _token(provider, address)
         if token is None:
             faults.append(f"token{at} ({address}) does not say its decimals")
             continue
-        tokens.append(f"token{at} {address} {token.symbol} with {token.decimals} decimals")
+        shown.append(f"token{at} {address} {token.symbol} with {token.decimals} decimals")
         found.append(token.decimals)
         if pool.decimals is not None and token.decimals != pool.decimals[at]:
             faults.append(f"token{at} has {token.decimals} decimals, and rpc.json says {pool.decimals[at]}")
-    return Finding(f"{pool.symbol} {pool.address} {pool.kind}: {', '.join(tokens)}", tuple(faults), tuple(found))
+    text = f"{pool.symbol} {pool.address} {pool.kind}: {', '.join(shown)}"
+    return Finding(text, tuple(faults), tuple(addresses.values()), tuple(found))
 
 
 def require(provider: Provider, pool: ListedPool, native: Token) -> Pool:
@@ -64,7 +68,8 @@ def require(provider: Provider, pool: ListedPool, native: Token) -> Pool:
             raise UsageError(f"rpc.json does not fit the chain. {about}")
         raise ProviderError(f"{provider.name} contradicts itself. {about}")
     decimals = (found.decimals[0], found.decimals[1])
-    return Pool(pool.symbol, pool.address, pool.kind, decimals, pool.invert, pool.start_block)
+    tokens = (found.tokens[0], found.tokens[1])
+    return Pool(pool.symbol, pool.address, pool.kind, decimals, pool.invert, pool.start_block, tokens)
 
 
 def _checked(provider: Provider, pool: ListedPool, native: Token) -> Finding:
@@ -124,16 +129,5 @@ def _creation(provider: Provider, pool: ListedPool) -> Creation | None:
 
 def _token(provider: Provider, address: str) -> Token | None:
     """The token; None if its contract does not say its decimals."""
-    decimals = provider.read_contract(address, "decimals()")
-    if len(decimals) != WORD:
-        return None
-    return Token(_printable(provider.read_contract(address, "symbol()")), int.from_bytes(decimals, "big"))
-
-
-def _printable(answer: bytes) -> str:
-    """The text of a token's symbol without unprintable characters. ``answer`` is an ABI string, or 32 bytes from an old
-    token."""
-    if len(answer) >= 2 * WORD:
-        length = int.from_bytes(answer[WORD : 2 * WORD], "big")
-        answer = answer[2 * WORD :][: min(length, WORD)]
-    return "".join(c for c in answer.decode(errors="ignore") if c.isprintable()) or "(no name)"
+    found = token_info(*provider.read_contracts([(address, "decimals()"), (address, "symbol()")]))
+    return None if found.decimals is None else Token(found.symbol or "(no name)", found.decimals)

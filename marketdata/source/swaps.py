@@ -38,12 +38,13 @@ Skip = Callable[[Pool, Log, str, ValueError], None]
 ``not_a_swap``) and the error."""
 
 
-def ticks(pools: PoolIndex, logs: Iterable[Log], skip: Skip) -> list[SwapTick]:
-    """The ticks of the swaps among ``logs``, in their order. Each log has the time of its block."""
+def ticks(pools: PoolIndex[Pool], logs: Iterable[Log], skip: Skip) -> list[SwapTick]:
+    """The ticks of the swaps among ``logs``, in their order. Each log has the time of its block. Swaps before a pool's
+    start block are left out."""
     found = []
     for log in logs:
         for pool in pools.of(log):
-            if log.topics[0] not in KINDS[pool.kind].swap_topics:
+            if log.topics[0] not in KINDS[pool.kind].swap_topics or log.block_number < pool.start_block:
                 continue
             try:
                 found.append(SwapTick(pool.symbol, tick_json(pool, log)))

@@ -17,7 +17,6 @@ import pytest
 from marketdata.demo import state_directory
 from marketdata.demo.chain import BLOCK_S, POOLS, Blocks, DemoProvider
 from marketdata.ingest.api_client import ApiClient
-from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.follower import Follower
 from marketdata.ingest.lease import Lease
@@ -57,7 +56,7 @@ class Ingestor:
         self.lease = Lease(self.client, self.outbox, "md_ticks_v1")
         self.delivery = Delivery(self.outbox, self.client, self.lease)
         node = DemoProvider(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
-        self.follower = Follower(node, state_directory.SOURCE, [each.pool for each in POOLS], ChainCursor(self.outbox))
+        self.follower = Follower(node, state_directory.SOURCE, [each.pool for each in POOLS], self.outbox)
 
     def go_on_to(self, head: int) -> None:
         self.head = head
@@ -147,7 +146,9 @@ def test_reset_removes_what_is_of_the_demo(api: ApiProcess) -> None:
             refused = reset()
             assert refused.returncode == 4
             assert "another" in refused.stderr
-            chain = state_directory.connected(settings, api.state_dir / "none.sqlite", threading.Event()).headers([0])
+            chain = state_directory.connected(
+                settings, api.state_dir / "none.sqlite", state_directory.SOURCE, threading.Event()
+            ).headers([0])
         done = reset()
         assert (done.returncode, done.stderr) == (0, "")
         assert "removed" in done.stdout
@@ -162,5 +163,7 @@ def test_reset_removes_what_is_of_the_demo(api: ApiProcess) -> None:
         assert [each["code"] for each in answer["rejected"]] == ["retracted"]
         assert answer["accepted"] == 1
         with state_directory.alone(settings):
-            provider = state_directory.connected(settings, api.state_dir / "none.sqlite", threading.Event())
+            provider = state_directory.connected(
+                settings, api.state_dir / "none.sqlite", state_directory.SOURCE, threading.Event()
+            )
             assert provider.headers([0]) != chain

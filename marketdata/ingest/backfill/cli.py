@@ -16,13 +16,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
 from marketdata import secretfile
-from marketdata.errors import StateError, UsageError
+from marketdata.errors import MarketError, StateError, UsageError
 from marketdata.ingest.cli import api_client, rpc_file
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.backfill.coordinator import Backfill
     from marketdata.ingest.backfill.plan import Bounds
+    from marketdata.source.rpc_file import Chain
 
 ABOUT = "Read the past of the pools of rpc.json, up to the ingestor's first block, and store it through the API."
 
@@ -33,6 +34,7 @@ _GC_THRESHOLD = 100_000
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--chain", metavar="C", help="only this chain of rpc.json; default: all, one after the other")
     parser.add_argument(
         "--from-block", type=_block, metavar="N", help="the first block to read; default: each pool's start_block"
     )
@@ -53,7 +55,9 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     first, last = options.from_block, options.to_block
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from-block {first} is after --to-block {last}")
-    file = rpc_file(settings)
+    chains = _chosen(rpc_file(settings), options.chain)
+    if len(chains) > 1 and (first, last) != (None, None):
+        raise UsageError("rpc.json has several chains, and block numbers belong to one: add --chain")
     # Decoding makes many objects but no cycles. With the default threshold, the garbage collection takes a tenth of the
     # run time.
     gc.set_threshold(_GC_THRESHOLD)
@@ -62,24 +66,44 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
     # The signals are blocked before the first thread starts. _wait takes them with sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    errors = []
     with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"):
         Outbox(path).close()
-        work = Backfill(file, path, partial(api_client, settings), table, first, last)
-        progress = Progress(work, file.name, sys.stderr)
-        work.start()
-        try:
-            signal_number = _wait(work, progress)
-        finally:
-            progress.clear()
-            work.stop()
+        for chain in chains:
+            error = _run_chain(Backfill(chain, path, partial(api_client, settings), table, first, last), chain.name)
+            if error is not None:
+                errors.append(error)
+                if len(chains) > 1:
+                    print(f"{chain.name}: {error.detail}", file=sys.stderr, flush=True)
+    if errors:
+        raise errors[0]
+
+
+def _run_chain(work: Backfill, chain: str) -> MarketError | None:
+    """Read one chain, and print how it ended. Returns the error that ended it. A stop signal ends the process."""
+    progress = Progress(work, chain, sys.stderr)
+    work.start()
+    try:
+        signal_number = _wait(work, progress)
+    finally:
+        progress.clear()
+        work.stop()
     if signal_number is not None:
         print(f"{progress.summary()}; {signal.Signals(signal_number).name} ended it{_goes_on(work)}", flush=True)
         raise SystemExit(128 + signal_number)
-    if work.error is not None:
-        if work.next_block is None:
-            raise work.error
-        raise StateError(f"{work.error.detail}{_goes_on(work)}", code=work.error.code) from work.error
-    print(progress.summary(), flush=True)
+    if work.error is None:
+        print(progress.summary(), flush=True)
+        return None
+    if work.next_block is None:
+        return work.error
+    return StateError(f"{work.error.detail}{_goes_on(work)}", code=work.error.code)
+
+
+def _chosen(chains: Sequence[Chain], name: str | None) -> Sequence[Chain]:
+    found = [chain for chain in chains if name in (None, chain.name)]
+    if not found:
+        raise UsageError(f"rpc.json has no chain {name}: it has {', '.join(chain.name for chain in chains)}")
+    return found
 
 
 def _table(settings: Settings) -> str:

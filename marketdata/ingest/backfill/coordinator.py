@@ -18,6 +18,7 @@ from marketdata.ingest.backfill.plan import Bounds, Plan, Span
 from marketdata.ingest.backfill.span_workers import THREADS, SpanOutcome, SpanWorkers
 from marketdata.ingest.backfill.storing import ApiWriter, RetryLimit, StoredRanges
 from marketdata.ingest.chain_cursor import ChainCursor
+from marketdata.ingest.discovery import Discovery
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import pool_check
 from marketdata.source.adaptive_range import AdaptiveRange
@@ -132,13 +133,21 @@ class Backfill:
         # The end of a span's coverage is the time of the block after the span, so the newest block cannot be read.
         final = min(final, head.number - 1)
         pools = [pool_check.require(self._provider, pool, self._chain.native) for pool in self._chain.pools]
-        self._workers.pools = {pool.symbol: pool for pool in pools}
+        found = Discovery(self._provider, self._chain, outbox).pools()
+        self._workers.pools = {pool.symbol: pool for pool in (*pools, *found)}
         self._writer.require_table(self._table)
-        ranges = StoredRanges(outbox, self._table, pools)
-        cursor = ChainCursor(outbox)
+        ranges = StoredRanges(outbox, self._table, self._workers.pools.values())
+        cursor = ChainCursor(outbox, self._chain.name)
+        # The pools of factories are read from one block on, so that their blocks become few spans. Before its creation
+        # a pool has no swaps.
+        listed = {pool.symbol for pool in pools}
+        oldest = min((pool.start_block for pool in found), default=0)
         left = {}
-        for pool in pools:
-            bounds = self.bounds[pool.symbol] = self._bounds(pool, cursor, final)
+        for pool in self._workers.pools.values():
+            bounds = self._bounds(pool, cursor, final)
+            if pool.symbol not in listed and bounds.first <= bounds.last:
+                bounds = bounds._replace(first=min(oldest, bounds.first))
+            self.bounds[pool.symbol] = bounds
             left[pool.symbol] = plan.gaps(bounds.first, bounds.last, ranges.of(pool.symbol))
         self._plan = Plan(plan.spans(left))
         self._max_blocks = max(1, self._plan.blocks // _MAX_HANDED_OUT)
@@ -215,8 +224,7 @@ class Backfill:
     def _record(self, ranges: StoredRanges) -> None:
         """Report the coverage of stored spans, and record their ranges."""
         for start, end, symbols in _times(self._stored):
-            for symbol in symbols:
-                self._writer.cover(symbol, start, end)
+            self._writer.cover(symbols, start, end)
         refusals = [refusal for outcome in self._stored for refusal in outcome.refusals]
         ranges.add([outcome.span for outcome in self._stored], refusals)
         self._stored = []

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import monotonic
 
 from marketdata.errors import MarketError
@@ -21,7 +22,7 @@ from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.source import swaps
 from marketdata.source.evm import Log
 from marketdata.source.failover import connected
-from marketdata.source.log_filter import swap_filter
+from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
@@ -61,6 +62,8 @@ class SpanWorkers:
         apis = [connect() for _ in range(THREADS)]
         self.pools: Mapping[str, Pool] = {}
         """The pools of the spans, by symbol. They are set before ``start``."""
+        # Successive spans have the same pools, which may be thousands.
+        self._selection = lru_cache(maxsize=2)(self._select)
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[SpanOutcome] = queue.SimpleQueue()
         self._threads = [
@@ -105,8 +108,7 @@ class SpanWorkers:
                     self._outcomes.put(SpanOutcome(span, error=MarketError(f"a defect of this program: {error!r}")))
 
     def _read_and_store(self, provider: Provider, writer: ApiWriter, span: Span) -> SpanOutcome:
-        pools = [self.pools[symbol] for symbol in span.symbols]
-        wanted = swap_filter(pools)
+        index, wanted = self._selection(span.symbols)
         after, contradicted = span.last + 1, provider.contradicted_ranges
         logs, headers = provider.logs_between(span.first, span.last, wanted, (span.first, after))
         outcome = SpanOutcome(span, headers[span.first].time, headers[after].time)
@@ -115,7 +117,11 @@ class SpanWorkers:
         def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
             outcome.skipped[reason] += 1
 
-        ticks = swaps.ticks(PoolIndex(pools), logs, skip)
+        ticks = swaps.ticks(index, logs, skip)
         outcome.ticks = len(ticks)
         outcome.new, outcome.known, outcome.refusals = writer.ticks([tick.body for tick in ticks])
         return outcome
+
+    def _select(self, symbols: tuple[str, ...]) -> tuple[PoolIndex[Pool], LogFilter]:
+        pools = [self.pools[symbol] for symbol in symbols]
+        return PoolIndex(pools), swap_filter(pools)

@@ -18,6 +18,7 @@ from marketdata.ingest.api_client import ApiClient, ApiUnavailable, served_table
 from marketdata.ingest.backfill.plan import Blocks, Span
 from marketdata.ingest.delivery import MAX_BATCH_ITEMS, send
 from marketdata.ingest.outbox import Outbox, add_dead_letter, after_restore, encoded, finality
+from marketdata.limits import MAX_ITEMS
 from marketdata.source.evm import Header
 from marketdata.source.pools.pool import Pool
 
@@ -96,12 +97,15 @@ class ApiWriter:
             left += self._send([line for body in again for line in after_restore(body)]).refusals
         return Stored(new, known, left)
 
-    def cover(self, symbol: str, start: int, end: int) -> None:
+    def cover(self, symbols: Sequence[str], start: int, end: int) -> None:
         """Report the times [start, end) as indexed, in seconds since 1970. On some chains several blocks have the same
         time, so the range may be empty. An empty range is not reported."""
-        if start < end:
-            body = {"symbol": symbol, "from": start * 1000, "to": end * 1000, "state": "indexed"}
-            self._limit.retry(lambda: self._cover(json.dumps(body).encode()))
+        if start == end:
+            return
+        for at in range(0, len(symbols), MAX_ITEMS):
+            part = symbols[at : at + MAX_ITEMS]
+            body = {"symbols": part, "from": start * 1000, "to": end * 1000, "state": "indexed"}
+            self._limit.retry(lambda body=body: self._cover(json.dumps(body).encode()))  # type: ignore[misc]
 
     def finalize(self, blocks: Mapping[str, Header]) -> None:
         """Report each symbol as final up to its block. The API ignores a block below the final block that it knows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from marketdata.source.evm import Log
 
@@ -53,7 +53,8 @@ class PoolKind:
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A pool whose swaps are read. ``symbol`` includes the chain (``CHAIN:NAME``). ``address`` is in lower case; for a
-    pool of a singleton, the pool's id follows the contract after :data:`ID_SEPARATOR`."""
+    pool of a singleton, the pool's id follows the contract after :data:`ID_SEPARATOR`. ``tokens`` are token0 and
+    token1, empty if they are not known."""
 
     symbol: str
     address: str
@@ -61,6 +62,7 @@ class Pool:
     decimals: tuple[int, int]
     invert: bool
     start_block: int
+    tokens: tuple[str, str] = ("", "")
 
     @property
     def contract(self) -> str:
@@ -68,15 +70,24 @@ class Pool:
         return self.address.partition(ID_SEPARATOR)[0]
 
 
-class PoolIndex:
+class Addressed(Protocol):
+    @property
+    def address(self) -> str:
+        """The address as :class:`Pool` has it."""
+
+
+_T = TypeVar("_T", bound=Addressed)
+
+
+class PoolIndex(Generic[_T]):
     """The pools of each contract, or of each id of a singleton's pool."""
 
-    def __init__(self, pools: Iterable[Pool]) -> None:
-        self._pools: dict[str, list[Pool]] = {}
+    def __init__(self, pools: Iterable[_T]) -> None:
+        self._pools: dict[str, list[_T]] = {}
         for pool in pools:
             self._pools.setdefault(pool.address, []).append(pool)
 
-    def of(self, log: Log) -> Sequence[Pool]:
+    def of(self, log: Log) -> Sequence[_T]:
         """The pools that the log belongs to. One address may be listed under several symbols."""
         found = self._pools.get(log.address)
         if found is None and len(log.topics) > 1:

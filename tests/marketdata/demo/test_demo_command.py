@@ -16,7 +16,7 @@ import pytest
 from marketdata import cli
 from marketdata.demo import cli as demo
 from marketdata.demo import state_directory
-from marketdata.demo.chain import POOLS, DemoProvider
+from marketdata.demo.chain import CHAIN, DemoProvider
 from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
@@ -37,12 +37,14 @@ def outbox_path(settings: Settings) -> Path:
 
 def first_block(settings: Settings) -> Header:
     with state_directory.alone(settings):
-        return state_directory.connected(settings, outbox_path(settings), threading.Event()).headers([0])[0]
+        return state_directory.connected(
+            settings, outbox_path(settings), state_directory.SOURCE, threading.Event()
+        ).headers([0])[0]
 
 
 def connected_at(settings: Settings, monkeypatch: pytest.MonkeyPatch, now: float) -> DemoProvider:
     monkeypatch.setattr(time, "time", lambda: now)
-    return state_directory.connected(settings, outbox_path(settings), threading.Event())
+    return state_directory.connected(settings, outbox_path(settings), state_directory.SOURCE, threading.Event())
 
 
 def test_a_restart_keeps_the_chain_and_a_reset_replaces_it(settings: Settings) -> None:
@@ -68,7 +70,7 @@ def test_after_an_interrupted_reset_the_same_chain_is_read_again(
 ) -> None:
     first = first_block(settings)
     with closing(Outbox(outbox_path(settings))) as outbox:
-        ChainCursor(outbox).enter([each.pool for each in POOLS])
+        ChainCursor(outbox, CHAIN).begin_at([0])
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -90,11 +92,11 @@ def test_a_clock_that_was_set_back_is_reported(settings: Settings, monkeypatch: 
     first_block(settings)
     now = time.time()
     with closing(Outbox(outbox_path(settings))) as outbox:
-        place = ChainCursor(outbox)
-        place.enter([each.pool for each in POOLS])
+        place = ChainCursor(outbox, CHAIN)
+        place.begin_at([0])
         ahead = connected_at(settings, monkeypatch, now + 86_400).head(with_finalized=False)[0].number
         with place.transaction() as transaction:
-            place.advance(transaction, state_directory.SYMBOLS, ahead + 1)
+            place.advance(transaction, ahead + 1)
     for seconds in (86_400 - 30, 86_400 + 30):
         assert connected_at(settings, monkeypatch, now + seconds).head(with_finalized=False)
     with pytest.raises(StateError, match=f"block {ahead} was read before.* bin/marketdata-demo reset"):

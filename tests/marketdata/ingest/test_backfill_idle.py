@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from marketdata.ingest.backfill.coordinator import Backfill
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import rpc_file
+from marketdata.source.pools.pool import Pool
 from tests.functional.serving import until
 from tests.marketdata.ingest.test_backfill import Api
 from tests.marketdata.source.synthetic_chain import SyntheticChain
@@ -39,7 +39,10 @@ def said(tmp_path: Path) -> Iterator[Said]:
             [found] = rpc_file.load(file, warn=print)
             with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
                 if began:
-                    ChainCursor(outbox).enter([replace(found.pools[0], start_block=began)])
+                    pool = found.pools[0]
+                    cursor = ChainCursor(outbox, "SYN")
+                    cursor.begin_at([began])
+                    cursor.enter([Pool(pool.symbol, pool.address, pool.kind, (18, 18), False, began)])
             work = Backfill(found, tmp_path / "o.sqlite", lambda: ApiClient(api.url, lambda: "token"), "t", first, last)
             progress = Progress(work, found.name, None)
             work.start()

@@ -13,7 +13,6 @@ import pytest
 
 from marketdata.errors import ProviderError
 from marketdata.ingest.api_client import ApiClient
-from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.follower import Follower
 from marketdata.ingest.ingestor import Ingestor
 from marketdata.ingest.metrics import MetricsServer
@@ -33,9 +32,9 @@ class NoChain:
 def ingestor(tmp_path: Path) -> Iterator[Ingestor]:
     with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
         api = ApiClient("http://127.0.0.1:9", lambda: "md_token")
-        found = Ingestor(FILE, lambda _: cast("Any", NoChain()), outbox, api, "md_ticks_v1")
+        found = Ingestor([FILE], lambda *_: cast("Any", NoChain()), outbox, api, "md_ticks_v1")
         yield found
-        found._delivery_outbox.close()  # stop() would close it, but this ingestor was never started
+        found.readers[0]._outbox.close()  # stop() would close it, but this ingestor was never started
 
 
 class FailingFollower:
@@ -53,22 +52,19 @@ class FailingFollower:
             raise ProviderError("has no block 7: the newest block is 5")
         return True
 
+    def catch_up(self) -> bool:
+        return False
+
 
 def test_after_a_failed_step_the_head_is_read_again(ingestor: Ingestor) -> None:
     follower = FailingFollower()
-    ingestor.follower = cast("Follower", follower)
-    ingestor._read()
+    [reader] = ingestor.readers
+    reader.follower = cast("Follower", follower)
+    reader._step()
     with pytest.raises(ProviderError):
-        ingestor._read()
-    ingestor._read()
+        reader._step()
+    reader._step()
     assert follower.did == ["look", "step", "step", "look", "step"]
-
-
-def test_the_next_block_ignores_pools_that_were_removed_from_the_file(ingestor: Ingestor, tmp_path: Path) -> None:
-    with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
-        gone = ListedPool("T:GONE", "0x" + "ff" * 20, "uniswap-v2", (18, 18), False, 5)
-        ChainCursor(outbox).enter([gone, *LISTED])
-    assert ingestor.metrics().next_block == 100
 
 
 def test_metrics_without_an_outbox_answer_503(ingestor: Ingestor, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
@@ -41,6 +42,9 @@ class Contracts:
         if isinstance(found, ProviderError):
             raise found
         return cast("bytes", found)
+
+    def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
+        return [self.read_contract(*call) for call in calls]
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         assert not with_finalized

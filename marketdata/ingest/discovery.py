@@ -1,0 +1,346 @@
+"""Finds the pools of the factories of ``rpc.json`` by the factories' events, and names them.
+
+The events before the chain's next block are read first, in ranges. Later events are read together with the swaps. What
+was found is kept in the outbox's file, so a name once given stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from marketdata.errors import ProviderError, RangeRefused, UsageError
+from marketdata.ingest.chain_cursor import ChainCursor
+from marketdata.ingest.outbox import Outbox, Transaction
+from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
+from marketdata.source.evm import WORD, Log, address_word
+from marketdata.source.log_filter import LogFilter
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool
+from marketdata.source.provider import Provider
+from marketdata.source.rpc_file import Chain, Factory
+from marketdata.source.tokens import TokenInfo, free_name, is_inverted, pool_name, token_info
+
+CAUGHT_UP_BLOCKS = MAX_BLOCKS
+"""A pool that is found after its creation is read from at most this many blocks before the final block. The backfill
+reads the rest, so that the past of thousands of pools does not delay the present."""
+
+_log = logging.getLogger("marketdata.ingestor")
+
+
+class Found(NamedTuple):
+    """A pool that a factory announced in the block ``block``, at ``time`` in seconds since 1970."""
+
+    creation: Creation
+    kind: str
+    factory: str
+    block: int
+    time: int
+
+    @property
+    def contract(self) -> str:
+        """The contract that emits the pool's events."""
+        return self.creation.address.partition(ID_SEPARATOR)[0]
+
+
+class WaitingPool(NamedTuple):
+    """A pool that is not read, because it has fewer swaps than its factory's ``min_trades``."""
+
+    address: str
+    kind: str
+    trades: int
+    min_trades: int
+
+    @property
+    def contract(self) -> str:
+        """The contract that emits the pool's events."""
+        return self.address.partition(ID_SEPARATOR)[0]
+
+
+class Discovery:
+    """The pools of one chain's factories. Used by one thread."""
+
+    def __init__(self, provider: Provider, chain: Chain, outbox: Outbox) -> None:
+        self._provider = provider
+        self._chain = chain
+        self._outbox = outbox
+        self._factories = {factory.address: factory for factory in chain.factories}
+        self._listed = {pool.address for pool in chain.pools}
+        self._listed_symbols = {pool.symbol for pool in chain.pools}
+        self._natives = {NATIVE}
+        self._tokens: dict[str, TokenInfo] = {}
+
+    def events(self) -> dict[str, set[str]]:
+        """The first topics of the events of each factory, for a :class:`LogFilter`."""
+        return {address: set(KINDS[factory.kind].creations) for address, factory in self._factories.items()}
+
+    def check_names(self, pools: Iterable[Pool]) -> None:
+        """Raise UsageError if a pool of ``rpc.json`` has the symbol of another pool that was found."""
+        statement = "SELECT address FROM discovered WHERE symbol = ? AND address <> ?"
+        for pool in pools:
+            for (address,) in self._outbox.rows(statement, pool.symbol, pool.address):
+                raise UsageError(
+                    f"rpc.json: {pool.symbol} is the symbol of the pool {address}, which a factory announced: give "
+                    f"the pool {pool.address} another symbol"
+                )
+
+    # -- the past ----------------------------------------------------------------------------------------------------
+
+    def begin(self, cursor: ChainCursor, final: int) -> None:
+        """Read the factories' events before the chain's next block, and record the pools. If the kill of the process
+        interrupts it, the next call goes on. ``final`` is the newest final block."""
+        if not self._factories:
+            return
+        self._read_natives()
+        self._enter(cursor, final)
+        with self._outbox.transaction() as transaction:
+            self._readmit(transaction, cursor, final)
+        sizes = AdaptiveRange()
+        while (at := self._late()) and (end := cursor.next_block()) is not None:
+            first = min(at.values())
+            last = min([end - 1, first + sizes.size - 1, *(other - 1 for other in at.values() if other > first)])
+            behind = [address for address, other in at.items() if other == first]
+            if last >= first:
+                logs = self._creations(first, last, behind, sizes)
+                if logs is None:
+                    continue
+                found = self.announced(logs)
+            with self._outbox.transaction() as transaction:
+                if last >= first:
+                    self.record(transaction, cursor, found, _horizon(end, final))
+                done = None if last >= end - 1 else last + 1
+                transaction.executemany(
+                    "UPDATE factories SET next_block = ? WHERE chain = ? AND address = ?",
+                    [(done, self._chain.name, address) for address in behind],
+                )
+
+    def _enter(self, cursor: ChainCursor, final: int) -> None:
+        """Record the factories. One that is new, or selects other tokens, is read from its start."""
+        with self._outbox.transaction() as transaction:
+            start = min(factory.start_block for factory in self._factories.values())
+            if cursor.next_block() is None:
+                cursor.begin(transaction, max(start, final - CAUGHT_UP_BLOCKS))
+            for factory in self._factories.values():
+                transaction.execute(
+                    "INSERT INTO factories VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET tokens = ?3, "
+                    "next_block = ?4 WHERE tokens <> ?3",
+                    (self._chain.name, factory.address, " ".join(sorted(factory.tokens)), factory.start_block),
+                )
+
+    def _late(self) -> dict[str, int]:
+        """The next block of each factory whose past was not read."""
+        statement = "SELECT address, next_block FROM factories WHERE chain = ? AND next_block IS NOT NULL"
+        rows = self._outbox.rows(statement, self._chain.name)
+        return {address: at for address, at in rows if address in self._factories}
+
+    def _creations(self, first: int, last: int, factories: Sequence[str], sizes: AdaptiveRange) -> list[Log] | None:
+        """The factories' events; None if the provider refuses a range of this size."""
+        events = self.events()
+        wanted = LogFilter({address: events[address] for address in factories})
+        asked = last - first + 1
+        try:
+            logs, _ = self._provider.logs_between(first, last, wanted, (first, last))
+        except ProviderError as error:
+            is_refusal = isinstance(error, RangeRefused) or error.code == "call_refused"
+            if is_refusal and sizes.refused(asked, getattr(error, "suggested", None)):
+                return None
+            raise
+        sizes.answered(asked)
+        return logs
+
+    def _read_natives(self) -> None:
+        """Find the wrapped native currency: the token of ``quotes.native`` that is not in ``quotes.usd``."""
+        pools = sorted(pool for pool in self._chain.quotes.native if ID_SEPARATOR not in pool)
+        answers = self._provider.read_contracts([(pool, f"token{at}()") for pool in pools for at in (0, 1)])
+        found = {address_word(int.from_bytes(each, "big")) for each in answers if len(each) == WORD}
+        self._natives |= found - self._chain.quotes.usd
+
+    # -- found pools -------------------------------------------------------------------------------------------------
+
+    def announced(self, logs: Iterable[Log]) -> list[Found]:
+        """The pools that the factories' events among ``logs`` announce, in the order of the logs. An event that cannot
+        be decoded is skipped."""
+        found = []
+        for log in logs:
+            factory = self._factories.get(log.address)
+            if factory is None or log.topics[0] not in KINDS[factory.kind].creations:
+                continue
+            try:
+                creation = KINDS[factory.kind].creations[log.topics[0]](log)
+            except ValueError as error:
+                _log.warning("skipped an event of the factory %s in %s: it %s", log.address, log.transaction, error)
+                continue
+            if creation.address not in self._listed and _selects(factory, creation):
+                found.append(Found(creation, factory.kind, factory.address, log.block_number, log.time))
+        self.load_tokens(token for each in found for token in each.creation.tokens)
+        return found
+
+    def record(
+        self, transaction: Transaction, cursor: ChainCursor, found: Iterable[Found], first_block: int | None = None
+    ) -> list[Pool]:
+        """Record found pools. Returns those that are read now. They begin at ``first_block``, or in the block of their
+        creation."""
+        made = []
+        for each in found:
+            row = (self._chain.name, each.creation.address, each.kind, each.factory, *each.creation.tokens)
+            is_new = transaction.execute(
+                "INSERT INTO discovered (chain, address, kind, factory, token0, token1, block, time, fault) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (*row, each.block, each.time, self._fault(each.creation)),
+            ).rowcount
+            if is_new and self._is_wanted(each.factory, each.creation, trades=0):
+                pool = self._admit(transaction, each.creation.address)
+                if pool is not None:
+                    cursor.add(transaction, pool, each.block if first_block is None else first_block)
+                    made.append(pool)
+        return made
+
+    def forget(self, transaction: Transaction, after: int) -> None:
+        """Forget the pools that were created after the block ``after``, because a reorganisation replaced it."""
+        transaction.execute(
+            "DELETE FROM pools WHERE chain = ?1 AND symbol IN "
+            "(SELECT symbol FROM discovered WHERE chain = ?1 AND block > ?2)",
+            (self._chain.name, after),
+        )
+        transaction.execute("DELETE FROM discovered WHERE chain = ? AND block > ?", (self._chain.name, after))
+
+    def pools(self) -> list[Pool]:
+        """The found pools that are read, in the order of their creation."""
+        rows = self._outbox.rows(
+            "SELECT symbol, address, kind, decimals0, decimals1, invert, block, factory, token0, token1 "
+            "FROM discovered WHERE chain = ? AND symbol IS NOT NULL ORDER BY block, address",
+            self._chain.name,
+        )
+        return [
+            Pool(symbol, address, kind, (decimals0, decimals1), bool(invert), block, (token0, token1))
+            for symbol, address, kind, decimals0, decimals1, invert, block, factory, token0, token1 in rows
+            if address not in self._listed
+            and factory in self._factories
+            and not _is_excluded(self._factories[factory], address, (token0, token1))
+        ]
+
+    def waiting(self) -> list[WaitingPool]:
+        """The found pools whose swaps are only counted."""
+        rows = self._outbox.rows(
+            "SELECT address, kind, trades, factory, token0, token1 FROM discovered "
+            "WHERE chain = ? AND symbol IS NULL AND fault = ''",
+            self._chain.name,
+        )
+        return [
+            WaitingPool(address, kind, trades, self._factories[factory].min_trades)
+            for address, kind, trades, factory, *tokens in rows
+            if factory in self._factories and not _is_excluded(self._factories[factory], address, tokens)
+        ]
+
+    def count(self, transaction: Transaction, cursor: ChainCursor, trades: Mapping[str, int], final: int) -> list[Pool]:
+        """Add to the numbers of swaps of waiting pools, by address. Returns the pools that have enough now. They are
+        read from the beginning, see :data:`CAUGHT_UP_BLOCKS`."""
+        transaction.executemany(
+            "UPDATE discovered SET trades = trades + ? WHERE chain = ? AND address = ?",
+            [(count, self._chain.name, address) for address, count in trades.items()],
+        )
+        return self._readmit(transaction, cursor, final) if trades else []
+
+    def _readmit(self, transaction: Transaction, cursor: ChainCursor, final: int) -> list[Pool]:
+        """Admit the waiting pools that have enough swaps, and those that are no longer excluded."""
+        made = []
+        next_block = cursor.next_block()
+        for each in self.waiting():
+            if each.trades < each.min_trades or next_block is None:
+                continue
+            pool = self._admit(transaction, each.address)
+            if pool is not None:
+                cursor.add(transaction, pool, max(pool.start_block, _horizon(next_block, final)))
+                made.append(pool)
+        return made
+
+    def _admit(self, transaction: Transaction, address: str) -> Pool | None:
+        """Give a recorded pool its symbol and its decimals. None if its tokens do not say their decimals."""
+        kind, block, *tokens = transaction.execute(
+            "SELECT kind, block, token0, token1 FROM discovered WHERE chain = ? AND address = ?",
+            (self._chain.name, address),
+        ).fetchone()
+        infos = [self._token(token) for token in tokens]
+        decimals = (infos[0].decimals, infos[1].decimals)
+        if decimals[0] is None or decimals[1] is None:
+            return None
+        invert = is_inverted((tokens[0], tokens[1]), self._chain.quotes.usd, self._natives)
+        sides = list(zip(infos, tokens, strict=True))
+        (base, base_address), (quote, quote_address) = sides[::-1] if invert else sides
+
+        def is_taken(name: str) -> bool:
+            symbol = f"{self._chain.name}:{name}"
+            statement = "SELECT 1 FROM pools WHERE symbol = ?1 UNION SELECT 1 FROM discovered WHERE symbol = ?1"
+            return symbol in self._listed_symbols or transaction.execute(statement, (symbol,)).fetchone() is not None
+
+        name = free_name(pool_name(base, base_address, quote, quote_address), address, is_taken)
+        pool = Pool(
+            f"{self._chain.name}:{name}",
+            address,
+            kind,
+            (decimals[0], decimals[1]),
+            invert,
+            block,
+            (tokens[0], tokens[1]),
+        )
+        transaction.execute(
+            "UPDATE discovered SET symbol = ?, decimals0 = ?, decimals1 = ?, invert = ? "
+            "WHERE chain = ? AND address = ?",
+            (pool.symbol, *decimals, invert, self._chain.name, address),
+        )
+        return pool
+
+    def _is_wanted(self, factory: str, creation: Creation, trades: int) -> bool:
+        found = self._factories[factory]
+        return not (
+            self._fault(creation) or _is_excluded(found, creation.address, creation.tokens) or trades < found.min_trades
+        )
+
+    def _fault(self, creation: Creation) -> str:
+        """Why a pool cannot be read; empty if it can."""
+        if creation.unreadable:
+            return creation.unreadable
+        for at, token in enumerate(creation.tokens):
+            if self._token(token).decimals is None:
+                return f"token{at} ({token}) does not say its decimals"
+        return ""
+
+    # -- tokens ------------------------------------------------------------------------------------------------------
+
+    def _token(self, address: str) -> TokenInfo:
+        if address == NATIVE:
+            return TokenInfo(self._chain.native.symbol, self._chain.native.decimals)
+        if address not in self._tokens:
+            statement = "SELECT symbol, decimals FROM tokens WHERE chain = ? AND address = ?"
+            self._tokens[address] = TokenInfo(*self._outbox.rows(statement, self._chain.name, address)[0])
+        return self._tokens[address]
+
+    def load_tokens(self, tokens: Iterable[str]) -> None:
+        """Read the symbols and decimals of tokens from the chain, unless they are known."""
+        wanted = set(tokens) - self._tokens.keys() - {NATIVE, ""}
+        known = {row[0] for row in self._outbox.rows("SELECT address FROM tokens WHERE chain = ?", self._chain.name)}
+        new = sorted(wanted - known)
+        if not new:
+            return
+        calls = [(token, function) for token in new for function in ("decimals()", "symbol()")]
+        answers = self._provider.read_contracts(calls)
+        infos = [token_info(*answers[at : at + 2]) for at in range(0, len(answers), 2)]
+        with self._outbox.transaction() as transaction:
+            transaction.executemany(
+                "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?)",
+                [(self._chain.name, token, *info) for token, info in zip(new, infos, strict=True)],
+            )
+
+
+def _horizon(next_block: int, final: int) -> int:
+    """The first block of a pool that is found after its creation."""
+    return max(0, min(next_block, final - CAUGHT_UP_BLOCKS))
+
+
+def _selects(factory: Factory, creation: Creation) -> bool:
+    return not factory.tokens or not factory.tokens.isdisjoint(creation.tokens)
+
+
+def _is_excluded(factory: Factory, address: str, tokens: Iterable[str]) -> bool:
+    return address in factory.exclude or not factory.exclude.isdisjoint(tokens)
