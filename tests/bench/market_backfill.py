@@ -24,10 +24,11 @@ from time import perf_counter
 from marketdata.source import evm
 from marketdata.source.log_filter import swap_filter
 from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.swaps import trade
 from tests.bench.figures import Figure, table
-from tests.functional.anvil import EvmPackages
 from tests.functional.chain_market import Market
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.market_process import ROOT, ApiProcess
 
 ROUNDS = 3
@@ -60,21 +61,18 @@ def measure(blocks: int) -> Iterator[Figure]:
 
 
 def _limit(market: Market) -> float:
-    by_address = {pool.address: pool for pool in market.pools}
-    topics = sorted(set(swap_filter(market.pools).values()))
+    pools = [Pool(each.name, each.address, each.kind, each.decimals, each.invert, 0) for each in market.pools]
+    index, wanted = PoolIndex(pools), swap_filter(pools).parameters()
     last = int(market.chain("eth_blockNumber"), 16)
     began, events = perf_counter(), 0
     with closing(http.client.HTTPConnection("127.0.0.1", market.chain.port)) as connection:
         for first in range(0, last + 1, RANGE):
-            asked = {
-                "address": sorted(by_address), "topics": [topics],
-                "fromBlock": hex(first), "toBlock": hex(min(last, first + RANGE - 1)),
-            }  # fmt: skip
+            asked = {**wanted, "fromBlock": hex(first), "toBlock": hex(min(last, first + RANGE - 1))}
             body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [asked]})
             connection.request("POST", "/", body, {"Content-Type": "application/json"})
             for each in json.loads(connection.getresponse().read())["result"]:
                 log = evm.log(each)
-                pool = by_address[log.address]
+                [pool] = index.of(log)
                 trade(KINDS[pool.kind].decode(log.data), pool.decimals, invert=pool.invert)
                 events += 1
     return events / (perf_counter() - began)

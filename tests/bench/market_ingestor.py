@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 
 from tests.bench.figures import Figure, percentile, resident, table
-from tests.functional.anvil import EvmPackages
 from tests.functional.chain_market import Market
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import ApiProcess, Client
 from tests.functional.serving import until
@@ -65,7 +65,7 @@ def _lags(market: Market, blocks: int) -> list[float]:
         for _ in range(blocks):
             # At any moment between two polls.
             threading.Event().wait(market.random.random() * POLL_S)
-            market.uniswap.swap(pool, pool.amounts[0] // 1000, sell=True)
+            market.exchanges.swap(pool, pool.amounts[0] // 1000, sell=True)
             market.chain.mine()
             began = perf_counter()
             while count() == known:

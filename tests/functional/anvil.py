@@ -1,51 +1,22 @@
-"""A chain of the test's own: anvil, from the npm registry, and what is needed to put contracts on it."""
+"""A chain of the test's own: anvil, and what is needed to put contracts on it."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
-import platform
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tests.functional.registry import npm_install
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.serving import until
 
-ANVIL = f"@foundry-rs/anvil-linux-{'arm64' if platform.machine() == 'aarch64' else 'amd64'}"
-PACKAGES = (
-    f"{ANVIL}@1.7.1", "@uniswap/v2-core@1.0.1", "@uniswap/v2-periphery@1.1.0-beta.0", "@uniswap/v3-core@1.0.1",
-    "@uniswap/v3-periphery@1.4.4",
-)  # fmt: skip
 CHAIN_ID = 31337
 SECONDS = 30.0
 GAS = 0x1000000
 START, BLOCK_S = 1_700_000_000, 13
-
-
-@dataclass(frozen=True)
-class EvmPackages:
-    """The folder in which :data:`PACKAGES` are installed."""
-
-    folder: Path
-
-    @classmethod
-    def install(cls, folder: Path) -> EvmPackages:
-        npm_install(PACKAGES, folder)
-        return cls(folder)
-
-    @property
-    def anvil(self) -> Path:
-        return self.folder / "node_modules" / ANVIL / "bin" / "anvil"
-
-    def bytecode(self, path: str) -> str:
-        """The code that creates the contract of a compiled artifact."""
-        text: str = json.loads((self.folder / "node_modules" / "@uniswap" / path).read_text())["bytecode"]
-        return text.removeprefix("0x")
 
 
 class Anvil:
@@ -109,9 +80,9 @@ class Anvil:
             self("evm_setNextBlockTimestamp", int(newest["timestamp"], 16) + BLOCK_S)
             self("evm_mine")
 
-    def send(self, to: str | None, data: str) -> str:
+    def send(self, to: str | None, data: str, value: int = 0) -> str:
         """Put a transaction into the pool, for the next block; its hash."""
-        transaction = {"from": self.account, "data": data, "gas": hex(GAS)}
+        transaction = {"from": self.account, "data": data, "gas": hex(GAS), "value": hex(value)}
         return str(self("eth_sendTransaction", transaction | ({"to": to} if to else {})))
 
     def deploy(self, code: str) -> str:
@@ -120,9 +91,15 @@ class Anvil:
         self.mine()
         return str(self.receipt(transaction)["contractAddress"])
 
-    def invoke(self, to: str, signature: str, *arguments: Any) -> str:
+    def invoke(self, to: str, signature: str, *arguments: Any, value: int = 0) -> str:
         """Put the call of a function into the next block; the transaction's hash."""
-        return self.send(to, self.encoded(signature, *arguments))
+        return self.send(to, self.encoded(signature, *arguments), value)
+
+    def done(self, to: str, signature: str, *arguments: Any, value: int = 0) -> None:
+        """Call a function in a block of its own. It must succeed."""
+        transaction = self.invoke(to, signature, *arguments, value=value)
+        self.mine()
+        self.receipt(transaction)
 
     def ask(self, to: str, signature: str, *arguments: Any) -> str:
         """What a function returns now."""
@@ -142,16 +119,29 @@ class Anvil:
 
 
 def words(*arguments: Any) -> str:
-    """ABI words of addresses, integers, booleans and lists of them."""
-    heads: list[int] = []
-    tail: list[int] = []
+    """ABI words of addresses, integers, booleans, bytes, lists, and tuples, which are structs with a member of variable
+    length. The members of another struct stand for themselves."""
+    heads: list[str] = []
+    tails: list[str] = []
+    size = len(arguments) * 32
     for each in arguments:
-        if isinstance(each, list):
-            heads.append((len(arguments) + len(tail)) * 32)
-            tail += [len(each), *map(_number, each)]
-        else:
-            heads.append(_number(each))
-    return "".join(f"{each:064x}" for each in heads + tail)
+        tail = _tail(each)
+        heads.append(f"{_number(each) if tail is None else size:064x}")
+        tails.append(tail or "")
+        size += len(tails[-1]) // 2
+    return "".join(heads + tails)
+
+
+def _tail(argument: Any) -> str | None:
+    """What follows all heads; None for an argument that has a head only."""
+    match argument:
+        case bytes():
+            return f"{len(argument):064x}{argument.hex()}{'00' * (-len(argument) % 32)}"
+        case list():
+            return f"{len(argument):064x}{words(*argument)}"
+        case tuple():
+            return words(*argument)
+    return None
 
 
 def _number(argument: Any) -> int:

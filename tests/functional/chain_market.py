@@ -1,4 +1,4 @@
-"""A real chain with four pools of Uniswap, the API, the ingestor between them, and what they must have stored."""
+"""A real chain with pools of every kind, the API, the ingestor between them, and what they must have stored."""
 
 from __future__ import annotations
 
@@ -6,40 +6,64 @@ import json
 import random
 import re
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from marketdata.tick import parse_tick
-from tests.functional.anvil import Anvil, EvmPackages
+from tests.functional.anvil import Anvil
+from tests.functional.evm_packages import EvmPackages
+from tests.functional.exchanges.exchange import NATIVE, TestPool
+from tests.functional.exchanges.exchanges import Exchanges
+from tests.functional.exchanges.uniswap_v4 import AFTER_INITIALIZE, BEFORE_SWAP, DYNAMIC_FEE
 from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import ApiProcess, Client
 from tests.functional.serving import until
-from tests.functional.uniswap import Uniswap
 from tests.marketdata.store import brute_force
 
 INTERVALS = ("1m", "15m", "1h")
 
 
 class Market:
-    """A chain with four pools, and the API that their ticks go into. Prices are from about 1e-18 to 1e18."""
+    """A chain with pools, and the API that their ticks go into. Prices are from about 1e-18 to 1e18."""
 
-    def __init__(self, packages: EvmPackages, state_dir: Path, *, durable: bool = False) -> None:
-        """``durable`` as of :class:`ApiProcess`."""
+    def __init__(self, packages: EvmPackages, state_dir: Path, *, durable: bool = False, full: bool = False) -> None:
+        """``durable`` as of :class:`ApiProcess`. With ``full`` there are pools of every variant of a kind."""
         # The last argument has the chain say that all but the newest four blocks are final.
         self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
         self.api = ApiProcess(state_dir, durable=durable)
-        self.uniswap = Uniswap(self.chain, packages)
-        six, eight, coin, other = (self.uniswap.token(decimals) for decimals in (6, 8, 18, 18))
-        self.pools = (
-            self.uniswap.v2_pool("COIN-SIX", {coin: 10**24, six: 2500 * 10**12}),
-            self.uniswap.v3_pool("EIGHT-COIN", {eight: 10**16, coin: 3 * 10**24}, invert=True),
-            self.uniswap.v2_pool("OTHER-COIN", {other: 10**33, coin: 10**15}),
-            self.uniswap.v3_pool("SIX-OTHER", {six: 10**8, other: 10**38}, invert=True),
+        self.exchanges = all = Exchanges(self.chain, packages)
+        six, eight, coin, other = (all.token(decimals) for decimals in (6, 8, 18, 18))
+        self.route = (
+            all.v2.pool("COIN-SIX", {coin: 10**24, six: 2500 * 10**12}),
+            all.v2.pool("OTHER-COIN", {other: 10**33, coin: 10**15}),
         )
-        self.path = (six, coin, other)
+        self.pools = (
+            *self.route,
+            all.v3.pool("EIGHT-COIN", {eight: 10**16, coin: 3 * 10**24}, invert=True),
+            all.v3.pool("SIX-OTHER", {six: 10**8, other: 10**38}, invert=True),
+            all.pancakeswap.pool("SIX-EIGHT", {six: 10**12, eight: 10**14}),
+            all.aerodrome.pool("SIX-EIGHT-STABLE", {six: 10**12, eight: 10**14}, stable=True),
+            all.v4.pool("ETH-SIX", {NATIVE: 10**21, six: 2500 * 10**9}),
+            *(self._more_pools(six, coin, other) if full else ()),
+        )
+        self._six = six
+        for pool in self.pools:
+            all.swap(pool, pool.amounts[0] // 1000, sell=True)
+        self.chain.mine()
         self.random = random.Random(7)
         self.ingestor = IngestorProcess(self.api, self.chain.url, self.pools)
+
+    def _more_pools(self, six: str, coin: str, other: str) -> Iterator[TestPool]:
+        all = self.exchanges
+        yield all.aerodrome.pool("COIN-OTHER", {coin: 10**24, other: 10**27}, invert=True)
+        yield all.solidly.pool("COIN-SIX-V1", {coin: 10**24, six: 2500 * 10**12})
+        yield all.v4.pool("COIN-OTHER-V4", {coin: 10**24, other: 10**27})
+        hooks = all.v4.hooks("DynamicFeesTestHook", AFTER_INITIALIZE | BEFORE_SWAP)
+        self.chain.done(hooks, "setManager(address)", all.v4.manager)
+        self.chain.done(hooks, "setFee(uint24)", 100_000)
+        yield all.v4.pool("ETH-COIN", {NATIVE: 10**21, coin: 10**24}, invert=True, hooks=hooks, fee=DYNAMIC_FEE)
 
     def close(self) -> None:
         self.ingestor.stop()
@@ -51,17 +75,17 @@ class Market:
         for _ in range(blocks):
             for _ in range(self.random.randint(1, 4)):
                 if self.random.random() < 0.1:
-                    self.uniswap.route(self.random.randint(10**3, 10**5), *self.path)
+                    self.exchanges.v2.route(self.random.randint(10**3, 10**5), self._six, *self.route)
                 else:
                     pool, sell = self.random.choice(self.pools), self.random.random() < 0.5
                     amount = pool.amounts[0 if sell else 1]
-                    self.uniswap.swap(pool, self.random.randint(amount // 10**4, amount // 100), sell=sell)
+                    self.exchanges.swap(pool, self.random.randint(amount // 10**4, amount // 100), sell=sell)
             self.chain.mine()
 
     def assert_complete(self, seconds: float = 30) -> None:
         """Every tick and every candle is what the receipts make of them, and nothing else is there."""
         expected: dict[str, list[dict[str, Any]]] = {f"TEST:{pool.name}": [] for pool in self.pools}
-        for tick in self.uniswap.ticks(*self.pools):
+        for tick in self.exchanges.ticks(*self.pools):
             expected[tick["symbol"]].append(tick)
         assert all(expected.values()), "every pool should have had a swap"
         with closing(Client(self.api.port, self.api.token("read"))) as read:
@@ -87,7 +111,9 @@ class Market:
                     until(lambda pool=pool: indexed(read, f"TEST:{pool.name}") == [expected], seconds)
                 assert indexed(read, f"TEST:{pool.name}") == [expected]
             lags = re.findall(r'backfill_lag_seconds{symbol="TEST:.*"} (.*)', read("GET", "/metrics")[1].decode())
-        assert [round(time.time() - float(lag), -2) for lag in lags] == [round(expected[1] / 1000, -2)] * 4
+        assert [round(time.time() - float(lag), -2) for lag in lags] == [round(expected[1] / 1000, -2)] * len(
+            self.pools
+        )
 
 
 def stored_ticks(read: Client, symbol: str) -> list[dict[str, Any]]:

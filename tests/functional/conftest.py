@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 from cardapp.publish.lualatex import PACKAGES
 from tests.functional import postgresql_wheels
 from tests.functional.chromium import PROGRAM, chromium
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.registry import NpmPrograms
 from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip, remove_containers
 from tests.functional.serving import Api, Stage, make_card, running_stage
@@ -65,14 +66,26 @@ def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
     running.stop()
 
 
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of a run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 @pytest.fixture(scope="session")
 def latex_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """lualatex' font cache. All workers of a run share it, because it takes lualatex seconds to fill it."""
     for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
         if shutil.which(program) is None:
             pytest.skip(f"not run: there is no {program} here (Debian: {package})")
-    own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "latex-cache"
+    return _shared(tmp_path_factory) / "latex-cache"
+
+
+@pytest.fixture(scope="session")
+def evm_packages(tmp_path_factory: pytest.TempPathFactory) -> EvmPackages:
+    """anvil and the contracts of the exchanges. All workers of a run share them, because some contracts are
+    compiled."""
+    return EvmPackages.install(_shared(tmp_path_factory) / "evm-packages")
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.functional.anvil import CHAIN_ID
+from tests.functional.exchanges.exchange import TestPool
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess
-from tests.functional.uniswap import TestPool
 
 MARKETDATA = ("-m", "marketdata")
 CLOCK_THAT_JUMPS = (

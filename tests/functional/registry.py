@@ -59,13 +59,13 @@ class NpmPrograms:
         )  # fmt: skip
 
 
-def npm_install(packages: Sequence[str], folder: Path) -> None:
+def npm_install(packages: Sequence[str], folder: Path, *options: str) -> None:
     """Install packages of the npm registry into ``folder``. The test is reported as not run without npm or registry."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("not run: there is no npm here (Debian package npm)")
     quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--fetch-retries=1", f"--before={AS_OF}")
-    install([npm, "install", *quiet, *packages], folder)
+    install([npm, "install", *quiet, *options, *packages], folder)
 
 
 def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) -> Path:

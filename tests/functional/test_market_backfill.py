@@ -22,8 +22,9 @@ from typing import Any
 
 import pytest
 
-from tests.functional.anvil import Anvil, EvmPackages
+from tests.functional.anvil import Anvil
 from tests.functional.chain_market import Market
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import ROOT, SECONDS, Client
 from tests.functional.serving import until
@@ -85,7 +86,8 @@ class GatedProvider(Provider):
 
     def _pass_on(self, request: Any) -> Any:
         for call in request if isinstance(request, list) else [request]:
-            if call["method"] == "eth_getLogs":
+            # The search for the creation of a pool has two topics.
+            if call["method"] == "eth_getLogs" and len(call["params"][0]["topics"]) == 1:
                 first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
                 if last - first >= MAX_BLOCKS:
                     return error(request, f"range {last - first + 1} exceeds limit of {MAX_BLOCKS}", -32602)
@@ -152,13 +154,10 @@ class Past(Market):
 
 
 @pytest.fixture(scope="module")
-def past() -> Iterator[Past]:
+def past(evm_packages: EvmPackages) -> Iterator[Past]:
     """The tests share a chain and a store: each goes on where the one before it ended."""
-    with (
-        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as npm,
-        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-    ):
-        found = Past(EvmPackages.install(Path(npm)), Path(folder))
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        found = Past(evm_packages, Path(folder))
         found.api.start()
         yield found
         found.backfill.kill()
@@ -187,8 +186,8 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     again = past.backfill.run()
     assert (again.returncode, again.stdout, again.stderr) == (
         0,
-        f"TEST: nothing to read: {', '.join(f'TEST:{pool.name}' for pool in past.pools[:3])} and 1 more: "
-        f"the blocks 0 to {began - 1} are stored, and the ingestor reads from there on\n",
+        f"TEST: nothing to read: {', '.join(f'TEST:{pool.name}' for pool in past.pools[:3])} and "
+        f"{len(past.pools) - 3} more: the blocks 0 to {began - 1} are stored, and the ingestor reads from there on\n",
         "",
     )
     # What the ingestor read can be asked for.
@@ -258,9 +257,9 @@ def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
 def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
     """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
     past.forget()
-    known = len(past.uniswap.ticks(*past.pools))
+    known = len(past.exchanges.ticks(*past.pools))
     past.trade_and_bury(5)
-    other, *_, last = past.uniswap.ticks(*past.pools)[known:]
+    other, *_, last = past.exchanges.ticks(*past.pools)[known:]
     assert other["block"] != last["block"]
     retract = {"retract": {"symbol": last["symbol"], "block_hash": last["block"]["hash"]}}
     with closing(Client(past.api.port, past.api.token("alg"))) as write:
@@ -274,7 +273,7 @@ def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past
         assert listed.endswith("\n1 dead letters\n")
         # Without the other one it can be stored.
         block = {"symbol": other["symbol"], "block_hash": other["block"]["hash"]}
-        gone = [each for each in past.uniswap.ticks(*past.pools) if each["block"] == other["block"]]
+        gone = [each for each in past.exchanges.ticks(*past.pools) if each["block"] == other["block"]]
         again = [each for each in gone if each["symbol"] == other["symbol"]]
         assert write("POST", "/v1/ingest/tick", {"ticks": [{"retract": block}, {"restore": block}, *again]})[0] == 200
     past.assert_complete()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.anvil import EvmPackages
 from tests.functional.chain_market import Market
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import SECONDS, ApiProcess
 from tests.functional.market_versions import Chain, Versions, assert_holds
@@ -57,9 +57,9 @@ def loops_of_switches(count: int) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def market() -> Iterator[Market]:
+def market(evm_packages: EvmPackages) -> Iterator[Market]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = Market(EvmPackages.install(Path(folder)), Path(folder))
+        found = Market(evm_packages, Path(folder), full=True)
         found.api.start()
         yield found
         found.close()

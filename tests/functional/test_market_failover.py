@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.anvil import Anvil, EvmPackages
+from tests.functional.anvil import Anvil
 from tests.functional.chain_market import Market
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.serving import until
 
 pytestmark = pytest.mark.functional
@@ -34,13 +35,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def packages(folder: Path) -> EvmPackages:
-    return EvmPackages.install(folder)
-
-
-@pytest.fixture
-def market(packages: EvmPackages, folder: Path) -> Iterator[Market]:
-    found = Market(packages, folder)
+def market(evm_packages: EvmPackages, folder: Path) -> Iterator[Market]:
+    found = Market(evm_packages, folder)
     found.trade(5)
     found.chain.stop()
     shutil.copy(folder / "chain.json", folder / "old.json")
@@ -52,12 +48,12 @@ def market(packages: EvmPackages, folder: Path) -> Iterator[Market]:
 
 
 @pytest.fixture
-def first(market: Market, packages: EvmPackages, folder: Path) -> Iterator[Anvil]:
+def first(market: Market, evm_packages: EvmPackages, folder: Path) -> Iterator[Anvil]:
     """A second node with the market's blocks. It is the first one in ``rpc.json``."""
     market.chain.stop()
     shutil.copy(folder / "chain.json", folder / "first.json")
     market.chain.start()
-    found = Anvil(packages, "--state", str(folder / "first.json"), "--slots-in-an-epoch", "2")
+    found = Anvil(evm_packages, "--state", str(folder / "first.json"), "--slots-in-an-epoch", "2")
     yield found
     found.close()
 

@@ -1,4 +1,4 @@
-"""The ingestor on a real node with Uniswap's contracts. The stored ticks are compared with the chain's receipts."""
+"""The ingestor on a real node with exchanges' contracts. The stored ticks are compared with the chain's receipts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ import pytest
 from marketdata.ingest.lease import TTL
 from marketdata.source.rpc import TIMEOUT
 from tests.functional import small_disk
-from tests.functional.anvil import CHAIN_ID, Anvil, EvmPackages
+from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.chain_market import Market
+from tests.functional.evm_packages import EvmPackages
 from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
@@ -36,15 +37,9 @@ MAX_BLOCKS = 50
 
 
 @pytest.fixture(scope="module")
-def packages() -> Iterator[EvmPackages]:
+def running(evm_packages: EvmPackages, loops: Callable[..., int]) -> Iterator[Market]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield EvmPackages.install(Path(folder))
-
-
-@pytest.fixture(scope="module")
-def running(packages: EvmPackages) -> Iterator[Market]:
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = Market(packages, Path(folder))
+        found = Market(evm_packages, Path(folder), full=bool(loops(quick=0, full=1)))
         found.trade(5)  # before the first start
         found.api.start()
         yield found
@@ -69,19 +64,20 @@ def test_check_finds_what_is_wrong(market: Market) -> None:
     done = market.ingestor.run("check")
     assert done.returncode == 0, done.stderr
     assert f"chain {CHAIN_ID}, block " in done.stdout
-    assert done.stdout.count("with 18 decimals") == 5
-    first, second, *rest = [pool.entry() for pool in market.pools]
-    first["decimals"] = [18, 18]
-    second["kind"] = "uniswap-v2"
-    rest[0]["address"] = "0x" + "ab" * 20
-    market.ingestor.configure(pools=[first, second, *rest])
+    assert done.stdout.count("with 18 decimals") == sum(pool.decimals.count(18) for pool in market.pools)
+    decimals, address, kind, *rest = [pool.entry() for pool in market.pools]
+    decimals["decimals"] = [18, 18]
+    address["address"] = "0x" + "ab" * 20
+    kind["kind"] = "uniswap-v2"
+    [id] = [entry for entry in rest if entry["symbol"] == "ETH-SIX"]
+    id["address"] = id["address"][:-64] + "ab" * 32
+    market.ingestor.configure(pools=[decimals, address, kind, *rest])
     done = market.ingestor.run("check")
     market.ingestor.configure(pools=[pool.entry() for pool in market.pools])
     assert done.returncode == 1
     wrong = [line for line in done.stdout.splitlines() if "WRONG" in line]
-    assert ["and rpc.json says 18" in wrong[0], "it is a uniswap-v3 pool" in wrong[1], "no pool" in wrong[2]] == [
-        True
-    ] * 3
+    expected = ("and rpc.json says 18", "no pool", "it is a uniswap-v3 pool", "no pool with this id was ever created")
+    assert [part in line for part, line in zip(expected, wrong, strict=True)] == [True] * 4
 
 
 def test_of_two_ingestors_started_at_once_one_runs(market: Market, loops: Callable[..., int]) -> None:

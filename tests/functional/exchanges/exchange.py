@@ -1,0 +1,128 @@
+"""A pool of a test, the tokens on its chain, and what every exchange can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tests.functional.anvil import Anvil, words
+from tests.functional.evm_packages import EvmPackages
+
+NATIVE = "0x" + "00" * 20
+DEADLINE = 1 << 40
+SUPPLY = 1 << 200
+MAX = (1 << 256) - 1
+MAX_TICK = 887_272
+DECIMALS_OF_ERC20 = "5b60128156"
+"""Where the code of the test token of Uniswap V2 has its 18 decimals."""
+
+
+@dataclass(frozen=True)
+class TestPool:
+    """A pool and its entry in ``rpc.json``."""
+
+    __test__ = False
+
+    name: str
+    address: str
+    kind: str
+    tokens: tuple[str, str]
+    decimals: tuple[int, int]
+    amounts: tuple[int, int]
+    """At the beginning, in the smallest units."""
+    invert: bool
+    key: tuple[Any, ...] = ()
+    """How the exchange names the pool beside its tokens."""
+
+    @property
+    def contract(self) -> str:
+        return self.address.partition("#")[0]
+
+    def entry(self) -> dict[str, Any]:
+        return {
+            "symbol": self.name, "address": self.address, "kind": self.kind, "decimals": list(self.decimals),
+            "invert": self.invert,
+        }  # fmt: skip
+
+
+class Tokens:
+    """The tokens on a chain, all held by its account, and the native currency."""
+
+    def __init__(self, chain: Anvil, packages: EvmPackages) -> None:
+        self.chain = chain
+        self._packages = packages
+        self.decimals = {NATIVE: 18}
+        self.weth = self.deploy("WETH9")
+
+    def deploy(self, contract: str, *arguments: Any) -> str:
+        return self.chain.deploy(self._packages.bytecode(contract) + words(*arguments))
+
+    def deploy_data(self, contract: str) -> str:
+        """An account whose code is the code that creates the contract."""
+        code = self._packages.bytecode(contract)
+        return self.chain.deploy("600d380380600d6000396000f3" + code)
+
+    def create(self, decimals: int, *spenders: str) -> str:
+        code = self._packages.bytecode("ERC20")
+        assert code.count(DECIMALS_OF_ERC20) == 1
+        address = self.chain.deploy(code.replace(DECIMALS_OF_ERC20, f"5b60{decimals:02x}8156") + words(SUPPLY))
+        self.decimals[address] = decimals
+        self.allow(address, *spenders)
+        return address
+
+    def allow(self, token: str, *spenders: str) -> None:
+        for spender in spenders:
+            self.chain.invoke(token, "approve(address,uint256)", spender, MAX)
+        self.chain.mine()
+
+    def pool(
+        self, kind: str, name: str, address: str, amounts: dict[str, int], *key: Any, invert: bool = False
+    ) -> TestPool:
+        (a, amount_a), (b, amount_b) = in_order(amounts)
+        decimals = (self.decimals[a], self.decimals[b])
+        return TestPool(name, address, kind, (a, b), decimals, (amount_a, amount_b), invert, key)
+
+
+class Exchange(Protocol):
+    """An exchange on a chain. Trades are transactions of the next block."""
+
+    def pool(self, name: str, amounts: dict[str, int], *, invert: bool = False) -> TestPool:
+        """A new pool with these amounts of two tokens in their smallest units, in blocks of its own."""
+
+    def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
+        """Give ``amount`` of token0 (``sell``) or token1; the transaction."""
+
+
+class RoutingExchange(Exchange, Protocol):
+    """An exchange with a router. ``spenders`` are the contracts that take the account's tokens."""
+
+    spenders: tuple[str, ...]
+
+    def route(self, amount: int, token: str, *pools: TestPool) -> str:
+        """Give ``amount`` of a token to the first pool, and what each pool pays to the next one; the transaction."""
+
+
+class ExactExchange(RoutingExchange, Protocol):
+    """An exchange whose router computes the input for an output."""
+
+    def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
+        """Get ``amount`` of token1 (``sell``) or token0 for as much of the other token as it costs; the transaction."""
+
+
+def in_order(amounts: dict[str, int]) -> list[tuple[str, int]]:
+    """Token0 and token1 with their amounts."""
+    return sorted(amounts.items(), key=lambda each: int(each[0], 16))
+
+
+def path(token: str, *pools: TestPool) -> list[str]:
+    """The tokens of a route that begins with ``token``."""
+    found = [token]
+    for pool in pools:
+        [following] = set(pool.tokens) - {found[-1]}
+        found.append(following)
+    return found
+
+
+def last_word(answer: str) -> str:
+    """The address that a function returned."""
+    return "0x" + answer[-40:]
