@@ -1,0 +1,248 @@
+"""Each kind of pools on a real node, with the exchanges' own contracts: a tick is the change of the trader's balances.
+
+The contracts of Solidly V1 are the test's own, because no package has them. They emit its published events. Also the
+deployer and the router of PancakeSwap V3 are the test's own; its factory and pools are real.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from marketdata.source import pool_check, swaps
+from marketdata.source.log_filter import LogFilter, swap_filter
+from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Creation, Pool, PoolIndex
+from marketdata.source.provider import RpcProvider
+from marketdata.source.rpc import Rpc
+from marketdata.source.rpc_file import ETHER, Endpoint, ListedPool
+from tests.functional.anvil import CHAIN_ID, Anvil
+from tests.functional.evm_packages import EvmPackages
+from tests.functional.exchanges.exchange import NATIVE, RoutingExchange, TestPool
+from tests.functional.exchanges.exchanges import Exchanges, trade
+from tests.functional.exchanges.uniswap_v4 import (
+    AFTER_INITIALIZE,
+    AFTER_SWAP,
+    AFTER_SWAP_RETURNS_DELTA,
+    BEFORE_SWAP,
+    BEFORE_SWAP_RETURNS_DELTA,
+    DYNAMIC_FEE,
+)  # fmt: skip
+
+pytestmark = pytest.mark.functional
+
+
+class Stage:
+    """A chain with all exchanges and pools of every kind, and a provider that reads it."""
+
+    def __init__(self, packages: EvmPackages) -> None:
+        self.chain = Anvil(packages)
+        self.exchanges = Exchanges(self.chain, packages)
+        self.provider = RpcProvider(Rpc(Endpoint(self.chain.url, {}, 100_000), stopping=threading.Event()), CHAIN_ID)
+        self.six, self.coin, self.other = (self.exchanges.token(decimals) for decimals in (6, 18, 18))
+        six_coin, coin_other = {self.six: 2500 * 10**12, self.coin: 10**24}, {self.coin: 10**24, self.other: 3 * 10**25}
+        all = self.exchanges
+        self.pools = {
+            pool.name: pool
+            for pool in (
+                all.v2.pool("V2", six_coin),
+                all.v2.pool("V2-NEXT", coin_other),
+                all.v3.pool("V3", six_coin, invert=True),
+                all.v3.pool("V3-NEXT", coin_other),
+                all.pancakeswap.pool("PANCAKE", six_coin),
+                all.pancakeswap.pool("PANCAKE-NEXT", coin_other, invert=True),
+                all.aerodrome.pool("VOLATILE", six_coin),
+                all.aerodrome.pool("STABLE", {self.coin: 10**24, self.other: 10**24}, stable=True),
+                all.solidly.pool("SOLIDLY-V1", six_coin),
+                all.v4.pool("V4", six_coin, invert=True),
+                all.v4.pool("V4-NEXT", coin_other),
+                all.v4.pool("V4-NATIVE", {NATIVE: 10**21, self.six: 2500 * 10**9}),
+            )
+        }
+
+    def close(self) -> None:
+        self.provider.close()
+        self.chain.close()
+
+    def run(self, transaction: str) -> dict[str, Any]:
+        """Mine it; its receipt."""
+        self.chain.mine()
+        return self.chain.receipt(transaction)
+
+    def spent(self, receipt: dict[str, Any], token: str) -> int:
+        """What the trader had less of the token after the transaction, which is alone in its block. The price of the
+        gas does not count."""
+        number = int(receipt["blockNumber"], 16)
+        before, after = (self._balance(token, each) for each in (number - 1, number))
+        gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16) if token == NATIVE else 0
+        return before - after - gas
+
+    def _balance(self, token: str, block: int) -> int:
+        if token == NATIVE:
+            return int(self.chain("eth_getBalance", self.chain.account, hex(block)), 16)
+        data = self.chain.encoded("balanceOf(address)", self.chain.account)
+        return int(self.chain("eth_call", {"to": token, "data": data}, hex(block)), 16)
+
+    def ticks(self, receipt: dict[str, Any], *pools: TestPool) -> list[dict[str, Any]]:
+        """The ticks that the product makes of the transaction's block."""
+        listed = [product_pool(pool) for pool in pools]
+        headers = self.provider.headers([int(receipt["blockNumber"], 16)])
+        [logs] = self.provider.logs_of(headers, swap_filter(listed))
+        return [json.loads(tick.body) for tick in swaps.ticks(PoolIndex(listed), logs, fail)]
+
+    def creations(self, address: str, kind: str) -> list[Creation]:
+        """The pools that a factory announced, as the product reads them."""
+        decoders = KINDS[kind].creations
+        last = int(self.chain("eth_blockNumber"), 16)
+        logs, _ = self.provider.logs_between(0, last, LogFilter({address: decoders}), [last])
+        return [decoders[log.topics[0]](log) for log in logs]
+
+
+def product_pool(pool: TestPool) -> Pool:
+    return Pool(f"TEST:{pool.name}", pool.address, pool.kind, pool.decimals, pool.invert, 0)
+
+
+def listed_pool(pool: TestPool, kind: str = "") -> ListedPool:
+    return ListedPool(f"TEST:{pool.name}", pool.address, kind or pool.kind, pool.decimals, pool.invert, 0)
+
+
+def fail(pool: Pool, _log: Any, _reason: str, error: ValueError) -> None:
+    pytest.fail(f"{pool.symbol}: {error}")
+
+
+@pytest.fixture(scope="module")
+def stage(evm_packages: EvmPackages) -> Iterator[Stage]:
+    with closing(Stage(evm_packages)) as found:
+        yield found
+
+
+POOLS = ("V2", "V3", "PANCAKE", "VOLATILE", "STABLE", "SOLIDLY-V1", "V4", "V4-NATIVE")
+
+
+def assert_tick_is_the_balance_change(stage: Stage, pool: TestPool, transaction: str) -> dict[str, Any]:
+    receipt = stage.run(transaction)
+    [tick] = stage.ticks(receipt, pool)
+    gained = [stage.spent(receipt, token) for token in pool.tokens]
+    assert {name: tick[name] for name in ("price", "size", "side")} == trade(pool, *gained)
+    assert tick["tx"] == receipt["transactionHash"]
+    return tick
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("sell", [True, False])
+def test_a_swap_is_what_the_trader_paid_and_got(stage: Stage, name: str, sell: bool, loops: Callable[..., int]) -> None:
+    pool = stage.pools[name]
+    for number in range(loops(quick=2, full=30)):
+        amount = pool.amounts[not sell] // (100 + 50 * number)
+        tick = assert_tick_is_the_balance_change(stage, pool, stage.exchanges.swap(pool, amount, sell=sell))
+        assert tick["side"] == ("sell" if sell != pool.invert else "buy")
+
+
+@pytest.mark.parametrize("name", ["V2", "V3", "PANCAKE", "V4", "V4-NATIVE"])
+@pytest.mark.parametrize("sell", [True, False])
+def test_a_swap_for_an_exact_output_is_what_the_trader_paid_and_got(stage: Stage, name: str, sell: bool) -> None:
+    pool, exchanges = stage.pools[name], stage.exchanges
+    exchange = {"V2": exchanges.v2, "V3": exchanges.v3, "PANCAKE": exchanges.pancakeswap}.get(name, exchanges.v4)
+    amount = pool.amounts[sell] // 1000
+    tick = assert_tick_is_the_balance_change(stage, pool, exchange.buy(pool, amount, sell=sell))  # type: ignore[attr-defined]
+    assert tick["side"] == ("sell" if sell != pool.invert else "buy")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("V2", "V2-NEXT"), ("V3", "V3-NEXT"), ("PANCAKE", "PANCAKE-NEXT"), ("VOLATILE", "STABLE"),
+     ("V4-NATIVE", "V4", "V4-NEXT")],
+)  # fmt: skip
+@pytest.mark.parametrize("is_back", [False, True])
+def test_the_sums_over_several_hops_are_the_net_of_the_transaction(
+    stage: Stage, names: tuple[str, ...], is_back: bool
+) -> None:
+    pools = [stage.pools[name] for name in (names[::-1] if is_back else names)]
+    exchanges: dict[str, RoutingExchange] = {
+        "V2": stage.exchanges.v2, "V3": stage.exchanges.v3, "PANCAKE": stage.exchanges.pancakeswap,
+        "VOLATILE": stage.exchanges.aerodrome, "V4-NATIVE": stage.exchanges.v4,
+    }  # fmt: skip
+    [first] = set(pools[0].tokens) - set(pools[1].tokens)
+    amount = pools[0].amounts[pools[0].tokens.index(first)] // 1000
+    receipt = stage.run(exchanges[names[0]].route(amount, first, *pools))
+    assert [tick["symbol"] for tick in stage.ticks(receipt, *pools)] == [f"TEST:{pool.name}" for pool in pools]
+    [logs] = stage.provider.logs_of(
+        stage.provider.headers([int(receipt["blockNumber"], 16)]), swap_filter(map(product_pool, pools))
+    )
+    sums: dict[str, int] = {}
+    for pool, log in zip(pools, logs, strict=True):
+        for token, gained in zip(pool.tokens, KINDS[pool.kind].decode(log.data), strict=True):
+            sums[token] = sums.get(token, 0) + gained
+    assert sums == {token: stage.spent(receipt, token) for token in sums}
+    assert sums[first] == amount
+    assert sorted(map(bool, sums.values())) == [False] * (len(pools) - 1) + [True, True]
+
+
+def test_the_check_tells_the_kinds_apart(stage: Stage) -> None:
+    for pool in stage.pools.values():
+        found = pool_check.compare(stage.provider, listed_pool(pool), ETHER)
+        assert (found.faults, found.decimals) == ((), pool.decimals)
+        for kind in KINDS.keys() - {pool.kind}:
+            faults = pool_check.compare(stage.provider, listed_pool(pool, kind), ETHER).faults
+            assert faults == (f"is not a {kind} pool: it is a {pool.kind} pool",)
+    assert (
+        f"token0 {NATIVE} ETH with 18 decimals"
+        in pool_check.compare(stage.provider, listed_pool(stage.pools["V4-NATIVE"]), ETHER).text
+    )
+
+
+def test_the_creations_of_pools_are_read_from_the_factories(stage: Stage) -> None:
+    exchanges = stage.exchanges
+    factories = {
+        "uniswap-v2": [exchanges.v2.factory], "uniswap-v3": [exchanges.v3.factory],
+        "pancakeswap-v3": [exchanges.pancakeswap.factory], "uniswap-v4": [exchanges.v4.manager],
+        "solidly": [exchanges.aerodrome.factory, exchanges.solidly.factory],
+    }  # fmt: skip
+    for kind, addresses in factories.items():
+        created = [creation for address in addresses for creation in stage.creations(address, kind)]
+        wanted = [Creation(pool.address, pool.tokens) for pool in stage.pools.values() if pool.kind == kind]
+        assert [creation for creation in created if not creation.unreadable][: len(wanted)] == wanted
+
+
+def test_hooks_that_only_set_the_fee_are_read(stage: Stage) -> None:
+    """With 40 %, which the price check of other kinds refuses."""
+    v4 = stage.exchanges.v4
+    hooks = v4.hooks("DynamicFeesTestHook", AFTER_INITIALIZE | BEFORE_SWAP)
+    stage.chain.done(hooks, "setManager(address)", v4.manager)
+    stage.chain.done(hooks, "setFee(uint24)", 400_000)
+    amounts = {stage.six: 2500 * 10**12, stage.coin: 10**24}
+    pool = v4.pool("V4-DYNAMIC", amounts, hooks=hooks, fee=DYNAMIC_FEE)
+    assert pool_check.compare(stage.provider, listed_pool(pool), ETHER).faults == ()
+    for sell in (True, False):
+        amount = pool.amounts[not sell] // 1000
+        assert_tick_is_the_balance_change(stage, pool, v4.swap(pool, amount, sell=sell))
+        assert_tick_is_the_balance_change(stage, pool, v4.buy(pool, pool.amounts[sell] // 1000, sell=sell))
+
+
+@pytest.mark.parametrize(
+    ("flags", "setter", "name"),
+    [
+        (BEFORE_SWAP | BEFORE_SWAP_RETURNS_DELTA, "setDeltaSpecified(int128)", "BEFORE_SWAP_RETURNS_DELTA"),
+        (AFTER_SWAP | AFTER_SWAP_RETURNS_DELTA, "setDeltaUnspecifiedAfterSwap(int128)", "AFTER_SWAP_RETURNS_DELTA"),
+    ],
+)
+def test_pools_whose_hooks_change_amounts_are_named_with_the_reason(
+    stage: Stage, flags: int, setter: str, name: str
+) -> None:
+    """The event has other amounts than the trader paid and got."""
+    v4 = stage.exchanges.v4
+    hooks = v4.hooks("DeltaReturningHook", flags, v4.manager)
+    pool = v4.pool(name, {stage.six: 2500 * 10**12, stage.coin: 10**24}, hooks=hooks)
+    stage.chain.done(hooks, setter, 10**9)
+    receipt = stage.run(v4.swap(pool, pool.amounts[0] // 1000, sell=True))
+    [tick] = stage.ticks(receipt, pool)
+    gained = [stage.spent(receipt, token) for token in pool.tokens]
+    assert tick["price"] != trade(pool, *gained)["price"]
+    reason = f"its hooks change the amounts of swaps ({name})"
+    assert pool_check.compare(stage.provider, listed_pool(pool), ETHER).faults == (reason,)
+    assert stage.creations(v4.manager, "uniswap-v4")[-1] == Creation(pool.address, pool.tokens, reason)
