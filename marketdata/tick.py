@@ -227,11 +227,17 @@ def sent_time(value: Any) -> int:
     """Convert the time of an ingested tick like :func:`tick_time`. A number that looks like epoch seconds is refused,
     because a stored tick cannot be corrected."""
     us = tick_time(value)
-    if us < _SECONDS_BELOW and not (isinstance(value, str) and RFC3339.fullmatch(value)):
+    if looks_like_seconds(us, value):
         raise ValueError(
             "looks like seconds, but milliseconds are expected; send a time before 1973-03-03T09:46:40Z as RFC 3339"
         )
     return us
+
+
+def looks_like_seconds(us: int, value: Any) -> bool:
+    """Whether ``value`` is a number, or the text of one, that was probably meant as seconds. ``us`` is the time that it
+    means, in microseconds."""
+    return us < _SECONDS_BELOW and not (isinstance(value, str) and RFC3339.fullmatch(value))
 
 
 _FORMS = {

@@ -15,6 +15,7 @@ from marketdata.interval import RESOLUTIONS
 from marketdata.store import candles
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
+from marketdata.tick import looks_like_seconds
 
 _MEDIA_TYPES = {"csv": CSV}
 
@@ -68,7 +69,17 @@ def _store_arguments(query: Mapping[str, Any], time_zones: TimeZones) -> dict[st
 
 def bounds(query: Mapping[str, Any]) -> dict[str, int | None]:
     """Converts startTime and endTime of a query to ``start`` and ``end`` in microseconds."""
-    start, end = (None if query.get(name) is None else instant(query[name]) for name in ("startTime", "endTime"))
+    start, end = (_bound(query, name) for name in ("startTime", "endTime"))
     if start is not None and end is not None and end < start:
         raise InvalidValue.of("/endTime", "is before startTime")
     return {"start": start, "end": end}
+
+
+def _bound(query: Mapping[str, Any], name: str) -> int | None:
+    if query.get(name) is None:
+        return None
+    us = instant(query[name])
+    # 0 means the beginning of all ticks.
+    if us and looks_like_seconds(us, query[name]):
+        raise InvalidValue.of(f"/{name}", "looks like seconds; multiply by 1000")
+    return us

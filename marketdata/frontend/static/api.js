@@ -136,7 +136,10 @@ function noteClock(date, sentAt) {
 
 export const get = async (path, options) => (await request(path, options)).content;
 
-const query = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null)).toString();
+// The service takes a small number for seconds, so such a time is sent as text.
+const SECONDS_BELOW = 1e11;
+const sentValue = (name, value) => (name.endsWith('Time') && value > 0 && value < SECONDS_BELOW ? new Date(value).toISOString() : value);
+const query = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null).map(([name, value]) => [name, sentValue(name, value)])).toString();
 
 export const chartPath = (parameters) => `/api/v1/chart?${query(parameters)}`;
 export const SYMBOLS = '/api/v1/symbols';

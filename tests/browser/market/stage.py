@@ -106,7 +106,9 @@ def now() -> int:
     return int(time.time() * 1000)
 
 
-def tick(symbol: str, ts: int, price: str, size: str = "1", block: int | None = None, at: int = 0) -> dict[str, Any]:
+def tick(
+    symbol: str, ts: int | str, price: str, size: str = "1", block: int | None = None, at: int = 0
+) -> dict[str, Any]:
     """``at`` is the tick's position in its block, and distinguishes ticks of the same time."""
     made: dict[str, Any] = {
         "symbol": symbol, "id": f"{ts}:{at}", "ts": ts, "seq": at, "price": price, "size": size, "side": "buy",

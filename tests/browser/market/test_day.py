@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -53,6 +54,17 @@ def test_a_date_at_the_end_of_time_is_shown_or_refused_in_words(tab: Tab) -> Non
         opened.becomes(lambda end=end: end in opened.url)
         page.get_by_role("heading", name="No trades in this range").wait_for()
         assert end in settled(opened), "the view does not go to the candles"
+
+
+def test_a_day_of_1972_is_shown_although_its_milliseconds_look_like_seconds(tab: Tab, stage: Stage) -> None:
+    symbol, first = "DEMO:OLD", datetime(1972, 1, 1, tzinfo=UTC)
+    moments = [first + timedelta(hours=at) for at in range(3000)]
+    stage.write(*(tick(symbol, each.isoformat(), str(100 + at)) for at, each in enumerate(moments)))
+    opened = tab(query(symbol, "1h")).drawn()
+    opened.page.keyboard.press("Alt+g")
+    opened.page.get_by_label("Date", exact=True).fill("1972-01-10 00:00")
+    opened.page.keyboard.press("Enter")
+    opened.becomes(lambda: opened.legend().get("C") == str(100 + 9 * 24))
 
 
 def test_a_range_button_says_so_while_the_symbols_are_unread(tab: Tab, stage: Stage) -> None:

@@ -28,7 +28,7 @@ INJECTIONS = [
 _USUAL: dict[str, Any] = {
     "symbol": "FUZZ:A", "symbols": "FUZZ:A", "interval": "1h", "resolution": "60", "limit": 3, "sort": "desc",
     "fill": "previous",
-    "timeZone": "+05:30", "current": "exclude", "format": "csv", "startTime": 1, "endTime": 2_000_000_000_000,
+    "timeZone": "+05:30", "current": "exclude", "format": "csv", "startTime": 0, "endTime": 2_000_000_000_000,
     "from": 1, "to": 2_000_000_000, "countback": 2, "query": "fuzz", "holder": "me", "ttl_s": 1.5, "state": "indexed",
     "name": "n", "scope": "read", "id": "a", "ts": "2024-01-01T00:00:00Z", "price": "1.5", "size": 2, "ticks": [],
     "block": {"number": 1, "hash": "0x"}, "side": "buy", "seq": 1, "tx": None, "expires_at": None,

@@ -148,7 +148,7 @@ def test_tradingview_gets_the_days_of_a_time_zone(api: Api, tick: Make) -> None:
         "symbol=READ:A&interval=1m&timeZone=14:30",
         "symbol=READ:A&interval=1m&startTime=yesterday",
         "symbol=READ:A&interval=1m&startTime=2024-02-30T00:00:00Z",
-        "symbol=READ:A&interval=1m&startTime=2&endTime=1",
+        "symbol=READ:A&interval=1m&startTime=200000000000&endTime=100000000000",
         "symbol=READ:A&interval=1m&symbol=READ:A",
         "symbol=READ:A&interval=1m&unknown=1",
         "symbol=READ:A&interval=1m&format=xml",
@@ -159,6 +159,18 @@ def test_tradingview_gets_the_days_of_a_time_zone(api: Api, tick: Make) -> None:
 )
 def test_an_invalid_query_is_refused(api: Api, minutes: str, query: str) -> None:
     api.problem("GET", f"/v1/chart?{query}", status=422, code="invalid_value")
+
+
+@pytest.mark.parametrize("path", ["/v1/chart?interval=1m&", "/v1/ticks?"])
+@pytest.mark.parametrize("name", ["startTime", "endTime"])
+def test_a_bound_that_looks_like_seconds_is_refused_with_the_way_out(
+    api: Api, minutes: str, path: str, name: str
+) -> None:
+    for text in ("1", str(START // 1000), "99999999999", "1700000000.5"):
+        found = api.problem("GET", f"{path}symbol={minutes}&{name}={text}", status=422, code="invalid_value")
+        assert found["errors"] == [{"pointer": f"/{name}", "message": "looks like seconds; multiply by 1000"}]
+    for text in ("0", "100000000000", "1970-01-01T00:00:01Z"):
+        api.get(f"{path}symbol={minutes}&{name}={text}")
 
 
 @pytest.mark.parametrize("path", ["/v1/chart?interval=1m&symbol=", "/v1/ticks?symbol=", "/v1/coverage?symbol=",
