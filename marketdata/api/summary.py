@@ -18,20 +18,20 @@ def read(request: Request) -> Reply:
     always new."""
     services, query = request.services, request.query
     version = services.served.version()
-    has_closes = "closes" in query
+    addition: summary.Addition | None = "closes" if "closes" in query else None
     if "symbol" in query:
         if "limit" in query:
             raise InvalidValue.of("/limit", "has no meaning without sort")
         names = query["symbol"].split(",")
         with services.reads.connection() as connection:
-            found = summary.named(connection, version, names, has_closes=has_closes)
+            found = summary.named(connection, version, names, addition=addition)
         for name in names:
             if name not in found.names:
                 raise unknown_symbol(name)
     else:
         limit = query.get("limit", DEFAULT_SUMMARIES)
         with services.reads.connection() as connection:
-            found = summary.sorted_by(connection, version, query["sort"], limit, has_closes=has_closes)
+            found = summary.sorted_by(connection, version, query["sort"], limit, addition=addition)
     items = b",".join(found.items.values())
     tag = weak_tag(hashlib.sha256(items).hexdigest()[:32])
     return tagged(Reply(b'{"items":[%b],"as_of":%d}' % (items, found.as_of), media_type=JSON), tag)

@@ -17,6 +17,7 @@ from marketdata.interval import LEVELS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
+from marketdata.store.trade_numbers import NUMBERING, count_before
 from marketdata.store.version import Version
 
 Sort = Literal["change", "volume", "newest"]
@@ -42,7 +43,7 @@ _CLOCK: LiteralString = """
 # OFFSET 0 keeps the planner from copying an expression to each place that uses it.
 _PRICES: LiteralString = """
     LEFT JOIN LATERAL (
-        SELECT trim_scale(price) AS price, ts FROM {ticks} WHERE symbol = s.symbol AND ts <= k.as_of
+        SELECT trim_scale(price) AS price, ts, seq, size FROM {ticks} WHERE symbol = s.symbol AND ts <= k.as_of
         ORDER BY ts DESC, seq DESC, id DESC LIMIT 1
     ) last ON true
     LEFT JOIN LATERAL (
@@ -152,6 +153,22 @@ _CLOSES: LiteralString = """
      FROM {rollups_1h} WHERE symbol = s.symbol AND res = 3600
                          AND bucket >= k.last_hour - interval '24 hours' AND bucket < k.last_hour)"""
 
+# The numbers of the first and the last trade of the 24 hours; -1 if there was none.
+_TRADES: LiteralString = f"""
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN total.n = 0 THEN -1 WHEN numbering.by_seq THEN (
+            SELECT seq FROM {{ticks}} WHERE symbol = s.symbol AND ts >= k.since AND ts <= k.as_of
+            ORDER BY ts, seq, id LIMIT 1) ELSE {count_before("k.since")} END AS first OFFSET 0
+    ) numbered"""
+_TRADES_MEMBERS: LiteralString = """
+    concat(',"last_size":', coalesce('"' || trim_scale(last.size) || '"', 'null'), ',"first_id":', numbered.first,
+           ',"last_id":', CASE WHEN total.n = 0 THEN -1 WHEN numbering.by_seq THEN last.seq
+                               ELSE numbered.first + total.n - 1 END)"""
+
+Addition = Literal["closes", "trades"]
+"""Further members of the items: ``closes24h``; or ``last_size``, ``first_id`` and ``last_id``, the size of the last
+trade and the numbers (:mod:`marketdata.store.trade_numbers`) of the first and the last trade of the 24 hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -163,39 +180,51 @@ class Summary:
     names: dict[str, str]
 
 
-def named(conn: Connection, version: Version, names: Sequence[str], *, has_closes: bool = False) -> Summary:
+def named(conn: Connection, version: Version, names: Sequence[str], *, addition: Addition | None = None) -> Summary:
     """The items of these symbols or aliases, in this order. Each symbol has one item, even if it is named twice."""
-    return _read(conn, version, None, has_closes, {"names": json.dumps(list(names))})
+    return _read(conn, version, None, addition, {"names": json.dumps(list(names))})
 
 
-def sorted_by(conn: Connection, version: Version, sort: Sort, limit: int, *, has_closes: bool = False) -> Summary:
+def sorted_by(
+    conn: Connection, version: Version, sort: Sort, limit: int, *, addition: Addition | None = None
+) -> Summary:
     """The first ``limit`` items in the order ``sort``: the greatest absolute change, the greatest quote volume, or the
     latest first tick first. Equal ones are ordered by symbol."""
-    return _read(conn, version, sort, has_closes, {"limit": limit})
+    return _read(conn, version, sort, addition, {"limit": limit})
 
 
 def _read(
-    conn: Connection, version: Version, sort: Sort | None, has_closes: bool, parameters: dict[str, str | int | None]
+    conn: Connection,
+    version: Version,
+    sort: Sort | None,
+    addition: Addition | None,
+    parameters: dict[str, str | int | None],
 ) -> Summary:
     with translated():
-        rows = prepared.rows(conn, version.query(_statement(sort, has_closes)), parameters)
+        rows = prepared.rows(conn, version.query(_statement(sort, addition)), parameters)
     items: dict[str, bytes] = {}
     names: dict[str, str] = {}
-    for _, symbol, found, item, closes in rows:
+    for _, symbol, found, item, members in rows:
         if symbol is not None:
             known = str(symbol, "utf-8")
-            items[known] = b"%b%b}" % (item, _filled(closes) if has_closes else b"")
+            added = _filled(members) if addition == "closes" else members or b""
+            items[known] = b"%b%b}" % (item, added)
             names.update(dict.fromkeys(json.loads(found) if found else (), known))
     return Summary(items, int(rows[0][0]), names)
 
 
 @cache
-def _statement(sort: Sort | None, has_closes: bool) -> LiteralString:
-    closes = f"json_build_array(before.price::text, last.price::text, {_CLOSES})" if has_closes else "NULL"
+def _statement(sort: Sort | None, addition: Addition | None) -> LiteralString:
+    # The expression of the members, and what it reads.
+    members, joined = {
+        None: ("NULL", ""),
+        "closes": (f"json_build_array(before.price::text, last.price::text, {_CLOSES})", ""),
+        "trades": (_TRADES_MEMBERS, NUMBERING + _TRADES),
+    }[addition]
     return f"""
         WITH {_CLOCK}, chosen AS ({_CHOSEN[sort]})
-        SELECT {{ms}}(k.as_of), s.symbol, s.names, {_ITEM}, {closes}
-        FROM clock k LEFT JOIN chosen s ON true {_PRICES} {_TOTALS} ORDER BY s.place"""
+        SELECT {{ms}}(k.as_of), s.symbol, s.names, {_ITEM}, {members}
+        FROM clock k LEFT JOIN chosen s ON true {_PRICES} {_TOTALS} {joined} ORDER BY s.place"""
 
 
 def _filled(closes: bytes) -> bytes:

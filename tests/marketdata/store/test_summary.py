@@ -137,7 +137,7 @@ def test_items_are_the_sums_over_all_ticks(
                 sent = [each for each in sent if each.block_hash != "0x1"]
             for at in moments(chance):
                 clock(at)
-                found = summary.named(conn, version, [symbol], has_closes=True)
+                found = summary.named(conn, version, [symbol], addition="closes")
                 assert found.as_of * 1000 == at
                 assert items(found) == [expected(symbol, sent, at, has_closes=True)], (seed, at)
 
@@ -187,7 +187,7 @@ def test_a_symbol_without_ticks_has_no_price(conn: Connection, version: Version,
     clock(END)
     symbol = new_symbol()
     conn.execute(version.query("SELECT {finalize}(%s, 1)"), (symbol,))
-    (item,) = items(summary.named(conn, version, [symbol], has_closes=True))
+    (item,) = items(summary.named(conn, version, [symbol], addition="closes"))
     assert item == expected(symbol, [], END, has_closes=True)
     assert (item["last"], item["change24h"], item["volume24h"]) == (None, None, "0")
     assert item["closes24h"] == [None] * 25
