@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, Self
 
 @dataclass(frozen=True)
 class FieldError:
-    """An invalid field: its JSON pointer ("" is the whole document) and a message."""
+    """An invalid field: its JSON pointer ("" is the whole document) and a message. ``rule`` is the keyword of JSON
+    Schema that the field violates, or "" for another rule."""
 
     pointer: str
     message: str
+    rule: str = ""
 
 
 class Narrower(NamedTuple):

@@ -9,18 +9,18 @@ from typing import Any
 from marketdata import __version__
 from marketdata.api import schemas
 from marketdata.api.live.websocket import SUBPROTOCOL
-from marketdata.api.routing import Route
+from marketdata.api.routing import AS_PROBLEM, Route
 from marketdata.http.failures import problem_types, statuses_of_codes
-from marketdata.http.reply import JSON, NDJSON, PROBLEM
+from marketdata.http.reply import JSON, NDJSON
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. The weak ETag of candles \
 and of pages of ticks is made from the symbol's version counter, because a late tick or a reorganisation can change \
 any range. That of candles also has the first bucket that is not final. The ETag of summaries, symbols, coverage and \
-the data feed is made from the response itself. Streams of ticks have no ETag. Every error is \
-`application/problem+json`; its `type` refers to the page `/problems`, and `x-problem-types` of this document has the \
-same. `x-problem-codes` lists the codes of a response. Before a request reaches its path, it may be refused as \
+the data feed is made from the response itself. Streams of ticks have no ETag. Every error but those below `/api/v3` \
+is `application/problem+json`; its `type` refers to the page `/problems`, and `x-problem-types` of this document has \
+the same. `x-problem-codes` lists the codes of a response. Before a request reaches its path, it may be refused as \
 `bad_request`, `headers_too_large`, `unknown_coding`, `not_found`, `method_not_allowed`, `too_large` or `saturated`."""
 
 _BEARERS = {
@@ -103,12 +103,13 @@ def _request_body(route: Route) -> dict[str, Any]:
 def _response(route: Route, status: int) -> dict[str, Any]:
     phrase = http.HTTPStatus(status).phrase
     if status >= 400:
-        codes = route.codes()[status]
-        response: dict[str, Any] = {
-            "description": f"{phrase}: {', '.join(f'`{code}`' for code in codes)}",
-            "x-problem-codes": codes,
-            "content": {PROBLEM: {"schema": _reference("Problem")}},
-        }
+        shape = route.errors
+        content = {shape.media_type: {"schema": _reference(shape.schema)}}
+        response: dict[str, Any] = {"description": phrase, "content": content}
+        if shape is AS_PROBLEM:
+            codes = route.codes()[status]
+            response["description"] += f": {', '.join(f'`{code}`' for code in codes)}"
+            response["x-problem-codes"] = codes
         if status in (429, 503):
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         if status == 401:
@@ -116,7 +117,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
         return response
     if status in (101, 204, 304):
         return {"description": phrase}
-    content: dict[str, Any] = {kind.partition(";")[0]: {} for kind in route.produces if kind != JSON}
+    content = {kind.partition(";")[0]: {} for kind in route.produces if kind != JSON}
     if JSON in route.produces:
         content[JSON] = {"schema": _reference(route.answer)} if route.answer else {}
     headers = {name: {"description": about, "schema": {"type": "string"}} for name, about in route.headers}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -15,8 +15,8 @@ from marketdata.api.auth import Caller, Scope
 from marketdata.api.request_validation import checked, media_type, query_of
 from marketdata.api.services import Services
 from marketdata.errors import MarketError, NotFound
-from marketdata.http.failures import MethodNotAllowed, problem_of, statuses_of_codes
-from marketdata.http.reply import JSON, Headers, Reply, gzipped
+from marketdata.http.failures import MethodNotAllowed, problem, shown_error, statuses_of_codes
+from marketdata.http.reply import JSON, PROBLEM, Headers, Reply, gzipped
 from marketdata.http.request_log import VARIABLE
 from marketdata.http.revalidation import revalidated
 from marketdata.http.wsgi import StartResponse, send
@@ -60,6 +60,20 @@ class Body:
 
 
 @dataclass(frozen=True)
+class ErrorShape:
+    """How a route sends its errors: the schema and the media type of the body, the function that makes the reply, and
+    the statuses of codes that have another one than in a problem."""
+
+    schema: str
+    media_type: str
+    reply: Callable[[MarketError], Reply]
+    statuses: Mapping[str, int] = field(default_factory=dict)
+
+
+AS_PROBLEM = ErrorShape("Problem", PROBLEM, problem)
+
+
+@dataclass(frozen=True)
 class Route:
     """One row of the route table. Routing, validation and the API description use it.
 
@@ -69,7 +83,8 @@ class Route:
     ``If-None-Match`` gets 304. ``headers``: names and descriptions of further header fields of a successful response.
     ``database``: whether the handler queries the database. ``database_status``: the status of all errors of the
     database, if it is not their own. ``websocket``: the schemas of the messages that a client sends and receives after
-    the upgrade. ``error_members`` returns further members of an error's body.
+    the upgrade. ``error_members`` returns further members of an error's body. ``errors``: the shape of this route's
+    errors.
     """
 
     method: str
@@ -89,6 +104,7 @@ class Route:
     database_status: int | None = None
     websocket: tuple[str, str] | None = None
     error_members: Callable[[MarketError], dict[str, Any]] | None = None
+    errors: ErrorShape = AS_PROBLEM
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -110,7 +126,7 @@ class Route:
             found.add("not_found")
         if self.body is not None:
             found |= _OF_BODY
-        statuses = statuses_of_codes()
+        statuses = {**statuses_of_codes(), **self.errors.statuses}
         if self.database_status is not None:
             statuses |= dict.fromkeys(OF_DATABASE, self.database_status)
         by_status: dict[int, list[str]] = {}
@@ -120,7 +136,8 @@ class Route:
 
 
 class Application:
-    """The WSGI application of ``routes``. Every error is answered with a problem; every response is counted."""
+    """The WSGI application of ``routes``. Every error is answered with a problem, or in the shape of its route; every
+    response is counted."""
 
     def __init__(self, routes: Iterable[Route], services: Services) -> None:
         self._services = services
@@ -198,7 +215,8 @@ class Application:
         self._services.failure_log.note(what, error, is_limited=not identity)
         if route is not None and route.error_members is not None and isinstance(error, MarketError):
             error.extra |= route.error_members(error)
-        return problem_of(error, what)
+        shape = AS_PROBLEM if route is None else route.errors
+        return shape.reply(shown_error(error, what))
 
     def _count(self, method: str, route: Route | None, reply: Reply, seconds: float) -> None:
         # Unknown paths and methods do not become labels, because clients could create any number of series with them.

@@ -175,7 +175,12 @@ def problem(error: e.MarketError) -> Reply:
     }
     if error.errors:
         body["errors"] = [{"pointer": each.pointer, "message": each.message} for each in error.errors]
-    return Reply(encode(body), status, PROBLEM, (("Cache-Control", "no-store"), *_headers(error, status)))
+    return Reply(encode(body), status, PROBLEM, headers_of(error))
+
+
+def headers_of(error: e.MarketError) -> Headers:
+    """Returns the header fields of a reply to ``error``, whatever its body is."""
+    return (("Cache-Control", "no-store"), *_headers(error, status_of(type(error))))
 
 
 def _headers(error: e.MarketError, status: int) -> Headers:
@@ -200,16 +205,20 @@ def challenge(error: e.MarketError) -> str:
 
 
 def problem_of(error: Exception, what: str) -> Reply:
-    """Returns the reply to any exception. If ``error`` is no :class:`MarketError`, it is logged with its traceback;
-    ``what`` names the request in the log."""
+    """Returns the reply to any exception. ``what`` names the request in the log."""
+    return problem(shown_error(error, what))
+
+
+def shown_error(error: Exception, what: str) -> e.MarketError:
+    """Returns the error that a client gets in place of any exception, and logs an internal one. ``what`` names the
+    request in the log."""
     if not isinstance(error, e.MarketError):
         log.error("%s failed", what, exc_info=error)
-        return problem(internal_error())
-    reply = problem(error)
-    if reply.status == 500:
+        return internal_error()
+    if status_of(type(error)) == 500:
         log.error("%s: %s", what, error.detail, exc_info=error.__cause__)
-        return problem(internal_error(error.code))
-    return reply
+        return internal_error(error.code)
+    return error
 
 
 def internal_error(code: str | None = None) -> InternalError:

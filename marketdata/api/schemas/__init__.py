@@ -204,21 +204,24 @@ _MESSAGES: dict[str, Callable[[Any], str]] = {
 
 
 def _field_error(error: jsonschema.ValidationError) -> FieldError:
-    path = pointer(error.absolute_path)
+    return FieldError(pointer(error.absolute_path), _message(error), str(error.validator))
+
+
+def _message(error: jsonschema.ValidationError) -> str:
     rule: Any = error.validator_value
     schema: Any = error.schema
     instance: Any = error.instance
     if error.validator == "required":
-        return FieldError(path, f"is missing {', '.join(name for name in rule if name not in instance)}")
+        return f"is missing {', '.join(name for name in rule if name not in instance)}"
     if error.validator in ("oneOf", "anyOf"):
-        return FieldError(path, _choice(error))
+        return _choice(error)
     if error.validator == "format" and error.cause is not None:
-        return FieldError(path, str(error.cause))
+        return str(error.cause)
     if error.validator == "additionalProperties" and isinstance(instance, dict):
         known = schema.get("properties", {})
         unknown = [str(name)[:80] for name in instance if name not in known]
-        return FieldError(path, f"has the unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
-    return FieldError(path, _MESSAGES[str(error.validator)](rule))
+        return f"has the unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}"
+    return _MESSAGES[str(error.validator)](rule)
 
 
 def _choice(error: jsonschema.ValidationError) -> str:
@@ -230,4 +233,4 @@ def _choice(error: jsonschema.ValidationError) -> str:
         return (
             f"has {' and '.join(names)}: send one of them" if not error.context else f"is missing {' or '.join(names)}"
         )
-    return _field_error(error.context[0]).message if error.context else "must match only one of several schemas"
+    return _message(error.context[0]) if error.context else "must match only one of several schemas"
