@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from marketdata.api import admin, chart, health, ingest, openapi, summary, symbols, ticks, udf
+from marketdata.api import admin, binance, chart, health, ingest, openapi, summary, symbols, ticks, udf
+from marketdata.api.binance_errors import AS_BINANCE
 from marketdata.api.routing import Application, Body, Request, Route
 from marketdata.api.services import Services
 from marketdata.http.failures import PROBLEMS
@@ -67,6 +68,24 @@ ROUTES: tuple[Route, ...] = (
           problems=("unknown_symbol",), revalidated=True, error_members=udf.error_members),
     Route("GET", "/v1/udf/quotes", udf.quotes, "The last 24 hours of symbols", "UdfQuotes", scope="read",
           query="UdfQuotesQuery", revalidated=True, error_members=udf.error_members),
+    # -- Binance's clients -----------------------------------------------------------------------------------------
+    Route("GET", "/api/v3/ping", binance.ping, "An empty object", "BinancePing", scope="read", database=False,
+          errors=AS_BINANCE),
+    Route("GET", "/api/v3/time", binance.clock, "Milliseconds since 1970", "BinanceTime", scope="read",
+          database=False, errors=AS_BINANCE),
+    Route("GET", "/api/v3/exchangeInfo", binance.exchange_info, "Symbols with their assets", "BinanceExchangeInfo",
+          scope="read", query="BinanceSymbolsQuery", revalidated=True, errors=AS_BINANCE),
+    Route("GET", "/api/v3/klines", binance.klines, "Candles", "BinanceKlines", scope="read",
+          query="BinanceKlinesQuery", revalidated=True, errors=AS_BINANCE),
+    Route("GET", "/api/v3/ticker/price", binance.price_ticker, "Last prices", "BinancePrices", scope="read",
+          query="BinanceSymbolsQuery", revalidated=True, errors=AS_BINANCE),
+    Route("GET", "/api/v3/ticker/24hr", binance.day_ticker, "The last 24 hours", "BinanceTickers", scope="read",
+          query="BinanceTickersQuery", revalidated=True, errors=AS_BINANCE),
+    Route("GET", "/api/v3/trades", binance.recent_trades, "The newest ticks", "BinanceTrades", scope="read",
+          query="BinanceTradesQuery", revalidated=True, errors=AS_BINANCE),
+    Route("GET", "/api/v3/aggTrades", binance.aggregate_trades, "Ticks from an id or a time on",
+          "BinanceAggregateTrades", scope="read", query="BinanceAggregateTradesQuery", revalidated=True,
+          errors=AS_BINANCE),
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)),

@@ -32,6 +32,7 @@ _USUAL: dict[str, Any] = {
     "from": 1, "to": 2_000_000_000, "countback": 2, "query": "fuzz", "holder": "me", "ttl_s": 1.5, "state": "indexed",
     "name": "n", "scope": "read", "id": "a", "ts": "2024-01-01T00:00:00Z", "price": "1.5", "size": 2, "ticks": [],
     "block": {"number": 1, "hash": "0x"}, "side": "buy", "seq": 1, "tx": None, "expires_at": None,
+    "fromId": 0,
 }  # fmt: skip
 _JSON = st.recursive(
     st.one_of(
@@ -118,10 +119,14 @@ _ITEMS = [
 
 _NEEDED_BY = {"sort": ("limit",)}
 """Parameters that have no meaning without the one of several that exclude each other."""
+_EXCLUDED_BY = {"symbols": ("symbol",), "fromId": ("startTime", "endTime")}
+"""Parameters that the handler refuses beside another one."""
 
 
 def _sound(name: str, part: dict[str, Any]) -> Any:
     """The usual value, or if the schema has other values, the first of these."""
+    if part.get("$ref", "").endswith("/BinanceSymbols"):
+        return '["FUZZ:A"]'
     choices = schemas.resolved(part).get("enum", [])
     return choices[0] if choices and _USUAL.get(name) not in choices else _USUAL.get(name, "")
 
@@ -136,6 +141,10 @@ def sound_request(route: Route, way: Way = ()) -> dict[str, Any]:
     for group in groups:
         if group != chosen[0]:
             query = {name: value for name, value in query.items() if name not in group}
+    for name, others in _EXCLUDED_BY.items():
+        if name in query and any(each in query for each in others):
+            left_out = others if way[1:] == (name,) else (name,)
+            query = {each: value for each, value in query.items() if each not in left_out}
     return {"query": query, "path": dict.fromkeys(route.parameters, "999"), "body": _sound_bodies(route)}
 
 

@@ -24,6 +24,7 @@ _USUAL = {
     "symbol": "A:B", "interval": "1m", "resolution": "60", "limit": 5, "sort": "desc", "fill": "none", "timeZone": "-8",
     "current": "include", "format": "csv", "startTime": 1, "endTime": "2024-01-01T00:00:00Z", "cursor": "abc",
     "from": 1, "to": 2, "countback": 3, "query": "", "type": "", "exchange": "", "currencyCode": "",
+    "symbols": '["A:B"]', "fromId": 7,
 }  # fmt: skip
 
 

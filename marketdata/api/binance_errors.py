@@ -1,0 +1,57 @@
+"""Errors as Binance documents them: ``{"code": -1121, "msg": "Invalid symbol."}``."""
+
+from __future__ import annotations
+
+from marketdata import errors as e
+from marketdata.api.routing import ErrorShape
+from marketdata.http.failures import headers_of, status_of
+from marketdata.http.reply import JSON, Reply, encode
+
+COMBINATION = "combination"
+"""The ``rule`` of a FieldError about parameters that exclude each other."""
+
+_INVALID = 400
+
+_CODES: dict[type[e.MarketError], tuple[int, str]] = {
+    e.MarketError: (-1000, "An unknown error occurred while processing the request"),
+    e.DatabaseUnavailable: (-1001, "Internal error; unable to process your request. Please try again"),
+    e.VersionMissing: (-1001, "Internal error; unable to process your request. Please try again"),
+    e.Saturated: (-1003, "Too many requests"),
+    e.DatabaseStalled: (-1007, "Timeout waiting for response from backend server"),
+    e.TooSlow: (-1007, "Timeout waiting for response from backend server"),
+    e.InvalidValue: (-1130, "Data sent for a parameter is not valid"),
+    e.InvalidRequest: (-2014, "API-key format invalid"),
+    e.Unauthorized: (-2015, "Invalid API-key, IP, or permissions for action"),
+    e.Forbidden: (-2015, "Invalid API-key, IP, or permissions for action"),
+}
+"""A class without a row has the code of its nearest base class that has one."""
+
+_CODES_BY_RULE: dict[str, tuple[int, str]] = {
+    "pattern": (-1100, "Illegal characters found in a parameter"),
+    "type": (-1100, "Illegal characters found in a parameter"),
+    "required": (-1102, "A mandatory parameter was not sent, was empty/null, or malformed"),
+    "additionalProperties": (-1104, "Not all sent parameters were read"),
+    COMBINATION: (-1128, "Combination of optional parameters invalid"),
+}
+"""For the first invalid field, by the rule that it violates."""
+
+
+def _body(error: e.MarketError) -> dict[str, int | str]:
+    if isinstance(error, e.NotFound):
+        return {"code": -1121, "msg": "Invalid symbol."}
+    if isinstance(error, e.InvalidValue) and error.errors:
+        first = error.errors[0]
+        if (first.pointer, first.rule) == ("/interval", "enum"):
+            return {"code": -1120, "msg": "Invalid interval."}
+        code, about = _CODES_BY_RULE.get(first.rule, _CODES[e.InvalidValue])
+    else:
+        code, about = next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
+    return {"code": code, "msg": f"{about}: {error.detail}"}
+
+
+def _reply(error: e.MarketError) -> Reply:
+    status = _INVALID if isinstance(error, e.InvalidValue | e.NotFound) else status_of(type(error))
+    return Reply(encode(_body(error)), status, JSON, headers_of(error))
+
+
+AS_BINANCE = ErrorShape("BinanceError", JSON, _reply, dict.fromkeys(("invalid_value", "unknown_symbol"), _INVALID))

@@ -1,0 +1,303 @@
+"""Clients of Binance as clients of the running API: ccxt by its documented settings, python-binance by a subclass.
+
+Their values must be those of ``/v1/chart``, ``/v1/ticks`` and ``/v1/summary``.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.market_process import ROOT, ApiProcess, Client
+from tests.marketdata.frontend.conftest import LOGIN, running
+
+with warnings.catch_warnings():
+    # Of libraries that these packages import.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import binance.exceptions
+    import ccxt
+
+pytestmark = pytest.mark.functional
+
+PAGE = ROOT / "marketdata" / "api.md"
+POOL, OTHER_POOL, COUNTED, NAMELESS = "ETH:WETH-USDC", "BASE:WETH-USDC", "CEX:BTC-USD", "CEX:INDEX"
+DEMO = "DEMO:ETH-USD"
+"""The symbol of the examples."""
+SYMBOLS = (OTHER_POOL, COUNTED, NAMELESS, DEMO, POOL)
+MINUTE, HOUR = 60_000, 3_600_000
+BARS = 1_300
+"""More than a page of klines."""
+BLOCK = 25_000_000
+
+
+def _ticks(start: int) -> list[dict[str, Any]]:
+    """Two ticks in every other minute of :data:`POOL`, with the seqs of the ingestor; one a minute of the others."""
+    pool = [
+        {
+            "symbol": POOL, "id": f"{n}:{k}", "ts": start + n * 2 * MINUTE + k * 1000, "price": f"{2000 + n}.{k + 1}25",
+            "seq": (BLOCK + n << 20) + k, "size": f"0.{n + 1}1", "side": ("buy", "sell", None)[n % 3],
+            "block": {"number": BLOCK + n, "hash": f"0x{n:x}"},
+        }
+        for n in range(BARS)
+        for k in range(2)
+    ]  # fmt: skip
+    others = [
+        {"symbol": symbol, "id": f"{n}", "ts": start + n * MINUTE, "price": f"{n + 1}.5", "size": "2", "side": "buy"}
+        for symbol in (OTHER_POOL, COUNTED, NAMELESS, DEMO)
+        for n in range(BARS)
+    ]
+    return pool + others
+
+
+@pytest.fixture(scope="module")
+def start() -> int:
+    """So that the newest ticks are of the last hours."""
+    return int(time.time() * 1000) // HOUR * HOUR - BARS * 2 * MINUTE
+
+
+@pytest.fixture(scope="module")
+def api(start: int) -> Iterator[ApiProcess]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        process = ApiProcess(Path(folder))
+        process.start()
+        try:
+            with closing(Client(process.port, process.token("alg"))) as client:
+                status, answer = client("POST", "/v1/ingest/tick", {"ticks": _ticks(start)})
+            assert (status, answer["rejected"]) == (200, [])
+            yield process
+        finally:
+            process.stop()
+
+
+@pytest.fixture
+def read(api: ApiProcess) -> Iterator[Any]:
+    """``read(path)``: the JSON of the rest of the API."""
+    with closing(Client(api.port, api.token("read"))) as client:
+        yield lambda path: client("GET", path)[1]
+
+
+def example(mark: str, address: str, token: str) -> dict[str, Any]:
+    """The names that the example with ``mark`` defines, of ``marketdata/api.md``."""
+    (found,) = (each for each in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if mark in each)
+    with_address = found.replace('"http://127.0.0.1:8787", "md_…"', f"{address!r}, {token!r}")
+    assert with_address != found
+    names: dict[str, Any] = {}
+    exec(with_address, names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def exchange(api: ApiProcess) -> Iterator[Any]:
+    found = example("ccxt", f"http://127.0.0.1:{api.port}", api.token("read"))["exchange"]
+    yield found
+    found.session.close()
+
+
+def market(api: ApiProcess, token: str) -> Any:
+    return example("Client", f"http://127.0.0.1:{api.port}", token)["Market"]()
+
+
+@pytest.fixture(scope="module")
+def client(api: ApiProcess) -> Iterator[Any]:
+    found = market(api, api.token("read"))
+    yield found
+    found.session.close()
+
+
+Candle = dict[str, Any]
+AMOUNTS = "ohlcv"
+
+
+def _numbers(candles: list[Candle]) -> list[list[float]]:
+    """Candles as ccxt has them."""
+    return [[each["t"], *(float(each[key]) for key in AMOUNTS)] for each in candles]
+
+
+def _texts(candles: list[Candle]) -> list[list[Any]]:
+    """Candles as python-binance has them, without what it cannot know of their takers."""
+    return [[each[key] for key in "tohlcvTqn"] for each in candles]
+
+
+# -- ccxt ------------------------------------------------------------------------------------------------------------
+
+
+def test_ccxt_knows_the_markets_by_their_assets(exchange: Any) -> None:
+    market = exchange.market("BTC/USD")
+    assert (market["id"], market["base"], market["quote"]) == (COUNTED, "BTC", "USD")
+    assert (market["spot"], market["active"], market["precision"]["price"]) == (True, True, 0.1)
+    assert NAMELESS not in exchange.markets_by_id
+
+
+def test_ccxt_takes_a_symbol_where_two_chains_have_the_same_assets(exchange: Any, read: Any) -> None:
+    assert exchange.market(POOL)["symbol"] == exchange.market(OTHER_POOL)["symbol"] == "WETH/USDC"
+    for symbol in (POOL, OTHER_POOL):
+        candles = read(f"/v1/chart?symbol={symbol}&interval=1h&limit=5")["candles"]
+        assert exchange.fetch_ohlcv(symbol, "1h", limit=5) == _numbers(candles)
+
+
+@pytest.mark.parametrize("interval", ["1s", "1m", "5m", "1h", "1d", "1w", "1M"])
+def test_ccxt_reads_the_candles_of_the_chart(exchange: Any, read: Any, start: int, interval: str) -> None:
+    path = f"/v1/chart?symbol={POOL}&interval={interval}"
+    assert exchange.fetch_ohlcv(POOL, interval) == _numbers(read(path)["candles"])
+    since = _numbers(read(f"{path}&startTime={start + HOUR}&limit=7")["candles"])
+    assert exchange.fetch_ohlcv(POOL, interval, since=start + HOUR, limit=7) == since
+    until = _numbers(read(f"{path}&startTime={start}&endTime={start + HOUR}")["candles"])
+    assert exchange.fetch_ohlcv(POOL, interval, since=start, params={"until": start + HOUR}) == until
+
+
+def test_ccxt_pages_through_all_candles(exchange: Any, read: Any, start: int) -> None:
+    candles = read(f"/v1/chart?symbol={POOL}&interval=1m&startTime=0&limit=10000")["candles"]
+    assert len(candles) == BARS
+    assert exchange.fetch_ohlcv(POOL, "1m", since=start, params={"paginate": True}) == _numbers(candles)
+
+
+def test_ccxt_reads_tickers(exchange: Any, read: Any) -> None:
+    one = exchange.fetch_ticker("BTC/USD")
+    (summary,) = read(f"/v1/summary?symbol={COUNTED}")["items"]
+    expected = {
+        "last": "last", "open": "open24h", "high": "high24h", "low": "low24h", "baseVolume": "volume24h",
+        "quoteVolume": "quote_volume24h",
+    }  # fmt: skip
+    assert {name: one[name] for name in expected} == {name: float(summary[key]) for name, key in expected.items()}
+    assert one["percentage"] == pytest.approx(float(summary["change24h"]) * 100)
+    assert (one["bid"], one["ask"]) == (None, None)
+    assert exchange.fetch_tickers()["BTC/USD"]["last"] == one["last"]
+    assert list(exchange.fetch_tickers(["BTC/USD"])) == ["BTC/USD"]
+    assert exchange.fetch_last_prices(["BTC/USD"])["BTC/USD"]["price"] == one["last"]
+
+
+def _as_trades(ticks: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(str(each["seq"]), each["side"], float(each["price"]), float(each["size"])) for each in ticks]
+
+
+def _seen(trades: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(each["id"], each["side"], each["price"], each["amount"]) for each in trades]
+
+
+@pytest.mark.parametrize("method", ["publicGetAggTrades", "publicGetTrades"])
+def test_ccxt_reads_the_newest_trades(exchange: Any, read: Any, method: str) -> None:
+    ticks = read(f"/v1/ticks?symbol={POOL}&limit=9")["ticks"]
+    assert _seen(exchange.fetch_trades(POOL, limit=9, params={"fetchTradesMethod": method})) == _as_trades(ticks)
+
+
+def test_ccxt_reads_trades_since_a_time(exchange: Any, read: Any, start: int) -> None:
+    ticks = read(f"/v1/ticks?symbol={POOL}&startTime={start + HOUR}&endTime={start + 2 * HOUR}")["ticks"]
+    assert _seen(exchange.fetch_trades(POOL, since=start + HOUR)) == _as_trades(ticks)
+    assert _seen(exchange.fetch_trades(POOL, since=start + HOUR, limit=4)) == _as_trades(ticks[:4])
+
+
+def test_ccxt_reads_the_time(exchange: Any) -> None:
+    assert abs(exchange.fetch_time() - time.time() * 1000) < MINUTE
+
+
+def test_ccxt_raises_its_own_errors(exchange: Any, api: ApiProcess) -> None:
+    with pytest.raises(ccxt.BadSymbol, match="Invalid symbol"):
+        exchange.publicGetKlines({"symbol": "NO:SUCH", "interval": "1m"})
+    with pytest.raises(ccxt.BadRequest, match="Invalid interval"):
+        exchange.publicGetKlines({"symbol": POOL, "interval": "7m"})
+    with pytest.raises(ccxt.BadRequest, match="looks like seconds; multiply by 1000"):
+        exchange.fetch_ohlcv(POOL, since=1_700_000_000)
+    for token in ("md_wrong", api.token("alg")):
+        with pytest.raises(ccxt.AuthenticationError):
+            example("ccxt", f"http://127.0.0.1:{api.port}", token)
+
+
+def test_ccxt_works_through_the_frontend(api: ApiProcess, exchange: Any) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
+        running(Path(folder), f"http://127.0.0.1:{api.port}", api.token("read")) as frontend,
+    ):
+        public = f"http://127.0.0.1:{frontend.port}/api/api/v3"
+        options = {"fetchMarkets": {"types": ["spot"]}}
+        found = ccxt.binance({"urls": {"api": {"public": public}}, "headers": LOGIN, "options": options})
+        with closing(found.session):
+            assert found.fetch_ohlcv(POOL, "1h") == exchange.fetch_ohlcv(POOL, "1h")
+            with pytest.raises(ccxt.BadSymbol):
+                found.publicGetTrades({"symbol": "NO:SUCH"})
+        assert frontend.ask("GET", "/api/api/v3/ping").status == 401
+        assert frontend.get("/api/api/v3/ping").json == {}
+
+
+# -- python-binance --------------------------------------------------------------------------------------------------
+
+
+def test_python_binance_reads_the_symbols_and_the_time(client: Any) -> None:
+    assert client.ping() == {}
+    assert abs(client.get_server_time()["serverTime"] - time.time() * 1000) < MINUTE
+    symbols = [each["symbol"] for each in client.get_exchange_info()["symbols"]]
+    assert symbols == list(SYMBOLS)
+    found = client.get_symbol_info(COUNTED)
+    assert found is not None
+    assert (found["baseAsset"], found["quoteAsset"]) == ("BTC", "USD")
+
+
+@pytest.mark.parametrize("interval", ["1m", "15m", "1d", "1M"])
+def test_python_binance_reads_the_candles_of_the_chart(client: Any, read: Any, start: int, interval: str) -> None:
+    path = f"/v1/chart?symbol={POOL}&interval={interval}"
+    found = client.get_klines(symbol=POOL, interval=interval)
+    assert [row[:9] for row in found] == _texts(read(path)["candles"])
+    assert found == read(f"{path}&format=binance")
+    bounds = {"startTime": start, "endTime": start + HOUR}
+    found = client.get_klines(symbol=POOL, interval=interval, **bounds)
+    assert [row[:9] for row in found] == _texts(read(f"{path}&startTime={start}&endTime={start + HOUR}")["candles"])
+
+
+def test_python_binance_reads_the_whole_history(client: Any, read: Any, start: int) -> None:
+    everything = read(f"/v1/chart?symbol={POOL}&interval=1m&startTime=0&limit=10000&format=binance")
+    assert client.get_historical_klines(POOL, "1m", "1 Jan, 2017") == everything
+    assert list(client.get_historical_klines_generator(POOL, "1m", start)) == everything
+    later = start + 10 * HOUR
+    assert client.get_historical_klines(POOL, "1m", start, later) == [row for row in everything if row[0] <= later]
+
+
+def test_python_binance_reads_tickers(client: Any, read: Any) -> None:
+    (summary,) = read(f"/v1/summary?symbol={COUNTED}")["items"]
+    assert client.get_symbol_ticker(symbol=COUNTED) == {"symbol": COUNTED, "price": summary["last"]}
+    assert client.get_symbol_ticker(symbol="BTCUSD") == {"symbol": COUNTED, "price": summary["last"]}
+    assert {each["symbol"] for each in client.get_all_tickers()} == set(SYMBOLS)
+    found = client.get_ticker(symbol=COUNTED)
+    assert (found["openPrice"], found["highPrice"], found["lowPrice"]) == (
+        summary["open24h"], summary["high24h"], summary["low24h"],
+    )  # fmt: skip
+    assert (found["volume"], found["quoteVolume"], found["count"]) == (
+        summary["volume24h"], summary["quote_volume24h"], summary["trades24h"],
+    )  # fmt: skip
+    assert (found["firstId"], found["lastId"]) == (BARS - found["count"], BARS - 1)
+    assert len(client.get_ticker()) == len(SYMBOLS)
+
+
+def test_python_binance_reads_trades(client: Any, read: Any, start: int) -> None:
+    ticks = read(f"/v1/ticks?symbol={POOL}&startTime=0&limit=10000")["ticks"]
+    recent = client.get_recent_trades(symbol=POOL, limit=6)
+    assert [(each["id"], each["price"], each["qty"]) for each in recent] == [
+        (each["seq"], each["price"], each["size"]) for each in ticks[-6:]
+    ]
+    since = client.get_aggregate_trades(symbol=POOL, startTime=start, endTime=start + HOUR)
+    assert [each["a"] for each in since] == [each["seq"] for each in ticks[:61]]
+
+
+@pytest.mark.parametrize("symbol", [POOL, COUNTED])
+def test_python_binance_iterates_over_all_trades(client: Any, read: Any, start: int, symbol: str) -> None:
+    ticks = read(f"/v1/ticks?symbol={symbol}&startTime=0&limit=10000")["ticks"]
+    found = list(client.aggregate_trade_iter(symbol=symbol, start_str=start))
+    assert [(each["p"], each["q"]) for each in found] == [(each["price"], each["size"]) for each in ticks]
+    assert len({each["a"] for each in found}) == len(ticks)
+    assert list(client.aggregate_trade_iter(symbol=symbol)) == found
+    assert list(client.aggregate_trade_iter(symbol=symbol, last_id=found[99]["a"])) == found[100:]
+
+
+def test_python_binance_raises_its_own_error(client: Any, api: ApiProcess) -> None:
+    with pytest.raises(binance.exceptions.BinanceAPIException) as raised:
+        client.get_klines(symbol="NO:SUCH", interval="1m")
+    assert (raised.value.code, raised.value.message, raised.value.status_code) == (-1121, "Invalid symbol.", 400)
+    with pytest.raises(binance.exceptions.BinanceAPIException) as raised:
+        market(api, "md_wrong")
+    assert (raised.value.code, raised.value.status_code) == (-2015, 401)

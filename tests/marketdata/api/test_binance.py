@@ -1,0 +1,342 @@
+"""Binance's dialect, ``/api/v3``. ``tests/functional/test_market_exchange_clients.py`` has real clients of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from tests.marketdata.api.conftest import Api
+
+Make = Callable[..., dict[str, Any]]
+
+START = 1_700_000_040_000  # a full minute
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+SHIFT = 20
+PATHS = ("ping", "time", "exchangeInfo", "klines", "ticker/price", "ticker/24hr", "trades", "aggTrades")
+WITH_SYMBOL = ("klines?interval=1m&", "trades?", "aggTrades?", "ticker/price?", "ticker/24hr?", "exchangeInfo?")
+RANGES = (
+    "",
+    f"&startTime={START}",
+    f"&endTime={START + HOUR}",
+    "&startTime=0&limit=3",
+    f"&startTime=0&endTime={START + 3 * MINUTE}",
+)
+ONLY_FULL = {
+    "priceChange", "priceChangePercent", "weightedAvgPrice", "prevClosePrice", "lastQty", "bidPrice", "bidQty",
+    "askPrice", "askQty",
+}  # fmt: skip
+
+
+def refused(api: Api, path: str, code: int, *, status: int = 400, **options: Any) -> str:
+    """The message of a refusal, which must have this code."""
+    found = api("GET", path, status=status, **options).json
+    assert found["code"] == code, found
+    return str(found["msg"])
+
+
+def ids(trades: list[dict[str, Any]]) -> list[int]:
+    return [each["a"] for each in trades]
+
+
+@pytest.fixture(scope="module")
+def pool() -> str:
+    return "ETH:WETH-USDC"
+
+
+@pytest.fixture
+def counted(api: Api, tick: Make) -> str:
+    """40 ticks in 10 minutes of two days, without a seq; two of each second."""
+    symbol = "BIN:ETH-USD"
+    api.ingest(
+        *(
+            tick(symbol=symbol, id=f"{n:03}", ts=START + n // 2 * 1000 + (n // 20) * 30 * HOUR, price=f"{n + 1}.50",
+                 size="0.25", side=("buy", "sell", None)[n % 3])
+            for n in range(40)
+        )
+    )  # fmt: skip
+    return symbol
+
+
+@pytest.fixture
+def chained(api: Api, tick: Make, pool: str) -> str:
+    """40 ticks of 20 blocks, with the seqs of the ingestor."""
+    api.ingest(
+        *(
+            tick(symbol=pool, id=f"0x{n // 2:x}:{n % 2}", ts=START + n // 2 * 12_000 + (n // 20) * 30 * HOUR,
+                 seq=(25_000_000 + n // 2 << SHIFT) + n % 2 * 7, price=f"{2000 + n}.125", size="3", side="buy",
+                 block={"number": 25_000_000 + n // 2, "hash": f"0x{n // 2:x}"})
+            for n in range(40)
+        )
+    )  # fmt: skip
+    return pool
+
+
+# -- the service -----------------------------------------------------------------------------------------------------
+
+
+def test_ping_is_empty_and_the_time_is_the_services(api: Api) -> None:
+    assert api.get("/api/v3/ping") == {}
+    assert abs(api.get("/api/v3/time")["serverTime"] - time.time() * 1000) < 60_000
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_token_of_scope_read_is_needed(api: Api, path: str) -> None:
+    path = f"/api/v3/{path}"
+    assert "Authorization: Bearer" in refused(api, path, -2015, status=401, authorization=None)
+    assert "cannot be used" in refused(api, path, -2015, status=401, authorization="Bearer md_no")
+    refused(api, path, -2015, status=403, authorization=f"Bearer {api.tokens['write']}")
+    refused(api, path, -2014, authorization="Basic abc")
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        ("klines?interval=1m", -1102, "is missing symbol"),
+        ("klines?symbol=BIN:ETH-USD", -1102, "is missing interval"),
+        ("klines?symbol=BIN:ETH-USD&interval=1m&limit=1001", -1130, "/limit: must be at most 1000"),
+        ("klines?symbol=BIN:ETH-USD&interval=1m&limit=many", -1100, "/limit: must be an integer"),
+        ("klines?symbol=BIN*ETH&interval=1m", -1100, "/symbol: must match the pattern"),
+        ("klines?symbol=BIN:ETH-USD&interval=1m&fill=previous", -1104, "unknown field(s) fill"),
+        ("klines?symbol=BIN:ETH-USD&interval=1m&startTime=1700000000", -1130, "/startTime looks like seconds; "),
+        ("klines?symbol=BIN:ETH-USD&interval=1m&endTime=99999999999", -1130, "seconds; multiply by 1000"),
+        ("klines?symbol=BIN:ETH-USD&interval=1m&startTime=2023-11-14T22:14:00Z", -1100, "/startTime"),
+        ("aggTrades?symbol=BIN:ETH-USD&startTime=1", -1130, "/startTime looks like seconds"),
+        ("aggTrades?symbol=BIN:ETH-USD&fromId=1&startTime=0", -1128, "fromId excludes"),
+        ("aggTrades?symbol=BIN:ETH-USD&fromId=-1", -1130, "/fromId: must be at least 0"),
+        ("aggTrades?symbol=BIN:ETH-USD&startTime=200000000000&endTime=0", -1130, "/endTime is before startTime"),
+        ("trades?symbol=BIN:ETH-USD&symbol=BIN:ETH-USD", -1130, "occurs twice"),
+        ("ticker/24hr?symbol=BIN:ETH-USD&symbols=[%22BIN:ETH-USD%22]", -1128, "symbol excludes symbols"),
+        ("ticker/24hr?symbols=BIN:ETH-USD", -1100, "/symbols"),
+        ("ticker/24hr?type=SMALL", -1130, "/type: must be FULL or MINI"),
+        ("ticker/price?symbols=" + quote(json.dumps(["A"] * 201)), -1130, "/symbols must have at most 200 items"),
+    ],
+)  # fmt: skip
+def test_a_wrong_query_is_refused_by_name(api: Api, counted: str, query: str, code: int, words: str) -> None:
+    assert words in refused(api, f"/api/v3/{query}", code)
+
+
+@pytest.mark.parametrize("query", WITH_SYMBOL)
+def test_an_unknown_symbol_or_interval_has_the_exchanges_own_words(api: Api, counted: str, query: str) -> None:
+    assert refused(api, f"/api/v3/{query}symbol=NO:SUCH", -1121) == "Invalid symbol."
+    if "klines" not in query and "rades" not in query:
+        assert refused(api, f"/api/v3/{query}symbols=[%22{counted}%22,%22NO:SUCH%22]", -1121) == "Invalid symbol."
+    assert refused(api, f"/api/v3/klines?symbol={counted}&interval=7m", -1120) == "Invalid interval."
+
+
+# -- symbols ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_symbol_is_split_at_the_last_hyphen_of_its_name(api: Api, tick: Make) -> None:
+    cases = {
+        "SPLIT:WBTC-USDT": ("WBTC", "USDT"), "SPLIT:UNI-V2-WETH": ("UNI-V2", "WETH"), "SPLIT:NOTHING": ("NOTHING", ""),
+        "SPLITTED-EUR": ("SPLITTED", "EUR"),
+    }  # fmt: skip
+    api.ingest(*(tick(symbol=symbol, price="0.0125", size="3.1") for symbol in cases))
+    found = {each["symbol"]: each for each in api.get("/api/v3/exchangeInfo")["symbols"]}
+    assert {name: (found[name]["baseAsset"], found[name]["quoteAsset"]) for name in cases} == cases
+    assert list(found) == sorted(found)
+
+
+def test_filters_have_the_decimals_of_the_newest_ticks(api: Api, tick: Make) -> None:
+    api.ingest(
+        tick(symbol="BIN:STEPS", id="old", ts=START - HOUR, price="0.000001"),
+        *(tick(symbol="BIN:STEPS", id=f"{n}", ts=START + n, price=f"{n + 1}.5", size="12.125") for n in range(20)),
+    )
+    (market,) = api.get("/api/v3/exchangeInfo?symbol=BIN:STEPS")["symbols"]
+    filters = {each["filterType"]: each for each in market["filters"]}
+    assert (filters["PRICE_FILTER"]["tickSize"], filters["LOT_SIZE"]["stepSize"]) == ("0.1", "0.001")
+    assert (market["baseAssetPrecision"], market["quoteAssetPrecision"]) == (3, 4)
+    api.ingest(tick(symbol="BIN:STEPS", id="whole", ts=START + 99, price="7", size=f"0.{'0' * 29}1"))
+    (market,) = api.get('/api/v3/exchangeInfo?symbols=["BIN:STEPS"]')["symbols"]
+    assert market["filters"][1]["stepSize"] == f"0.{'0' * 29}1"
+
+
+def test_a_symbol_has_several_names(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+    admin.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('NAMES-ALIAS', 'NAMES:wstETH-USDC')")
+    api.ingest(*(tick(symbol=name) for name in ("NAMES:wstETH-USDC", "NAMES:TWO-USD", "NAMES2:TWO-USD")))
+    for name in ("NAMES:wstETH-USDC", "NAMES-ALIAS", "wstETHUSDC", "WSTETHUSDC"):
+        assert api.get(f"/api/v3/ticker/price?symbol={name}") == {"symbol": "NAMES:wstETH-USDC", "price": "1.5"}
+    refused(api, "/api/v3/ticker/price?symbol=TWOUSD", -1121)
+    refused(api, "/api/v3/ticker/price?symbol=names:wsteth-usdc", -1121)
+
+
+def test_an_emptied_symbol_is_not_listed(api: Api, tick: Make) -> None:
+    gone = "BIN:GONE-USD"
+    api.ingest(
+        tick(symbol=gone, block={"number": 1, "hash": "0xgone"}), {"retract": {"symbol": gone, "block_hash": "0xgone"}}
+    )
+    assert gone not in {each["symbol"] for each in api.get("/api/v3/exchangeInfo")["symbols"]}
+    assert gone not in {each["symbol"] for each in api.get("/api/v3/ticker/24hr")}
+    assert api.get(f"/api/v3/ticker/price?symbol={gone}") == {"symbol": gone, "price": "0"}
+    ticker = api.get(f"/api/v3/ticker/24hr?symbol={gone}")
+    assert (ticker["firstId"], ticker["lastQty"], ticker["priceChangePercent"]) == (-1, "0", "0")
+    assert api.get(f"/api/v3/trades?symbol={gone}") == []
+    assert api.get(f"/api/v3/aggTrades?symbol={gone}&fromId=0") == []
+
+
+# -- klines ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", ["1s", "1m", "3m", "1h", "1d", "1w", "1M"])
+@pytest.mark.parametrize("bounds", RANGES)
+def test_klines_are_the_candles_of_the_chart(api: Api, counted: str, interval: str, bounds: str) -> None:
+    found = api.get(f"/api/v3/klines?symbol={counted}&interval={interval}{bounds}")
+    assert found == api.get(f"/v1/chart?symbol={counted}&interval={interval}{bounds}&format=binance")
+    candles = api.get(f"/v1/chart?symbol={counted}&interval={interval}{bounds}")["candles"]
+    assert [row[:9] for row in found] == [[each[key] for key in "tohlcvTqn"] for each in candles]
+
+
+def test_klines_take_a_time_zone(api: Api, counted: str) -> None:
+    found = api.get(f"/api/v3/klines?symbol={counted}&interval=1d&timeZone=-1:00")
+    assert [row[0] % (24 * HOUR) for row in found] == [HOUR, HOUR]
+
+
+def test_klines_are_revalidated(api: Api, counted: str, tick: Make) -> None:
+    path = f"/api/v3/klines?symbol={counted}&interval=1m"
+    tag = {"If-None-Match": api("GET", path, status=200).headers["ETag"]}
+    api("GET", path, headers=tag, status=304)
+    api.ingest(tick(symbol=counted, id="late", ts=START - 1, price="1"))
+    api("GET", path, headers=tag, status=200)
+
+
+# -- trades ----------------------------------------------------------------------------------------------------------
+
+
+def stored(api: Api, symbol: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get(f"/v1/ticks?symbol={symbol}&startTime=0&limit=10000")["ticks"]
+    return found
+
+
+def test_trades_are_the_newest_ticks_with_the_oldest_first(api: Api, chained: str) -> None:
+    ticks = stored(api, chained)
+    found = api.get(f"/api/v3/trades?symbol={chained}&limit=5")
+    assert [(each["id"], each["price"], each["qty"]) for each in found] == [
+        (each["seq"], each["price"], each["size"]) for each in ticks[-5:]
+    ]
+    assert found[0]["quoteQty"] == "6105.375"
+    assert not found[0]["isBuyerMaker"]
+    assert len(api.get(f"/api/v3/trades?symbol={chained}")) == 40
+
+
+def test_a_trade_has_the_side_of_its_maker(api: Api, tick: Make) -> None:
+    api.ingest(*(tick(symbol="BIN:SIDES", id=f"{n}", side=side) for n, side in enumerate(("buy", "sell", None))))
+    assert [each["isBuyerMaker"] for each in api.get("/api/v3/trades?symbol=BIN:SIDES")] == [False, True, None]
+    assert [each["m"] for each in api.get("/api/v3/aggTrades?symbol=BIN:SIDES")] == [False, True, None]
+
+
+@pytest.mark.parametrize("kind", ["counted", "chained"])
+def test_every_page_of_aggregates_has_its_ticks(api: Api, kind: str, request: pytest.FixtureRequest) -> None:
+    symbol = request.getfixturevalue(kind)
+    path = f"/api/v3/aggTrades?symbol={symbol}"
+    ticks = stored(api, symbol)
+    numbers = list(range(len(ticks))) if kind == "counted" else [each["seq"] for each in ticks]
+    everything = api.get(f"{path}&fromId=0")
+    assert ids(everything) == numbers
+    assert [(each["p"], each["q"]) for each in everything] == [(each["price"], each["size"]) for each in ticks]
+    assert all(each["a"] == each["f"] == each["l"] for each in everything)
+    assert api.get(path) == everything == api.get(f"{path}&startTime=0")
+    for place, number in enumerate(numbers):
+        assert api.get(f"{path}&fromId={number}&limit=7") == everything[place : place + 7]
+        at = everything[place]["T"]
+        assert api.get(f"{path}&startTime={at}&limit=9") == [each for each in everything if each["T"] >= at][:9]
+        assert api.get(f"{path}&endTime={at}&limit=4") == [each for each in everything if each["T"] <= at][-4:]
+    last = everything[-1]["T"]
+    assert api.get(f"{path}&startTime={last}&endTime={last}") == [each for each in everything if each["T"] == last]
+    assert api.get(f"{path}&fromId={numbers[-1] + 1}") == []
+    assert api.get(f"{path}&fromId={2**53 - 1}") == []
+
+
+def test_an_id_between_two_blocks_leads_to_the_next_trade(api: Api, chained: str) -> None:
+    first = stored(api, chained)[0]["seq"]
+    assert ids(api.get(f"/api/v3/aggTrades?symbol={chained}&fromId={first + 1}&limit=1")) == [first + 7]
+
+
+@pytest.mark.parametrize(
+    "seqs",
+    [
+        [0, 0, 0, 0],  # none was sent
+        [0, 1, 2, 3],  # counted anyway
+        [1, 2, 1, 2],  # they only order the ticks of an instant
+        [5, 5, 6, 7],
+        [-4, -3, -2, -1],
+        [1, 2, 2**53, 2**53 + 1],  # JavaScript cannot tell these apart
+    ],
+)
+def test_seqs_that_identify_no_tick_are_no_ids(api: Api, tick: Make, seqs: list[int]) -> None:
+    symbol = f"BIN:SEQS{'.'.join(map(str, seqs))}"
+    day = 24 * HOUR
+    moments = (START, START, START + 2 * day, START + 2 * day)
+    api.ingest(
+        *(tick(symbol=symbol, id=f"{n}", ts=ts, seq=seq) for n, (ts, seq) in enumerate(zip(moments, seqs, strict=True)))
+    )
+    assert ids(api.get(f"/api/v3/aggTrades?symbol={symbol}")) == [0, 1, 2, 3]
+    assert ids(api.get(f"/api/v3/aggTrades?symbol={symbol}&fromId=2")) == [2, 3]
+
+
+def test_a_time_is_cut_off_to_milliseconds(api: Api, tick: Make) -> None:
+    api.ingest(*(tick(symbol="BIN:MICRO", id=f"{n}", ts=f"2023-11-14T22:14:00.00{n}999Z") for n in range(3)))
+    path = "/api/v3/aggTrades?symbol=BIN:MICRO"
+    assert [each["T"] for each in api.get(path)] == [START, START + 1, START + 2]
+    assert ids(api.get(f"{path}&endTime={START + 1}")) == [0, 1]
+    assert ids(api.get(f"{path}&startTime={START + 1}&endTime={START + 1}")) == [1]
+
+
+# -- tickers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [0, 25_000_000 << SHIFT])
+def test_the_ticker_is_the_summary(api: Api, tick: Make, base: int) -> None:
+    symbol = f"BIN:DAY{base}-USD"
+    at = time.time_ns() // 1_000_000
+    moments = (at - 30 * HOUR, at - 26 * HOUR, at - 20 * HOUR, at - HOUR, at - 1000)
+    prices, sizes = ("2", "3", "2.4", "3.6", "3.3"), ("0.1", "0.2", "0.3", "0.4", "0.7")
+    api.ingest(
+        *(
+            tick(symbol=symbol, id=f"{n}", ts=ts, seq=base and base + n * 10, price=price, size=size)
+            for n, (ts, price, size) in enumerate(zip(moments, prices, sizes, strict=True))
+        )
+    )
+    first, last = (base + 20, base + 40) if base else (2, 4)
+    (summary,) = api.get(f"/v1/summary?symbol={symbol}")["items"]
+    found = api.get(f"/api/v3/ticker/24hr?symbol={symbol}")
+    closed = found.pop("closeTime")
+    assert (found.pop("openTime"), closed >= at) == (closed - 24 * HOUR, True)
+    assert found == {
+        "symbol": symbol, "priceChange": "0.3", "priceChangePercent": "10", "weightedAvgPrice": "3.192857142857142857",
+        "prevClosePrice": "3", "lastPrice": "3.3", "lastQty": "0.7", "bidPrice": "0", "bidQty": "0", "askPrice": "0",
+        "askQty": "0", "openPrice": "3", "highPrice": "3.6", "lowPrice": "2.4", "volume": "1.4", "quoteVolume": "4.47",
+        "firstId": first, "lastId": last, "count": 3,
+    }  # fmt: skip
+    assert (summary["volume24h"], summary["quote_volume24h"]) == (found["volume"], found["quoteVolume"])
+    trades = api.get(f"/api/v3/trades?symbol={symbol}&limit=3")
+    assert (trades[0]["id"], trades[-1]["id"]) == (first, last)
+    (mini,) = api.get(f'/api/v3/ticker/24hr?symbols=["{symbol}"]&type=MINI')
+    assert mini.keys() == found.keys() - ONLY_FULL | {"openTime", "closeTime"}
+
+
+def test_tickers_of_several_and_of_all(api: Api, counted: str, chained: str) -> None:
+    both = quote(json.dumps([chained, counted]))
+    prices = api.get(f"/api/v3/ticker/price?symbols={both}")
+    assert [each["symbol"] for each in prices] == [chained, counted]
+    assert prices[0] == {"symbol": chained, "price": "2039.125"}
+    assert all(each in api.get("/api/v3/ticker/price") for each in prices)
+    days = api.get(f"/api/v3/ticker/24hr?symbols={both}")
+    assert [(each["symbol"], each["lastPrice"], each["count"], each["firstId"]) for each in days] == [
+        (chained, "2039.125", 0, -1), (counted, "40.5", 0, -1),
+    ]  # fmt: skip
+    assert {each["symbol"] for each in api.get("/api/v3/ticker/24hr")} == {
+        each["symbol"] for each in api.get("/v1/symbols")["symbols"]
+    }
+
+
+def test_a_ticker_is_revalidated_whatever_the_time_is(api: Api, counted: str) -> None:
+    for path in (f"ticker/24hr?symbol={counted}", "exchangeInfo", f"trades?symbol={counted}"):
+        tag = {"If-None-Match": api("GET", f"/api/v3/{path}", status=200).headers["ETag"]}
+        api("GET", f"/api/v3/{path}", headers=tag, status=304)
