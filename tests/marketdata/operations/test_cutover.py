@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from marketdata.errors import Contended
 from marketdata.interval import LEVELS, SECOND
 from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
-from marketdata.tick import Item
+from marketdata.tick import Finalize, FinalizeChain, Item
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 
@@ -51,6 +52,14 @@ def test_equal_versions_are_switched_and_back(conn: Connection, command: Command
     assert command("cutover", "2").stdout == "version 2 is the current one: nothing to do\n"
     assert command("cutover", "1").returncode == 0
     assert current(conn) == [1]
+
+
+def test_the_former_version_takes_no_writes_for_a_while(conn: Connection, command: Command) -> None:
+    assert command("cutover", "2").returncode == 0
+    for item in (tick("A", "late", START), Finalize("A", 1), FinalizeChain("ETH", 1, START)):
+        store(conn, 2, item)
+        with pytest.raises(Contended):
+            store(conn, 1, item)
 
 
 def test_a_difference_is_refused_and_its_candles_are_named(conn: Connection, command: Command) -> None:

@@ -6,10 +6,11 @@ import random
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from marketdata.interval import DAY, SECOND
+from marketdata.interval import DAY, SECOND, WIDTHS, Zone, bucket_open
 from marketdata.store import candles, coverage, symbols, ticks
 from marketdata.store.coverage import Range
 from marketdata.store.notifications import Change
@@ -104,10 +105,51 @@ def test_the_state_names_the_first_bucket_that_is_not_final(conn: Connection, ve
     assert states == [(1, 0), (1, 60), (1, 60), (1, 120)]
 
 
+def test_equal_states_have_equal_candles(conn: Connection, version: Version, chain: str, loops) -> None:
+    """The ETag is made from the state: when the finality of the chain changes a candle, the state has changed."""
+    symbol = f"{chain}:A"
+    held = [in_block(symbol, number, START + number * 5 * MINUTE) for number in range(200)]
+    held += [in_block(symbol, 200 + number, START + number * DAY) for number in range(90)]
+    ticks.ingest(conn, version, held)
+    zones = [Zone.fixed(offset) for offset in (0, 330, -570)]
+    rng = random.Random(7)
+    times = sorted(
+        START + rng.choice([rng.randrange(90 * DAY), rng.randrange(DAY)]) for _ in range(loops(quick=8, full=300))
+    )
+    times += [bucket_open(ts, interval) + change for ts in times[-1:] for interval in WIDTHS for change in (-1, 0)]
+    seen: dict[object, bytes] = {}
+    reads = 0
+    for number, ts in enumerate(sorted(times)):
+        ticks.ingest(conn, version, [FinalizeChain(chain, number, ts)])
+        for interval in WIDTHS:
+            zone = rng.choice(zones)
+            found = candles.read(conn, version, symbol, interval, zone=zone)
+            key = (replace(found.state, as_of=0), interval, zone)
+            assert seen.setdefault(key, found.head) == found.head
+            reads += 1
+    assert len(WIDTHS) < len(seen) < reads
+
+
 def test_one_notification_names_the_chain(database: str, conn: Connection, version: Version, chain: str) -> None:
     ticks.ingest(conn, version, [*minutes(f"{chain}:A"), *minutes(f"{chain}:B"), FinalizeChain(chain, 1, START)])
     found = notified(database, conn, version, FinalizeChain(chain, 2, START + MINUTE))
     assert found == [Change(TABLE, chain, START, START + MINUTE, "chain_final")]
+
+
+@pytest.mark.parametrize("lock", ["SHARE", "SHARE ROW EXCLUSIVE"])
+def test_a_chain_waits_like_a_tick_for_a_backup_and_a_cutover(
+    conn: Connection, database: str, version: Version, chain: str, lock: str
+) -> None:
+    """Each of them locks the table of symbols, so that nothing is written meanwhile."""
+    with connect(database) as other, connect(database) as writing, ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            other.execute(version.query("LOCK TABLE {symbols} IN LOCK_MODE MODE").replace(b"LOCK_MODE", lock.encode()))
+            later = pool.submit(ticks.ingest, writing, version, [FinalizeChain(chain, 1, START)])
+            while not conn.execute(
+                "SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (writing.info.backend_pid,)
+            ).rowcount:
+                assert not later.done()
+        assert later.result(30) == ["done"]
 
 
 def test_chains_and_ticks_at_once_neither_wait_for_each_other_nor_deadlock(
