@@ -153,27 +153,29 @@ class Follower:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(
-        self, group: PoolGroup, first: int, last: int, store: Callable[[PoolGroup, Read, list[Found]], None]
-    ) -> None:
+    def _read(self, group: PoolGroup, first: int, last: int, store: Store) -> None:
         assert self.head is not None
         last_in_ranges = self.head.number - self._followed
         if first <= last_in_ranges:
-            read = self._read_range(group, first, min(last, last_in_ranges, first + self._range.size - 1))
+            fetch, last = self._read_range, min(last, last_in_ranges, first + self._range.size - 1)
         else:
-            read = self._read_blocks(group, first, min(last, first + _STEP_BLOCKS - 1))
+            fetch, last = self._read_blocks, min(last, first + _STEP_BLOCKS - 1)
+        read = fetch(group.filter, first, last)
         if read is None:
             return
         found = self._discovery.announced([log for _, logs in read for log in logs]) if group is self._members else []
-        read = self._with_found(group, read, found)
-        if read is not None:
-            store(group, read, found)
+        if found:  # the filter did not select the swaps of these pools
+            wanted = LogFilter({each.contract: set(KINDS[each.kind].swap_topics) for each in found})
+            read = _merged(read, fetch(wanted, first, read[-1][0].number))
+            if read is None:
+                return
+        store(group, read, found)
 
-    def _read_range(self, group: PoolGroup, first: int, last: int) -> Read | None:
+    def _read_range(self, wanted: LogFilter, first: int, last: int) -> Read | None:
         """The blocks of a range. None if a smaller range must be read, or after a reorganisation."""
         asked = last - first + 1
         try:
-            logs, headers = self._provider.logs_between(first, last, group.filter, (first, last))
+            logs, headers = self._provider.logs_between(first, last, wanted, (first, last))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
@@ -197,7 +199,7 @@ class Follower:
             return self._range.refused(asked, error.suggested)
         return error.code == "call_refused" and self._range.refused(asked)
 
-    def _read_blocks(self, group: PoolGroup, first: int, last: int) -> Read | None:
+    def _read_blocks(self, wanted: LogFilter, first: int, last: int) -> Read | None:
         """The blocks, each of which names the one before it as its parent. None after a reorganisation."""
         headers = self._provider.headers(range(first, last + 1))
         if self._differs(headers[0].block) or not self._follows(headers[0]):
@@ -207,31 +209,9 @@ class Follower:
             if self._differs(headers[at].block) or headers[at].parent != headers[at - 1].hash:
                 headers = headers[:at]  # the next step finds the reorganisation
                 break
-        return self._logs_of(headers, group.filter)
-
-    def _logs_of(self, headers: Sequence[Header], wanted: LogFilter) -> Read:
         asked = [header for header in headers if wanted.may_be_in(header)]
         found = dict(zip([header.number for header in asked], self._provider.logs_of(asked, wanted), strict=True))
         return [(header.block, found.get(header.number, [])) for header in headers]
-
-    def _with_found(self, group: PoolGroup, read: Read, found: Sequence[Found]) -> Read | None:
-        """The blocks, with the swaps of pools that were found in them. A filter of addresses did not ask for these
-        swaps. None if the blocks have changed meanwhile."""
-        if not found or not group.filter.has_addresses:
-            return read
-        wanted = LogFilter({each.contract: set(KINDS[each.kind].swap_topics) for each in found})
-        first, last = read[0][0].number, read[-1][0].number
-        logs, headers = self._provider.logs_between(first, last, wanted, (first, last))
-        by_block = {block: list(logs) for block, logs in read}
-        for header in (headers[first], headers[last]):
-            if header.block not in by_block:
-                return None
-        for log in logs:
-            if log not in (known := by_block.setdefault(log.block, [])):
-                known.append(log)
-        merged = sorted((block, sorted(logs, key=lambda log: log.position)) for block, logs in by_block.items())
-        numbers = [block.number for block, _ in merged]
-        return merged if len(set(numbers)) == len(numbers) else None
 
     def _differs(self, block: Block) -> bool:
         """Whether another block with this number is known."""
@@ -367,3 +347,15 @@ class Follower:
                 "Another chain needs another TICKS_TABLE",
                 code="chain_replaced",
             )
+
+
+def _merged(read: Read, more: Read | None) -> Read | None:
+    """The blocks with the logs of both readings. None if a reorganisation replaced a block between them."""
+    if more is None or (read[0][0], read[-1][0]) != (more[0][0], more[-1][0]):
+        return None
+    logs_of = {block: set(logs) for block, logs in read}
+    for block, logs in more:
+        logs_of.setdefault(block, set()).update(logs)
+    if len({block.number for block in logs_of}) < len(logs_of):
+        return None
+    return [(block, sorted(logs_of[block], key=lambda log: log.position)) for block in sorted(logs_of)]

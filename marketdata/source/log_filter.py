@@ -25,11 +25,6 @@ class LogFilter:
         self.topics = sorted(frozenset().union(*self._events.values()))
         self._is_long = len(self._events) > MAX_ADDRESSES
 
-    @property
-    def has_addresses(self) -> bool:
-        """Whether a request names the contracts."""
-        return not self._is_long
-
     def parameters(self) -> dict[str, Any]:
         """The parameters of ``eth_getLogs``. A provider returns every address with every topic, so its answer may have
         logs that the filter does not select."""

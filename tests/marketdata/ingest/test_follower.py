@@ -190,7 +190,7 @@ class Api:
 class Run:
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.chain = Chain(self.chance, most=self.chance.choice((1, 5, 1000)))
+        self.chain = self.make_chain()
         self.api = Api()
         self.outbox = Outbox(folder / f"{seed}.sqlite")
         self.restart()
@@ -199,8 +199,14 @@ class Run:
         path = self.outbox.path
         self.outbox.close()
         self.outbox = Outbox(path)
-        self.follower = Follower(self.chain, FILE, POOLS, self.outbox)  # type: ignore[arg-type]
+        self.follower = self.make_follower()
         self.follower.look()
+
+    def make_chain(self) -> Chain:
+        return Chain(self.chance, most=self.chance.choice((1, 5, 1000)))
+
+    def make_follower(self) -> Follower:
+        return Follower(self.chain, FILE, POOLS, self.outbox)  # type: ignore[arg-type]
 
     def close(self) -> None:
         self.outbox.close()

@@ -1,0 +1,161 @@
+"""Pools of a factory on a chain that reorganises, with an ingestor that is restarted at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from marketdata.ingest import follower
+from marketdata.ingest.follower import Follower
+from marketdata.source import evm, log_filter, rpc_file
+from marketdata.source.evm import Log
+from marketdata.source.pools import KINDS
+from tests.marketdata.ingest.test_follower import GENESIS, START, SWAP, Block, Chain, Run
+
+FACTORY = "0x" + "fa" * 20
+KIND = KINDS["uniswap-v2"]
+[CREATED] = KIND.creations
+[SWAPPED] = KIND.swap_topics
+TOKENS = ["0x" + f"{at:02x}" * 20 for at in range(0x20, 0x28)]
+NAMES = dict(zip(TOKENS, ("COIN", "COIN", "USD", "a b", "", "X" * 40, "Y", "Z"), strict=True))
+USD = TOKENS[2]
+UNREADABLE = TOKENS[7]
+"""A token that does not say its decimals."""
+SOURCE = rpc_file.Chain(
+    "T", 1, (), 4,
+    factories=(rpc_file.Factory("uniswap-v2", FACTORY, 2, frozenset(), frozenset(), 0),),
+    quotes=rpc_file.Quotes(frozenset([USD])),
+)  # fmt: skip
+
+
+def word(value: int | str) -> bytes:
+    return (int(value, 16) if isinstance(value, str) else value).to_bytes(32, "big")
+
+
+class Market(Chain):
+    """Blocks with swaps, and with pools that a factory makes. A pair of tokens has one pool, at one address."""
+
+    def extend(self, count: int) -> None:
+        for _ in range(count):
+            self._salt += 1
+            parent, before = GENESIS, START
+            if self.blocks:
+                parent, before = self.blocks[-1].hash, self.blocks[-1].header.time
+            number = len(self.blocks)
+            block = Block(number, parent, (), self._salt, before + self._chance.choice((0, 1, 1, 5)))
+            known = [address for _, address, _ in self.created()]
+            for _ in range(self._chance.choice((0, 0, 1, 4))):
+                pair = sorted(self._chance.sample(TOKENS, 2))
+                address = "0x" + pair[0][2:22] + pair[1][2:22]
+                if number > 2 and address not in known and self._chance.random() < 0.4:
+                    self._add(
+                        block, FACTORY, (CREATED, *(f"0x{each[2:]:>064}" for each in pair)), word(address) + word(1)
+                    )
+                    known.append(address)
+                elif known:
+                    self._add(block, self._chance.choice(known), (SWAPPED,), SWAP)
+            self.blocks.append(block)
+        self._highest = max(self._highest, len(self.blocks))
+
+    def _add(self, block: Block, address: str, topics: tuple[str, ...], data: bytes) -> None:
+        place, header = len(block.logs), block.header
+        block.logs.append(Log(address, topics, data, header.number, block.hash, f"0x{place:064x}", place, header.time))
+        bloom = header.bloom | evm.bloom_bits(address) | evm.bloom_bits(topics[0])
+        block.header = header._replace(bloom=bloom, has_transactions=True)
+
+    def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
+        answers = {"symbol()": lambda token: NAMES[token].encode().ljust(32, b"\0"), "decimals()": decimals_of}
+        return [answers[function](token) for token, function in calls]
+
+    def created(self) -> list[tuple[Block, str, tuple[str, ...]]]:
+        """The block, the address and the tokens of each pool."""
+        return [
+            (block, KIND.creations[CREATED](log).address, KIND.creations[CREATED](log).tokens)
+            for block in self.blocks
+            for log in block.logs
+            if log.topics[0] == CREATED
+        ]
+
+    def symbols(self) -> dict[str, str]:
+        """The symbol of each readable pool, by its address."""
+        found: dict[str, str] = {}
+        for _, address, tokens in self.created():
+            if UNREADABLE in tokens:
+                continue
+            base, quote = tokens[::-1] if tokens[0] == USD else tokens
+            name = "T:" + "-".join((NAMES[each].replace(" ", "") or each[-6:])[:12] for each in (base, quote))
+            found[address] = f"{name}-{address[-6:]}" if name in found.values() else name
+        return found
+
+    def ids(self) -> set[tuple[str, str]]:
+        symbols = self.symbols()
+        return {
+            (symbols[log.address], f"{log.block_hash}:{log.position}")
+            for block in self.blocks
+            for log in block.logs
+            if log.address in symbols
+        }
+
+    def covered(self) -> dict[str, set[int]]:
+        """The seconds from each pool's creation to the newest block."""
+        end, symbols = self.blocks[-1].header.time + 1, self.symbols()
+        return {
+            symbols[address]: set(range(block.header.time, end))
+            for block, address, _ in self.created()
+            if address in symbols
+        }
+
+
+def decimals_of(token: str) -> bytes:
+    return b"" if token == UNREADABLE else (18).to_bytes(32, "big")
+
+
+class FactoryRun(Run):
+    source = SOURCE
+
+    def make_chain(self) -> Market:
+        return Market(self.chance, most=self.chance.choice((1, 5, 1000)))
+
+    def make_follower(self) -> Follower:
+        return Follower(cast("Any", self.chain), self.source, [], self.outbox)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small limits, as for the tests of listed pools."""
+    monkeypatch.setattr(follower, "MIN_FOLLOWED", 40)
+    monkeypatch.setattr(follower, "_STEP_BLOCKS", 7)
+    monkeypatch.setattr(follower, "_MIN_KEPT", 60)
+
+
+@pytest.mark.parametrize("most_addresses", [500, 3], ids=["by address", "by topic"])
+def test_after_random_faults_the_api_has_the_ticks_of_every_pool(
+    tmp_path: Path, loops: Callable[..., int], most_addresses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_filter, "MAX_ADDRESSES", most_addresses)
+    pools = 0
+    for seed in range(loops(quick=8, full=200)):
+        run = FactoryRun(tmp_path, seed)
+        with closing(run):
+            for _ in range(50):
+                run.anything()
+            run.finish()
+            chain = cast("Market", run.chain)
+            pools += len(chain.symbols())
+            assert set(run.api.ticks) == chain.ids(), f"seed {seed}"
+            assert run.outbox.dead_letters() == []
+            for symbol, seconds in chain.covered().items():
+                assert seconds <= run.api.covered[symbol], f"seed {seed}: {symbol}"
+                assert max(run.api.covered[symbol]) == max(seconds)
+    assert pools > 40
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[FactoryRun]:
+    found = FactoryRun(tmp_path, 1)
+    yield found
+    found.close()
