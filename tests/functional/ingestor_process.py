@@ -98,13 +98,14 @@ class IngestorProcess:
         return self.log.read_text()
 
     def figures(self) -> dict[str, float]:
-        """The metrics of the running process, whose settings name a port for them; those of the chain without its
-        label."""
+        """The metrics of the running process, whose settings name a port for them. The chain's label is left out."""
         address = re.findall(r"metrics: (http://127\.0\.0\.1:[0-9]+/metrics)\n", self.said())[-1]
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
             lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
         return {
-            name.removeprefix("marketdata_ingestor_").removesuffix('{chain="TEST"}'): float(value)
+            name.removeprefix("marketdata_ingestor_").removesuffix('{chain="TEST"}').replace('chain="TEST",', ""): (
+                float(value)
+            )
             for name, value in lines
         }
 

@@ -25,6 +25,7 @@ from tests.functional import small_disk
 from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.chain_market import Market
 from tests.functional.evm_packages import EvmPackages
+from tests.functional.exchanges.uniswap_v4 import AFTER_SWAP, AFTER_SWAP_RETURNS_DELTA
 from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
@@ -338,6 +339,27 @@ def test_it_stops_in_time_while_the_api_does_not_answer(market: Market, trades: 
         os.kill(market.api.pid, signal.SIGCONT)
     market.ingestor.start()
     market.assert_complete()
+
+
+def test_a_pool_whose_hooks_change_amounts_is_not_read_but_listed_with_the_reason(market: Market) -> None:
+    v4 = market.exchanges.v4
+    [listed] = [pool for pool in market.pools if pool.name == "ETH-SIX"]
+    hooks = v4.hooks("DeltaReturningHook", AFTER_SWAP | AFTER_SWAP_RETURNS_DELTA, v4.manager)
+    pool = v4.pool("DELTA", dict(zip(listed.tokens, listed.amounts, strict=True)), hooks=hooks)
+    market.ingestor.stop()
+    market.ingestor.configure(factories=[{"kind": "uniswap-v4", "address": v4.manager, "start_block": 0}])
+    market.ingestor.start()
+    v4.swap(pool, 10**6, sell=False)
+    market.trade(2)
+    market.assert_complete()
+    done = market.ingestor.run("pools")
+    reason = "its hooks change the amounts of swaps (AFTER_SWAP_RETURNS_DELTA)"
+    assert f"{pool.address}  not read: {reason}\n" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.endswith(f"\n{len(market.pools)} pools are read, 1 are not\n")
+    with closing(Client(market.api.port, market.api.token("read"))) as read:
+        symbols = {each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]}
+    assert symbols == {f"TEST:{each.name}" for each in market.pools}
+    market.ingestor.configure(factories=[])
 
 
 def test_kills_lose_nothing_and_double_nothing(market: Market, loops: Callable[..., int]) -> None:
