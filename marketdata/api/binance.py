@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from time import time
@@ -89,14 +88,30 @@ def aggregate_trades(request: Request) -> Reply:
 
 def price_ticker(request: Request) -> Reply:
     """The price of the last tick of the named symbols, or of all symbols that have ticks."""
-    return _tickers(request, lambda item, _as_of: {"symbol": item["symbol"], "price": _price(item["last"])})
+    services = request.services
+    version = services.served.version()
+    with services.reads.connection() as connection:
+        found = markets.last_prices(connection, version, _symbols(request, connection, version))
+    prices = [{"symbol": symbol, "price": _price(price)} for symbol, price in found.items()]
+    return answer(prices[0] if "symbol" in request.query else prices)
 
 
 def day_ticker(request: Request) -> Reply:
     """The last 24 hours as in `/v1/summary`, of the named symbols or of all symbols that have ticks. `openPrice` and
     `prevClosePrice` are its `open24h`. A price that does not exist is 0. So are `bidPrice`, `bidQty`, `askPrice` and
     `askQty`, because there are no orders."""
-    return _tickers(request, _full if request.query["type"] == "FULL" else _mini)
+    services = request.services
+    version = services.served.version()
+    with services.reads.connection() as connection:
+        symbols = _symbols(request, connection, version)
+        if symbols is None:
+            found = summary.sorted_by(connection, version, "newest", _ALL, addition="trades")
+        else:
+            found = summary.named(connection, version, symbols, addition="trades")
+    shown = _full if request.query["type"] == "FULL" else _mini
+    items = list(found.items.values())
+    tickers = [shown(json.loads(item), found.as_of) for item in items]
+    return _tagged(encode(tickers[0] if "symbol" in request.query else tickers), b",".join(items))
 
 
 def _trades(request: Request, **arguments: Any) -> Reply:
@@ -109,24 +124,9 @@ def _trades(request: Request, **arguments: Any) -> Reply:
     return tagged(Reply(found.body), weak_tag(found.symbol, found.origin, found.counter))
 
 
-def _tickers(request: Request, shown: Callable[[dict[str, Any], int], dict[str, Any]]) -> Reply:
-    """Returns ``shown`` of each item of the summary and its time; an object if the query names one symbol, otherwise an
-    array."""
-    services = request.services
-    version = services.served.version()
-    with services.reads.connection() as connection:
-        symbols = _symbols(request, connection, version)
-        if symbols is None:
-            found = summary.sorted_by(connection, version, "newest", _ALL, addition="trades")
-        else:
-            found = summary.named(connection, version, symbols, addition="trades")
-    items = list(found.items.values())
-    answers = [shown(json.loads(item), found.as_of) for item in items]
-    return _tagged(encode(answers[0] if "symbol" in request.query else answers), b",".join(items))
-
-
 def _symbols(request: Request, connection: Connection, version: Version) -> list[str] | None:
-    """Returns the symbols that the query names, or None if it names none. Raises NotFound for an unknown name."""
+    """Returns the symbols that the query names, each once, or None if it names none. Raises NotFound for an unknown
+    name."""
     query = request.query
     if "symbol" in query and "symbols" in query:
         raise _combination("symbol excludes symbols")
@@ -137,7 +137,7 @@ def _symbols(request: Request, connection: Connection, version: Version) -> list
     names = json.loads(query["symbols"])
     if len(names) > MAX_SUMMARIES:
         raise InvalidValue.of("/symbols", f"must have at most {MAX_SUMMARIES} items; without it, all symbols are sent")
-    return markets.resolved(connection, version, names)
+    return list(dict.fromkeys(markets.resolved(connection, version, names)))
 
 
 def _combination(message: str) -> InvalidValue:

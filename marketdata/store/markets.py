@@ -36,13 +36,24 @@ _RESOLVE: LiteralString = """
     LEFT JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)
     ORDER BY wanted.place"""
 
-_MARKETS: LiteralString = f"""
-    SELECT s.symbol, k.price, k.size FROM {{symbols}} s CROSS JOIN LATERAL (
+_ALL: LiteralString = "{symbols} s"
+_NAMED: LiteralString = """
+    jsonb_array_elements_text(%(symbols)s::jsonb) WITH ORDINALITY AS wanted (symbol, place)
+    JOIN {symbols} s ON s.symbol = wanted.symbol"""
+
+_DECIMALS: LiteralString = f"""
+    SELECT s.symbol, k.price, k.size FROM CHOSEN CROSS JOIN LATERAL (
         SELECT max(min_scale(price)) AS price, max(min_scale(size)) AS size FROM (
             SELECT price, size FROM {{ticks}} WHERE symbol = s.symbol
             ORDER BY ts DESC, seq DESC, id DESC LIMIT {SAMPLE}
         ) t
-    ) k WHERE k.price IS NOT NULL CHOSEN ORDER BY s.symbol"""
+    ) k WHERE k.price IS NOT NULL ORDER BY ORDERED"""
+
+_PRICES: LiteralString = """
+    SELECT s.symbol, last.price FROM CHOSEN LEFT JOIN LATERAL (
+        SELECT trim_scale(price) AS price FROM {ticks} WHERE symbol = s.symbol AND ts <= now()
+        ORDER BY ts DESC, seq DESC, id DESC LIMIT 1
+    ) last ON true ORDER BY ORDERED"""
 
 
 def resolved(conn: Connection, version: Version, names: Sequence[str]) -> list[str]:
@@ -57,9 +68,24 @@ def resolved(conn: Connection, version: Version, names: Sequence[str]) -> list[s
 
 
 def read(conn: Connection, version: Version, symbols: Sequence[str] | None = None) -> list[Market]:
-    """All symbols that have ticks, or those of ``symbols``, by name."""
-    chosen = "" if symbols is None else "AND s.symbol IN (SELECT jsonb_array_elements_text(%(symbols)s::jsonb))"
-    statement = version.query(_MARKETS.replace("CHOSEN", chosen))
-    with translated():
-        found = prepared.rows(conn, statement, {"symbols": json.dumps(list(symbols or ()))})
+    """The markets of all symbols by name, or of ``symbols`` in their order. Symbols without ticks are left out."""
+    found = _rows(conn, version, _DECIMALS, symbols)
     return [Market(symbol.decode(), int(price), int(size)) for symbol, price, size in found]
+
+
+def last_prices(conn: Connection, version: Version, symbols: Sequence[str] | None = None) -> dict[str, str | None]:
+    """The price of the last tick up to now, of all symbols by name, or of ``symbols`` in their order. It is None if no
+    such tick exists; of all symbols, those without a price are left out."""
+    found = _rows(conn, version, _PRICES, symbols)
+    return {
+        symbol.decode(): price and price.decode() for symbol, price in found if price is not None or symbols is not None
+    }
+
+
+def _rows(
+    conn: Connection, version: Version, statement: LiteralString, symbols: Sequence[str] | None
+) -> list[prepared.Row]:
+    chosen, order = (_ALL, "s.symbol") if symbols is None else (_NAMED, "wanted.place")
+    query = version.query(statement.replace("CHOSEN", chosen).replace("ORDERED", order))
+    with translated():
+        return prepared.rows(conn, query, {"symbols": json.dumps(list(symbols or ()))})
