@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.errors import FieldError, InvalidValue
-from marketdata.tick import Finalize, Restore, Retract, Tick, decimal, microseconds, parse_item, parse_tick
+from marketdata.tick import (
+    Finalize,
+    FinalizeChain,
+    Restore,
+    Retract,
+    Tick,
+    chain_of,
+    decimal,
+    microseconds,
+    parse_item,
+    parse_tick,
+)
 
 GOOD: dict[str, Any] = {"symbol": "eth:A/B", "id": "0xb:1", "ts": 1_700_000_000_000, "price": "1.5", "size": "2"}
 
@@ -180,9 +191,28 @@ def test_items_that_are_no_ticks() -> None:
     assert parse_item({"finalize": {"symbol": "a", "block": 7, "ts": 1_700_000_000_000}}) == Finalize(
         "a", 7, 1_700_000_000_000_000
     )
-    for ts in (None, 1_700_000_000, "now", -1, True):
-        with pytest.raises(InvalidValue, match="/finalize/ts "):
-            parse_item({"finalize": {"symbol": "a", "block": 7, "ts": ts}})
+    of_chain = {"chain": "ETH", "block": 7, "ts": 1_700_000_000_000}
+    assert parse_item({"finalize": of_chain}) == FinalizeChain("ETH", 7, 1_700_000_000_000_000)
+    for named in ({"symbol": "a"}, {"chain": "ETH"}):
+        for ts in (None, 1_700_000_000, "now", -1, True):
+            with pytest.raises(InvalidValue, match="/finalize/ts "):
+                parse_item({"finalize": {**named, "block": 7, "ts": ts}})
+    for chain in ("", "A:B", "a b", None, "a" * 63):
+        with pytest.raises(InvalidValue, match="/finalize/chain must be 1 to 62 characters"):
+            parse_item({"finalize": of_chain | {"chain": chain}})
+    with pytest.raises(InvalidValue, match="/finalize/symbol is unknown"):
+        parse_item({"finalize": of_chain | {"symbol": "ETH:A"}})
+
+
+@pytest.mark.parametrize(
+    ("symbol", "chain"),
+    [("ETH:A-B", "ETH"), ("ETH:A:B", "ETH"), ("ETH:", "ETH"), ("ETH", None), (":A", None), ("::", None)],
+)
+def test_the_chain_of_a_symbol_is_before_its_first_colon(symbol: str, chain: str | None) -> None:
+    assert chain_of(symbol) == chain
+
+
+def test_other_members_of_items_are_refused() -> None:
     with pytest.raises(InvalidValue, match="/retract/ts is unknown"):
         parse_item({"retract": {"symbol": "a", "block_hash": "h", "ts": 1}})
     for word, body in (("retract", {"symbol": "a", "block": 1}), ("finalize", {"symbol": "a", "block": -1})):

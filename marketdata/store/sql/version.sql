@@ -83,7 +83,7 @@ CREATE TABLE {symbols} (
     symbol          text COLLATE "C" PRIMARY KEY CHECK (symbol ~ '^[A-Za-z0-9:._/-]{{1,64}}$')
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN {symbols}.version IS 'Increases with every transaction that writes to the symbol.';
-COMMENT ON COLUMN {symbols}.final_until IS 'A closed candle is final when its bucket ends at or before this time: infinity while the symbol has no block, then -infinity until finalize.';
+COMMENT ON COLUMN {symbols}.final_until IS 'A closed candle is final when its bucket ends at or before this time, or that of the chain: infinity while the symbol has no block, then -infinity until finalize.';
 
 -- Finality that was reported for all symbols of a chain at once. A symbol's candles are final up to the later of both times,
 -- its own and that of its chain. So a report for thousands of symbols writes one row.

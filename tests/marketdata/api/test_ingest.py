@@ -264,6 +264,7 @@ _TICKS = st.fixed_dictionaries(
 _GOOD = {"symbol": "A", "id": "a", "ts": 10**12, "price": "1", "size": "0"}
 _CONTROLS = st.one_of(
     st.fixed_dictionaries({"symbol": _TEXTS}, optional={"block_hash": _TEXTS, "block": _NUMBERS, "ts": _TIMES}),
+    st.fixed_dictionaries({"chain": _TEXTS, "block": _NUMBERS, "ts": _TIMES}, optional={"symbol": _TEXTS}),
     st.just(1),
 )
 

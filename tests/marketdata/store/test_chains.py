@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marketdata.interval import DAY, SECOND, WIDTHS, Zone, bucket_open
 from marketdata.store import candles, coverage, symbols, ticks
@@ -16,7 +18,7 @@ from marketdata.store.coverage import Range
 from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
-from marketdata.tick import Finalize, FinalizeChain, Item, Retract, Tick
+from marketdata.tick import Finalize, FinalizeChain, Item, Retract, Tick, chain_of
 
 from .conftest import START, tick
 from .test_candles import MINUTE, finalized, in_block
@@ -34,6 +36,11 @@ def chain() -> str:
 def minutes(symbol: str, count: int = 3) -> list[Tick]:
     """A tick of a block in each of the minutes from START on."""
     return [in_block(symbol, number, START + number * MINUTE) for number in range(count)]
+
+
+@given(st.text("AB:/", max_size=5))
+def test_sql_and_python_agree_on_the_chain_of_a_symbol(conn: Connection, version: Version, symbol: str) -> None:
+    assert conn.execute(version.query("SELECT {chain_of}(%s)"), (symbol,)).fetchone() == (chain_of(symbol),)
 
 
 def test_a_final_block_of_the_chain_counts_for_its_symbols_with_blocks(
@@ -156,7 +163,7 @@ def test_chains_and_ticks_at_once_neither_wait_for_each_other_nor_deadlock(
     conn: Connection, database: str, version: Version, chain: str
 ) -> None:
     chains = [f"{chain}{n}" for n in range(4)]
-    names = [f"{each}:A" for each in chains]
+    names = [f"{each}:{writer}" for each in chains for writer in range(6)]
     with connect(database) as other, other.transaction():
         ticks.ingest(other, version, [FinalizeChain(chains[0], 1, START)])
         for each in names:
@@ -169,7 +176,7 @@ def test_chains_and_ticks_at_once_neither_wait_for_each_other_nor_deadlock(
             together.wait(60)
             for n in range(1, 30):
                 items: list[Item] = [FinalizeChain(each, n, START + n * MINUTE) for each in chains]
-                items += [in_block(each, seed * 1000 + n, START + n * MINUTE) for each in names]
+                items += [in_block(f"{each}:{seed}", n, START + n * MINUTE) for each in chains]
                 rng.shuffle(items)
                 ticks.ingest(own, version, items)
 
