@@ -9,9 +9,9 @@ from typing import Any
 from marketdata import __version__
 from marketdata.api import schemas
 from marketdata.api.live.websocket import SUBPROTOCOL
-from marketdata.api.routing import AS_PROBLEM, Route
+from marketdata.api.routing import Route
 from marketdata.http.failures import problem_types, statuses_of_codes
-from marketdata.http.reply import JSON, NDJSON
+from marketdata.http.reply import JSON, NDJSON, PROBLEM
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -106,7 +106,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
         shape = route.errors
         content = {shape.media_type: {"schema": _reference(shape.schema)}}
         response: dict[str, Any] = {"description": phrase, "content": content}
-        if shape is AS_PROBLEM:
+        if shape.media_type == PROBLEM:
             codes = route.codes()[status]
             response["description"] += f": {', '.join(f'`{code}`' for code in codes)}"
             response["x-problem-codes"] = codes

@@ -83,8 +83,7 @@ class Route:
     ``If-None-Match`` gets 304. ``headers``: names and descriptions of further header fields of a successful response.
     ``database``: whether the handler queries the database. ``database_status``: the status of all errors of the
     database, if it is not their own. ``websocket``: the schemas of the messages that a client sends and receives after
-    the upgrade. ``error_members`` returns further members of an error's body. ``errors``: the shape of this route's
-    errors.
+    the upgrade. ``errors``: the shape of this route's errors.
     """
 
     method: str
@@ -103,7 +102,6 @@ class Route:
     database: bool = True
     database_status: int | None = None
     websocket: tuple[str, str] | None = None
-    error_members: Callable[[MarketError], dict[str, Any]] | None = None
     errors: ErrorShape = AS_PROBLEM
 
     @property
@@ -213,8 +211,6 @@ class Application:
         identity = environ.get(VARIABLE, "")
         what = " ".join(part for part in (identity, environ["REQUEST_METHOD"], repr(environ["PATH_INFO"])) if part)
         self._services.failure_log.note(what, error, is_limited=not identity)
-        if route is not None and route.error_members is not None and isinstance(error, MarketError):
-            error.extra |= route.error_members(error)
         shape = AS_PROBLEM if route is None else route.errors
         return shape.reply(shown_error(error, what))
 

@@ -11,9 +11,10 @@ from decimal import Context, Decimal
 from time import time
 from typing import Any
 
-from marketdata.api.routing import Request
+from marketdata.api.routing import ErrorShape, Request
 from marketdata.errors import MarketError
-from marketdata.http.reply import TEXT, Reply, answer, encode
+from marketdata.http.failures import problem
+from marketdata.http.reply import PROBLEM, TEXT, Reply, answer, encode
 from marketdata.interval import RESOLUTIONS, SECOND, is_zone_name
 from marketdata.limits import MAX_ROWS
 from marketdata.store import candles, summary, symbols
@@ -130,9 +131,13 @@ def quotes(request: Request) -> Reply:
     return Reply(b'{"s":"ok","d":[%b]}' % b",".join(entries))
 
 
-def error_members(error: MarketError) -> dict[str, Any]:
-    """Returns the members that the protocol requires in the body of an error."""
-    return {"s": "error", "errmsg": error.detail}
+def _error_reply(error: MarketError) -> Reply:
+    """A problem with the members that the protocol requires in the body of an error."""
+    error.extra |= {"s": "error", "errmsg": error.detail}
+    return problem(error)
+
+
+AS_UDF = ErrorShape("Problem", PROBLEM, _error_reply)
 
 
 def _quote(name: str, item: bytes | None) -> bytes:

@@ -22,6 +22,7 @@ from marketdata.api import schemas
 from marketdata.api.app import ROUTES, make_app
 from marketdata.api.routing import AS_PROBLEM, Route
 from marketdata.api.serve import Service
+from marketdata.http.reply import PROBLEM
 from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store import tokens
@@ -183,7 +184,7 @@ def check_documented(method: str, route: Route | None, response: webtest.TestRes
             is_unreadable = response.json["code"] in ("invalid_request", -2014)
             assert ("WWW-Authenticate" in response.headers) == (status in (401, 403) or is_unreadable)
             assert response.json.get("status", status) == status
-            if route is not None and shape is AS_PROBLEM:
+            if route is not None and shape.media_type == PROBLEM:
                 assert response.json["code"] in route.codes()[status], response.text
     elif route is not None and status not in (204, 304):
         assert response.headers["Content-Type"] in route.produces
