@@ -194,6 +194,12 @@ def test_ccxt_reads_trades_since_a_time(exchange: Any, read: Any, start: int) ->
     assert _seen(exchange.fetch_trades(POOL, since=start + HOUR, limit=4)) == _as_trades(ticks[:4])
 
 
+def test_ccxt_pages_through_all_trades(exchange: Any, read: Any, start: int) -> None:
+    ticks = read(f"/v1/ticks?symbol={POOL}&startTime=0&limit=10000")["ticks"]
+    found = exchange.fetch_trades(POOL, since=start, params={"paginate": True})
+    assert _seen(found) == _as_trades(ticks)
+
+
 def test_ccxt_reads_the_time(exchange: Any) -> None:
     assert abs(exchange.fetch_time() - time.time() * 1000) < MINUTE
 

@@ -12,6 +12,8 @@ from marketdata.frontend.tunnels import RENEW
 from marketdata.interval import LEVELS, RESOLUTIONS, WIDTHS
 from marketdata.limits import DEFAULT_ROWS, DEFAULT_SUMMARIES, MAX_ITEMS, MAX_ROWS, MAX_SUMMARIES
 from marketdata.settings import ROOT
+from marketdata.store.markets import SAMPLE
+from marketdata.store.trade_numbers import MAX_NUMBER
 
 SQL = ROOT / "marketdata" / "store" / "sql"
 SCHEMAS = ROOT / "marketdata" / "api" / "schemas"
@@ -123,7 +125,15 @@ def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
     query = definitions["SummaryQuery"]["properties"]
     assert query["limit"]["maximum"] == MAX_SUMMARIES
     assert members(schema("live.json"), "maxItems") == [MAX_SUMMARIES]
+    assert f"at most {MAX_SUMMARIES} symbols" in schema("binance.json")["$defs"]["BinanceSymbols"]["description"]
     assert f" {DEFAULT_SUMMARIES} if " in query["limit"]["description"]
+
+
+def test_the_schema_and_the_page_of_the_api_have_the_facts_of_markets() -> None:
+    definitions = schema("binance.json")["$defs"]
+    assert f"newest {SAMPLE} ticks" in definitions["BinanceMarket"]["description"]
+    assert definitions["BinanceId"]["maximum"] == MAX_NUMBER
+    assert f"newest {SAMPLE} ticks" in " ".join((ROOT / "marketdata" / "api.md").read_text(encoding="utf-8").split())
 
 
 def test_the_candles_function_has_the_default_number_of_rows() -> None:
