@@ -7,8 +7,10 @@ from typing import Any
 
 from marketdata.api import admin, binance, chart, health, ingest, openapi, summary, symbols, ticks, udf
 from marketdata.api.binance_errors import AS_BINANCE
+from marketdata.api.docs_page import docs_page
 from marketdata.api.routing import Application, Body, Request, Route
 from marketdata.api.services import Services
+from marketdata.http.document import DOCS
 from marketdata.http.failures import PROBLEMS
 from marketdata.http.problem_page import problem_page
 from marketdata.http.reply import CSV, HTML, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
@@ -22,6 +24,11 @@ def description(_request: Request) -> Reply:
 def problems(_request: Request) -> Reply:
     """A page for people. The `type` of every problem refers to it."""
     return Reply(_explained(), media_type=HTML)
+
+
+def docs(_request: Request) -> Reply:
+    """A page for people, made from the description of this API."""
+    return Reply(_documented(), media_type=HTML)
 
 
 def live(request: Request) -> Reply:
@@ -42,6 +49,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", description, "This description", "Description", database=False),
     Route("GET", PROBLEMS, problems, "Every error: what it means, and what to do", produces=(HTML,), database=False,
           revalidated=True),
+    Route("GET", DOCS, docs, "This description as a page", produces=(HTML,), database=False, revalidated=True),
     # -- reading ---------------------------------------------------------------------------------------------------
     Route("GET", "/v1/chart", chart.chart, "Candles", "Chart", scope="read", query="ChartQuery", produces=(JSON, CSV),
           problems=("unknown_symbol",), revalidated=True),
@@ -109,6 +117,11 @@ ROUTES: tuple[Route, ...] = (
 @cache
 def _described() -> dict[str, Any]:
     return openapi.describe(ROUTES)
+
+
+@cache
+def _documented() -> bytes:
+    return docs_page(_described())
 
 
 @cache

@@ -23,6 +23,14 @@ is `application/problem+json`; its `type` refers to the page `/problems`, and `x
 the same. `x-problem-codes` lists the codes of a response. Before a request reaches its path, it may be refused as \
 `bad_request`, `headers_too_large`, `unknown_coding`, `not_found`, `method_not_allowed`, `too_large` or `saturated`."""
 
+_TAGS = {
+    "/v1/udf/": "TradingView's charts",
+    "/api/v3/": "Binance's clients",
+    "/v1/admin/": "Tokens",
+    "/v1/": "Reading",
+}
+"""By the beginning of paths; the first that fits counts."""
+
 _BEARERS = {
     "read": "A token of scope `read`.",
     "write": "A token of scope `write`.",
@@ -53,12 +61,13 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    parameters = [_parameter("path", name, _path_schema(name), required=True) for name in route.parameters]
+    parameters = [_parameter("path", name, schemas.definition("PathParameters"), True) for name in route.parameters]
     query = schemas.definition(route.query)
-    for name, part in query.get("properties", {}).items():
-        parameters.append(_parameter("query", name, part, required=name in query.get("required", ())))
+    for name in query.get("properties", {}):
+        parameters.append(_parameter("query", name, query, name in query.get("required", ())))
     operation: dict[str, Any] = {
         "operationId": _operation_id(route),
+        "tags": [_tag(route)],
         "summary": route.summary,
         "description": " ".join((route.handler.__doc__ or "").split()),
     }
@@ -78,17 +87,24 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
+def _tag(route: Route) -> str:
+    """What the operation is for."""
+    for start, tag in _TAGS.items():
+        if route.path.startswith(start):
+            return "Writing" if tag == "Reading" and route.method != "GET" else tag
+    return "The service"
+
+
 def _operation_id(route: Route) -> str:
     words = [part.strip("{}") for part in route.path.replace(".", "/").split("/") if part not in ("", "v1")]
     return route.method.lower() + "".join(word[:1].upper() + word[1:] for word in words)
 
 
-def _path_schema(name: str) -> Mapping[str, Any]:
-    return schemas.definition("PathParameters")["properties"][name]  # type: ignore[no-any-return]
-
-
-def _parameter(place: str, name: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": required, "schema": _inlined(schema)}
+def _parameter(place: str, name: str, parameters: Mapping[str, Any], is_required: bool) -> dict[str, Any]:
+    """``parameters`` is the schema of all parameters at this place. One has an example if it is in theirs."""
+    found = {"name": name, "in": place, "required": is_required, "schema": _inlined(parameters["properties"][name])}
+    examples = parameters.get("examples", [{}])[0]
+    return found | {"example": examples[name]} if name in examples else found
 
 
 def _request_body(route: Route) -> dict[str, Any]:
@@ -96,7 +112,8 @@ def _request_body(route: Route) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for media_type in route.body.media_types:
         # Each line of NDJSON is an item, which OpenAPI 3.1 cannot express.
-        content[media_type] = {"schema": {"type": "string"} if media_type == NDJSON else _reference(route.body.schema)}
+        lines = {"type": "string", "description": "Each line is an item of a batch."}
+        content[media_type] = {"schema": lines if media_type == NDJSON else _reference(route.body.schema)}
     return {"required": True, "content": content}
 
 

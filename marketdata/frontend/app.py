@@ -13,6 +13,7 @@ from marketdata.frontend.pages import INDEX, PREFIX, Pages, message
 from marketdata.frontend.problems import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, explained, problem_of
 from marketdata.frontend.proxy import Proxy, Response, asks_for_websocket
 from marketdata.frontend.request_target import Target, is_for_api, parsed
+from marketdata.http.document import DOCS
 from marketdata.http.failures import PROBLEMS, MethodNotAllowed
 from marketdata.http.reply import HTML, Reply, answer
 from marketdata.http.revalidation import CACHE_CONTROL, revalidated
@@ -96,6 +97,9 @@ class Frontend:
         self._check_origin(environ)
         if target.path == PROBLEMS:
             return _own(environ, Reply(explained(), 200, HTML, (CACHE_CONTROL,)))
+        if target.path == DOCS:  # it is the same for everybody, so it needs no login
+            _check_method(environ)
+            return self._proxy.response(environ, Target(DOCS, ""), _stays)
         if target.path == "/logout":
             request_origin.check_site(environ)
             return _own(environ, _logged_out())
@@ -144,11 +148,15 @@ def _shows_pages(environ: Mapping[str, Any]) -> bool:
 
 
 def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
-    """Return ``reply`` to a request for a path that the frontend serves itself. Raises MethodNotAllowed unless the
-    method is GET or HEAD."""
+    """Return ``reply`` to a request for a path that the frontend serves itself."""
+    _check_method(environ)
+    return reply
+
+
+def _check_method(environ: Mapping[str, Any]) -> None:
+    """Raise MethodNotAllowed unless the method is GET or HEAD."""
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         raise MethodNotAllowed("this path takes GET", "GET, HEAD")
-    return reply
 
 
 def _logged_out() -> Reply:

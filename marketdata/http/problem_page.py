@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from html import escape
 from pathlib import Path
-from string import Template
 
 from marketdata.errors import MarketError
+from marketdata.http.document import Document, marked
 from marketdata.http.failures import STATUS, Statuses, about, kinds_shown, status_of, title_of
 
-_PAGE = Template((Path(__file__).resolve().parent / "problems.html").read_text(encoding="utf-8"))
-_LITERAL = re.compile(r"(`{1,2})([^`]+)\1")
+_PAGE = Document(Path(__file__).resolve().parent / "problems.html")
 
 
 def problem_page(statuses: Statuses = STATUS) -> bytes:
     """The page in HTML. ``statuses`` is the table of a service."""
-    return _PAGE.substitute(codes="\n".join(_section(kind, statuses) for kind in kinds_shown(statuses))).encode()
+    return _PAGE.filled(codes="\n".join(_section(kind, statuses) for kind in kinds_shown(statuses)))
 
 
 def _section(kind: type[MarketError], statuses: Statuses) -> str:
@@ -26,8 +23,4 @@ def _section(kind: type[MarketError], statuses: Statuses) -> str:
 
 
 def _entry(code: str, cause: str, remedy: str) -> str:
-    return f'<div id="{code}"><dt><code>{code}</code></dt><dd>{_text(cause)}</dd><dd>{_text(remedy)}</dd></div>\n'
-
-
-def _text(plain: str) -> str:
-    return _LITERAL.sub(r"<code>\2</code>", escape(plain))
+    return f'<div id="{code}"><dt><code>{code}</code></dt><dd>{marked(cause)}</dd><dd>{marked(remedy)}</dd></div>\n'

@@ -27,11 +27,11 @@ def schema(name: str) -> Any:
 
 
 def members(found: Any, key: str) -> list[Any]:
-    """Every value of ``key`` at any depth of a decoded JSON document."""
+    """Every value of ``key`` at any depth of a decoded JSON Schema, except in its examples."""
     if isinstance(found, dict):
         return [
             *([found[key]] if key in found else []),
-            *(each for part in found.values() for each in members(part, key)),
+            *(each for name, part in found.items() if name != "examples" for each in members(part, key)),
         ]
     return [each for part in found for each in members(part, key)] if isinstance(found, list) else []
 

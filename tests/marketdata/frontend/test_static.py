@@ -21,7 +21,7 @@ def test_only_the_style_sheet_defines_colours() -> None:
     defined = set(re.findall(rf"light-dark\({colour}, {colour}\)", read("page.css")))
     assert defined
     assert not re.findall(colour, re.sub(r"light-dark\([^)]*\)", "", read("page.css")))
-    for text in (read("message.html"), (ROOT / "marketdata" / "http" / "problems.html").read_text(encoding="utf-8")):
+    for text in (read("message.html"), (ROOT / "marketdata" / "http" / "document.css").read_text(encoding="utf-8")):
         assert set(re.findall(rf"light-dark\({colour}, {colour}\)", text)) <= defined
     for path in FOLDER.glob("*.js"):
         assert not re.findall(colour, path.read_text(encoding="utf-8")), path.name
