@@ -46,7 +46,7 @@ def measure(blocks: int) -> Iterator[Figure]:
             market.trade(blocks)
             market.chain.mine(13)
             market.api.start()
-            market.ingestor.configure(requests_per_s=1_000_000)
+            market.ingestor.configure(requests_per_s=100_000)
             limits, rates = [], []
             for number in range(2, 2 + ROUNDS):
                 limits.append(_limit(market))

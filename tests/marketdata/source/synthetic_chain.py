@@ -8,7 +8,7 @@ from marketdata.source.evm import selector
 from marketdata.source.pools import KINDS
 from tests.marketdata.source.provider import Provider, error, result
 
-_TOPIC = KINDS["uniswap-v2"].swap_topics[0]
+TOPIC = KINDS["uniswap-v2"].swap_topics[0]
 POOL, TOKENS = "0x" + "11" * 20, ("0x" + "22" * 20, "0x" + "33" * 20)
 CHAIN_ID = 7
 START, BLOCK_S = 1_600_000_000, 12
@@ -70,7 +70,7 @@ class SyntheticChain(Provider):
 
     def logs(self, number: int) -> list[dict[str, Any]]:
         shared = {
-            "address": POOL, "topics": [_TOPIC], "blockHash": _hash(number), "blockNumber": hex(number),
+            "address": POOL, "topics": [TOPIC], "blockHash": _hash(number), "blockNumber": hex(number),
             "blockTimestamp": hex(START + number * BLOCK_S), "removed": False,
         }  # fmt: skip
         return [
