@@ -105,7 +105,7 @@ MARKET = Product(
         "sqlite3": ("ingest.outbox",),
         "waitress": ("http.waitress_adapter",),
         # simple_websocket needs a thread for each connection; here one selector serves all of them.
-        "wsproto": ("api.live.websocket",),
+        "wsproto": ("api.live.websocket", "source.heads"),
     },
     pure=(
         "errors", "limits", "tick", "interval", "token", "api.schemas",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 from marketdata.ingest.follower import Counts, Follower
 from marketdata.ingest.metrics import ChainMetrics
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.worker import Fatal, Worker
 from marketdata.source import pool_check
+from marketdata.source.heads import Heads
 from marketdata.source.pools.pool import Pool
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
@@ -20,6 +22,9 @@ MAX_OUTBOX_ITEMS = 200_000
 _MAX_ITEMS_BEHIND = 20_000
 """While the outbox holds more items, a chain that is behind its newest block waits, so that the ticks of other chains
 are delivered soon."""
+
+_POLLS_LEFT_OUT = 10
+"""While new blocks are announced, so many times ``poll_s`` are between two requests for the newest block."""
 
 Connect = Callable[[Chain, threading.Event], Provider]
 """Makes the provider of a chain. Setting the event ends the provider's waits."""
@@ -37,6 +42,7 @@ class ChainReader:
         self._on_read = on_read
         self._worker = Worker(f"reader-{chain.name}", self._step, fatal, chain.name)
         self._provider = connect(chain, self._worker.stopping)
+        self._heads = Heads(chain.ws_url, self._worker.wake) if chain.ws_url is not None else None
         self.follower: Follower | None = None
         self._pools: list[Pool] = []
         self._is_behind = False
@@ -44,18 +50,25 @@ class ChainReader:
 
     def start(self) -> None:
         self._worker.start()
+        if self._heads is not None:
+            self._heads.start()
 
     def interrupt(self) -> None:
         """Tell the thread to stop, without waiting for it."""
         self._worker.stopping.set()
         self._provider.interrupt()
+        if self._heads is not None:
+            self._heads.interrupt()
 
     def stop(self, timeout: float) -> None:
         if self._is_stopped:
             return
         self._is_stopped = True
         self.interrupt()
-        if self._worker.stop(timeout):
+        deadline = monotonic() + timeout
+        if self._heads is not None:
+            self._heads.stop(timeout)
+        if self._worker.stop(max(0.0, deadline - monotonic())):
             self._provider.close()
             self._outbox.close()
 
@@ -93,7 +106,17 @@ class ChainReader:
         self._is_behind = self.follower.step()
         is_late = not self._is_behind and self.follower.catch_up()
         self._on_read()
-        return 0.0 if self._is_behind or is_late else self.chain.poll_s
+        return 0.0 if self._is_behind or is_late else self._poll_s()
+
+    def _poll_s(self) -> float:
+        """The seconds between two requests for the newest block. They are more while new blocks are announced, unless
+        the provider lacks an announced block."""
+        assert self.follower is not None
+        assert self.follower.head is not None
+        newest = self._heads.newest if self._heads is not None else None
+        if newest is None or newest > self.follower.head.number:
+            return self.chain.poll_s
+        return self.chain.poll_s * _POLLS_LEFT_OUT
 
     def _check_pools(self) -> None:
         while len(self._pools) < len(self.chain.pools):

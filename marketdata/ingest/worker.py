@@ -42,7 +42,7 @@ class Worker:
         self._thread.start()
 
     def wake(self) -> None:
-        """End the wait between two steps."""
+        """End the wait between two steps. During a step, end the next wait."""
         self._wake.set()
 
     def stop(self, timeout: float) -> bool:
@@ -56,7 +56,6 @@ class Worker:
     def _run(self) -> None:
         pause = _MIN_PAUSE
         while not self.stopping.is_set():
-            self._wake.clear()
             try:
                 wait = self._step()
                 pause = _MIN_PAUSE
@@ -80,3 +79,4 @@ class Worker:
                 return
             if wait and not self.stopping.is_set():
                 self._wake.wait(wait)
+                self._wake.clear()

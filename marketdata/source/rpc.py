@@ -18,7 +18,7 @@ from copy import copy
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from marketdata.errors import ProviderError, RangeRefused, Stopped
 from marketdata.source.provider_errors import Kind, meaning
@@ -118,9 +118,7 @@ class Rpc:
         self.name = f"{parts.hostname}:{self._connection.port}"
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
-        if parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        self._headers |= authorization(parts)
         credentials = [parts.username, parts.password, *headers.values(), self._headers.get("Authorization")]
         self._secrets = _secrets(self._target, [each for each in credentials if each])
         self._stopping = stopping
@@ -319,6 +317,14 @@ class Rpc:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return " ".join(text.split())[:300]
+
+
+def authorization(parts: SplitResult) -> dict[str, str]:
+    """The header that sends the name and the password of a URL, if it has a name."""
+    if parts.username is None:
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
 
 
 def _secrets(target: str, credentials: Sequence[str]) -> list[str]:
