@@ -164,3 +164,62 @@ def test_lags_are_those_of_extended_ranges(conn: Connection, version: Version, m
     monkeypatch.setattr(coverage, "MAX_LAGS", 1)
     assert coverage.lags(conn, version).symbols == {}
     assert coverage.lags(conn, version).chains[chain] == pytest.approx(86_400, abs=60)
+
+
+class Source:
+    """A source of a chain, which reports as api.md asks. ``pools`` are those that it reads, with the day of their
+    creation. ``read`` has the days of each pool that were read, and not replaced by a reorganisation since."""
+
+    def __init__(self, conn: Connection, version: Version, chain: str) -> None:
+        self.conn, self.version, self.chain = conn, version, chain
+        self.head = self.named_from = 0
+        self.must_name = True
+        self.pools: dict[str, int] = {f"{chain}:{n}": 0 for n in range(3)}
+        self.read: dict[str, set[int]] = {pool: set() for pool in self.pools}
+
+    def advance(self, days: int, created: int) -> None:
+        """Read some days, in which pools are created."""
+        end = self.head + days
+        new = {f"{self.chain}:{len(self.read) + n}": self.head + n % days for n in range(created)}
+        if self.must_name:
+            self.named_from, self.must_name = self.head, False
+            coverage.record(self.conn, self.version, list(self.pools), of_days(self.head, end, "indexed"))
+        else:
+            coverage.record_chain(self.conn, self.version, self.chain, of_days(self.head, end, "indexed"))
+        for pool, day in new.items():
+            coverage.record(self.conn, self.version, [pool], of_days(day, end, "indexed"))
+        self.pools |= new
+        for pool, day in self.pools.items():
+            self.read.setdefault(pool, set()).update(range(max(day, self.head), end))
+        self.head = end
+
+    def start_again(self, kept: list[str]) -> None:
+        self.pools = {pool: day for pool, day in self.pools.items() if pool in kept}
+        self.must_name = True
+
+    def reorganise(self, days: int) -> None:
+        """Replace the newest days, and with them the pools that they created."""
+        first = max(0, self.head - days)
+        coverage.record_chain(self.conn, self.version, self.chain, of_days(first, self.head, "failed"))
+        self.must_name |= first <= self.named_from
+        self.head = first
+        self.pools = {pool: day for pool, day in self.pools.items() if day < first or not day}
+        for found in self.read.values():
+            found.difference_update(range(first, 10_000))
+
+
+def test_what_is_shown_was_read_whatever_happens_to_the_source(conn: Connection, version: Version, loops) -> None:
+    for seed in range(loops(quick=12, full=400)):
+        rng = random.Random(seed)
+        source = Source(conn, version, f"c{new_symbol()[5:17]}")
+        for _ in range(25):
+            match rng.choice(["advance"] * 4 + ["start", "reorganise"]):
+                case "advance":
+                    source.advance(rng.randint(1, 3), rng.choice([0, 0, 1, 2]))
+                case "start":
+                    source.start_again([pool for pool in source.pools if rng.random() < 0.8])
+                case "reorganise" if source.head:
+                    source.reorganise(rng.randint(1, 4))
+        for pool, read in source.read.items():
+            found = {day for start, end in shown(conn, version, pool) for day in range(start, end)}
+            assert found == read, f"{pool} of seed {seed}"
