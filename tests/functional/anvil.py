@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.functional.evm_packages import EvmPackages
@@ -16,6 +18,8 @@ from tests.functional.serving import until
 CHAIN_ID = 31337
 SECONDS = 30.0
 GAS = 0x1000000
+BALANCE = 10**9
+"""Of an account at the beginning, in whole units of the native currency."""
 START, BLOCK_S = 1_700_000_000, 13
 
 
@@ -28,7 +32,7 @@ class Anvil:
         self._home = packages.folder
         self._command = [
             str(packages.anvil), "--no-mining", "--chain-id", str(CHAIN_ID), "--accounts", "2", "--timestamp",
-            str(START), *arguments,
+            str(START), "--balance", str(BALANCE), "--gas-limit", str(16 * GAS), *arguments,
         ]  # fmt: skip
         self.port = 0
         self.start()
@@ -36,6 +40,7 @@ class Anvil:
         self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         self.account, self.other = self("eth_accounts")
         self._selectors: dict[str, str] = {}
+        self._held: list[str] | None = None
 
     def start(self) -> None:
         """Also again, after ``stop``: with the argument ``--state`` the chain is the same."""
@@ -75,10 +80,24 @@ class Anvil:
 
     def mine(self, blocks: int = 1) -> None:
         """Each block is :data:`BLOCK_S` after the one before it, whatever the clock says."""
+        if self._held is not None:
+            return
         for _ in range(blocks):
             newest = self("eth_getBlockByNumber", "latest", False)
             self("evm_setNextBlockTimestamp", int(newest["timestamp"], 16) + BLOCK_S)
             self("evm_mine")
+
+    @contextmanager
+    def one_block(self) -> Iterator[None]:
+        """Put all calls that are :meth:`done` in this context, and other transactions, into one block."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+        self.mine()
+        for transaction in held:
+            self.receipt(transaction)
 
     def send(self, to: str | None, data: str, value: int = 0) -> str:
         """Put a transaction into the pool, for the next block; its hash."""
@@ -96,14 +115,17 @@ class Anvil:
         return self.send(to, self.encoded(signature, *arguments), value)
 
     def done(self, to: str, signature: str, *arguments: Any, value: int = 0) -> None:
-        """Call a function in a block of its own. It must succeed."""
+        """Call a function in a block of its own, unless in :meth:`one_block`. It must succeed."""
         transaction = self.invoke(to, signature, *arguments, value=value)
         self.mine()
-        self.receipt(transaction)
+        if self._held is None:
+            self.receipt(transaction)
+        else:
+            self._held.append(transaction)
 
     def ask(self, to: str, signature: str, *arguments: Any) -> str:
-        """What a function returns now."""
-        return str(self("eth_call", {"to": to, "data": self.encoded(signature, *arguments)}, "latest"))
+        """What a function returns after all transactions, those of the next block included."""
+        return str(self("eth_call", {"to": to, "data": self.encoded(signature, *arguments)}, "pending"))
 
     def receipt(self, transaction: str) -> dict[str, Any]:
         found = self("eth_getTransactionReceipt", transaction)

@@ -70,6 +70,13 @@ class Tokens:
         self.allow(address, *spenders)
         return address
 
+    def create_any(self, symbol: bytes, decimals: bytes, *spenders: str) -> str:
+        """A token with these answers to ``symbol()`` and ``decimals()``; see ``contracts/AnyToken.sol``."""
+        address = self.deploy("AnyToken", symbol, decimals, SUPPLY)
+        self.decimals[address] = int.from_bytes(decimals, "big")
+        self.allow(address, *spenders)
+        return address
+
     def allow(self, token: str, *spenders: str) -> None:
         for spender in spenders:
             self.chain.invoke(token, "approve(address,uint256)", spender, MAX)

@@ -42,9 +42,19 @@ class Exchanges:
         self.solidly = SolidlyV1(self.tokens)
         self.v4 = UniswapV4(self.tokens)
 
-    def token(self, decimals: int) -> str:
         exchanges = (self.v2, self.v3, self.pancakeswap, self.aerodrome, self.v4)
-        return self.tokens.create(decimals, *(spender for each in exchanges for spender in each.spenders))
+        self._spenders = [spender for each in exchanges for spender in each.spenders]
+
+    def token(self, decimals: int) -> str:
+        return self.tokens.create(decimals, *self._spenders)
+
+    def any_token(self, symbol: bytes, decimals: bytes) -> str:
+        """A token with these answers to ``symbol()`` and ``decimals()``; see ``contracts/AnyToken.sol``."""
+        return self.tokens.create_any(symbol, decimals, *self._spenders)
+
+    def allow(self, token: str) -> None:
+        """Let all exchanges take the account's token."""
+        self.tokens.allow(token, *self._spenders)
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
         """Give ``amount`` of token0 (``sell``) or token1, in the next block; the transaction."""

@@ -18,7 +18,6 @@ BEFORE_SWAP, AFTER_SWAP, AFTER_INITIALIZE = 1 << 7, 1 << 6, 1 << 12
 BEFORE_SWAP_RETURNS_DELTA, AFTER_SWAP_RETURNS_DELTA = 1 << 3, 1 << 2
 BUDGET = 10**20
 """Of the native currency, sent with a swap that pays with it. The router sends the rest back."""
-INITIALIZE = "0xdd466e674ea557f56295e2d0218a125ea4b4f0f6f3307b95f85e6110838d6438"
 # Of Actions.sol.
 SWAP_EXACT_IN_SINGLE, SWAP_EXACT_IN, SWAP_EXACT_OUT_SINGLE, SETTLE_ALL, TAKE_ALL = 0x06, 0x07, 0x08, 0x0C, 0x0F
 
@@ -48,9 +47,8 @@ class UniswapV4:
         (a, amount_a), (b, amount_b) = in_order(amounts)
         key = (a, b, fee, SPACING, hooks)
         initialize = "initialize((address,address,uint24,int24,address),uint160)"
-        created = self._chain.invoke(self.manager, initialize, *key, root_of_price(amount_a, amount_b))
-        self._chain.mine()
-        [id] = [log["topics"][1] for log in self._chain.receipt(created)["logs"] if log["topics"][0] == INITIALIZE]
+        self._chain.done(self.manager, initialize, *key, root_of_price(amount_a, amount_b))
+        id = self._chain("web3_sha3", "0x" + words(*key))
         self._chain.done(
             self._liquidity,
             "modifyLiquidity((address,address,uint24,int24,address),(int24,int24,int256,bytes32),bytes)",

@@ -1,0 +1,177 @@
+"""A market whose pools are found by their factories, and what these pools must be called.
+
+Names, orientation and ticks are worked out from the receipts of the chain as it is at the end, without any code of the
+product.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.functional.chain_market import Market, indexed
+from tests.functional.evm_packages import EvmPackages
+from tests.functional.exchanges.exchange import NATIVE, TestPool
+from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.market_process import Client
+from tests.functional.serving import until
+
+CREATIONS = {
+    "PairCreated(address,address,address,uint256)": ("uniswap-v2", 0),
+    "PoolCreated(address,address,uint24,int24,address)": ("", 1),
+    "PairCreated(address,address,bool,address,uint256)": ("solidly", 1),
+    "PoolCreated(address,address,bool,address,uint256)": ("solidly", 0),
+    "Initialize(bytes32,address,address,uint24,int24,address,uint160,int24)": ("uniswap-v4", 0),
+}
+"""The events of factories: the kind of the pool (empty: that of the factory) and the word of the data that has its
+address."""
+NO_DECIMALS = -1
+KINDS = 7
+"""The number of ways to create a pool."""
+
+
+class Announced(NamedTuple):
+    """A pool, the block of its creation, and that block's time in milliseconds."""
+
+    pool: TestPool
+    block: int
+    time: int
+
+
+class FactoryMarket(Market):
+    """The pools of :class:`Market` exist already when the ingestor starts, and no pool is listed. ``create`` makes
+    more."""
+
+    has_idle_pools = True
+
+    def __init__(self, packages: EvmPackages, state_dir: Path, *, full: bool = False) -> None:
+        super().__init__(packages, state_dir, full=full)
+        on = self.exchanges
+        self.factories = {
+            on.v2.factory: "uniswap-v2", on.v3.factory: "uniswap-v3", on.pancakeswap.factory: "pancakeswap-v3",
+            on.aerodrome.factory: "solidly", on.solidly.factory: "solidly", on.v4.manager: "uniswap-v4",
+        }  # fmt: skip
+        self._creations = {self.chain("web3_sha3", "0x" + text.encode().hex()): text for text in CREATIONS}
+        self.labels = dict.fromkeys(on.tokens.decimals, "TT") | {NATIVE: "ETH", on.tokens.weth: "WETH"}
+        """What a token's symbol becomes in names; empty if none of its characters is allowed."""
+        self.usd = self.token("USD", 6)
+        self.weth = on.tokens.weth
+        on.tokens.decimals[self.weth] = 18
+        self.chain.done(self.weth, "deposit()", value=10**26)
+        on.allow(self.weth)
+        self.coins = [self.token(f"COIN{number}", 18 - number) for number in range(6)]
+        pairs = itertools.combinations([self.usd, *self.coins], 2)
+        self._ways = [(kind, *pair) for pair in pairs for kind in range(KINDS)]
+        self.random.shuffle(self._ways)
+        self.native_pool = on.v2.pool("", {self.weth: 10**22, self.usd: 3 * 10**13})
+        self.traded.append(self.native_pool)
+        self.listed: dict[str, TestPool] = {}
+        self.ingestor = IngestorProcess(self.api, self.chain.url, (), factories=self.entries(), quotes=self.quotes())
+
+    def token(self, label: str, decimals: int) -> str:
+        return self.any_token(abi_string(label.encode()), decimals.to_bytes(32, "big"), label)
+
+    def any_token(self, symbol: bytes, decimals: bytes, label: str) -> str:
+        """A token with these answers to ``symbol()`` and ``decimals()``."""
+        address = self.exchanges.any_token(symbol, decimals)
+        self.labels[address] = label
+        if len(decimals) != 32:
+            self.exchanges.tokens.decimals[address] = NO_DECIMALS
+        return address
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [{"kind": kind, "address": address, "start_block": 0} for address, kind in self.factories.items()]
+
+    def quotes(self) -> dict[str, list[str]]:
+        return {"usd": [self.usd], "native": [self.native_pool.address]}
+
+    # -- what happens on the chain -----------------------------------------------------------------------------------
+
+    def create_another(self) -> TestPool:
+        """A pool of any exchange."""
+        return self.create(*self._ways.pop())
+
+    def create(self, kind: int, a: str, b: str) -> TestPool:
+        """A pool of the exchange with this number, with 10**6 of each token. It has a swap in the next block."""
+        on = self.exchanges
+        makers: list[Callable[..., TestPool]] = [
+            on.v2.pool, on.v3.pool, on.pancakeswap.pool, on.aerodrome.pool, on.solidly.pool, on.v4.pool,
+            partial(on.aerodrome.pool, stable=True),
+        ]  # fmt: skip
+        decimals = on.tokens.decimals
+        amounts = {token: 10 ** (6 + decimals[token]) for token in (a, b)}
+        pool = makers[kind]("", amounts)
+        self.traded.append(pool)
+        on.swap(pool, pool.amounts[0] // 1000, sell=True)
+        return pool
+
+    # -- what must be known ------------------------------------------------------------------------------------------
+
+    def announced(self) -> list[Announced]:
+        """The pools that the factories have announced and that can be read, in the order of their creation."""
+        found: list[Announced] = []
+        taken = {pool.name for pool in self.listed.values()}
+        for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
+            block = self.chain("eth_getBlockByNumber", hex(number), False)
+            receipts = self.chain("eth_getBlockReceipts", hex(number)) if block["transactions"] else []
+            for log in (log for receipt in receipts for log in receipt["logs"]):
+                if log["address"] not in self.factories or log["topics"][0] not in self._creations:
+                    continue
+                pool = self._named(log, taken)
+                if pool is not None:
+                    taken.add(pool.name)
+                    found.append(Announced(pool, number, int(block["timestamp"], 16) * 1000))
+        return found
+
+    def _named(self, log: dict[str, Any], taken: set[str]) -> TestPool | None:
+        kind, word = CREATIONS[self._creations[log["topics"][0]]]
+        topics = [topic[-40:] for topic in log["topics"][1:]]
+        a, b = (f"0x{topic}" for topic in (topics[1:3] if kind == "uniswap-v4" else topics[:2]))
+        address = "0x" + log["data"][2 + 64 * word :][24:64]
+        if kind == "uniswap-v4":
+            address = f"{log['address']}#{log['topics'][1]}"
+        if address in self.listed:
+            return self.listed[address]
+        decimals = (self.exchanges.tokens.decimals[a], self.exchanges.tokens.decimals[b])
+        if NO_DECIMALS in decimals:
+            return None
+        preferred = [token for token in (b, a) if token == self.usd] + [
+            token for token in (b, a) if token in (self.weth, NATIVE)
+        ]
+        quote = (preferred or [b])[0]
+        base = a if quote == b else b
+        name = "-".join(self.labels[token] or token[-6:] for token in (base, quote))
+        if name in taken:
+            name = f"{name}-{address[-6:]}"
+        made = kind or self.factories[log["address"]]
+        return TestPool(name, address, made, (a, b), decimals, (0, 0), invert=quote == a)
+
+    def assert_complete(self, seconds: float = 60) -> None:
+        """Also: no other symbol has a tick."""
+        self.pools = tuple(each.pool for each in self.announced())
+        super().assert_complete(seconds)
+        known = {f"TEST:{pool.name}" for pool in self.pools}
+        with closing(Client(self.api.port, self.api.token("read"))) as read:
+            shown = {each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]}
+        assert shown <= known
+
+    def assert_covered(self, seconds: float = 30) -> None:
+        """Each pool is recorded as indexed from the block of its creation, or an earlier one, to the newest block."""
+        end = int(self.chain("eth_getBlockByNumber", "latest", False)["timestamp"], 16) * 1000 + 1000
+        with closing(Client(self.api.port, self.api.token("read"))) as read:
+            for each in self.announced():
+
+                def is_covered(symbol: str = f"TEST:{each.pool.name}", time: int = each.time) -> bool:
+                    found = indexed(read, symbol)
+                    return len(found) == 1 and found[0][0] <= time and found[0][1] == end
+
+                until(is_covered, seconds)
+
+
+def abi_string(text: bytes) -> bytes:
+    """The ABI encoding of a string that a function returns."""
+    return (32).to_bytes(32, "big") + len(text).to_bytes(32, "big") + text + bytes(-len(text) % 32)
