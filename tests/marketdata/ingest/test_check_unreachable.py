@@ -15,8 +15,8 @@ import pytest
 from tests.marketdata.conftest import Command
 
 POOL = {"symbol": "A-B", "address": "0x" + "ab" * 20, "kind": "uniswap-v2", "decimals": [18, 6]}
-MOST_S = 3.5
-"""3 s, and the time of the program itself."""
+MOST_S = 5.0
+"""3 s, and the time of the program itself on a busy machine. A second try would end after 6 s."""
 
 
 @pytest.fixture
