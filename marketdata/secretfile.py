@@ -55,11 +55,15 @@ class TokenFile:
     name: str
 
 
-def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> dict[str, Any]:
-    """Read the JSON object in the file, without the lines that begin with ``comments``.
+def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
+    """Read the JSON object in the file. Raises the errors of :func:`content` and :func:`decoded`."""
+    return decoded(path, content(path, warn=warn))
 
-    Raises MissingRequirement when the file does not exist. Raises StateError when it cannot be read or trusted; its
-    code is MALFORMED when the content is not a JSON object.
+
+def content(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> bytes:
+    """Read the file. Lines that begin with ``comments`` become empty, so that the lines keep their numbers.
+
+    Raises MissingRequirement when the file does not exist. Raises StateError when it cannot be read or trusted.
     """
     try:
         with open(path, "rb", opener=_without_waiting) as file:
@@ -74,17 +78,22 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
                 )
             if mode & (stat.S_IRGRP | stat.S_IROTH):
                 warn(f"{path} is readable by group or others (mode {mode & 0o777:04o}): chmod 600 {path}")
-            content = file.read(_MAX_SIZE)
+            found = file.read(_MAX_SIZE)
     except FileNotFoundError as error:
         raise MissingRequirement(f"the secret file {path} does not exist") from error
     except OSError as error:
         raise StateError(f"the secret file {path} cannot be read: {error.strerror}") from error
-    if comments is not None:
-        start = comments.encode()
-        # Comments become empty lines, so that messages give the file's line numbers.
-        content = b"\n".join(b"" if line.lstrip().startswith(start) else line for line in content.splitlines())
+    if comments is None:
+        return found
+    start = comments.encode()
+    return b"\n".join(b"" if line.lstrip().startswith(start) else line for line in found.splitlines())
+
+
+def decoded(path: Path, text: bytes) -> dict[str, Any]:
+    """The JSON object in ``text``, the content of the file. Raises StateError with the code MALFORMED when there is
+    none."""
     try:
-        found = json.loads(content)
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         # The decoder's error is not kept as the cause, because it contains the content.

@@ -21,12 +21,17 @@ from marketdata import secretfile
 from marketdata.errors import MissingRequirement, StateError, UsageError
 from marketdata.settings import Warn
 from marketdata.source import evm
+from marketdata.source.json_lines import lines, pointer
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import ID_SEPARATOR
 
 FINALIZED = "finalized"
 _SECRET = frozenset({"url", "urls", "ws_url", "headers"})
 _DEFAULT_RATE = 10
+
+
+Fault = tuple[str, str]
+"""The JSON pointer of the value that is wrong, and what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ def load(path: Path, *, warn: Warn) -> tuple[Chain, ...]:
     all faults of the content.
     """
     try:
-        found = secretfile.read(path, warn=warn, comments="//")
+        text = secretfile.content(path, warn=warn, comments="//")
+        found = secretfile.decoded(path, text)
     except MissingRequirement as error:
         raise MissingRequirement(f"{error.detail}: copy etc/rpc.json.example to it, and edit the copy") from error
     except StateError as error:
@@ -120,14 +126,9 @@ def load(path: Path, *, warn: Warn) -> tuple[Chain, ...]:
             raise
         raise UsageError(error.detail) from None
     schema = "Chains" if "chains" in found else "Chain"
-    errors = sorted(
-        _validator(schema).iter_errors(found), key=lambda error: [str(part) for part in error.absolute_path]
-    )
-    faults = [_fault(error) for error in errors]
-    if not faults:
-        faults = list(_contradictions(found))
-    if faults:
-        raise UsageError("\n  ".join([f"{path}:", *faults]))
+    faults = [fault for error in _validator(schema).iter_errors(found) for fault in _faults(error)]
+    if faults := faults or list(_contradictions(found)):
+        raise UsageError(_report(path, text, faults))
     return tuple(_chain(content) for _, content in _chains(found))
 
 
@@ -137,26 +138,35 @@ def _validator(schema: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{schema}", "$defs": json.loads(text)["$defs"]})
 
 
-def _fault(error: jsonschema.ValidationError) -> str:
-    path = "".join(f"/{part}" for part in error.absolute_path)
-    if error.validator == "additionalProperties":
-        return f"{path or 'the file'}: {_unknown(error)}"
+def _report(path: Path, text: bytes, faults: Iterable[Fault]) -> str:
+    """A heading, and a line for each fault with the line of the file, in the order of the file."""
+    line_of = lines(text.decode())
+    found = sorted((line_of[place], place, fault) for place, fault in faults)
+    said = (f"{path.name}:{line}: {_printable(place) or 'the file'}: {fault}" for line, place, fault in found)
+    return "\n".join([f"{path} has {len(found)} {'faults' if len(found) > 1 else 'fault'}:", *said])
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text[:200])
+
+
+def _faults(error: jsonschema.ValidationError) -> Iterator[Fault]:
+    place = pointer(error.absolute_path)
     expected = cast(dict[str, Any], error.schema).get("x-expected")
-    if not _SECRET.isdisjoint(map(str, error.absolute_path)):
-        return f"{path}: {expected or 'is not valid'} (its value is not shown, because it may be secret)"
-    return (
-        f"{path or 'the file'}: {error.instance!r} {expected}"
-        if expected
-        else f"{path or 'the file'}: {error.message[:200]}"
-    )
+    if error.validator == "additionalProperties":
+        yield from _unknown(error)
+    elif not _SECRET.isdisjoint(map(str, error.absolute_path)):
+        yield place, f"{expected or 'is not valid'} (its value is not shown, because it may be secret)"
+    else:
+        yield place, f"{error.instance!r} {expected}" if expected else error.message[:200]
 
 
-def _unknown(error: jsonschema.ValidationError) -> str:
+def _unknown(error: jsonschema.ValidationError) -> Iterator[Fault]:
     known = sorted(cast(dict[str, Any], error.schema)["properties"])
-    names = sorted(cast(dict[str, Any], error.instance).keys() - set(known))
-    found = [(name, difflib.get_close_matches(name, known, n=1)) for name in names]
-    said = [f"{name[:80]!r} is unknown" + (f"; did you mean {near[0]}?" if near else "") for name, near in found]
-    return "; ".join([*said, f"known: {', '.join(known)}"])
+    for name in sorted(cast(dict[str, Any], error.instance).keys() - set(known)):
+        near = difflib.get_close_matches(name, known, n=1)
+        suggested = f"; did you mean {near[0]}?" if near else ""
+        yield pointer([*error.absolute_path, name]), f"is unknown{suggested}; known: {', '.join(known)}"
 
 
 def _chains(found: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -166,35 +176,35 @@ def _chains(found: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(f"/chains/{at}", each) for at, each in enumerate(found["chains"])]
 
 
-def _contradictions(found: dict[str, Any]) -> Iterator[str]:
+def _contradictions(found: dict[str, Any]) -> Iterator[Fault]:
     names: list[str] = []
     for path, chain in _chains(found):
         if chain["chain"] in names:
-            yield f"{path}/chain: {chain['chain']} is listed twice"
+            yield f"{path}/chain", f"{chain['chain']} is listed twice"
         names.append(chain["chain"])
         if ("url" in chain) == ("urls" in chain):
-            yield f"{path or 'the file'}: either url or urls must be given"
+            yield path, "either url or urls must be given"
         for name, url in _urls(chain):
             if not _has_host(url):
-                yield f"{path}/{name}: is not a URL with a host and a valid port"
+                yield f"{path}/{name}", "is not a URL with a host and a valid port"
         if not chain.get("pools") and not chain.get("factories"):
-            yield f"{path or 'the file'}: has neither pools nor factories, so there is nothing to read"
+            yield path, "has neither pools nor factories, so there is nothing to read"
         yield from _pool_faults(path, chain.get("pools", []))
         for name, address in _addresses(chain):
             try:
                 pool_address(address)
             except ValueError as error:
-                yield f"{path}/{name}: {error}"
+                yield f"{path}/{name}", str(error)
 
 
-def _pool_faults(path: str, pools: list[dict[str, Any]]) -> Iterator[str]:
+def _pool_faults(path: str, pools: list[dict[str, Any]]) -> Iterator[Fault]:
     symbols = [pool["symbol"] for pool in pools]
     for at, pool in enumerate(pools):
         if pool["symbol"] in symbols[:at]:
-            yield f"{path}/pools/{at}/symbol: {pool['symbol']} is listed twice"
+            yield f"{path}/pools/{at}/symbol", f"{pool['symbol']} is listed twice"
         if KINDS[pool["kind"]].is_singleton != (ID_SEPARATOR in pool["address"]):
             expected = "needs" if KINDS[pool["kind"]].is_singleton else "must not have"
-            yield f"{path}/pools/{at}/address: a pool of {pool['kind']} {expected} #, then the id of the pool"
+            yield f"{path}/pools/{at}/address", f"a pool of {pool['kind']} {expected} #, then the id of the pool"
 
 
 def _urls(chain: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -64,11 +64,11 @@ def test_a_missing_file_is_a_missing_requirement(tmp_path: Path) -> None:
             {"confirmations": "ten"},
             "/confirmations: 'ten' must be a number of blocks from 0 to 10000, or \"finalized\"",
         ),
-        ({"confirmation": 3}, "the file: 'confirmation' is unknown; did you mean confirmations?; known: chain,"),
+        ({"confirmation": 3}, "/confirmation: is unknown; did you mean confirmations?; known: chain,"),
         ({"chain_id": 0}, "/chain_id: "),
         ({"confirmations": "safe"}, "/confirmations: "),
-        ({"colour": 1}, "the file: 'colour' is unknown; known: chain, chain_id,"),
-        ({"pools": []}, "the file: has neither pools nor factories"),
+        ({"colour": 1}, "rpc.json:1: /colour: is unknown; known: chain, chain_id,"),
+        ({"pools": []}, "rpc.json:1: the file: has neither pools nor factories"),
         ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is listed twice"),
         ({"pools": [POOL | {"kind": "balancer"}]}, "/pools/0/kind: "),
         ({"pools": [POOL | {"decimals": [18]}]}, "/pools/0/decimals: [18] must be two numbers: "),
@@ -83,12 +83,45 @@ def test_faults_are_named_and_secrets_are_not_shown(tmp_path: Path, change: dict
     assert "hidden" not in caught.value.detail.removeprefix(str(tmp_path))
 
 
-def test_each_fault_has_its_own_line(tmp_path: Path) -> None:
+FAULTY = """// a comment
+{
+  "url": "https://hidden.example", "chain": "ETH",
+  // another one
+  "chain_id": 1, "confirmations": 12,
+  "colour": 1, "colours": 2,
+  "pools": [
+    {
+      "symbol": "A B", "kind": "uniswap-v2",
+      // of token0 and token1
+      "decimals":
+        [18]
+    }
+  ]
+}
+"""
+
+
+def test_each_fault_has_a_line_with_the_line_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, FAULTY)
     with pytest.raises(UsageError) as caught:
-        loaded(tmp_path, GOOD | {"chain_id": "one", "colour": 1})
+        load(path, warn=pytest.fail)
     heading, *faults = caught.value.detail.splitlines()
-    assert heading.endswith("rpc.json:")
-    assert [fault.split(":")[0] for fault in faults] == ["  the file", "  /chain_id"]
+    assert heading == f"{path} has 5 faults:"
+    assert [fault[:46] for fault in faults] == [
+        "rpc.json:6: /colour: is unknown; known: chain,",
+        "rpc.json:6: /colours: is unknown; known: chain",
+        "rpc.json:8: /pools/0: 'address' is a required ",
+        "rpc.json:9: /pools/0/symbol: 'A B' must be 1 t",
+        "rpc.json:11: /pools/0/decimals: [18] must be t",
+    ]
+
+
+def test_a_contradiction_has_the_line_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load(written(tmp_path, json.dumps(GOOD | {"pools": [POOL, POOL]}, indent=1)), warn=pytest.fail)
+    heading, fault = caught.value.detail.splitlines()
+    assert heading == f"{tmp_path / 'rpc.json'} has 1 fault:"
+    assert fault == "rpc.json:17: /pools/1/symbol: A-B is listed twice"
 
 
 def test_a_syntax_error_names_the_line_of_the_file(tmp_path: Path) -> None:
