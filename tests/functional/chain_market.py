@@ -36,38 +36,38 @@ class Market:
         # The last argument has the chain say that all but the newest four blocks are final.
         self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
         self.api = ApiProcess(state_dir, durable=durable)
-        self.exchanges = all = Exchanges(self.chain, packages)
-        six, eight, coin, other = (all.token(decimals) for decimals in (6, 8, 18, 18))
+        self.exchanges = exchanges = Exchanges(self.chain, packages)
+        six, eight, coin, other = (exchanges.token(decimals) for decimals in (6, 8, 18, 18))
         self.route = (
-            all.v2.pool("COIN-SIX", {coin: 10**24, six: 2500 * 10**12}),
-            all.v2.pool("OTHER-COIN", {other: 10**33, coin: 10**15}),
+            exchanges.v2.pool("COIN-SIX", {coin: 10**24, six: 2500 * 10**12}),
+            exchanges.v2.pool("OTHER-COIN", {other: 10**33, coin: 10**15}),
         )
         self.pools = (
             *self.route,
-            all.v3.pool("EIGHT-COIN", {eight: 10**16, coin: 3 * 10**24}, invert=True),
-            all.v3.pool("SIX-OTHER", {six: 10**8, other: 10**38}, invert=True),
-            all.pancakeswap.pool("SIX-EIGHT", {six: 10**12, eight: 10**14}),
-            all.aerodrome.pool("SIX-EIGHT-STABLE", {six: 10**12, eight: 10**14}, stable=True),
-            all.v4.pool("ETH-SIX", {NATIVE: 10**21, six: 2500 * 10**9}),
+            exchanges.v3.pool("EIGHT-COIN", {eight: 10**16, coin: 3 * 10**24}, invert=True),
+            exchanges.v3.pool("SIX-OTHER", {six: 10**8, other: 10**38}, invert=True),
+            exchanges.pancakeswap.pool("SIX-EIGHT", {six: 10**12, eight: 10**14}),
+            exchanges.aerodrome.pool("SIX-EIGHT-STABLE", {six: 10**12, eight: 10**14}, stable=True),
+            exchanges.v4.pool("ETH-SIX", {NATIVE: 10**21, six: 2500 * 10**9}),
             *(self._more_pools(six, coin, other) if full else ()),
         )
         self._six = six
         self.traded = list(self.pools)
         for pool in self.pools:
-            all.swap(pool, pool.amounts[0] // 1000, sell=True)
+            exchanges.swap(pool, pool.amounts[0] // 1000, sell=True)
         self.chain.mine()
         self.random = random.Random(7)
         self.ingestor = IngestorProcess(self.api, self.chain.url, self.pools)
 
     def _more_pools(self, six: str, coin: str, other: str) -> Iterator[TestPool]:
-        all = self.exchanges
-        yield all.aerodrome.pool("COIN-OTHER", {coin: 10**24, other: 10**27}, invert=True)
-        yield all.solidly.pool("COIN-SIX-V1", {coin: 10**24, six: 2500 * 10**12})
-        yield all.v4.pool("COIN-OTHER-V4", {coin: 10**24, other: 10**27})
-        hooks = all.v4.hooks("DynamicFeesTestHook", AFTER_INITIALIZE | BEFORE_SWAP)
-        self.chain.done(hooks, "setManager(address)", all.v4.manager)
+        exchanges = self.exchanges
+        yield exchanges.aerodrome.pool("COIN-OTHER", {coin: 10**24, other: 10**27}, invert=True)
+        yield exchanges.solidly.pool("COIN-SIX-V1", {coin: 10**24, six: 2500 * 10**12})
+        yield exchanges.v4.pool("COIN-OTHER-V4", {coin: 10**24, other: 10**27})
+        hooks = exchanges.v4.hooks("DynamicFeesTestHook", AFTER_INITIALIZE | BEFORE_SWAP)
+        self.chain.done(hooks, "setManager(address)", exchanges.v4.manager)
         self.chain.done(hooks, "setFee(uint24)", 100_000)
-        yield all.v4.pool("ETH-COIN", {NATIVE: 10**21, coin: 10**24}, invert=True, hooks=hooks, fee=DYNAMIC_FEE)
+        yield exchanges.v4.pool("ETH-COIN", {NATIVE: 10**21, coin: 10**24}, invert=True, hooks=hooks, fee=DYNAMIC_FEE)
 
     def close(self) -> None:
         self.ingestor.stop()

@@ -23,7 +23,7 @@ from marketdata.source.rpc import Rpc
 from marketdata.source.rpc_file import ETHER, Endpoint, ListedPool
 from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.evm_packages import EvmPackages
-from tests.functional.exchanges.exchange import NATIVE, RoutingExchange, TestPool
+from tests.functional.exchanges.exchange import NATIVE, ExactExchange, RoutingExchange, TestPool
 from tests.functional.exchanges.exchanges import Exchanges, trade
 from tests.functional.exchanges.uniswap_v4 import (
     AFTER_INITIALIZE,
@@ -46,22 +46,22 @@ class Stage:
         self.provider = RpcProvider(Rpc(Endpoint(self.chain.url, {}, 100_000), stopping=threading.Event()), CHAIN_ID)
         self.six, self.coin, self.other = (self.exchanges.token(decimals) for decimals in (6, 18, 18))
         six_coin, coin_other = {self.six: 2500 * 10**12, self.coin: 10**24}, {self.coin: 10**24, self.other: 3 * 10**25}
-        all = self.exchanges
+        exchanges = self.exchanges
         self.pools = {
             pool.name: pool
             for pool in (
-                all.v2.pool("V2", six_coin),
-                all.v2.pool("V2-NEXT", coin_other),
-                all.v3.pool("V3", six_coin, invert=True),
-                all.v3.pool("V3-NEXT", coin_other),
-                all.pancakeswap.pool("PANCAKE", six_coin),
-                all.pancakeswap.pool("PANCAKE-NEXT", coin_other, invert=True),
-                all.aerodrome.pool("VOLATILE", six_coin),
-                all.aerodrome.pool("STABLE", {self.coin: 10**24, self.other: 10**24}, stable=True),
-                all.solidly.pool("SOLIDLY-V1", six_coin),
-                all.v4.pool("V4", six_coin, invert=True),
-                all.v4.pool("V4-NEXT", coin_other),
-                all.v4.pool("V4-NATIVE", {NATIVE: 10**21, self.six: 2500 * 10**9}),
+                exchanges.v2.pool("V2", six_coin),
+                exchanges.v2.pool("V2-NEXT", coin_other),
+                exchanges.v3.pool("V3", six_coin, invert=True),
+                exchanges.v3.pool("V3-NEXT", coin_other),
+                exchanges.pancakeswap.pool("PANCAKE", six_coin),
+                exchanges.pancakeswap.pool("PANCAKE-NEXT", coin_other, invert=True),
+                exchanges.aerodrome.pool("VOLATILE", six_coin),
+                exchanges.aerodrome.pool("STABLE", {self.coin: 10**24, self.other: 10**24}, stable=True),
+                exchanges.solidly.pool("SOLIDLY-V1", six_coin),
+                exchanges.v4.pool("V4", six_coin, invert=True),
+                exchanges.v4.pool("V4-NEXT", coin_other),
+                exchanges.v4.pool("V4-NATIVE", {NATIVE: 10**21, self.six: 2500 * 10**9}),
             )
         }
 
@@ -146,10 +146,13 @@ def test_a_swap_is_what_the_trader_paid_and_got(stage: Stage, name: str, sell: b
 @pytest.mark.parametrize("name", ["V2", "V3", "PANCAKE", "V4", "V4-NATIVE"])
 @pytest.mark.parametrize("sell", [True, False])
 def test_a_swap_for_an_exact_output_is_what_the_trader_paid_and_got(stage: Stage, name: str, sell: bool) -> None:
-    pool, exchanges = stage.pools[name], stage.exchanges
-    exchange = {"V2": exchanges.v2, "V3": exchanges.v3, "PANCAKE": exchanges.pancakeswap}.get(name, exchanges.v4)
+    exchanges: dict[str, ExactExchange] = {
+        "V2": stage.exchanges.v2, "V3": stage.exchanges.v3, "PANCAKE": stage.exchanges.pancakeswap,
+        "V4": stage.exchanges.v4, "V4-NATIVE": stage.exchanges.v4,
+    }  # fmt: skip
+    pool = stage.pools[name]
     amount = pool.amounts[sell] // 1000
-    tick = assert_tick_is_the_balance_change(stage, pool, exchange.buy(pool, amount, sell=sell))  # type: ignore[attr-defined]
+    tick = assert_tick_is_the_balance_change(stage, pool, exchanges[name].buy(pool, amount, sell=sell))
     assert tick["side"] == ("sell" if sell != pool.invert else "buy")
 
 
