@@ -25,16 +25,17 @@ class Market(NamedTuple):
     size_decimals: int
 
 
-# The joined name is BASEQUOTE of CHAIN:BASE-QUOTE.
-_RESOLVE: LiteralString = """
-    SELECT coalesce(s.symbol, (
-        SELECT min(symbol) FROM {symbols}
-        WHERE upper(regexp_replace(regexp_replace(symbol, '^[^:]*:', ''), '-([^-]*)$', '\\1')) = upper(wanted.name)
-        HAVING count(*) = 1))
-    FROM jsonb_array_elements_text(%(names)s::jsonb) WITH ORDINALITY AS wanted (name, place)
+_EXACT: LiteralString = """
+    SELECT wanted.name, s.symbol FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
     LEFT JOIN market_aliases a ON a.alias = wanted.name
-    LEFT JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)
-    ORDER BY wanted.place"""
+    JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
+
+# The joined name is BASEQUOTE of CHAIN:BASE-QUOTE.
+_JOINED: LiteralString = """
+    SELECT wanted.name, min(s.symbol) FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
+    JOIN {symbols} s
+    ON upper(wanted.name) = upper(regexp_replace(regexp_replace(s.symbol, '^[^:]*:', ''), '-([^-]*)$', '\\1'))
+    GROUP BY wanted.name HAVING count(DISTINCT s.symbol) = 1"""
 
 _ALL: LiteralString = "{symbols} s"
 _NAMED: LiteralString = """
@@ -59,12 +60,17 @@ _PRICES: LiteralString = """
 def resolved(conn: Connection, version: Version, names: Sequence[str]) -> list[str]:
     """The symbols of these names, in this order. A name is a symbol, an alias, or the base and the quote of only one
     symbol, joined without a hyphen, in any case. Raises NotFound (``unknown_symbol``) for another name."""
-    with translated():
-        found = prepared.rows(conn, version.query(_RESOLVE), {"names": json.dumps(list(names))})
-    for name, (symbol,) in zip(names, found, strict=True):
-        if symbol is None:
+    found: dict[str, str] = {}
+    for statement in (_EXACT, _JOINED):
+        missing = [name for name in names if name not in found]
+        if missing:
+            with translated():
+                rows = prepared.rows(conn, version.query(statement), {"names": json.dumps(missing)})
+            found |= {name.decode(): symbol.decode() for name, symbol in rows}
+    for name in names:
+        if name not in found:
             raise unknown_symbol(name)
-    return [symbol.decode() for (symbol,) in found]
+    return [found[name] for name in names]
 
 
 def read(conn: Connection, version: Version, symbols: Sequence[str] | None = None) -> list[Market]:

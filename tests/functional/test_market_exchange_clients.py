@@ -20,12 +20,12 @@ from tests.functional.market_process import ROOT, ApiProcess, Client
 from tests.marketdata.frontend.conftest import LOGIN, running
 
 with warnings.catch_warnings():
-    # Of libraries that these packages import.
-    warnings.simplefilter("ignore", DeprecationWarning)
+    # Of these packages, and of libraries that they import.
+    warnings.simplefilter("ignore")
     import binance.exceptions
     import ccxt
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.filterwarnings("ignore::DeprecationWarning:binance")]
 
 PAGE = ROOT / "marketdata" / "api.md"
 POOL, OTHER_POOL, COUNTED, NAMELESS = "ETH:WETH-USDC", "BASE:WETH-USDC", "CEX:BTC-USD", "CEX:INDEX"
