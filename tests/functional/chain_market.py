@@ -150,6 +150,8 @@ def stored_candles(read: Client, symbol: str, interval: str) -> list[dict[str, A
     """Without what depends on the time of the question."""
     path = f"/v1/chart?symbol={symbol}&interval={interval}&limit=10000&startTime=1600000000000"
     status, answer = read("GET", path)
+    if status == 404:
+        return []
     assert status == 200
     assert not answer["more"]
     return [

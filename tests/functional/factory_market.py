@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,12 @@ CREATIONS = {
 }
 """The events of factories: the kind of the pool (empty: that of the factory) and the word of the data that has its
 address."""
+REVERTS, USES_UP_GAS = b"", b"\0"
+"""As answers of a token; see ``contracts/AnyToken.sol``."""
 NO_DECIMALS = -1
+MAX_DECIMALS = 77
+MAX_DIGITS = 30
+"""Of an amount in a pool, in the smallest unit of the token. A pool of Uniswap V2 holds less than 2**112."""
 KINDS = 7
 """The number of ways to create a pool."""
 
@@ -79,7 +84,7 @@ class FactoryMarket(Market):
         """A token with these answers to ``symbol()`` and ``decimals()``."""
         address = self.exchanges.any_token(symbol, decimals)
         self.labels[address] = label
-        if len(decimals) != 32:
+        if len(decimals) != 32 or self.exchanges.tokens.decimals[address] > MAX_DECIMALS:
             self.exchanges.tokens.decimals[address] = NO_DECIMALS
         return address
 
@@ -96,14 +101,15 @@ class FactoryMarket(Market):
         return self.create(*self._ways.pop())
 
     def create(self, kind: int, a: str, b: str) -> TestPool:
-        """A pool of the exchange with this number, with 10**6 of each token. It has a swap in the next block."""
+        """A pool of the exchange with this number, with 10**6 of each token, or as much as a pool can hold. It has a
+        swap in the next block."""
         on = self.exchanges
         makers: list[Callable[..., TestPool]] = [
             on.v2.pool, on.v3.pool, on.pancakeswap.pool, on.aerodrome.pool, on.solidly.pool, on.v4.pool,
             partial(on.aerodrome.pool, stable=True),
         ]  # fmt: skip
         decimals = on.tokens.decimals
-        amounts = {token: 10 ** (6 + decimals[token]) for token in (a, b)}
+        amounts = {token: 10 ** min(6 + max(0, decimals[token]), MAX_DIGITS) for token in (a, b)}
         pool = makers[kind]("", amounts)
         self.traded.append(pool)
         on.swap(pool, pool.amounts[0] // 1000, sell=True)
@@ -153,11 +159,16 @@ class FactoryMarket(Market):
     def assert_complete(self, seconds: float = 60) -> None:
         """Also: no other symbol has a tick."""
         self.pools = tuple(each.pool for each in self.announced())
-        super().assert_complete(seconds)
-        known = {f"TEST:{pool.name}" for pool in self.pools}
+        wanted = {tick["symbol"] for tick in self.exchanges.ticks(*self.pools)}
         with closing(Client(self.api.port, self.api.token("read"))) as read:
-            shown = {each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]}
-        assert shown <= known
+
+            def symbols() -> set[str]:
+                return {each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]}
+
+            with suppress(AssertionError):
+                until(lambda: symbols() == wanted, seconds)
+            assert symbols() == wanted, symbols() ^ wanted
+        super().assert_complete(seconds)
 
     def assert_covered(self, seconds: float = 30) -> None:
         """Each pool is recorded as indexed from the block of its creation, or an earlier one, to the newest block."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.functional.chain_market import stored_ticks
 from tests.functional.evm_packages import EvmPackages
-from tests.functional.factory_market import FactoryMarket
+from tests.functional.exchanges.exchange import TestPool
+from tests.functional.factory_market import REVERTS, USES_UP_GAS, FactoryMarket, abi_string
+from tests.functional.market_process import Client
 
 pytestmark = pytest.mark.functional
 
@@ -44,3 +51,96 @@ def test_pools_that_are_created_while_it_runs_are_found(market: FactoryMarket) -
     market.assert_complete()
     assert len(market.pools) == before + POOLS
     market.assert_covered()
+
+
+def test_swaps_in_the_block_of_the_creation_of_several_pools_are_read(market: FactoryMarket) -> None:
+    with market.chain.one_block():
+        made = [market.create_another() for _ in range(10)]
+        market.exchanges.swap(made[0], made[0].amounts[1] // 500, sell=False)
+    with market.chain.one_block():
+        made += [market.create_another() for _ in range(2)]
+    market.assert_complete()
+    assert {pool.address for pool in made} <= {pool.address for pool in market.pools}
+
+
+def test_ticks_are_what_the_trader_paid_and_got(market: FactoryMarket) -> None:
+    """Over several hops the sums are the net of the transaction."""
+    on, chain = market.exchanges, market.chain
+    transactions = []
+    for pool in market.traded[-20:]:
+        for sell in (True, False):
+            transactions.append(on.swap(pool, pool.amounts[not sell] // 1000, sell=sell))
+            chain.mine()
+    hops = [on.v2.pool("", {a: 10**14, b: 10**14}) for a, b in itertools.pairwise([*market.coins[3:], market.weth])]
+    for way in (hops, hops[::-1]):
+        [first] = set(way[0].tokens) - set(way[1].tokens)
+        transactions.append(on.v2.route(10**12, first, *way))
+        chain.mine()
+    market.assert_complete()
+    pools = {f"TEST:{pool.name}": pool for pool in market.pools}
+    gained: dict[str, dict[str, int]] = {transaction: {} for transaction in transactions}
+    with closing(Client(market.api.port, market.api.token("read"))) as read:
+        for symbol, pool in pools.items():
+            for tick in stored_ticks(read, symbol):
+                if tick["tx"] in gained:
+                    sums = gained[tick["tx"]]
+                    for token, amount in zip(pool.tokens, amounts(pool, tick), strict=True):
+                        sums[token] = sums.get(token, 0) + amount
+    for transaction, sums in gained.items():
+        receipt = chain.receipt(transaction)
+        assert sums == {token: on.tokens.spent(receipt, token) for token in sums}
+        assert sorted(map(bool, sums.values()))[-2:] == [True, True]
+
+
+def amounts(pool: TestPool, tick: dict[str, Any]) -> tuple[int, int]:
+    """What the pool gained of each token, by its price, size and side."""
+    base = Fraction(tick["size"]) * (-1 if tick["side"] == "buy" else 1)
+    quote = -base * Fraction(tick["price"])
+    whole = (quote, base) if pool.invert else (base, quote)
+    gained0, gained1 = (round(each * 10**decimals) for each, decimals in zip(whole, pool.decimals, strict=True))
+    return gained0, gained1
+
+
+EIGHTEEN = (18).to_bytes(32, "big")
+STRANGE_SYMBOLS = {
+    "empty": (abi_string(b""), ""),
+    "emoji": (abi_string("🚀🌕".encode()), ""),
+    "from right to left": (abi_string("\u202eCDSU".encode()), "CDSU"),
+    "10 000 characters": (abi_string(b"LONG.SYMBOL." * 1000), "LONG.SYMBOL."),
+    "of another token": (abi_string(b"USD"), "USD"),
+    "of the native currency": (abi_string(b"ETH"), "ETH"),
+    "with separators": (abi_string(b" A-B/C:D\n\"'\\<E>#\x00"), "ABCDE"),
+    "not UTF-8": (abi_string(b"\xff\xfeZ\xc3"), "Z"),
+    "cut in a character": (abi_string("ABCé".encode() * 9), "ABCABCABCABC"),
+    "of 32 bytes": (b"MKR".ljust(32, b"\0"), "MKR"),
+    "with a wrong length": ((32).to_bytes(32, "big") + b"\xff" * 32 + b"LIE".ljust(32, b"\0"), "LIE"),
+    "reverts": (REVERTS, ""),
+    "takes all gas": (USES_UP_GAS, ""),
+}
+"""A token's answer to ``symbol()``, and what it becomes in names."""
+STRANGE_DECIMALS = {
+    "0": (0).to_bytes(32, "big"),
+    "77": (77).to_bytes(32, "big"),
+    "78": (78).to_bytes(32, "big"),
+    "256 bits": b"\xff" * 32,
+    "two words": bytes(64),
+    "reverts": REVERTS,
+    "takes all gas": USES_UP_GAS,
+}
+
+
+def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
+    """Pools whose decimals nobody says are not read, and disturb no other pool."""
+    strange = [market.any_token(answer, EIGHTEEN, label) for answer, label in STRANGE_SYMBOLS.values()]
+    strange += [market.any_token(abi_string(b"D"), decimals, "D") for decimals in STRANGE_DECIMALS.values()]
+    for number, token in enumerate(strange):
+        market.create(number % 2, token, market.usd if number % 3 else market.coins[0])
+    with market.chain.one_block():
+        market.create(0, strange[1], strange[2])
+        market.create(1, strange[1], strange[2])
+    market.trade(3)
+    market.assert_complete()
+    assert market.ingestor.run("pools").stdout.count("does not say its decimals") == 5
+    names = [pool.name for pool in market.pools]
+    assert {"CDSU-USD", "USD-USD", "ETH-USD", "Z-USD", "LIE-USD"} <= set(names)
+    assert len(set(names)) == len(names)

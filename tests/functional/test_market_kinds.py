@@ -74,20 +74,6 @@ class Stage:
         self.chain.mine()
         return self.chain.receipt(transaction)
 
-    def spent(self, receipt: dict[str, Any], token: str) -> int:
-        """What the trader had less of the token after the transaction, which is alone in its block. The price of the
-        gas does not count."""
-        number = int(receipt["blockNumber"], 16)
-        before, after = (self._balance(token, each) for each in (number - 1, number))
-        gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16) if token == NATIVE else 0
-        return before - after - gas
-
-    def _balance(self, token: str, block: int) -> int:
-        if token == NATIVE:
-            return int(self.chain("eth_getBalance", self.chain.account, hex(block)), 16)
-        data = self.chain.encoded("balanceOf(address)", self.chain.account)
-        return int(self.chain("eth_call", {"to": token, "data": data}, hex(block)), 16)
-
     def ticks(self, receipt: dict[str, Any], *pools: TestPool) -> list[dict[str, Any]]:
         """The ticks that the product makes of the transaction's block."""
         listed = [product_pool(pool) for pool in pools]
@@ -127,7 +113,7 @@ POOLS = ("V2", "V3", "PANCAKE", "VOLATILE", "STABLE", "SOLIDLY-V1", "V4", "V4-NA
 def assert_tick_is_the_balance_change(stage: Stage, pool: TestPool, transaction: str) -> dict[str, Any]:
     receipt = stage.run(transaction)
     [tick] = stage.ticks(receipt, pool)
-    gained = [stage.spent(receipt, token) for token in pool.tokens]
+    gained = [stage.exchanges.tokens.spent(receipt, token) for token in pool.tokens]
     assert {name: tick[name] for name in ("price", "size", "side")} == trade(pool, *gained)
     assert tick["tx"] == receipt["transactionHash"]
     return tick
@@ -181,7 +167,7 @@ def test_the_sums_over_several_hops_are_the_net_of_the_transaction(
     for pool, log in zip(pools, logs, strict=True):
         for token, gained in zip(pool.tokens, KINDS[pool.kind].decode(log.data), strict=True):
             sums[token] = sums.get(token, 0) + gained
-    assert sums == {token: stage.spent(receipt, token) for token in sums}
+    assert sums == {token: stage.exchanges.tokens.spent(receipt, token) for token in sums}
     assert sums[first] == amount
     assert sorted(map(bool, sums.values())) == [False] * (len(pools) - 1) + [True, True]
 
@@ -244,7 +230,7 @@ def test_pools_whose_hooks_change_amounts_are_named_with_the_reason(
     stage.chain.done(hooks, setter, 10**9)
     receipt = stage.run(v4.swap(pool, pool.amounts[0] // 1000, sell=True))
     [tick] = stage.ticks(receipt, pool)
-    gained = [stage.spent(receipt, token) for token in pool.tokens]
+    gained = [stage.exchanges.tokens.spent(receipt, token) for token in pool.tokens]
     assert tick["price"] != trade(pool, *gained)["price"]
     reason = f"its hooks change the amounts of swaps ({name})"
     assert pool_check.compare(stage.provider, listed_pool(pool), ETHER).faults == (reason,)

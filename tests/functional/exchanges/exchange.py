@@ -82,6 +82,20 @@ class Tokens:
             self.chain.invoke(token, "approve(address,uint256)", spender, MAX)
         self.chain.mine()
 
+    def spent(self, receipt: dict[str, Any], token: str) -> int:
+        """What the account had less of the token after a transaction that is alone in its block. The price of the gas
+        does not count."""
+        number = int(receipt["blockNumber"], 16)
+        before, after = (self._balance(token, each) for each in (number - 1, number))
+        gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16) if token == NATIVE else 0
+        return before - after - gas
+
+    def _balance(self, token: str, block: int) -> int:
+        if token == NATIVE:
+            return int(self.chain("eth_getBalance", self.chain.account, hex(block)), 16)
+        data = self.chain.encoded("balanceOf(address)", self.chain.account)
+        return int(self.chain("eth_call", {"to": token, "data": data}, hex(block)), 16)
+
     def pool(
         self, kind: str, name: str, address: str, amounts: dict[str, int], *key: Any, invert: bool = False
     ) -> TestPool:

@@ -65,7 +65,8 @@ class Exchanges:
         return exchanges[pool.kind].swap(pool, amount, sell=sell)
 
     def ticks(self, *pools: TestPool) -> list[dict[str, Any]]:
-        """What ``GET /v1/ticks`` must show of these pools, in the order of the chain."""
+        """What ``GET /v1/ticks`` must show of these pools, in the order of the chain. Swaps whose price or size
+        rounds to 0, or has more than 30 digits before the point, are no ticks."""
         by_address = {pool.address: pool for pool in pools}
         found = []
         for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
@@ -78,7 +79,7 @@ class Exchanges:
                     pool = by_address.get(log["address"]) or by_address.get(log["address"] + id)
                     if pool is not None and log["topics"][0] in SWAPS[pool.kind]:
                         found.append(_tick(pool, log, int(block["timestamp"], 16)))
-        return found
+        return [tick for tick in found if all(_fits(tick[name]) for name in ("price", "size"))]
 
 
 def _tick(pool: TestPool, log: dict[str, Any], seconds: int) -> dict[str, Any]:
@@ -112,6 +113,10 @@ def trade(pool: TestPool, gained0: int, gained1: int) -> dict[str, Any]:
         "size": _decimal(abs(base), 60),
         "side": "buy" if base < 0 else "sell",
     }
+
+
+def _fits(value: str) -> bool:
+    return value != "0" and len(value.partition(".")[0]) <= 30
 
 
 def _decimal(value: Fraction, significant: int) -> str:
