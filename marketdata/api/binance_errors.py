@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from marketdata import errors as e
 from marketdata.api.routing import ErrorShape
-from marketdata.http.failures import headers_of, status_of
+from marketdata.http.failures import MethodNotAllowed, headers_of, status_of
 from marketdata.http.reply import JSON, Reply, encode
 
 COMBINATION = "combination"
 """The ``rule`` of a FieldError about parameters that exclude each other."""
 
-_INVALID = 400
+_UNKNOWN_SYMBOL = "unknown_symbol"
+_STATUSES = {e.InvalidValue.code: 400, _UNKNOWN_SYMBOL: 400}
+"""Of the codes that have another status in a problem."""
 
 _CODES: dict[type[e.MarketError], tuple[int, str]] = {
     e.MarketError: (-1000, "An unknown error occurred while processing the request"),
     e.DatabaseUnavailable: (-1001, "Internal error; unable to process your request. Please try again"),
     e.VersionMissing: (-1001, "Internal error; unable to process your request. Please try again"),
     e.Saturated: (-1003, "Too many requests"),
+    e.NotFound: (-1020, "This operation is not supported"),
+    MethodNotAllowed: (-1020, "This operation is not supported"),
     e.DatabaseStalled: (-1007, "Timeout waiting for response from backend server"),
     e.TooSlow: (-1007, "Timeout waiting for response from backend server"),
     e.InvalidValue: (-1130, "Data sent for a parameter is not valid"),
@@ -37,7 +41,7 @@ _CODES_BY_RULE: dict[str, tuple[int, str]] = {
 
 
 def _body(error: e.MarketError) -> dict[str, int | str]:
-    if isinstance(error, e.NotFound):
+    if error.code == _UNKNOWN_SYMBOL:
         return {"code": -1121, "msg": "Invalid symbol."}
     if isinstance(error, e.InvalidValue) and error.errors:
         first = error.errors[0]
@@ -50,8 +54,8 @@ def _body(error: e.MarketError) -> dict[str, int | str]:
 
 
 def _reply(error: e.MarketError) -> Reply:
-    status = _INVALID if isinstance(error, e.InvalidValue | e.NotFound) else status_of(type(error))
+    status = _STATUSES.get(error.code, status_of(type(error)))
     return Reply(encode(_body(error)), status, JSON, headers_of(error))
 
 
-AS_BINANCE = ErrorShape("BinanceError", JSON, _reply, dict.fromkeys(("invalid_value", "unknown_symbol"), _INVALID))
+AS_BINANCE = ErrorShape("BinanceError", JSON, _reply, _STATUSES, below="/api/v3/")

@@ -62,12 +62,14 @@ class Body:
 @dataclass(frozen=True)
 class ErrorShape:
     """How a route sends its errors: the schema and the media type of the body, the function that makes the reply, and
-    the statuses of codes that have another one than in a problem."""
+    the statuses of codes that have another one than in a problem. If ``below`` is the beginning of a path, the error of
+    a path without a route has this shape, too."""
 
     schema: str
     media_type: str
     reply: Callable[[MarketError], Reply]
     statuses: Mapping[str, int] = field(default_factory=dict)
+    below: str = ""
 
 
 AS_PROBLEM = ErrorShape("Problem", PROBLEM, problem)
@@ -140,7 +142,10 @@ class Application:
     def __init__(self, routes: Iterable[Route], services: Services) -> None:
         self._services = services
         self._router = bottle.Router()
+        self._shapes: dict[str, ErrorShape] = {}
         for route in routes:
+            if route.errors.below:
+                self._shapes[route.errors.below] = route.errors
             self._router.add(route.path.replace("{", "<").replace("}", ">"), route.method, route)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -211,8 +216,11 @@ class Application:
         identity = environ.get(VARIABLE, "")
         what = " ".join(part for part in (identity, environ["REQUEST_METHOD"], repr(environ["PATH_INFO"])) if part)
         self._services.failure_log.note(what, error, is_limited=not identity)
-        shape = AS_PROBLEM if route is None else route.errors
+        shape = self._shape_of(environ["PATH_INFO"]) if route is None else route.errors
         return shape.reply(shown_error(error, what))
+
+    def _shape_of(self, path: str) -> ErrorShape:
+        return next((shape for start, shape in self._shapes.items() if path.startswith(start)), AS_PROBLEM)
 
     def _count(self, method: str, route: Route | None, reply: Reply, seconds: float) -> None:
         # Unknown paths and methods do not become labels, because clients could create any number of series with them.

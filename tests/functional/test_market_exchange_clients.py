@@ -209,6 +209,8 @@ def test_ccxt_raises_its_own_errors(exchange: Any, api: ApiProcess) -> None:
         exchange.publicGetKlines({"symbol": "NO:SUCH", "interval": "1m"})
     with pytest.raises(ccxt.BadRequest, match="Invalid interval"):
         exchange.publicGetKlines({"symbol": POOL, "interval": "7m"})
+    with pytest.raises(ccxt.BadRequest, match="This operation is not supported"):
+        exchange.fetch_order_book(POOL)
     with pytest.raises(ccxt.BadRequest, match="looks like seconds; multiply by 1000"):
         exchange.fetch_ohlcv(POOL, since=1_700_000_000)
     for token in ("md_wrong", api.token("alg")):
@@ -304,6 +306,8 @@ def test_python_binance_raises_its_own_error(client: Any, api: ApiProcess) -> No
     with pytest.raises(binance.exceptions.BinanceAPIException) as raised:
         client.get_klines(symbol="NO:SUCH", interval="1m")
     assert (raised.value.code, raised.value.message, raised.value.status_code) == (-1121, "Invalid symbol.", 400)
+    with pytest.raises(binance.exceptions.BinanceAPIException, match="This operation is not supported"):
+        client.get_order_book(symbol=POOL)
     with pytest.raises(binance.exceptions.BinanceAPIException) as raised:
         market(api, "md_wrong")
     assert (raised.value.code, raised.value.status_code) == (-2015, 401)

@@ -20,6 +20,7 @@ import pytest
 from marketdata import secretfile
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES, make_app
+from marketdata.api.binance_errors import AS_BINANCE
 from marketdata.api.routing import AS_PROBLEM, Route
 from marketdata.api.serve import Service
 from marketdata.http.reply import PROBLEM
@@ -175,7 +176,8 @@ def check_documented(method: str, route: Route | None, response: webtest.TestRes
     else:
         assert status in route.documented(), f"{route.path} {status}: {response.text[:500]}"
     if status >= 400:
-        shape = AS_PROBLEM if route is None else route.errors
+        is_of_binance = response.request.environ["PATH_INFO"].startswith("/api/v3/")
+        shape = AS_BINANCE if is_of_binance else AS_PROBLEM if route is None else route.errors
         assert response.content_type == shape.media_type
         assert response.headers["Cache-Control"] == "no-store"
         assert ("Retry-After" in response.headers) == (status in (429, 503))

@@ -130,6 +130,13 @@ def test_an_unknown_symbol_or_interval_has_the_exchanges_own_words(api: Api, cou
     assert refused(api, f"/api/v3/klines?symbol={counted}&interval=7m", -1120) == "Invalid interval."
 
 
+def test_what_the_service_does_not_have_is_refused_in_the_same_shape(api: Api) -> None:
+    assert "there is nothing at '/api/v3/depth'" in refused(api, "/api/v3/depth?symbol=A", -1020, status=404)
+    found = api("POST", "/api/v3/klines", status=405)
+    assert (found.json["code"], found.headers["Allow"]) == (-1020, "GET, HEAD")
+    api.problem("GET", "/api/v4/ping", status=404, code="not_found")
+
+
 # -- symbols ---------------------------------------------------------------------------------------------------------
 
 
