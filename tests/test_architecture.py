@@ -112,7 +112,7 @@ MARKET = Product(
         "http.revalidation", "http.reply", "http.chunked_coding",
         "api.live.websocket",
         "source.evm", "source.pools", "source.log_filter", "source.swaps", "source.adaptive_range",
-        "source.provider_errors",
+        "source.provider_errors", "ingest.span_size",
         "demo.chain", "demo.prices",
         "api.live.feed", "frontend.request_origin", "frontend.upstream_response", "frontend.request_target",
         "frontend.websocket_frames",

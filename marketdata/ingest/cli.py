@@ -15,23 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import MarketError, ProviderError, StateError, Stopped
+from marketdata.errors import MarketError, StateError, Stopped
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.chain_reader import Connect
     from marketdata.source.provider import Provider
-    from marketdata.source.rpc import Rpc
     from marketdata.source.rpc_file import Chain
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
-_CHECK_TRIES = 3
-"""Tries of a request during ``check``. The number is small, because a person waits for the result and can run the
-command again."""
-_CHECK_CONNECTION_S = 3.0
-"""How long ``check`` waits for the provider's host."""
 _TABLE_TIMEOUT_S = 5.0
 """Timeout of the request that asks the API for its table. A stop signal during the request takes effect when the
 request has ended."""
@@ -43,7 +37,9 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_quiet(parser)
     commands = parser.add_subparsers(metavar="COMMAND", help="default: run")
     commands.add_parser("run", help="read and store until Ctrl-C or SIGTERM").set_defaults(run=run)
-    commands.add_parser("check", help="compare every pool of rpc.json with the chain").set_defaults(run=_check)
+    commands.add_parser(
+        "check", help="compare every pool of rpc.json with the chain, and forecast the backfill"
+    ).set_defaults(run=_check)
     pools = commands.add_parser("pools", help="list the pools that are read, and those that factories announced")
     pools.add_argument("--chain", metavar="C", help="only pools of this chain")
     pools.set_defaults(run=_pools)
@@ -146,46 +142,15 @@ def _connected(chain: Chain, stopping: threading.Event) -> Provider:
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:
-    faults = sum(_check_chain(chain, settings) for chain in rpc_file(settings))
+    from marketdata.ingest import check
+
+    file, faults = settings.secrets_dir / secretfile.RPC_SOURCE, 0
+    for chain in rpc_file(settings):
+        for line in check.lines(chain, file):
+            print(line, flush=True)
+            faults += line.startswith(check.WRONG)
     if faults:
-        raise StateError(f"{faults} faults in {settings.secrets_dir / secretfile.RPC_SOURCE}")
-
-
-def _check_chain(chain: Chain, settings: Settings) -> int:
-    """Print what a chain's provider says of its pools; return the number of faults."""
-    from marketdata.source import pool_check
-    from marketdata.source.failover import connected
-    from marketdata.source.rpc import Rpc
-
-    stopping, faults = threading.Event(), 0
-    for endpoint in chain.endpoints:
-        with closing(Rpc(endpoint, stopping=stopping)) as rpc:
-            print(f"{chain.name}: asking {rpc.name} …", flush=True)
-            _reach(rpc, settings.secrets_dir / secretfile.RPC_SOURCE)
-    with closing(connected(chain, stopping, tries=_CHECK_TRIES)) as provider:
-        head, finalized = provider.head(with_finalized=chain.confirmations is None)
-        if chain.confirmations is not None:
-            finalized = max(0, head.number - chain.confirmations)
-        age = time.time() - head.time
-        print(
-            f"{provider.name}: chain {chain.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}"
-        )
-        for pool in chain.pools:
-            found = pool_check.report(provider, pool, chain.native)
-            print(found.text, flush=True)
-            for fault in found.faults:
-                print(f"  WRONG: {fault}", flush=True)
-            faults += len(found.faults)
-    return faults
-
-
-def _reach(rpc: Rpc, file: Path) -> None:
-    try:
-        rpc.reach(_CHECK_CONNECTION_S)
-    except ProviderError as error:
-        raise ProviderError(
-            f"{error.detail}. Check the url in {file}, and that its host runs and this machine reaches it"
-        ) from error
+        raise StateError(f"{faults} faults in {file}")
 
 
 def _list(_options: argparse.Namespace, settings: Settings) -> None:

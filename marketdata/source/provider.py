@@ -92,7 +92,7 @@ def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Hea
 
 _T = TypeVar("_T")
 _GENESIS = 0
-_SAMPLE = 2
+SAMPLE = 2
 """Of the blocks of a range whose logs name their time, so many are compared with their headers."""
 
 _log = logging.getLogger("marketdata.source")
@@ -102,48 +102,48 @@ class RpcProvider:
     """One endpoint, over JSON-RPC. Every answer is checked."""
 
     def __init__(self, rpc: Rpc, chain_id: int) -> None:
-        self._rpc = rpc
+        self.rpc = rpc
         self._chain_id = chain_id
         self.contradicted_ranges = 0
 
     @property
     def name(self) -> str:
-        return self._rpc.name
+        return self.rpc.name
 
     @property
     def requests(self) -> int:
-        return self._rpc.requests
+        return self.rpc.requests
 
     @property
     def wait(self) -> float:
         """How many seconds the next call has to wait for the budget."""
-        return self._rpc.budget.wait
+        return self.rpc.budget.wait
 
     def beside(self) -> RpcProvider:
         """This provider over another connection, for another thread. Both share one budget."""
-        return RpcProvider(self._rpc.beside(), self._chain_id)
+        return RpcProvider(self.rpc.beside(), self._chain_id)
 
     def interrupt(self) -> None:
-        self._rpc.interrupt()
+        self.rpc.interrupt()
 
     def close(self) -> None:
-        self._rpc.close()
+        self.rpc.close()
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         # The chain id is read each time: the host of the URL may begin to serve another chain.
         calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", ("latest", False))]
         if with_finalized:
             calls.append(Call("eth_getBlockByNumber", ("finalized", False)))
-        chain, latest, *finalized = self._rpc.batch(calls)
+        chain, latest, *finalized = self.rpc.batch(calls)
         self._check_chain(chain)
         number = self._read(evm.header, finalized[0], "the final block").number if finalized else _GENESIS
         return self._read(evm.header, latest, "the newest block"), number
 
     def check_chain(self) -> None:
-        self._check_chain(self._rpc.call("eth_chainId"))
+        self._check_chain(self.rpc.call("eth_chainId"))
 
     def headers(self, numbers: Sequence[int]) -> list[Header]:
-        return self._headers(numbers, self._rpc.batch(_blocks(numbers)))
+        return self._headers(numbers, self.rpc.batch(_blocks(numbers)))
 
     def _headers(self, numbers: Sequence[int], found: Sequence[Any]) -> list[Header]:
         headers = [self._read(evm.header, each, f"block {number}") for number, each in zip(numbers, found, strict=True)]
@@ -153,7 +153,7 @@ class RpcProvider:
         return headers
 
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
-        found = self._rpc.batch(_blocks(numbers))
+        found = self.rpc.batch(_blocks(numbers))
         return [
             None if each is None else self._read(evm.header, each, f"block {number}")
             for number, each in zip(numbers, found, strict=True)
@@ -165,7 +165,7 @@ class RpcProvider:
             calls.append(Call("eth_getLogs", ({"blockHash": header.hash, **wanted.parameters()},)))
             # A provider may ask a different node for each call. A node that lacks the block might return no logs.
             calls.append(Call("eth_getBlockByHash", (header.hash, False)))
-        answers = self._rpc.batch(calls)
+        answers = self.rpc.batch(calls)
         found = []
         for at, header in enumerate(headers):
             if answers[2 * at + 1] is None:
@@ -180,8 +180,9 @@ class RpcProvider:
     ) -> tuple[list[Log], dict[int, Header]]:
         # A node that lacks the last block, or is on another chain, would return no logs. So the request also asks for
         # the chain and for both ends.
-        logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **wanted.parameters()},))
-        answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(ends)])
+        answer, chain, *found = self.rpc.batch(
+            [_logs_call(first, last, wanted), Call("eth_chainId"), *_blocks(ends)]
+        )  # fmt: skip
         self._check_chain(chain)
         headers = {header.number: header for header in self._headers(ends, found)}
         logs = self._logs(answer, wanted)
@@ -191,7 +192,7 @@ class RpcProvider:
         dated = {log.block_number for log in logs if log.time}
         undated = {log.block_number for log in logs if not log.time}
         unread = sorted(dated - undated - headers.keys())
-        headers |= self._missing(headers, undated | set(random.sample(unread, min(_SAMPLE, len(unread)))))
+        headers |= self._missing(headers, undated | set(random.sample(unread, min(SAMPLE, len(unread)))))
         try:
             _check_agreement(logs, headers)
         except ValueError as error:
@@ -205,6 +206,10 @@ class RpcProvider:
             log._replace(time=headers[log.block_number].time) if log.block_number in headers else log for log in logs
         ], headers
 
+    def unchecked_logs(self, first: int, last: int, wanted: LogFilter) -> list[Log]:
+        """The logs that ``logs_between`` would check, as the endpoint names them."""
+        return self._logs(self.rpc.batch([_logs_call(first, last, wanted)])[0], wanted)
+
     def _missing(self, headers: Mapping[int, Header], numbers: Iterable[int]) -> dict[int, Header]:
         """The headers of those blocks that ``headers`` lacks."""
         found = self.headers(sorted(set(numbers) - headers.keys()))
@@ -215,10 +220,10 @@ class RpcProvider:
 
     def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
         asked = [Call("eth_call", ({"to": to, "data": evm.selector(function)}, "latest")) for to, function in calls]
-        answers = self._rpc.each(asked)
+        answers = self.rpc.each(asked)
         # A refusal other than a revert may be temporary.
         again = [at for at, answer in enumerate(answers) if isinstance(answer, Refusal) and not answer.is_revert]
-        for at, answer in zip(again, self._rpc.each([asked[at] for at in again]), strict=True):
+        for at, answer in zip(again, self.rpc.each([asked[at] for at in again]), strict=True):
             answers[at] = answer
         refusals = [each for each in answers if isinstance(each, Refusal) and not each.is_revert]
         if refusals and len(refusals) == len(calls):
@@ -278,6 +283,10 @@ def _check_agreement(logs: Iterable[Log], headers: Mapping[int, Header]) -> None
     times = [blocks[number].time for number in sorted(blocks)]
     if times != sorted(times):
         raise ValueError("the time decreases from a block to a later one")
+
+
+def _logs_call(first: int, last: int, wanted: LogFilter) -> Call:
+    return Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **wanted.parameters()},))
 
 
 def _blocks(numbers: Iterable[int]) -> list[Call]:

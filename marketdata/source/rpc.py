@@ -129,6 +129,13 @@ class Rpc:
         self._batch = self._largest
         self._answered = 0
         self.requests = 0
+        self.answering_s = 0.0
+        """The time that this connection has waited for answers, in seconds."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of calls that a request has at most, as far as the provider's refusals are known."""
+        return self._batch
 
     def beside(self) -> Rpc:
         """A second client of this provider, with its own connection, for another thread. Both share one budget."""
@@ -250,6 +257,7 @@ class Rpc:
 
     def _exchange(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
         self.requests += 1
+        began = monotonic()
         try:
             self._connection.request("POST", self._target, body, self._headers)
             response = self._connection.getresponse()
@@ -259,6 +267,7 @@ class Rpc:
         except BaseException:
             self._connection.close()
             raise
+        self.answering_s += monotonic() - began
         return response.status, response.headers, content
 
     def _results(self, calls: Sequence[Call], answers: list[dict[str, Any]]) -> list[Any]:

@@ -15,23 +15,19 @@ from marketdata.errors import MarketError, RangeRefused, Stopped
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Bounds, Plan, Span
-from marketdata.ingest.backfill.span_workers import THREADS, SpanOutcome, SpanWorkers
+from marketdata.ingest.backfill.span_workers import SpanOutcome, SpanWorkers
 from marketdata.ingest.backfill.storing import ApiWriter, RetryLimit, StoredRanges
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.discovery import Discovery
 from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.span_size import MAX_HANDED_OUT, SpanSize
 from marketdata.source import pool_check
-from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.pools.pool import Pool
 from marketdata.source.provider import newest_and_final
 from marketdata.source.rpc_file import Chain
 
 RETRY_S = 60.0
 """Seconds without progress after which the backfill gives up. The next run resumes at the same block."""
-_MAX_HANDED_OUT = 4 * THREADS
-"""The largest number of spans that the workers have at a time."""
-_SPAN_TICKS = 1_000
-"""The intended number of ticks in a span. Small spans let workers read, decode and store at the same time."""
 _RECORD_S = 1.0
 """Seconds between two recordings of stored ranges. A recording takes some transactions for each pool."""
 _TAKE_S = 0.2
@@ -73,8 +69,7 @@ class Backfill:
         self._writer = ApiWriter(self._api, self._limit)
         self._workers = SpanWorkers(chain, connect, self._limit)
         self._provider = self._workers.provider
-        self._range = AdaptiveRange()
-        self._max_blocks = 1
+        self._size = SpanSize(0)
         self._handed_out: set[Span] = set()
         self._stored: list[SpanOutcome] = []
         self._record_at = 0.0
@@ -150,7 +145,7 @@ class Backfill:
             self.bounds[pool.symbol] = bounds
             left[pool.symbol] = plan.gaps(bounds.first, bounds.last, ranges.of(pool.symbol))
         self._plan = Plan(plan.spans(left))
-        self._max_blocks = max(1, self._plan.blocks // _MAX_HANDED_OUT)
+        self._size = SpanSize(self._plan.blocks)
         return ranges
 
     def _bounds(self, pool: Pool, cursor: ChainCursor, final: int) -> Bounds:
@@ -174,9 +169,7 @@ class Backfill:
     def _submit(self) -> bool:
         """Hand spans to the workers. Returns False if the workers have no span."""
         assert self._plan is not None
-        while len(self._handed_out) < _MAX_HANDED_OUT and (
-            span := self._plan.take(min(self._range.size, self._max_blocks))
-        ):
+        while len(self._handed_out) < MAX_HANDED_OUT and (span := self._plan.take(self._size.blocks)):
             self._handed_out.add(span)
             self._workers.submit(span)
         return bool(self._handed_out)
@@ -190,22 +183,17 @@ class Backfill:
         if outcome.error is not None:
             self._give_back(outcome.span, outcome.error)
             return
-        self._range.answered(outcome.span.blocks)
-        self._max_blocks = max(1, outcome.span.blocks * _SPAN_TICKS // max(1, outcome.ticks))
+        self._size.answered(outcome.span.blocks, outcome.ticks)
         self._store(outcome)
 
     def _give_back(self, span: Span, error: MarketError) -> None:
         assert self._plan is not None
         self._handed_out.discard(span)
         self._plan.give_back(span)
-        refused = isinstance(error, RangeRefused) or error.code == "call_refused"
-        # Several spans of one size may be refused at once. Only the first refusal reduces the size.
-        if refused and (span.blocks > min(self._range.size, self._max_blocks) or self._shrinks(span, error)):
-            return
-        self._limit.wait(error)
-
-    def _shrinks(self, span: Span, error: MarketError) -> bool:
-        return self._range.refused(span.blocks, error.suggested if isinstance(error, RangeRefused) else None)
+        suggested = error.suggested if isinstance(error, RangeRefused) else None
+        is_refusal = isinstance(error, RangeRefused) or error.code == "call_refused"
+        if not (is_refusal and self._size.refused(span.blocks, suggested)):
+            self._limit.wait(error)
 
     # -- storing -----------------------------------------------------------------------------------------------------
 

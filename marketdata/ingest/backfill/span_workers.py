@@ -19,6 +19,7 @@ from marketdata.errors import MarketError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
+from marketdata.ingest.span_size import THREADS
 from marketdata.source import swaps
 from marketdata.source.evm import Log
 from marketdata.source.failover import connected
@@ -26,8 +27,6 @@ from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
-
-THREADS = 4
 
 
 @dataclass

@@ -1,0 +1,148 @@
+"""The forecast of ``bin/marketdata-ingestor check``, against a backfill that is then counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.ingest import check
+from marketdata.ingest.api_client import ApiClient
+from marketdata.ingest.backfill.coordinator import Backfill
+from marketdata.ingest.outbox import Outbox
+from marketdata.source import rpc_file
+from tests.functional.serving import until
+from tests.marketdata.ingest.test_backfill import Api
+from tests.marketdata.source.provider import error
+from tests.marketdata.source.synthetic_chain import BLOCK_S, SyntheticChain
+
+HEAD = 30_002
+YEAR = 365 * 86_400
+
+
+class UnevenChain(SyntheticChain):
+    """One block in ``spacing`` has a swap. Without ``names_times`` its logs name no time. A refusal of more blocks than
+    ``most`` names that number if ``suggests``."""
+
+    def __init__(
+        self, spacing: int, most: int = 10**9, *, suggests: bool = True, names_times: bool = True, head: int = HEAD
+    ) -> None:
+        super().__init__(head, swaps=1, most=most)
+        self.spacing, self.suggests = spacing, suggests
+        self.unnamed = {} if names_times else {"blockTimestamp": "0x0"}
+
+    def logs(self, number: int) -> list[dict[str, Any]]:
+        return [] if number % self.spacing else [log | self.unnamed for log in super().logs(number)]
+
+    def _answer(self, request: Any) -> Any:
+        found = super()._answer(request)
+        is_refusal = "exceeds limit" in json.dumps(found)[:200]
+        return error(request, "block range is too large") if is_refusal and not self.suggests else found
+
+    def calls(self) -> int:
+        return sum(len(request) if isinstance(request, list) else 1 for _, request in self.asked)
+
+
+def chain_of(folder: Path, server: SyntheticChain, **content: Any) -> rpc_file.Chain:
+    found = {name: value for name, value in server.rpc_file(**content).items() if value is not None}
+    (folder / "rpc.json").write_text(json.dumps(found))
+    (folder / "rpc.json").chmod(0o600)
+    [chain] = rpc_file.load(folder / "rpc.json", warn=print)
+    return chain
+
+
+@pytest.mark.parametrize(
+    ("server", "per_second"),
+    [
+        (lambda: UnevenChain(3), 30),
+        (lambda: UnevenChain(1), 15),
+        (lambda: UnevenChain(50, most=700), 120),
+        (lambda: UnevenChain(50, most=700, suggests=False), 120),
+        (lambda: UnevenChain(100, names_times=False), 90),
+    ],
+)
+def test_the_forecast_is_within_a_quarter_of_the_backfill(tmp_path: Path, server: Any, per_second: float) -> None:
+    with closing(server()) as chain, closing(Api()) as api:
+        file = chain_of(tmp_path, chain, requests_per_s=per_second)
+        lines = list(check.lines(file, tmp_path))
+        assert len(chain.asked) <= 30
+        assert not [line for line in lines if line.startswith(check.WRONG)]
+        said = re.fullmatch(
+            rf"  since block 0 \(4 d\): (\d+) s, ([\d ]+) requests for 30 000 blocks and about ([\d ]+) swaps "
+            rf"\(limited by requests_per_s {per_second}\)",
+            lines[-1],
+        )
+        assert said is not None, lines
+        seconds, calls, swaps = (int(each.replace(" ", "")) for each in said.groups())
+        assert swaps == pytest.approx(30_000 / chain.spacing, rel=0.05)
+        chain.asked.clear()
+        Outbox(tmp_path / "o.sqlite").close()
+        work = Backfill(file, tmp_path / "o.sqlite", lambda: ApiClient(api.url, lambda: "token"), "t")
+        began = time.monotonic()
+        work.start()
+        until(lambda: work.finished, 60)
+        spent = time.monotonic() - began
+        work.stop()
+        assert (work.error, work.counts.blocks) == (None, HEAD - 1)
+        assert chain.calls() == pytest.approx(calls, rel=0.25)
+        assert spent > 0.75 * seconds - 0.5
+        if chain.spacing > 1:  # many swaps may take longer to store on a busy machine
+            assert spent < 1.25 * seconds + 0.5
+
+
+def test_the_last_year_is_forecast(tmp_path: Path) -> None:
+    blocks = YEAR // BLOCK_S
+    with closing(UnevenChain(20, most=10_000, head=blocks * 3 // 2)) as chain:
+        *_, answers, line = check.lines(chain_of(tmp_path, chain, requests_per_s=10), tmp_path)
+    assert re.fullmatch(
+        r"127\.0\.0\.1:\d+: answers ranges of 10000 blocks, not 16000, and 10 calls at once; a request takes \d+ ms",
+        answers,
+    )
+    # Of six calls each: 131 ranges of 20 000 blocks are refused, so that about 263 of 10 000 are read.
+    said = re.fullmatch(
+        r"  a year: (\d+) min, ([\d ]+) requests for 2 600 000 blocks and about 130 000 swaps "
+        r"\(limited by requests_per_s 10\)",
+        line,
+    )
+    assert said is not None, line
+    assert 1_600 <= int(said[2].replace(" ", "")) <= 2_600
+    assert 2 <= int(said[1]) <= 5
+
+
+def test_an_endpoint_that_is_down_is_a_fault_and_the_others_are_measured(tmp_path: Path) -> None:
+    with closing(UnevenChain(20)) as down, closing(UnevenChain(20)) as up:
+        file = chain_of(tmp_path, up, url=None, urls=[down.url, up.url])
+        down.close()
+        lines = list(check.lines(file, tmp_path))
+    [fault] = [line for line in lines if line.startswith(check.WRONG)]
+    assert f"{down.url[7:]}: no connection: Connection refused. Check the url in {tmp_path}" in fault
+    assert [line for line in lines if line.startswith(f"{up.url[7:]}: answers ranges of 30001 blocks or more, ")]
+    assert not [line for line in lines if line.startswith(f"{down.url[7:]}: answers")]
+
+
+def test_a_node_without_old_logs_gets_no_forecast(tmp_path: Path) -> None:
+    with closing(UnevenChain(20)) as chain:
+        answer = chain.answer
+
+        def pruned(request: Any, headers: dict[str, str]) -> Any:
+            if "eth_getLogs" in json.dumps(request):
+                return error(request, "history has been pruned")
+            return answer(request, headers)
+
+        chain.answer = pruned
+        *_, line = check.lines(chain_of(tmp_path, chain), tmp_path)
+    assert line.startswith(f"{check.WRONG}no forecast: ")
+    assert "history has been pruned" in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "1 s"), (59.4, "59 s"), (90, "2 min"), (4200, "1 h 10 min"), (86_400, "24 h 0 min"), (200_000, "2 d")],
+)
+def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
+    assert check._duration(seconds) == text
