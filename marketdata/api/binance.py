@@ -213,7 +213,7 @@ def _full(item: dict[str, Any], as_of: int) -> dict[str, Any]:
     return {
         **mini,
         "priceChange": _text(change),
-        "priceChangePercent": _text(Decimal(item["change24h"] or 0) * 100),
+        "priceChangePercent": _text(_EXACT.multiply(Decimal(item["change24h"] or 0), Decimal(100))),
         "weightedAvgPrice": _text(average),
         "prevClosePrice": mini["openPrice"],
         "lastQty": _price(item["last_size"]),

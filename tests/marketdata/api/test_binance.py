@@ -328,6 +328,19 @@ def test_the_ticker_is_the_summary(api: Api, tick: Make, base: int) -> None:
     assert mini.keys() == found.keys() - ONLY_FULL | {"openTime", "closeTime"}
 
 
+def test_a_ticker_of_the_widest_prices_is_exact(api: Api, tick: Make) -> None:
+    at = time.time_ns() // 1_000_000
+    least, greatest = f"0.{'0' * 29}1", "9" * 30
+    api.ingest(
+        tick(symbol="BIN:WIDE", id="1", ts=at - 2000, price=least),
+        tick(symbol="BIN:WIDE", id="2", ts=at - 1000, price=greatest),
+    )
+    found = api.get("/api/v3/ticker/24hr?symbol=BIN:WIDE")
+    assert found["priceChange"] == f"{'9' * 29}8.{'9' * 30}"
+    change = 10**60 - 10**30 - 1  # in units of the first price
+    assert found["priceChangePercent"] == str(change * 100)
+
+
 def test_tickers_of_several_and_of_all(api: Api, counted: str, chained: str) -> None:
     both = quote(json.dumps([chained, counted]))
     prices = api.get(f"/api/v3/ticker/price?symbols={both}")
