@@ -47,8 +47,8 @@ def clock(_request: Request) -> Reply:
 
 
 def exchange_info(request: Request) -> Reply:
-    """The named symbols, or all symbols that have ticks, in the order of their names. `baseAsset` and `quoteAsset` are
-    the NAME of `CHAIN:NAME`, split at its last hyphen."""
+    """The named symbols, or all symbols that have ticks. `baseAsset` and `quoteAsset` are the NAME of `CHAIN:NAME`,
+    split at its last hyphen."""
     services = request.services
     version = services.served.version()
     with services.reads.connection() as connection:

@@ -141,6 +141,10 @@ def test_ccxt_takes_a_symbol_where_two_chains_have_the_same_assets(exchange: Any
     for symbol in (POOL, OTHER_POOL):
         candles = read(f"/v1/chart?symbol={symbol}&interval=1h&limit=5")["candles"]
         assert exchange.fetch_ohlcv(symbol, "1h", limit=5) == _numbers(candles)
+        (summary,) = read(f"/v1/summary?symbol={symbol}")["items"]
+        assert exchange.fetch_ticker(symbol)["last"] == float(summary["last"])
+        (newest,) = read(f"/v1/ticks?symbol={symbol}&limit=1")["ticks"]
+        assert exchange.fetch_trades(symbol, limit=1)[0]["price"] == float(newest["price"])
 
 
 @pytest.mark.parametrize("interval", ["1s", "1m", "5m", "1h", "1d", "1w", "1M"])
