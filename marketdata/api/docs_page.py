@@ -82,7 +82,8 @@ def _article(operation: Operation, document: Object) -> str:
     answers = [each for each in of["responses"].items() if int(each[0]) < 400]
     parts.append(_entries("Answers", (_answer(status, response, components) for status, response in answers)))
     errors = [each for each in of["responses"].items() if int(each[0]) >= 400]
-    parts.append(_entries("Errors", (_error(status, response, components) for status, response in errors)))
+    others = _other_errors((response for _, response in errors), components)
+    parts.append(_entries("Errors", [*(_error(*each) for each in errors), *others]))
     return f'<article id="{operation.anchor}">\n{"".join(parts)}</article>\n'
 
 
@@ -164,13 +165,18 @@ def _answer(status: str, response: Object, components: Mapping[str, Object]) -> 
     return _entry(status, facts, "", *_explained(schema, components), _code(_shown(example(schema, components))))
 
 
-def _error(status: str, response: Object, components: Mapping[str, Object]) -> str:
-    """An error with its codes, or if it has another form than a problem, with an example."""
-    if "x-problem-codes" in response:
-        links = " ".join(map(_link, response["x-problem-codes"]))
-        return f"<div><dt><code>{status}</code> <small>{_phrase(status)}</small> {links}</dt></div>\n"
-    shown = (escape(json.dumps(example(each["schema"], components))) for each in response["content"].values())
-    return _entry(status, _phrase(status), "", *(f"<code>{each}</code>" for each in shown))
+def _error(status: str, response: Object) -> str:
+    links = " ".join(map(_link, response.get("x-problem-codes", ())))
+    return f"<div><dt><code>{status}</code> <small>{_phrase(status)}</small> {links}</dt></div>\n"
+
+
+def _other_errors(responses: Iterable[Object], components: Mapping[str, Object]) -> Iterator[str]:
+    """The body of errors that are no problems, like those of Binance: its codes, and an example."""
+    schemas = [each["schema"] for response in responses for each in response["content"].values()]
+    for schema in {each["$ref"]: each for each in schemas if "Problem" not in each["$ref"]}.values():
+        codes = resolved(schema, components)["properties"]["code"]["enum"]
+        listed = f"`code` is one of {', '.join(f'`{code}`' for code in codes)}."
+        yield _entry(JSON, "", listed, *_explained(schema, components), _code(_shown(example(schema, components))))
 
 
 def _codes(document: Object) -> Iterator[str]:

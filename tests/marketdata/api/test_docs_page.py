@@ -90,6 +90,13 @@ def test_every_code_is_listed_with_a_link_to_its_explanation(page: Page, api: Ap
     assert {link.removeprefix("/problems#") for link in page.links if link.startswith("/problems#")} <= set(explained)
 
 
+def test_errors_of_another_form_have_their_codes_and_one_example(api: Api, document: dict[str, Any]) -> None:
+    codes = document["components"]["schemas"]["BinanceError"]["properties"]["code"]["enum"]
+    shown = Page(article(api, "getApiV3Klines")).text.partition("Errors\n")[2]
+    assert f"code is one of {', '.join(map(str, codes))}." in shown
+    assert shown.count("Invalid symbol.") == 1
+
+
 def test_the_contents_lead_to_every_endpoint(page: Page, document: dict[str, Any]) -> None:
     anchors = [operation["operationId"] for *_, operation in operations(document)]
     assert sorted(page.ids) == sorted([*anchors, "codes"])
