@@ -85,6 +85,16 @@ class ChainCursor:
             (pool.symbol, self._chain, pool.address, pool.kind, *pool.tokens, first_block, own),
         )
 
+    def remove(self, transaction: Transaction, symbols: Sequence[str]) -> None:
+        """Remove pools, and take their own coverage back."""
+        for symbol in symbols:
+            row = transaction.execute(
+                "SELECT covered_from, covered_to FROM pools WHERE symbol = ?", (symbol,)
+            ).fetchone()
+            if row is not None and row[0] is not None and row[0] < row[1]:
+                put_coverage(transaction, symbol, row[0], row[1], "failed")
+        transaction.executemany("DELETE FROM pools WHERE symbol = ?", [(symbol,) for symbol in symbols])
+
     def _leave(self, transaction: Transaction, symbols: Sequence[str]) -> None:
         """Let members leave. The chain's coverage begins anew after a gap, so that it does not extend theirs. The other
         members report their own coverage up to then, and join again."""

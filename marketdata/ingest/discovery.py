@@ -6,8 +6,9 @@ was found is kept in the outbox's file, so a name once given stays.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from marketdata.errors import ProviderError, RangeRefused, UsageError
@@ -90,10 +91,10 @@ class Discovery:
     def begin(self, cursor: ChainCursor, final: int) -> None:
         """Read the factories' events before the chain's next block, and record the pools. If the kill of the process
         interrupts it, the next call goes on. ``final`` is the newest final block."""
+        self._enter(cursor, final)
         if not self._factories:
             return
         self._read_natives()
-        self._enter(cursor, final)
         with self._outbox.transaction() as transaction:
             self._readmit(transaction, cursor, final)
         sizes = AdaptiveRange()
@@ -116,16 +117,27 @@ class Discovery:
                 )
 
     def _enter(self, cursor: ChainCursor, final: int) -> None:
-        """Record the factories. One that is new, or selects other tokens, is read from its start."""
+        """Record the factories. One that is new, or selects other pools, is read from its start. One that is no longer
+        listed goes on here if it is listed again."""
         with self._outbox.transaction() as transaction:
-            start = min(factory.start_block for factory in self._factories.values())
-            if cursor.next_block() is None:
-                cursor.begin(transaction, max(start, final - CAUGHT_UP_BLOCKS))
+            starts = [factory.start_block for factory in self._factories.values()]
+            if starts and cursor.next_block() is None:
+                cursor.begin(transaction, max(min(starts), final - CAUGHT_UP_BLOCKS))
+            known = transaction.execute("SELECT address FROM factories WHERE chain = ?", (self._chain.name,)).fetchall()
+            transaction.executemany(
+                "UPDATE factories SET next_block = coalesce(next_block, ?) WHERE chain = ? AND address = ?",
+                [
+                    (cursor.next_block(), self._chain.name, address)
+                    for (address,) in known
+                    if address not in self._factories
+                ],
+            )
             for factory in self._factories.values():
+                selection = json.dumps([factory.start_block, *sorted(factory.tokens)])
                 transaction.execute(
-                    "INSERT INTO factories VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET tokens = ?3, "
-                    "next_block = ?4 WHERE tokens <> ?3",
-                    (self._chain.name, factory.address, " ".join(sorted(factory.tokens)), factory.start_block),
+                    "INSERT INTO factories VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET selection = ?3, "
+                    "next_block = ?4 WHERE selection <> ?3",
+                    (self._chain.name, factory.address, selection, factory.start_block),
                 )
 
     def _late(self) -> dict[str, int]:
@@ -152,15 +164,19 @@ class Discovery:
     def _read_natives(self) -> None:
         """Find the wrapped native currency: the token of ``quotes.native`` that is not in ``quotes.usd``."""
         pools = sorted(pool for pool in self._chain.quotes.native if ID_SEPARATOR not in pool)
-        answers = self._provider.read_contracts([(pool, f"token{at}()") for pool in pools for at in (0, 1)])
-        found = {address_word(int.from_bytes(each, "big")) for each in answers if len(each) == WORD}
+        calls = [(pool, f"token{at}()") for pool in pools for at in (0, 1)]
+        answers = self._provider.read_contracts(calls)
+        for (pool, _), answer in zip(calls, answers, strict=True):
+            if len(answer) != WORD:
+                raise UsageError(f"rpc.json: quotes/native: {pool} does not say its tokens")
+        found = {address_word(int.from_bytes(each, "big")) for each in answers}
         self._natives |= found - self._chain.quotes.usd
 
     # -- found pools -------------------------------------------------------------------------------------------------
 
     def announced(self, logs: Iterable[Log]) -> list[Found]:
         """The pools that the factories' events among ``logs`` announce, in the order of the logs. An event that cannot
-        be decoded is skipped."""
+        be decoded is skipped. The tokens of the pools are read."""
         found = []
         for log in logs:
             factory = self._factories.get(log.address)
@@ -171,9 +187,9 @@ class Discovery:
             except ValueError as error:
                 _log.warning("skipped an event of the factory %s in %s: it %s", log.address, log.transaction, error)
                 continue
-            if creation.address not in self._listed and _selects(factory, creation):
+            if _has_wanted(factory, creation.tokens):
                 found.append(Found(creation, factory.kind, factory.address, log.block_number, log.time))
-        self.load_tokens(token for each in found for token in each.creation.tokens)
+        self._read_tokens(token for each in found for token in each.creation.tokens)
         return found
 
     def record(
@@ -182,6 +198,7 @@ class Discovery:
         """Record found pools. Returns those that are read now. They begin at ``first_block``, or in the block of their
         creation."""
         made = []
+        self._keep_tokens(transaction, (token for each in found for token in each.creation.tokens))
         for each in found:
             row = (self._chain.name, each.creation.address, each.kind, each.factory, *each.creation.tokens)
             is_new = transaction.execute(
@@ -196,14 +213,26 @@ class Discovery:
                     made.append(pool)
         return made
 
-    def forget(self, transaction: Transaction, after: int) -> None:
-        """Forget the pools that were created after the block ``after``, because a reorganisation replaced it."""
-        transaction.execute(
-            "DELETE FROM pools WHERE chain = ?1 AND symbol IN "
-            "(SELECT symbol FROM discovered WHERE chain = ?1 AND block > ?2)",
+    def forget(self, transaction: Transaction, cursor: ChainCursor, after: int) -> None:
+        """Forget the pools that were created after the block ``after``, because a reorganisation replaced it. Their
+        tokens are read again, because other tokens may get their addresses."""
+        gone = transaction.execute(
+            "SELECT symbol FROM discovered WHERE chain = ? AND block > ? AND symbol IS NOT NULL",
             (self._chain.name, after),
-        )
+        ).fetchall()
+        cursor.remove(transaction, [row[0] for row in gone])
         transaction.execute("DELETE FROM discovered WHERE chain = ? AND block > ?", (self._chain.name, after))
+        transaction.execute(
+            "DELETE FROM tokens WHERE chain = ?1 AND address NOT IN "
+            "(SELECT token0 FROM discovered WHERE chain = ?1 UNION SELECT token1 FROM discovered WHERE chain = ?1 "
+            "UNION SELECT token0 FROM pools WHERE chain = ?1 UNION SELECT token1 FROM pools WHERE chain = ?1)",
+            (self._chain.name,),
+        )
+        self._tokens.clear()
+        transaction.execute(
+            "UPDATE factories SET next_block = min(next_block, ?) WHERE chain = ? AND next_block IS NOT NULL",
+            (after + 1, self._chain.name),
+        )
 
     def pools(self) -> list[Pool]:
         """The found pools that are read, in the order of their creation."""
@@ -215,9 +244,7 @@ class Discovery:
         return [
             Pool(symbol, address, kind, (decimals0, decimals1), bool(invert), block, (token0, token1))
             for symbol, address, kind, decimals0, decimals1, invert, block, factory, token0, token1 in rows
-            if address not in self._listed
-            and factory in self._factories
-            and not _is_excluded(self._factories[factory], address, (token0, token1))
+            if self._is_selected(factory, address, (token0, token1))
         ]
 
     def waiting(self) -> list[WaitingPool]:
@@ -230,7 +257,7 @@ class Discovery:
         return [
             WaitingPool(address, kind, trades, self._factories[factory].min_trades)
             for address, kind, trades, factory, *tokens in rows
-            if factory in self._factories and not _is_excluded(self._factories[factory], address, tokens)
+            if self._is_selected(factory, address, tokens)
         ]
 
     def count(self, transaction: Transaction, cursor: ChainCursor, trades: Mapping[str, int], final: int) -> list[Pool]:
@@ -243,7 +270,7 @@ class Discovery:
         return self._readmit(transaction, cursor, final) if trades else []
 
     def _readmit(self, transaction: Transaction, cursor: ChainCursor, final: int) -> list[Pool]:
-        """Admit the waiting pools that have enough swaps, and those that are no longer excluded."""
+        """Admit the waiting pools that have enough swaps, and those that are no longer excluded or listed."""
         made = []
         next_block = cursor.next_block()
         for each in self.waiting():
@@ -271,8 +298,12 @@ class Discovery:
 
         def is_taken(name: str) -> bool:
             symbol = f"{self._chain.name}:{name}"
-            statement = "SELECT 1 FROM pools WHERE symbol = ?1 UNION SELECT 1 FROM discovered WHERE symbol = ?1"
-            return symbol in self._listed_symbols or transaction.execute(statement, (symbol,)).fetchone() is not None
+            statement = (
+                "SELECT 1 FROM pools WHERE symbol = ?1 AND address <> ?2 "
+                "UNION SELECT 1 FROM discovered WHERE symbol = ?1"
+            )
+            row = transaction.execute(statement, (symbol, address)).fetchone()
+            return symbol in self._listed_symbols or row is not None
 
         name = free_name(pool_name(base, base_address, quote, quote_address), address, is_taken)
         pool = Pool(
@@ -292,9 +323,21 @@ class Discovery:
         return pool
 
     def _is_wanted(self, factory: str, creation: Creation, trades: int) -> bool:
-        found = self._factories[factory]
-        return not (
-            self._fault(creation) or _is_excluded(found, creation.address, creation.tokens) or trades < found.min_trades
+        return (
+            not self._fault(creation)
+            and self._is_selected(factory, creation.address, creation.tokens)
+            and trades >= self._factories[factory].min_trades
+        )
+
+    def _is_selected(self, address: str, pool: str, tokens: Collection[str]) -> bool:
+        """Whether the pool, which the factory at ``address`` announced, is read as a found one."""
+        factory = self._factories.get(address)
+        return (
+            factory is not None
+            and pool not in self._listed
+            and pool not in factory.exclude
+            and factory.exclude.isdisjoint(tokens)
+            and _has_wanted(factory, tokens)
         )
 
     def _fault(self, creation: Creation) -> str:
@@ -316,21 +359,30 @@ class Discovery:
             self._tokens[address] = TokenInfo(*self._outbox.rows(statement, self._chain.name, address)[0])
         return self._tokens[address]
 
-    def load_tokens(self, tokens: Iterable[str]) -> None:
-        """Read the symbols and decimals of tokens from the chain, unless they are known."""
-        wanted = set(tokens) - self._tokens.keys() - {NATIVE, ""}
+    def read_listed(self, pools: Iterable[Pool]) -> None:
+        """Read and record the tokens of pools of ``rpc.json``, for the list of pools."""
+        tokens = [token for pool in pools for token in pool.tokens]
+        self._read_tokens(tokens)
+        with self._outbox.transaction() as transaction:
+            self._keep_tokens(transaction, tokens)
+
+    def _read_tokens(self, tokens: Iterable[str]) -> None:
+        """Read the symbols and decimals of tokens from the chain, unless they are recorded. They are recorded together
+        with the first of their pools, because a reorganisation may replace both."""
         known = {row[0] for row in self._outbox.rows("SELECT address FROM tokens WHERE chain = ?", self._chain.name)}
-        new = sorted(wanted - known)
+        new = sorted(set(tokens) - known - {NATIVE, ""})
         if not new:
             return
         calls = [(token, function) for token in new for function in ("decimals()", "symbol()")]
         answers = self._provider.read_contracts(calls)
-        infos = [token_info(*answers[at : at + 2]) for at in range(0, len(answers), 2)]
-        with self._outbox.transaction() as transaction:
-            transaction.executemany(
-                "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?)",
-                [(self._chain.name, token, *info) for token, info in zip(new, infos, strict=True)],
-            )
+        for at, token in enumerate(new):
+            self._tokens[token] = token_info(*answers[2 * at : 2 * at + 2])
+
+    def _keep_tokens(self, transaction: Transaction, tokens: Iterable[str]) -> None:
+        transaction.executemany(
+            "INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?)",
+            [(self._chain.name, token, *self._token(token)) for token in set(tokens) - {NATIVE, ""}],
+        )
 
 
 def _horizon(next_block: int, final: int) -> int:
@@ -338,9 +390,6 @@ def _horizon(next_block: int, final: int) -> int:
     return max(0, min(next_block, final - CAUGHT_UP_BLOCKS))
 
 
-def _selects(factory: Factory, creation: Creation) -> bool:
-    return not factory.tokens or not factory.tokens.isdisjoint(creation.tokens)
-
-
-def _is_excluded(factory: Factory, address: str, tokens: Iterable[str]) -> bool:
-    return address in factory.exclude or not factory.exclude.isdisjoint(tokens)
+def _has_wanted(factory: Factory, tokens: Iterable[str]) -> bool:
+    """Whether one of the tokens is one of those that the factory's ``tokens`` select."""
+    return not factory.tokens or not factory.tokens.isdisjoint(tokens)

@@ -134,7 +134,7 @@ class Follower:
 
     def _begin(self) -> None:
         self._discovery.check_names(self._listed)
-        self._discovery.load_tokens(token for pool in self._listed for token in pool.tokens)
+        self._discovery.read_listed(self._listed)
         self._cursor.begin_at([pool.start_block for pool in self._listed])
         self._discovery.begin(self._cursor, self._finalized)
         self._cursor.enter([*self._listed, *self._discovery.pools()])
@@ -310,8 +310,8 @@ class Follower:
             self._check_complete(known)
         next_block, time = (0, 0) if common is None else (common.number + 1, common.time + 1)
         with self._cursor.transaction() as transaction:
+            self._discovery.forget(transaction, self._cursor, next_block - 1)
             self._cursor.retract(transaction, gone, next_block, time)
-            self._discovery.forget(transaction, next_block - 1)
         self._regroup()
         self.counts.reorganisations += 1
         self.counts.retracted_blocks += len(gone)

@@ -101,9 +101,9 @@ _MIGRATIONS = (
     -- What the tokens say of themselves. decimals is NULL if a token does not say them.
     CREATE TABLE tokens (chain TEXT NOT NULL, address TEXT NOT NULL, symbol TEXT NOT NULL, decimals INTEGER,
                          PRIMARY KEY (chain, address)) WITHOUT ROWID;
-    -- The events of a factory, of pools with these tokens, were read up to next_block. It is NULL once the members were
-    -- read that far, too.
-    CREATE TABLE factories (chain TEXT NOT NULL, address TEXT NOT NULL, tokens TEXT NOT NULL, next_block INTEGER,
+    -- The events of a factory were read from its start up to next_block, which is NULL once the members were read that
+    -- far, too. selection is a JSON list of the start and the selected tokens.
+    CREATE TABLE factories (chain TEXT NOT NULL, address TEXT NOT NULL, selection TEXT NOT NULL, next_block INTEGER,
                             PRIMARY KEY (chain, address)) WITHOUT ROWID;
     """,
 )

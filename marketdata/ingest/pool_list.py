@@ -21,7 +21,9 @@ _NOT_READ = """
     FROM discovered d
     LEFT JOIN tokens t0 ON t0.chain = d.chain AND t0.address = d.token0
     LEFT JOIN tokens t1 ON t1.chain = d.chain AND t1.address = d.token1
-    WHERE d.symbol IS NULL AND (?1 IS NULL OR d.chain = ?1) ORDER BY d.block, d.address"""
+    WHERE d.symbol IS NULL AND (?1 IS NULL OR d.chain = ?1)
+    AND NOT EXISTS (SELECT 1 FROM pools p WHERE p.chain = d.chain AND p.address = d.address)
+    ORDER BY d.block, d.address"""
 _WAITS = "excluded, or fewer swaps than min_trades"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 

@@ -1,0 +1,292 @@
+"""Pools of factories when the chain is reorganised, and when rpc.json changes while the ingestor does not run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from marketdata.errors import UsageError
+from marketdata.ingest.follower import Follower
+from marketdata.source.pools.pool import Pool
+from marketdata.source.rpc_file import ListedPool, Quotes
+from tests.marketdata.ingest.test_discovery import (
+    CREATED,
+    FACTORY,
+    SOURCE,
+    SWAPPED,
+    TOKENS,
+    USD,
+    FactoryRun,
+    Market,
+    _short,
+    word,
+)  # fmt: skip
+from tests.marketdata.ingest.test_follower import GENESIS, START, SWAP, Block
+
+__all__ = ["_short"]
+A, B, C, D = (TOKENS[at] for at in (0, 1, 3, 6))
+OTHER_FACTORY = "0x" + "fb" * 20
+
+
+def address_of(a: str, b: str, factory: str = FACTORY) -> str:
+    return "0x" + a[2:20] + b[2:20] + factory[-4:]
+
+
+class Scripted(Market):
+    """A chain whose blocks the test makes. ``says`` are the symbol and the decimals of each token."""
+
+    def extend(self, count: int) -> None:
+        for _ in range(count):
+            self.mine()
+
+    def mine(self, *events: tuple[str, ...]) -> None:
+        """A block with events: the tokens of a new pool, perhaps with its factory; or the address of a pool with a
+        swap."""
+        self._salt += 1
+        parent, time = (self.blocks[-1].hash, self.blocks[-1].header.time + 10) if self.blocks else (GENESIS, START)
+        block = Block(len(self.blocks), parent, (), self._salt, time)
+        for event in events:
+            if len(event) == 1:
+                self._add(block, event[0], (SWAPPED,), SWAP)
+            else:
+                a, b, factory = (*event, FACTORY)[:3]
+                topics = (CREATED, *(f"0x{each[2:]:>064}" for each in (a, b)))
+                self._add(block, factory, topics, word(address_of(a, b, factory)) + word(1))
+        self.blocks.append(block)
+
+    def cut(self, count: int) -> None:
+        """Remove the newest blocks, so that other ones can be mined."""
+        del self.blocks[-count:]
+
+    def read_contracts(self, calls: Any) -> list[bytes]:
+        found = []
+        for contract, function in calls:
+            symbol, decimals = self.says.get(contract, ("", None))
+            if function == "symbol()":
+                found.append(symbol.encode().ljust(32, b"\0"))
+            elif function == "decimals()":
+                found.append(b"" if decimals is None else word(decimals))
+            else:
+                found.append(b"")
+        return found
+
+    says: dict[str, tuple[str, int | None]]
+
+
+class ScriptedRun(FactoryRun):
+    chain: Scripted
+
+    def make_chain(self) -> Scripted:
+        Scripted.says = {A: ("AAA", 18), B: ("BBB", 18), C: ("CCC", 18), D: ("DDD", 18), USD: ("USD", 18)}
+        return Scripted(self.chance, most=1000)
+
+    def make_follower(self) -> Follower:
+        listed = [
+            Pool(each.symbol, each.address, each.kind, (18, 18), each.invert, each.start_block)
+            for each in self.source.pools
+        ]
+        return Follower(cast("Any", self.chain), self.source, listed, self.outbox)
+
+    def change(self, **content: Any) -> None:
+        """Restart with another ``rpc.json``."""
+        self.source = replace(self.source, **content)
+        self.restart()
+        self.finish()
+
+    def symbols(self) -> set[str]:
+        return {symbol.removeprefix("T:") for symbol, _ in self.api.ticks}
+
+    def pools(self) -> dict[str, str]:
+        """The address of each pool that is read, by its name."""
+        found = self.outbox.rows("SELECT symbol, address FROM pools WHERE next_block IS NULL")
+        return {symbol.removeprefix("T:"): address for symbol, address in found}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[ScriptedRun]:
+    found = ScriptedRun(tmp_path, 1)
+    yield found
+    found.close()
+
+
+def listed(symbol: str, address: str) -> ListedPool:
+    return ListedPool(f"T:{symbol}", address, "uniswap-v2", None, False, 0)
+
+
+def stored(run: ScriptedRun) -> list[dict[str, Any]]:
+    """The ticks that wait for delivery."""
+    bodies = [json.loads(item.body) for item in run.outbox.first(10_000)]
+    return [body for body in bodies if "price" in body]
+
+
+def read(run: ScriptedRun) -> None:
+    run.follower.look()
+    while run.follower.step() or run.follower.catch_up():
+        pass
+
+
+def test_other_tokens_at_the_same_address_have_their_own_decimals(run: ScriptedRun) -> None:
+    pool = address_of(A, B)
+    run.chain.says[A] = ("OLD", 6)
+    run.chain.mine((A, B), (pool,))
+    run.finish()
+    assert run.symbols() == {"OLD-BBB"}
+    run.chain.cut(1)
+    run.chain.says[A] = ("NEW", 18)
+    run.chain.extend(1)
+    run.chain.mine((A, B), (pool,))
+    read(run)
+    [tick] = stored(run)
+    assert (tick["symbol"], tick["price"]) == ("T:NEW-BBB", "1.4")
+    run.finish()
+    assert run.symbols() == {"NEW-BBB"}
+
+
+def test_a_token_that_was_missing_on_another_branch_is_read_again(run: ScriptedRun) -> None:
+    known = run.chain.says.pop(A)
+    run.chain.mine((A, B))
+    run.finish()
+    assert run.pools() == {}
+    run.chain.cut(1)
+    run.chain.extend(1)
+    run.chain.says[A] = known
+    run.chain.mine((A, B), (address_of(A, B),))
+    run.finish()
+    assert run.symbols() == {"AAA-BBB"}
+
+
+def test_what_tokens_say_is_kept_with_their_pools(run: ScriptedRun) -> None:
+    """The symbol that a token had before a kill is not used when the block was replaced meanwhile."""
+    run.finish()
+    run.chain.mine((A, B))
+    run.follower.look()
+    run.chain.says[A] = ("OLD", 6)
+    run.follower._discovery.announced(run.chain.blocks[-1].logs)
+    run.restart()
+    run.chain.says[A] = ("NEW", 18)
+    run.finish()
+    assert run.pools() == {"NEW-BBB": address_of(A, B)}
+
+
+def test_the_first_name_goes_to_the_first_pool_of_the_new_branch(run: ScriptedRun) -> None:
+    run.chain.says[C] = ("AAA", 18)
+    first, second = address_of(A, B), address_of(C, B)
+    run.chain.mine((A, B), (first,))
+    run.chain.mine((C, B), (second,))
+    run.finish()
+    suffix = second[-6:]
+    assert run.pools() == {"AAA-BBB": first, f"AAA-BBB-{suffix}": second}
+    run.chain.cut(2)
+    run.chain.mine((C, B), (second,))
+    run.chain.mine((A, B), (first,))
+    run.chain.extend(1)
+    run.finish()
+    assert run.pools() == {"AAA-BBB": second, f"AAA-BBB-{first[-6:]}": first}
+    ids = {symbol: int(id[2:34], 16) for symbol, id in run.api.ticks}
+    assert ids["T:AAA-BBB"] < ids[f"T:AAA-BBB-{first[-6:]}"]
+
+
+def test_a_factory_that_was_absent_for_a_time_loses_no_pool(run: ScriptedRun) -> None:
+    other = replace(SOURCE.factories[0], address=OTHER_FACTORY)
+    run.change(factories=(*SOURCE.factories, other))
+    run.change(factories=SOURCE.factories)
+    run.chain.mine((A, B, OTHER_FACTORY))
+    run.finish()
+    run.chain.cut(2)
+    run.chain.mine((C, B, OTHER_FACTORY))
+    run.chain.extend(5)
+    run.finish()
+    assert run.pools() == {}
+    run.change(factories=(*SOURCE.factories, other))
+    assert run.pools() == {"CCC-BBB": address_of(C, B, OTHER_FACTORY)}
+
+
+def test_without_its_last_factory_a_chain_goes_on_with_the_listed_pools(run: ScriptedRun) -> None:
+    run.chain.mine((A, B))
+    run.change(factories=(), pools=(listed("MINE", address_of(A, B)),))
+    run.chain.mine((C, B))
+    run.finish()
+    assert list(run.pools()) == ["MINE"]
+    run.change(factories=SOURCE.factories)
+    assert run.pools() == {"MINE": address_of(A, B), "CCC-BBB": address_of(C, B)}
+
+
+def test_a_factory_is_read_again_when_its_tokens_or_its_start_change(run: ScriptedRun) -> None:
+    factory = SOURCE.factories[0]
+    run.chain.mine((A, B))
+    run.chain.mine((C, B))
+    run.chain.mine((C, D))
+    run.chain.extend(3)
+    run.change(factories=(replace(factory, tokens=frozenset([B])),))
+    assert run.pools().keys() == {"AAA-BBB", "CCC-BBB"}
+    run.change(factories=(replace(factory, tokens=frozenset([D])),))
+    assert run.pools().keys() == {"CCC-DDD"}
+    run.chain.extend(1)
+    run.change(factories=(factory,))
+    assert run.pools().keys() == {"AAA-BBB", "CCC-BBB", "CCC-DDD"}
+
+
+def test_a_start_block_that_becomes_lower_finds_older_pools(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, 3)
+    factory = SOURCE.factories[0]
+    run.chain.mine((A, B))
+    run.chain.extend(3)
+    run.chain.mine((C, B))
+    run.outbox.close()
+    run.outbox.path.unlink()
+    run.source = replace(SOURCE, factories=(replace(factory, start_block=len(run.chain.blocks) - 2),))
+    run.restart()
+    run.finish()
+    assert run.pools().keys() == {"CCC-BBB"}
+    run.change(factories=(factory,))
+    assert run.pools().keys() == {"AAA-BBB", "CCC-BBB"}
+    run.close()
+
+
+def test_a_pool_that_is_no_longer_listed_is_read_as_its_factory_announced_it(run: ScriptedRun) -> None:
+    pool = address_of(A, B)
+    run.change(pools=(listed("MINE", pool),))
+    run.chain.mine((A, B), (pool,))
+    run.chain.mine((pool,))
+    run.finish()
+    assert (run.pools(), len(run.api.ticks)) == ({"MINE": pool}, 2)
+    run.change(pools=())
+    run.chain.mine((pool,))
+    run.finish()
+    assert run.pools() == {"AAA-BBB": pool}
+    assert len([symbol for symbol, _ in run.api.ticks if symbol == "T:AAA-BBB"]) == 3
+
+
+def test_a_listed_pool_keeps_its_name_when_it_is_no_longer_listed(run: ScriptedRun) -> None:
+    pool = address_of(A, B)
+    run.change(pools=(listed("AAA-BBB", pool),))
+    run.chain.mine((A, B), (pool,))
+    run.finish()
+    run.change(pools=())
+    run.chain.mine((pool,))
+    run.finish()
+    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": pool}, 2)
+
+
+def test_the_coverage_of_a_pool_that_a_reorganisation_removed_is_taken_back(run: ScriptedRun) -> None:
+    """Also where the pool was found after its creation, and is covered from an earlier block on."""
+    run.change(factories=(), pools=(listed("MINE", address_of(C, D)),))
+    run.chain.mine((A, B))
+    run.finish()
+    run.change(factories=SOURCE.factories)
+    assert run.api.covered["T:AAA-BBB"]
+    run.chain.cut(1)
+    run.chain.extend(3)
+    run.finish()
+    assert run.pools().keys() == {"MINE"}
+    assert not run.api.covered["T:AAA-BBB"]
+
+
+def test_pools_that_price_the_native_currency_must_say_their_tokens(run: ScriptedRun) -> None:
+    with pytest.raises(UsageError, match=f"quotes/native: {address_of(A, B)} does not say its tokens"):
+        run.change(quotes=Quotes(frozenset([USD]), frozenset([address_of(A, B)])))
