@@ -140,7 +140,7 @@ class ChainCursor:
         """Set the next block of pools that are not members. A pool that has caught up becomes a member."""
         own = next_block if next_block < (self._next_block(transaction) or 0) else None
         transaction.executemany(
-            "UPDATE pools SET next_block = ? WHERE symbol = ? AND next_block < ?",
+            "UPDATE pools SET next_block = ? WHERE symbol = ? AND next_block <= ?",
             [(own, symbol, next_block) for symbol in symbols],
         )
 

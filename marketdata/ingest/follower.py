@@ -126,6 +126,11 @@ class Follower:
             return False
         first = min(late.values())
         pools = [self._pools[symbol] for symbol, at in late.items() if at == first]
+        if first >= end:  # they are read again, and left at this block
+            with self._cursor.transaction() as transaction:
+                self._cursor.advance_late(transaction, [pool.symbol for pool in pools], first)
+            self._regroup()
+            return True
         last = min([end - 1, *(at - 1 for at in late.values() if at != first)])
         self._read(PoolGroup(pools), first, last, self._store_late)
         return True
@@ -300,7 +305,8 @@ class Follower:
                 self._cursor.finalize(transaction, block)
 
     def _reorganise(self, number: int) -> None:
-        """Retract the blocks that a reorganisation replaced. ``number`` is a replaced block or the block after one."""
+        """Retract the blocks that a reorganisation replaced. ``number`` is a replaced block or the block after one. If
+        all known blocks were replaced, the blocks before them may have been replaced, too, unless they are final."""
         known = self._cursor.blocks()
         gone, common = self._divided(known)
         if not gone:
@@ -308,7 +314,9 @@ class Follower:
         self._check_final(gone[-1])
         if common is None:
             self._check_complete(known)
-        next_block, time = (0, 0) if common is None else (common.number + 1, common.time + 1)
+            next_block, time = max(0, min(gone[-1].number, self._finalized + 1)), 0
+        else:
+            next_block, time = common.number + 1, common.time + 1
         with self._cursor.transaction() as transaction:
             self._discovery.forget(transaction, self._cursor, next_block - 1)
             self._cursor.retract(transaction, gone, next_block, time)
@@ -341,7 +349,8 @@ class Follower:
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
         """Raise StateError if older blocks than the known ones were read and forgotten. Such blocks cannot be
         retracted."""
-        if known[0].number - _MIN_KEPT > min(pool.first_block for pool in self._cursor.pools()):
+        oldest = min([known[0].number, *(pool.first_block for pool in self._cursor.pools())])
+        if known[0].number - _MIN_KEPT > oldest:
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "
                 "Another chain needs another TICKS_TABLE",

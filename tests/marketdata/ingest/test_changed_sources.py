@@ -191,6 +191,39 @@ def test_the_first_name_goes_to_the_first_pool_of_the_new_branch(run: ScriptedRu
     assert ids["T:AAA-BBB"] < ids[f"T:AAA-BBB-{first[-6:]}"]
 
 
+def test_a_reorganisation_of_all_blocks_without_a_pool_is_followed(run: ScriptedRun) -> None:
+    run.finish()
+    run.chain.cut(len(run.chain.blocks) - 1)
+    run.chain.extend(40)
+    run.chain.mine((A, B), (address_of(A, B),))
+    run.finish()
+    assert run.symbols() == {"AAA-BBB"}
+    assert run.api.covered["T:AAA-BBB"] == {run.chain.blocks[-1].header.time}
+
+
+def test_after_a_reorganisation_of_the_first_block_only_blocks_that_are_not_final_are_read_again(
+    tmp_path: Path,
+) -> None:
+    run = ScriptedRun(tmp_path, 2)
+    head = len(run.chain.blocks) - 1
+    factory = replace(SOURCE.factories[0], start_block=head)
+    run.source = replace(SOURCE, factories=(factory,))
+    run.outbox.close()
+    run.outbox.path.unlink()
+    run.restart()
+    run.finish()
+    run.chain.cut(2)
+    run.chain.mine((A, B))
+    run.chain.mine((address_of(A, B),))
+    asked: list[int] = []
+    real = run.chain.headers
+    run.chain.headers = lambda numbers: asked.extend(numbers) or real(numbers)  # type: ignore[method-assign, func-returns-value]
+    run.finish()
+    assert run.symbols() == {"AAA-BBB"}
+    assert min(asked) >= head - 4
+    run.close()
+
+
 def test_a_factory_that_was_absent_for_a_time_loses_no_pool(run: ScriptedRun) -> None:
     other = replace(SOURCE.factories[0], address=OTHER_FACTORY)
     run.change(factories=(*SOURCE.factories, other))
@@ -226,7 +259,6 @@ def test_a_factory_is_read_again_when_its_tokens_or_its_start_change(run: Script
     assert run.pools().keys() == {"AAA-BBB", "CCC-BBB"}
     run.change(factories=(replace(factory, tokens=frozenset([D])),))
     assert run.pools().keys() == {"CCC-DDD"}
-    run.chain.extend(1)
     run.change(factories=(factory,))
     assert run.pools().keys() == {"AAA-BBB", "CCC-BBB", "CCC-DDD"}
 
@@ -290,3 +322,13 @@ def test_the_coverage_of_a_pool_that_a_reorganisation_removed_is_taken_back(run:
 def test_pools_that_price_the_native_currency_must_say_their_tokens(run: ScriptedRun) -> None:
     with pytest.raises(UsageError, match=f"quotes/native: {address_of(A, B)} does not say its tokens"):
         run.change(quotes=Quotes(frozenset([USD]), frozenset([address_of(A, B)])))
+
+
+def test_a_pool_that_returns_before_the_next_block_goes_on(run: ScriptedRun) -> None:
+    run.chain.mine((A, B), (address_of(A, B),))
+    run.change(factories=(replace(SOURCE.factories[0], exclude=frozenset([A])),))
+    assert run.pools() == {}
+    run.change(factories=SOURCE.factories)
+    run.chain.mine((address_of(A, B),))
+    run.finish()
+    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 2)
