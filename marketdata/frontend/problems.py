@@ -119,7 +119,7 @@ def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLEN
     A fault of the frontend itself is logged as a failure of ``what``. The reply does not contain its text, which may
     name files.
     """
-    if not isinstance(error, e.MarketError) or failures.status_of(type(error), STATUS) == 500:
+    if not isinstance(error, e.MarketError) or _is_own_fault(error):
         log.error("%s failed", what, exc_info=error)
         error = InternalError("internal error: the log of the frontend has the details")
     status = failures.status_of(type(error), STATUS)
@@ -136,6 +136,11 @@ def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLEN
         "code": error.code,
     }
     return Reply(encode(body), status, PROBLEM, headers)
+
+
+def _is_own_fault(error: e.MarketError) -> bool:
+    """Whether the frontend is at fault. An InternalError has a text for clients already."""
+    return failures.status_of(type(error), STATUS) == 500 and not isinstance(error, InternalError)
 
 
 @cache

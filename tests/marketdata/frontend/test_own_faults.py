@@ -71,6 +71,6 @@ def test_a_fault_without_an_error_of_its_own_shows_no_path(
         monkeypatch.setattr(Pages, "reply", broken)
         answer = frontend.get("/", Accept=accept)
         assert (answer.status, str(frontend.secrets).encode() in answer.body) == (500, False)
-        assert b"nternal error" in answer.body
+        assert b"nternal error: the log of the frontend has the details" in answer.body
         assert str(frontend.secrets) in caplog.text
         caplog.clear()
