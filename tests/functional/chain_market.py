@@ -136,7 +136,8 @@ def stored_ticks(read: Client, symbol: str) -> list[dict[str, Any]]:
 def indexed(read: Client, symbol: str) -> list[list[int]]:
     """The times that were indexed, with trades or without."""
     found: list[list[int]] = []
-    for each in read("GET", f"/v1/coverage?symbol={symbol}")[1]["ranges"]:
+    status, answer = read("GET", f"/v1/coverage?symbol={symbol}")
+    for each in answer["ranges"] if status == 200 else ():
         if each["state"] == "failed":
             continue
         if found and found[-1][1] == each["from"]:

@@ -177,7 +177,8 @@ class Progress:
         """One line about the whole run."""
         counts, seconds = self._work.counts, monotonic() - self._began
         bounds = self._work.bounds
-        up_to = f" up to block {max(each.last for each in bounds.values()):,}" if bounds else ""
+        last = max((each.last for each in bounds.values() if each.first <= each.last), default=None)
+        up_to = "" if last is None else f" up to block {last:,}"
         if not counts.blocks and self._work.next_block is None:
             return f"{self._chain}: nothing to read{_causes(bounds, self._work.newest)}"
         skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())

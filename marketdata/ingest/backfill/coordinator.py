@@ -220,7 +220,7 @@ class Backfill:
 
     def _finalize(self) -> None:
         """Report each symbol as final up to its last block."""
-        ends = {symbol: bounds.last for symbol, bounds in self.bounds.items() if bounds.last >= 0}
+        ends = {symbol: bounds.last for symbol, bounds in self.bounds.items() if bounds.first <= bounds.last}
         headers = self._limit.retry(lambda: self._provider.headers(sorted(set(ends.values()))))
         blocks = {header.number: header for header in headers}
         self._writer.finalize({symbol: blocks[end] for symbol, end in ends.items()})
