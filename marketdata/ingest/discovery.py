@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from marketdata.errors import ProviderError, RangeRefused, UsageError
 from marketdata.ingest.chain_cursor import ChainCursor
@@ -24,8 +24,14 @@ from marketdata.source.rpc_file import Chain, Factory
 from marketdata.source.tokens import TokenInfo, free_name, is_inverted, pool_name, token_info
 
 CAUGHT_UP_BLOCKS = MAX_BLOCKS
-"""A pool that is found after its creation is read from at most this many blocks before the final block. The backfill
+"""A pool that is found after its creation is read from about this many blocks before the final block. The backfill
 reads the rest, so that the past of thousands of pools does not delay the present."""
+
+_ROUND = 10_000
+_WAITING = (
+    "SELECT address, kind, trades, factory, token0, token1 FROM discovered "
+    "WHERE chain = ? AND symbol IS NULL AND fault = ''"
+)
 
 _log = logging.getLogger("marketdata.ingestor")
 
@@ -96,7 +102,7 @@ class Discovery:
             return
         self._read_natives()
         with self._outbox.transaction() as transaction:
-            self._readmit(transaction, cursor, final)
+            self._readmit(transaction, cursor, self.waiting(), final)
         sizes = AdaptiveRange()
         while (at := self._late()) and (end := cursor.next_block()) is not None:
             first = min(at.values())
@@ -122,7 +128,7 @@ class Discovery:
         with self._outbox.transaction() as transaction:
             starts = [factory.start_block for factory in self._factories.values()]
             if starts and cursor.next_block() is None:
-                cursor.begin(transaction, max(min(starts), final - CAUGHT_UP_BLOCKS))
+                cursor.begin(transaction, max(min(starts), _recent(final)))
             known = transaction.execute("SELECT address FROM factories WHERE chain = ?", (self._chain.name,)).fetchall()
             transaction.executemany(
                 "UPDATE factories SET next_block = coalesce(next_block, ?) WHERE chain = ? AND address = ?",
@@ -194,24 +200,28 @@ class Discovery:
 
     def record(
         self, transaction: Transaction, cursor: ChainCursor, found: Iterable[Found], first_block: int | None = None
-    ) -> list[Pool]:
-        """Record found pools. Returns those that are read now. They begin at ``first_block``, or in the block of their
-        creation."""
-        made = []
+    ) -> tuple[list[Pool], list[WaitingPool]]:
+        """Record found pools. Returns those that are read now, and those that wait for more swaps. The former begin at
+        ``first_block``, or in the block of their creation."""
+        made: list[Pool] = []
+        waiting: list[WaitingPool] = []
         self._keep_tokens(transaction, (token for each in found for token in each.creation.tokens))
         for each in found:
-            row = (self._chain.name, each.creation.address, each.kind, each.factory, *each.creation.tokens)
+            address, tokens, fault = each.creation.address, each.creation.tokens, self._fault(each.creation)
+            min_trades = self._factories[each.factory].min_trades
             is_new = transaction.execute(
                 "INSERT INTO discovered (chain, address, kind, factory, token0, token1, block, time, fault) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (*row, each.block, each.time, self._fault(each.creation)),
+                (self._chain.name, address, each.kind, each.factory, *tokens, each.block, each.time, fault),
             ).rowcount
-            if is_new and self._is_wanted(each.factory, each.creation, trades=0):
-                pool = self._admit(transaction, each.creation.address)
-                if pool is not None:
-                    cursor.add(transaction, pool, each.block if first_block is None else first_block)
-                    made.append(pool)
-        return made
+            if not is_new or fault or not self._is_selected(each.factory, address, tokens):
+                continue
+            if min_trades:
+                waiting.append(WaitingPool(address, each.kind, 0, min_trades))
+            elif pool := self._admit(transaction, address):
+                cursor.add(transaction, pool, each.block if first_block is None else first_block)
+                made.append(pool)
+        return made, waiting
 
     def forget(self, transaction: Transaction, cursor: ChainCursor, after: int) -> None:
         """Forget the pools that were created after the block ``after``, because a reorganisation replaced it. Their
@@ -248,12 +258,10 @@ class Discovery:
         ]
 
     def waiting(self) -> list[WaitingPool]:
-        """The found pools whose swaps are only counted."""
-        rows = self._outbox.rows(
-            "SELECT address, kind, trades, factory, token0, token1 FROM discovered "
-            "WHERE chain = ? AND symbol IS NULL AND fault = ''",
-            self._chain.name,
-        )
+        """The found pools whose swaps are only counted, in the order of their creation."""
+        return self._waiting(self._outbox.rows(f"{_WAITING} ORDER BY block, address", self._chain.name))
+
+    def _waiting(self, rows: Iterable[Sequence[Any]]) -> list[WaitingPool]:
         return [
             WaitingPool(address, kind, trades, self._factories[factory].min_trades)
             for address, kind, trades, factory, *tokens in rows
@@ -263,17 +271,22 @@ class Discovery:
     def count(self, transaction: Transaction, cursor: ChainCursor, trades: Mapping[str, int], final: int) -> list[Pool]:
         """Add to the numbers of swaps of waiting pools, by address. Returns the pools that have enough now. They are
         read from the beginning, see :data:`CAUGHT_UP_BLOCKS`."""
+        name = self._chain.name
         transaction.executemany(
             "UPDATE discovered SET trades = trades + ? WHERE chain = ? AND address = ?",
-            [(count, self._chain.name, address) for address, count in trades.items()],
+            [(count, name, address) for address, count in trades.items()],
         )
-        return self._readmit(transaction, cursor, final) if trades else []
+        rows = [row for address in trades for row in self._outbox.rows(f"{_WAITING} AND address = ?", name, address)]
+        return self._readmit(transaction, cursor, self._waiting(rows), final)
 
-    def _readmit(self, transaction: Transaction, cursor: ChainCursor, final: int) -> list[Pool]:
-        """Admit the waiting pools that have enough swaps, and those that are no longer excluded or listed."""
+    def _readmit(
+        self, transaction: Transaction, cursor: ChainCursor, waiting: Iterable[WaitingPool], final: int
+    ) -> list[Pool]:
+        """Admit those of the waiting pools that have enough swaps, as those have which are no longer excluded or
+        listed."""
         made = []
         next_block = cursor.next_block()
-        for each in self.waiting():
+        for each in waiting:
             if each.trades < each.min_trades or next_block is None:
                 continue
             pool = self._admit(transaction, each.address)
@@ -322,13 +335,6 @@ class Discovery:
         )
         return pool
 
-    def _is_wanted(self, factory: str, creation: Creation, trades: int) -> bool:
-        return (
-            not self._fault(creation)
-            and self._is_selected(factory, creation.address, creation.tokens)
-            and trades >= self._factories[factory].min_trades
-        )
-
     def _is_selected(self, address: str, pool: str, tokens: Collection[str]) -> bool:
         """Whether the pool, which the factory at ``address`` announced, is read as a found one."""
         factory = self._factories.get(address)
@@ -369,10 +375,11 @@ class Discovery:
     def _read_tokens(self, tokens: Iterable[str]) -> None:
         """Read the symbols and decimals of tokens from the chain, unless they are recorded. They are recorded together
         with the first of their pools, because a reorganisation may replace both."""
-        known = {row[0] for row in self._outbox.rows("SELECT address FROM tokens WHERE chain = ?", self._chain.name)}
-        new = sorted(set(tokens) - known - {NATIVE, ""})
-        if not new:
+        wanted = set(tokens) - {NATIVE, ""}
+        if not wanted:
             return
+        known = {row[0] for row in self._outbox.rows("SELECT address FROM tokens WHERE chain = ?", self._chain.name)}
+        new = sorted(wanted - known)
         calls = [(token, function) for token in new for function in ("decimals()", "symbol()")]
         answers = self._provider.read_contracts(calls)
         for at, token in enumerate(new):
@@ -387,7 +394,13 @@ class Discovery:
 
 def _horizon(next_block: int, final: int) -> int:
     """The first block of a pool that is found after its creation."""
-    return max(0, min(next_block, final - CAUGHT_UP_BLOCKS))
+    return max(0, min(next_block, _recent(final)))
+
+
+def _recent(final: int) -> int:
+    """The block from which the past is read. It is rounded, so that pools which are found one after the other begin
+    together, and the backfill reads what was before in few ranges."""
+    return (final - CAUGHT_UP_BLOCKS) // _ROUND * _ROUND
 
 
 def _has_wanted(factory: Factory, tokens: Iterable[str]) -> bool:

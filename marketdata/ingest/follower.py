@@ -19,7 +19,7 @@ from marketdata.ingest.outbox import Outbox, Transaction, put, put_encoded
 from marketdata.source import swaps
 from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.evm import Block, Header, Log
-from marketdata.source.log_filter import LogFilter
+from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider, newest_and_final
@@ -49,16 +49,19 @@ class Counts:
 
 
 class PoolGroup:
-    """Pools that are read together, with the filter of their events. ``events`` are further events to read, by
-    contract."""
+    """Pools that are read together, with the filter of their events. ``others`` selects further events to read."""
 
-    def __init__(self, pools: Iterable[Pool], events: dict[str, set[str]] | None = None) -> None:
+    def __init__(self, pools: Iterable[Pool], others: LogFilter | None = None) -> None:
         self.pools = {pool.symbol: pool for pool in pools}
         self.index = PoolIndex(self.pools.values())
-        wanted = {contract: set(topics) for contract, topics in (events or {}).items()}
-        for pool in self.pools.values():
-            wanted.setdefault(pool.contract, set()).update(KINDS[pool.kind].swap_topics)
-        self.filter = LogFilter(wanted)
+        swaps = swap_filter(self.pools.values())
+        self.filter = swaps if others is None else swaps | others
+
+    def add(self, pools: Sequence[Pool], waiting: Sequence[WaitingPool]) -> None:
+        """Add pools. Of ``waiting`` only the events are read."""
+        self.pools |= {pool.symbol: pool for pool in pools}
+        self.index.add(pools)
+        self.filter |= swap_filter([*pools, *waiting])
 
 
 Read = list[tuple[Block, list[Log]]]
@@ -150,11 +153,11 @@ class Follower:
         self._pools = {pool.symbol: pool for pool in (*self._listed, *self._discovery.pools())}
         late = self._cursor.late()
         waiting = self._discovery.waiting()
-        events = self._discovery.events()
-        for pool in waiting:
-            events.setdefault(pool.contract, set()).update(KINDS[pool.kind].swap_topics)
         self._waiting = PoolIndex(waiting)
-        self._members = PoolGroup((pool for symbol, pool in self._pools.items() if symbol not in late), events)
+        self._members = PoolGroup(
+            (pool for symbol, pool in self._pools.items() if symbol not in late),
+            LogFilter(self._discovery.events()) | swap_filter(waiting),
+        )
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -170,8 +173,7 @@ class Follower:
             return
         found = self._discovery.announced([log for _, logs in read for log in logs]) if group is self._members else []
         if found:  # the filter did not select the swaps of these pools
-            wanted = LogFilter({each.contract: set(KINDS[each.kind].swap_topics) for each in found})
-            read = _merged(read, fetch(wanted, first, read[-1][0].number))
+            read = _merged(read, fetch(swap_filter(found), first, read[-1][0].number))
             if read is None:
                 return
         store(group, read, found)
@@ -233,7 +235,7 @@ class Follower:
         last = end.number
         with self._cursor.transaction() as transaction:
             self._cursor.forget(transaction, min(self._finalized, start.number - _MIN_KEPT))
-            new = self._discovery.record(transaction, self._cursor, found)
+            new, waiting = self._discovery.record(transaction, self._cursor, found)
             index = PoolIndex([*group.pools.values(), *new]) if new else group.index
             made = self._put_ticks(transaction, index, read)
             self._cursor.advance(transaction, last + 1)
@@ -246,10 +248,14 @@ class Follower:
             ]
             self._cursor.cover(transaction, joining, end.time + 1)
             self._cursor.finalize(transaction, min(self._finalized, last))
-            counted = self._count_waiting(transaction, read)
+            counted = self._count_waiting(transaction, [self._waiting, PoolIndex(waiting)], read)
         self._note(start.number, last, made)
-        if found or counted:
+        if counted:
             self._regroup()
+        elif found:
+            self._pools |= {pool.symbol: pool for pool in new}
+            self._waiting.add(waiting)
+            group.add(new, waiting)
 
     def _store_late(self, group: PoolGroup, read: Read, _found: list[Found]) -> None:
         (start, _), (end, _) = read[0], read[-1]
@@ -274,13 +280,14 @@ class Follower:
         self._cursor.count_trades(transaction, trades)
         return trades.total()
 
-    def _count_waiting(self, transaction: Transaction, read: Read) -> bool:
+    def _count_waiting(self, transaction: Transaction, waiting: Sequence[PoolIndex[WaitingPool]], read: Read) -> bool:
         """Count the swaps of waiting pools. Returns whether one of them is read from now on."""
         trades = Counter(
             pool.address
             for _, logs in read
             for log in logs
-            for pool in self._waiting.of(log)
+            for index in waiting
+            for pool in index.of(log)
             if log.topics[0] in KINDS[pool.kind].swap_topics
         )
         return bool(self._discovery.count(transaction, self._cursor, trades, self._finalized))

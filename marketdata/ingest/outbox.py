@@ -105,6 +105,9 @@ _MIGRATIONS = (
     -- far, too. selection is a JSON list of the start and the selected tokens.
     CREATE TABLE factories (chain TEXT NOT NULL, address TEXT NOT NULL, selection TEXT NOT NULL, next_block INTEGER,
                             PRIMARY KEY (chain, address)) WITHOUT ROWID;
+    -- Each step looks for these pools, which are few.
+    CREATE INDEX late ON pools (chain) WHERE next_block IS NOT NULL;
+    CREATE INDEX joining ON pools (chain) WHERE joined = 0;
     """,
 )
 """The steps that build the tables. ``user_version`` is the number of steps that a file has. A step is never changed

@@ -173,6 +173,7 @@ def topic(signature: str) -> str:
     return "0x" + keccak256(signature.encode()).hex()
 
 
+@cache
 def selector(signature: str) -> str:
     """The call data of a function without arguments."""
     return "0x" + keccak256(signature.encode())[:4].hex()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
 from marketdata.source.pools import KINDS
-from marketdata.source.pools.pool import Pool
 
 MAX_ADDRESSES = 500
 """With more contracts, a request names the topics only, because providers refuse long lists of addresses."""
+
+
+_SWAPS = {name: frozenset(kind.swap_topics) for name, kind in KINDS.items()}
 
 
 class LogFilter:
@@ -20,10 +22,18 @@ class LogFilter:
     def __init__(self, events: Mapping[str, Collection[str]], second: Collection[str] = ()) -> None:
         """``events`` has the first topics of each contract's wanted events, by the contract's address. ``second`` are
         the wanted second topics; empty: all."""
+        # A frozenset is not copied, so that thousands of pools of a kind share one.
         self._events = {address: frozenset(topics) for address, topics in events.items()}
         self._second = sorted(second)
         self.topics = sorted(frozenset().union(*self._events.values()))
         self._is_long = len(self._events) > MAX_ADDRESSES
+
+    def __or__(self, other: LogFilter) -> LogFilter:
+        """Selects what one of both filters selects. Both select all second topics."""
+        both = self._events | other._events
+        for address in self._events.keys() & other._events.keys():
+            both[address] = self._events[address] | other._events[address]
+        return LogFilter(both)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of ``eth_getLogs``. A provider returns every address with every topic, so its answer may have
@@ -50,6 +60,16 @@ class LogFilter:
         )
 
 
-def swap_filter(pools: Iterable[Pool]) -> LogFilter:
+class OfKind(Protocol):
+    @property
+    def kind(self) -> str:
+        """The name of the pool's kind."""
+
+    @property
+    def contract(self) -> str:
+        """The contract that emits the pool's events."""
+
+
+def swap_filter(pools: Iterable[OfKind]) -> LogFilter:
     """Selects the swaps of pools."""
-    return LogFilter({pool.contract: KINDS[pool.kind].swap_topics for pool in pools})
+    return LogFilter({pool.contract: _SWAPS[pool.kind] for pool in pools})

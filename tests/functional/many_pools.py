@@ -17,8 +17,9 @@ from tests.functional.test_market_backfill import BackfillProcess
 from tests.marketdata.source.provider import Provider, Raw
 from tests.marketdata.source.synthetic_factory import FactoryChain, SyntheticPool
 
-LENGTH = CAUGHT_UP_BLOCKS + 10_000
-"""Blocks of the chain. The ingestor leaves the first ones to the backfill."""
+FIRST = 10_000
+"""The block where the ingestor begins. It leaves those before it to the backfill."""
+LENGTH = FIRST + CAUGHT_UP_BLOCKS + 10
 SECONDS = 90.0
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.ingest.discovery import CAUGHT_UP_BLOCKS
 from marketdata.source.log_filter import MAX_ADDRESSES
 from tests.functional.chain_market import indexed
-from tests.functional.many_pools import LENGTH, ManyPools
+from tests.functional.many_pools import FIRST, ManyPools
 from tests.functional.market_process import Client
 from tests.marketdata.source.synthetic_factory import SyntheticPool
 
@@ -37,21 +36,20 @@ def sample(symbols: dict[str, SyntheticPool], count: int) -> dict[str, Synthetic
 def test_many_pools_are_found_read_and_backfilled(market: ManyPools) -> None:
     chain = market.chain
     market.start()
-    first = LENGTH - 2 - CAUGHT_UP_BLOCKS
     known = chain.symbols()
     assert market.ingestor.figures()["pools"] == len(known)
-    traded = {symbol for symbol, pool in known.items() if chain.ticks(symbol, pool, first)}
+    traded = {symbol for symbol, pool in known.items() if chain.ticks(symbol, pool, FIRST)}
     with closing(Client(market.api.port, market.api.token("read"))) as read:
         assert {each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]} == traded
-    market.assert_ticks(sample(known, 200), first)
-    market.assert_covered(sample(known, 20), first)
+    market.assert_ticks(sample(known, 200), FIRST)
+    market.assert_covered(sample(known, 20), FIRST)
 
     # A round of one block costs one request with its ticks and its finality, and one with its coverage.
     market.relay.writes.clear()
     for _ in range(5):
         chain.mine()
         market.settle()
-    market.assert_covered(sample(known, 1), first)
+    market.assert_covered(sample(known, 1), FIRST)
     batches = [body for _, path, body in market.relay.writes if path == "/v1/ingest/tick"]
     coverage = [json.loads(body) for _, path, body in market.relay.writes if path == "/v1/coverage"]
     assert len(batches) <= 5 * 2, batches
@@ -65,7 +63,7 @@ def test_many_pools_are_found_read_and_backfilled(market: ManyPools) -> None:
     late = {symbol: pool for symbol, pool in chain.symbols().items() if symbol not in known}
     assert len(late) > 20
     market.assert_ticks(late, 0)
-    market.assert_covered(sample(late, 10), first)
+    market.assert_covered(sample(late, 10), FIRST)
 
     # The past of the old pools is left to the backfill, which reads it in few ranges.
     market.ingestor.stop()
@@ -73,9 +71,9 @@ def test_many_pools_are_found_read_and_backfilled(market: ManyPools) -> None:
     done = market.backfill.run()
     assert done.returncode == 0, done.stderr
     ticks = sum(len(chain.ticks(symbol, pool)) for symbol, pool in known.items())
-    ticks -= sum(len(chain.ticks(symbol, pool, first)) for symbol, pool in known.items())
+    ticks -= sum(len(chain.ticks(symbol, pool, FIRST)) for symbol, pool in known.items())
     assert re.fullmatch(
-        rf"TEST: {first - 1:,} blocks up to block {first - 1:,} read in .* s: {ticks} ticks, {ticks} new, 0 known.*\n",
+        rf"TEST: {FIRST - 1:,} blocks up to block {FIRST - 1:,} read in .* s: {ticks} ticks, {ticks} new, 0 known.*\n",
         done.stdout,
     ), done.stdout
     assert len(chain.ranges()) < 100

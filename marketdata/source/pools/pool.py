@@ -84,6 +84,9 @@ class PoolIndex(Generic[_T]):
 
     def __init__(self, pools: Iterable[_T]) -> None:
         self._pools: dict[str, list[_T]] = {}
+        self.add(pools)
+
+    def add(self, pools: Iterable[_T]) -> None:
         for pool in pools:
             self._pools.setdefault(pool.address, []).append(pool)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ from marketdata.ingest.follower import Follower
 from marketdata.source import evm, log_filter, rpc_file
 from marketdata.source.evm import Log
 from marketdata.source.pools import KINDS
+from marketdata.source.pools.pool import Pool
 from tests.marketdata.ingest.test_follower import GENESIS, START, SWAP, Block, Chain, Run
 
 FACTORY = "0x" + "fa" * 20
@@ -120,8 +123,10 @@ class FactoryRun(Run):
     def make_chain(self) -> Market:
         return Market(self.chance, most=self.chance.choice((1, 5, 1000)))
 
+    listed: Sequence[Pool] = ()
+
     def make_follower(self) -> Follower:
-        return Follower(cast("Any", self.chain), self.source, [], self.outbox)
+        return Follower(cast("Any", self.chain), self.source, self.listed, self.outbox)
 
 
 @pytest.fixture(autouse=True)
@@ -159,3 +164,77 @@ def run(tmp_path: Path) -> Iterator[FactoryRun]:
     found = FactoryRun(tmp_path, 1)
     yield found
     found.close()
+
+
+def reading(run: FactoryRun, **changed: Any) -> None:
+    """Restart with another factory in ``rpc.json``, and read everything."""
+    run.source = replace(SOURCE, factories=(replace(SOURCE.factories[0], **changed),))
+    run.restart()
+    run.finish()
+
+
+def read_symbols(run: FactoryRun) -> set[str]:
+    """The symbols whose pools are read."""
+    return {symbol for symbol, *_ in run.outbox.rows("SELECT symbol FROM pools WHERE next_block IS NULL")}
+
+
+def test_an_excluded_pool_is_read_on_when_the_line_is_removed(run: FactoryRun) -> None:
+    chain = cast("Market", run.chain)
+    run.finish()
+    address, symbol = next(iter(chain.symbols().items()))
+    token = next(tokens[0] for _, each, tokens in chain.created() if each != address and tokens[0] != USD)
+    for excluded in (address, token):
+        reading(run, exclude=frozenset([excluded]))
+        gone = chain.symbols().keys() - {each for each in chain.symbols() if chain.symbols()[each] in read_symbols(run)}
+        assert (address in gone) == (excluded == address or excluded in tokens_of(chain, address))
+        known = set(run.api.ticks)
+        run.chain.extend(60)
+        run.finish()
+        assert not {symbol for symbol, _ in set(run.api.ticks) - known} & {chain.symbols()[each] for each in gone}
+        reading(run)
+        assert set(run.api.ticks) == chain.ids()
+        for each, seconds in chain.covered().items():
+            assert seconds <= run.api.covered[each], each
+    assert symbol in read_symbols(run)
+
+
+def tokens_of(chain: Market, address: str) -> tuple[str, ...]:
+    return next(tokens for _, each, tokens in chain.created() if each == address)
+
+
+@pytest.mark.parametrize("trades", [1, 3])
+def test_a_pool_is_read_from_its_beginning_once_it_has_enough_swaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trades: int
+) -> None:
+    monkeypatch.setattr(
+        FactoryRun, "source", replace(SOURCE, factories=(replace(SOURCE.factories[0], min_trades=trades),))
+    )
+    with closing(FactoryRun(tmp_path, 2)) as run:
+        run.finish()
+        run.chain.extend(60)
+        run.finish()
+        chain = cast("Market", run.chain)
+        swaps = [(log.address, id_of(log)) for block in chain.blocks for log in block.logs if log.topics[0] == SWAPPED]
+        counts = Counter(address for address, _ in swaps if address in chain.symbols())
+        wanted = {address for address, count in counts.items() if count >= trades}
+        assert {address for (address,) in run.outbox.rows("SELECT address FROM pools")} == wanted
+        assert {id for _, id in run.api.ticks} == {id for address, id in swaps if address in wanted}
+
+
+def id_of(log: Log) -> str:
+    return f"{log.block_hash}:{log.position}"
+
+
+def test_a_pool_that_waits_for_swaps_may_be_listed(run: FactoryRun) -> None:
+    chain = cast("Market", run.chain)
+    reading(run, min_trades=1000)
+    address, _ = next(iter(chain.symbols().items()))
+    listed = Pool("T:LISTED", address, "uniswap-v2", (18, 18), False, 0, cast("Any", tokens_of(chain, address)))
+    pool = rpc_file.ListedPool("T:LISTED", address, "uniswap-v2", (18, 18), False, 0)
+    run.listed = [listed]
+    run.source = replace(SOURCE, pools=(pool,), factories=(replace(SOURCE.factories[0], min_trades=1),))
+    run.restart()
+    run.chain.extend(60)
+    run.finish()
+    assert "T:LISTED" in read_symbols(run)
+    assert len([1 for _, each, *_ in run.outbox.rows("SELECT symbol, address FROM pools") if each == address]) == 1
