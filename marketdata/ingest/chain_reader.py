@@ -66,11 +66,11 @@ class ChainReader:
         self._is_stopped = True
         self.interrupt()
         deadline = monotonic() + timeout
-        if self._heads is not None:
-            self._heads.stop(timeout)
-        if self._worker.stop(max(0.0, deadline - monotonic())):
+        if self._worker.stop(timeout):
             self._provider.close()
             self._outbox.close()
+        if self._heads is not None:
+            self._heads.stop(max(0.0, deadline - monotonic()))
 
     def metrics(self, next_block: int, covered_to: int | None) -> ChainMetrics:
         """The current metrics, with values of the outbox. May be called in any thread."""
