@@ -72,6 +72,8 @@ class FactoryMarket(Market):
         pairs = itertools.combinations([self.usd, *self.coins], 2)
         self._ways = [(kind, *pair) for pair in pairs for kind in range(KINDS)]
         self.random.shuffle(self._ways)
+        self._made: dict[tuple[int, str, str], str] = {}
+        """The address of each pool, by the way in which it was made."""
         self.native_pool = on.v2.pool("", {self.weth: 10**22, self.usd: 3 * 10**13})
         self.traded.append(self.native_pool)
         self.listed: dict[str, TestPool] = {}
@@ -96,9 +98,25 @@ class FactoryMarket(Market):
 
     # -- what happens on the chain -----------------------------------------------------------------------------------
 
+    def trade(self, blocks: int) -> None:
+        """As of :class:`Market`. Now and then there is a new pool, or one again that a reorganisation has removed."""
+        for _ in range(blocks):
+            super().trade(1)
+            if self.random.random() < 0.1:
+                self.create_again_or_another()
+
     def create_another(self) -> TestPool:
         """A pool of any exchange."""
-        return self.create(*self._ways.pop())
+        way = self._ways.pop()
+        self._made[way] = self.create(*way).address
+        return self.traded[-1]
+
+    def create_again_or_another(self) -> None:
+        there = {each.pool.address for each in self.announced()}
+        removed = [way for way, address in self._made.items() if address not in there]
+        self._ways += removed
+        if self._ways:
+            self.create_another()
 
     def create(self, kind: int, a: str, b: str) -> TestPool:
         """A pool of the exchange with this number, with 10**6 of each token, or as much as a pool can hold. It has a

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.chain_market import Market
 from tests.functional.evm_packages import EvmPackages
 from tests.functional.exchanges.uniswap_v4 import AFTER_SWAP, AFTER_SWAP_RETURNS_DELTA
+from tests.functional.factory_market import FactoryMarket
 from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
@@ -37,22 +38,39 @@ MAX_BLOCKS = 50
 """That the bad provider answers for at once."""
 
 
-@pytest.fixture(scope="module")
-def running(evm_packages: EvmPackages, loops: Callable[..., int]) -> Iterator[Market]:
+@contextmanager
+def running(kind: type[Market], packages: EvmPackages, full: bool) -> Iterator[Market]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = Market(evm_packages, Path(folder), full=bool(loops(quick=0, full=1)))
+        found = kind(packages, Path(folder), full=full)
         found.trade(5)  # before the first start
         found.api.start()
         yield found
         found.close()
 
 
+@pytest.fixture(scope="module")
+def listed(evm_packages: EvmPackages, loops: Callable[..., int]) -> Iterator[Market]:
+    with running(Market, evm_packages, bool(loops(quick=0, full=1))) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def factories(evm_packages: EvmPackages, loops: Callable[..., int]) -> Iterator[Market]:
+    with running(FactoryMarket, evm_packages, bool(loops(quick=0, full=1))) as found:
+        yield found
+
+
 @pytest.fixture
-def market(running: Market) -> Iterator[Market]:
-    """The tests share a chain: each goes on where the one before it ended, with an ingestor that runs."""
-    running.ingestor.start()
-    yield running
-    running.ingestor.stop()
+def market(request: pytest.FixtureRequest) -> Iterator[Market]:
+    """The tests share a chain: each goes on where the one before it ended, with an ingestor that runs. Its pools are
+    listed in rpc.json, or found by their factories."""
+    found: Market = request.getfixturevalue(getattr(request, "param", "listed"))
+    found.ingestor.start()
+    yield found
+    found.ingestor.stop()
+
+
+listed_and_found = pytest.mark.parametrize("market", ["listed", "factories"], indirect=True)
 
 
 def test_live_ticks_and_candles_are_those_of_the_receipts(market: Market, loops: Callable[..., int]) -> None:
@@ -127,6 +145,7 @@ def test_candles_are_finalized_up_to_the_block_that_the_chain_calls_final(market
         market.ingestor.start()
 
 
+@listed_and_found
 def test_a_restart_of_the_node_loses_nothing(market: Market, loops: Callable[..., int]) -> None:
     for is_noticed in (False, *(True for _ in range(loops(quick=0, full=5)))):
         before = market.ingestor.said().count("no answer")
@@ -140,6 +159,7 @@ def test_a_restart_of_the_node_loses_nothing(market: Market, loops: Callable[...
 
 
 @pytest.mark.full
+@listed_and_found
 def test_a_clock_that_jumps_loses_nothing(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     market.ingestor.program = CLOCK_THAT_JUMPS
@@ -172,6 +192,7 @@ def test_metrics_count_blocks_ticks_and_deliveries(market: Market) -> None:
     assert found["delivered_total"] >= found["ticks_total"] > 0
 
 
+@listed_and_found
 def test_reorganisations_of_any_depth_are_followed(market: Market, loops: Callable[..., int]) -> None:
     market.trade(30)
     market.assert_complete()
@@ -187,6 +208,7 @@ def test_reorganisations_of_any_depth_are_followed(market: Market, loops: Callab
 
 
 @pytest.mark.full
+@listed_and_found
 def test_a_reorganisation_while_the_ingestor_is_down_is_followed_at_its_start(market: Market) -> None:
     market.trade(10)
     market.assert_complete()
@@ -249,6 +271,7 @@ class BadProvider(Provider):
 
 
 @pytest.mark.full
+@listed_and_found
 def test_a_provider_that_often_fails_loses_nothing(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     shutil.rmtree(market.api.state_dir / "ingestor", ignore_errors=True)  # so that all is read again, in ranges too
@@ -272,6 +295,7 @@ def test_a_provider_that_often_fails_loses_nothing(market: Market, loops: Callab
 
 
 @pytest.mark.full
+@listed_and_found
 def test_after_a_full_disk_everything_is_delivered(market: Market) -> None:
     market.ingestor.stop()
     folder = market.api.state_dir / "ingestor"
@@ -362,6 +386,7 @@ def test_a_pool_whose_hooks_change_amounts_is_not_read_but_listed_with_the_reaso
     market.ingestor.configure(factories=[])
 
 
+@listed_and_found
 def test_kills_lose_nothing_and_double_nothing(market: Market, loops: Callable[..., int]) -> None:
     """Of the ingestor, the database and the API in turn, at instants that are chance, while there is trade."""
     kills = (market.ingestor.kill, market.api.kill_database, market.api.kill)

@@ -65,8 +65,8 @@ class Exchanges:
         return exchanges[pool.kind].swap(pool, amount, sell=sell)
 
     def ticks(self, *pools: TestPool) -> list[dict[str, Any]]:
-        """What ``GET /v1/ticks`` must show of these pools, in the order of the chain. Swaps whose price or size
-        rounds to 0, or has more than 30 digits before the point, are no ticks."""
+        """What ``GET /v1/ticks`` must show of these pools, in the order of the chain. Swaps that exchange nothing, or
+        whose price or size rounds to 0 or has more than 30 digits before the point, are no ticks."""
         by_address = {pool.address: pool for pool in pools}
         found = []
         for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
@@ -77,7 +77,9 @@ class Exchanges:
                 for log in receipt["logs"]:
                     id = f"#{log['topics'][1]}" if len(log["topics"]) > 1 else ""
                     pool = by_address.get(log["address"]) or by_address.get(log["address"] + id)
-                    if pool is not None and log["topics"][0] in SWAPS[pool.kind]:
+                    if pool is None or log["topics"][0] not in SWAPS[pool.kind]:
+                        continue
+                    if all(_gained(pool.kind, log["data"])):
                         found.append(_tick(pool, log, int(block["timestamp"], 16)))
         return [tick for tick in found if all(_fits(tick[name]) for name in ("price", "size"))]
 
