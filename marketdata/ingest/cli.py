@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import MarketError, StateError, Stopped
+from marketdata.errors import MarketError, StateError, Stopped, UsageError
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
@@ -183,10 +183,12 @@ def _pools(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.ingest import pool_list
     from marketdata.ingest.outbox import Outbox
 
+    chains = rpc_file(settings)
+    chosen(chains, options.chain)  # an unknown chain is an error
     for path in _existing_outboxes(settings):
         with closing(Outbox(path, only_reads=True)) as outbox:
             print(f"{path}:")
-            for line in pool_list.lines(outbox, options.chain, time.time()):
+            for line in pool_list.lines(outbox, chains, options.chain, time.time()):
                 print(line)
 
 
@@ -197,6 +199,14 @@ def rpc_file(settings: Settings) -> tuple[Chain, ...]:
     return load(
         settings.secrets_dir / secretfile.RPC_SOURCE, warn=lambda text: print(text, file=sys.stderr, flush=True)
     )
+
+
+def chosen(chains: Sequence[Chain], name: str | None) -> Sequence[Chain]:
+    """The chain with this name; without a name, all chains."""
+    found = [chain for chain in chains if name in (None, chain.name)]
+    if not found:
+        raise UsageError(f"rpc.json has no chain {name}: it has {', '.join(chain.name for chain in chains)}")
+    return found
 
 
 def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:

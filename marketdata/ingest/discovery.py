@@ -20,7 +20,7 @@ from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool
 from marketdata.source.provider import Provider
-from marketdata.source.rpc_file import Chain, Factory
+from marketdata.source.rpc_file import Chain
 from marketdata.source.tokens import TokenInfo, free_name, is_inverted, pool_name, token_info
 
 CAUGHT_UP_BLOCKS = MAX_BLOCKS
@@ -193,7 +193,7 @@ class Discovery:
             except ValueError as error:
                 _log.warning("skipped an event of the factory %s in %s: it %s", log.address, log.transaction, error)
                 continue
-            if _has_wanted(factory, creation.tokens):
+            if factory.selects(creation.tokens):
                 found.append(Found(creation, factory.kind, factory.address, log.block_number, log.time))
         self._read_tokens(token for each in found for token in each.creation.tokens)
         return found
@@ -338,13 +338,7 @@ class Discovery:
     def _is_selected(self, address: str, pool: str, tokens: Collection[str]) -> bool:
         """Whether the pool, which the factory at ``address`` announced, is read as a found one."""
         factory = self._factories.get(address)
-        return (
-            factory is not None
-            and pool not in self._listed
-            and pool not in factory.exclude
-            and factory.exclude.isdisjoint(tokens)
-            and _has_wanted(factory, tokens)
-        )
+        return factory is not None and pool not in self._listed and not factory.rejection(pool, tokens)
 
     def _fault(self, creation: Creation) -> str:
         """Why a pool cannot be read; empty if it can."""
@@ -401,8 +395,3 @@ def _recent(final: int) -> int:
     """The block from which the past is read. It is rounded, so that pools which are found one after the other begin
     together, and the backfill reads what was before in few ranges."""
     return (final - CAUGHT_UP_BLOCKS) // _ROUND * _ROUND
-
-
-def _has_wanted(factory: Factory, tokens: Iterable[str]) -> bool:
-    """Whether one of the tokens is one of those that the factory's ``tokens`` select."""
-    return not factory.tokens or not factory.tokens.isdisjoint(tokens)

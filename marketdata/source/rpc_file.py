@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -72,6 +72,18 @@ class Factory:
     tokens: frozenset[str]
     exclude: frozenset[str]
     min_trades: int
+
+    def rejection(self, pool: str, tokens: Collection[str]) -> str:
+        """Why a pool of the factory is not wanted; empty if it is."""
+        if pool in self.exclude:
+            return "it is in exclude"
+        if not self.exclude.isdisjoint(tokens):
+            return "one of its tokens is in exclude"
+        return "" if self.selects(tokens) else "none of its tokens is in the factory's tokens"
+
+    def selects(self, tokens: Collection[str]) -> bool:
+        """Whether one of a pool's tokens is in ``tokens``."""
+        return not self.tokens or not self.tokens.isdisjoint(tokens)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class IngestorProcess:
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """A command that ends by itself."""
         return subprocess.run(
-            self._command(*arguments), cwd=ROOT, env=self._environment() | settings, capture_output=True, text=True,
-            timeout=SECONDS, check=False,
+            [*self.inside, *self._command(*arguments)], cwd=ROOT, env=self._environment() | settings,
+            capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
 
     def begin(self, **settings: str) -> subprocess.Popen[str]:

@@ -85,4 +85,19 @@ def test_many_pools_are_found_read_and_backfilled(market: ManyPools) -> None:
     assert again.returncode == 0
     assert again.stdout.startswith("TEST: nothing to read: ")
 
+    _assert_listed(market)
+
     assert max(len(asked.get("address", ())) for asked in chain.ranges()) <= MAX_ADDRESSES
+
+
+def _assert_listed(market: ManyPools) -> None:
+    done = market.ingestor.run("pools", "--chain", "TEST")
+    pools, readable = len(market.chain.pools), len(market.chain.symbols())
+    assert done.stdout.endswith(f"\n{readable} pools are read, {pools - readable} are not\n"), done.stderr
+    assert len(done.stdout.splitlines()) == pools + 3
+    assert done.stdout.count("not read: token0 (0xaa") == pools - readable
+    # The reader of the list may end early.
+    market.ingestor.inside, inside = ("bash", "-c", '"$@" | head -2', "-"), market.ingestor.inside
+    done = market.ingestor.run("pools")
+    market.ingestor.inside = inside
+    assert (len(done.stdout.splitlines()), done.stderr) == (2, "")

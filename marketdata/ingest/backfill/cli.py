@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from marketdata import secretfile
 from marketdata.errors import MarketError, StateError, UsageError
-from marketdata.ingest.cli import api_client, rpc_file
+from marketdata.ingest.cli import api_client, chosen, rpc_file
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.backfill.coordinator import Backfill
     from marketdata.ingest.backfill.plan import Bounds
-    from marketdata.source.rpc_file import Chain
 
 ABOUT = "Read the past of the pools of rpc.json, up to the ingestor's first block, and store it through the API."
 
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     first, last = options.from_block, options.to_block
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from-block {first} is after --to-block {last}")
-    chains = _chosen(rpc_file(settings), options.chain)
+    chains = chosen(rpc_file(settings), options.chain)
     if len(chains) > 1 and (first, last) != (None, None):
         raise UsageError("rpc.json has several chains, and block numbers belong to one: add --chain")
     # Decoding makes many objects but no cycles. With the default threshold, the garbage collection takes a tenth of the
@@ -97,13 +96,6 @@ def _run_chain(work: Backfill, chain: str) -> MarketError | None:
     if work.next_block is None:
         return work.error
     return StateError(f"{work.error.detail}{_goes_on(work)}", code=work.error.code)
-
-
-def _chosen(chains: Sequence[Chain], name: str | None) -> Sequence[Chain]:
-    found = [chain for chain in chains if name in (None, chain.name)]
-    if not found:
-        raise UsageError(f"rpc.json has no chain {name}: it has {', '.join(chain.name for chain in chains)}")
-    return found
 
 
 def _table(settings: Settings) -> str:
@@ -180,7 +172,7 @@ class Progress:
         last = max((each.last for each in bounds.values() if each.first <= each.last), default=None)
         up_to = "" if last is None else f" up to block {last:,}"
         if not counts.blocks and self._work.next_block is None:
-            return f"{self._chain}: nothing to read{_causes(bounds, self._work.newest)}"
+            return f"{self._chain}: nothing to read{_causes(bounds, self._work.newest) if bounds else _NO_POOL}"
         skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
         contradicted = (
             f", {counts.contradicted:,} ranges in which the provider contradicted itself" if counts.contradicted else ""
@@ -212,6 +204,10 @@ class Progress:
         )
 
 
+_NO_POOL = (
+    ": no pool of its factories is known yet. Run bin/marketdata-ingestor first: it finds the pools, and "
+    "bin/marketdata-ingestor pools lists them"
+)
 _MAX_NAMED = 3
 """If one cause holds for many pools, this many are named."""
 

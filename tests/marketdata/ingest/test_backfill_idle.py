@@ -29,12 +29,20 @@ def said(tmp_path: Path) -> Iterator[Said]:
     """Runs a backfill of a chain whose newest block is ``NEWEST``; returns its line."""
     with closing(Api()) as api, closing(SyntheticChain(head=NEWEST, swaps=1)) as chain:
 
-        def run(start_block: int = 0, first: int | None = None, last: int | None = None, *, began: int = 0) -> str:
-            """``began`` is the block where the ingestor began; 0 means that none ran."""
+        def run(
+            start_block: int = 0,
+            first: int | None = None,
+            last: int | None = None,
+            *,
+            began: int = 0,
+            **content: object,
+        ) -> str:
+            """``began`` is the block where the ingestor began; 0 means that none ran. ``content`` replaces parts of
+            ``rpc.json``."""
             file = tmp_path / "rpc.json"
             described = chain.rpc_file() | {"confirmations": NEWEST - FINAL}
             described["pools"][0]["start_block"] = start_block
-            file.write_text(json.dumps(described))
+            file.write_text(json.dumps(described | content))
             file.chmod(0o600)
             [found] = rpc_file.load(file, warn=print)
             with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
@@ -95,4 +103,12 @@ def test_the_first_block_is_after_the_newest_one(said: Said) -> None:
 def test_the_pool_begins_after_the_last_block(said: Said) -> None:
     assert said(150, None, 100) == (
         "SYN: nothing to read: SYN:A-B: its start_block 150 is after --to-block 100: give a later --to-block"
+    )
+
+
+def test_no_pool_of_a_factory_is_known(said: Said) -> None:
+    factory = {"kind": "uniswap-v2", "address": "0x" + "fa" * 20, "start_block": 0}
+    assert said(pools=[], factories=[factory]) == (
+        "SYN: nothing to read: no pool of its factories is known yet. Run bin/marketdata-ingestor first: it finds the "
+        "pools, and bin/marketdata-ingestor pools lists them"
     )

@@ -1,0 +1,102 @@
+"""What ``bin/marketdata-ingestor pools`` shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from marketdata import cli
+from marketdata.ingest import pool_list
+from tests.marketdata.ingest.test_discovery import FACTORY, SOURCE, UNREADABLE, FactoryRun, Market
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[FactoryRun]:
+    (tmp_path / "ingestor").mkdir()
+    with closing(FactoryRun(tmp_path / "ingestor", 2)) as found:
+        found.chain.extend(60)
+        found.finish()
+        yield found
+
+
+def shown(run: FactoryRun, **changed: Any) -> dict[str, str]:
+    """The last column of each line, by the pool's address, with another factory in ``rpc.json``."""
+    source = replace(SOURCE, factories=(replace(SOURCE.factories[0], **changed),))
+    now = run.chain.blocks[-1].header.time + 90
+    heading, *lines, _ = pool_list.lines(run.outbox, [source], None, now)
+    at = heading.index("ADDRESS")
+    return {line[at : at + 42]: line[at + 42 :] for line in lines}
+
+
+def test_each_pool_is_shown_with_its_trades_and_its_lag(run: FactoryRun) -> None:
+    chain = cast("Market", run.chain)
+    address, symbol = next(iter(chain.symbols().items()))
+    lines = list(pool_list.lines(run.outbox, [SOURCE], "T", run.chain.blocks[-1].header.time + 90))
+    [line] = [each for each in lines if address in each]
+    trades = sum(each == symbol for each, _ in chain.ids())
+    [block] = [block.header.number for block, each, _ in chain.created() if each == address]
+    assert line.split()[:1] == [symbol]
+    assert line.split()[-5:] == [str(block), str(trades), "1", "min", address]
+    readable = len(chain.symbols())
+    assert lines[-1] == f"{readable} pools are read, {len(chain.created()) - readable} are not"
+
+
+def test_a_pool_that_is_not_read_is_shown_with_the_reason(run: FactoryRun) -> None:
+    created = cast("Market", run.chain).created()
+    unreadable = {address for _, address, tokens in created if UNREADABLE in tokens}
+    readable = [(address, tokens) for _, address, tokens in created if address not in unreadable]
+    assert unreadable
+    for address, end in shown(run).items():
+        assert ("does not say its decimals" in end) == (address in unreadable)
+        assert (end == "") == (address not in unreadable)
+    (address, tokens), *_ = readable
+    assert shown(run, exclude=frozenset([address]))[address] == "  not read: it is in exclude"
+    assert shown(run, exclude=frozenset(tokens[:1]))[address] == "  not read: one of its tokens is in exclude"
+    assert (
+        shown(run, tokens=frozenset([FACTORY]))[address] == "  not read: none of its tokens is in the factory's tokens"
+    )
+    assert shown(run, address="0x" + "99" * 20)[address] == "  not read: rpc.json does not name its factory"
+
+
+def test_a_pool_with_too_few_swaps_is_shown_with_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        FactoryRun, "source", replace(SOURCE, factories=(replace(SOURCE.factories[0], min_trades=1000),))
+    )
+    with closing(FactoryRun(tmp_path, 2)) as run:
+        run.finish()
+        ends = shown(run, min_trades=1000).values()
+        assert any(" of the 1000 swaps of min_trades" in end for end in ends)
+        assert "  not read: it is read from the next start of the ingestor on" in shown(run).values()
+
+
+@pytest.fixture(name="state")
+def _state(run: FactoryRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state directory with the outbox of the run, and ``rpc.json``."""
+    monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path))
+    (tmp_path / "secrets").mkdir(mode=0o700)
+    factory = {"kind": "uniswap-v2", "address": FACTORY, "start_block": 2}
+    chains = [
+        {"url": "http://localhost", "chain": chain, "chain_id": 1, "confirmations": 4, "factories": [factory]}
+        for chain in ("T", "OTHER")
+    ]
+    file = tmp_path / "secrets" / "rpc.json"
+    file.write_text(json.dumps({"chains": chains}))
+    file.chmod(0o600)
+    run.outbox.close()
+    run.outbox.path.rename(run.outbox.path.with_name("md_ticks_v1.sqlite"))
+
+
+@pytest.mark.usefixtures("state")
+def test_the_list_may_be_limited_to_a_chain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ingestor", "pools", "--chain", "T"]) == 0
+    assert "T:COIN-USD" in capsys.readouterr().out
+    assert cli.main(["ingestor", "pools", "--chain", "OTHER"]) == 0
+    assert capsys.readouterr().out.endswith("\n0 pools are read, 0 are not\n")
+    assert cli.main(["ingestor", "pools", "--chain", "NONE"]) == cli.WRONG_USE
+    assert "rpc.json has no chain NONE: it has T, OTHER\n" in capsys.readouterr().err
