@@ -279,6 +279,9 @@ def test_a_provider_that_often_fails_loses_nothing(market: Market, loops: Callab
     market.ingestor.configure(url=provider.url)
     try:
         market.ingestor.start()
+        market.trade(1)
+        # All blocks are read again, with about a thousand requests one after the other, of which one gets no answer.
+        market.assert_complete(240)
         for _ in range(loops(quick=2, full=20)):
             market.trade(3)
             market.chain("anvil_reorg", 2, [])
