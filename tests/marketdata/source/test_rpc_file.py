@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def test_the_example_is_valid(tmp_path: Path) -> None:
     assert [pool.invert for pool in found.pools] == [True, True, False]
     assert [pool.decimals for pool in found.pools] == [(6, 18), (6, 18), (18, 6)]
     assert "the-key" not in repr(found)
+
+
+def test_the_commented_factories_of_the_example_are_valid(tmp_path: Path) -> None:
+    example = (ROOT / "etc" / "rpc.json.example").read_text()
+    lines = re.sub(r'^  // (?=  |}|]|"(native|quotes|factories)": )', "  ", example, flags=re.MULTILINE)
+    [found] = load(written(tmp_path, lines), warn=pytest.fail)
+    assert [factory.min_trades for factory in found.factories] == [100, 0]
+    assert [len(factory.tokens) + len(factory.exclude) for factory in found.factories] == [0, 2]
+    assert (len(found.quotes.usd), len(found.quotes.native), found.native.symbol) == (2, 1, "ETH")
 
 
 def test_missing_members_have_defaults(tmp_path: Path) -> None:
