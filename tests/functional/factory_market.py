@@ -113,8 +113,9 @@ class FactoryMarket(Market):
 
     def create_again_or_another(self) -> None:
         there = {each.pool.address for each in self.announced()}
-        removed = [way for way, address in self._made.items() if address not in there]
-        self._ways += removed
+        for way in [way for way, address in self._made.items() if address not in there]:
+            del self._made[way]
+            self._ways.append(way)
         if self._ways:
             self.create_another()
 
