@@ -101,10 +101,10 @@ class Follower:
     def look(self) -> None:
         """Read the newest block. If a reorganisation replaced known blocks, retract them."""
         self.head, self._finalized = newest_and_final(self._provider, self._chain.confirmations)
-        if self._members is None:
-            self._begin()
         if self._differs(self.head.block):
             self._reorganise(self.head.number)
+        if self._members is None:
+            self._begin()
 
     def step(self) -> bool:
         """Read the next blocks of the members, up to the newest block of the last ``look``. Returns False if none is
@@ -327,7 +327,8 @@ class Follower:
         with self._cursor.transaction() as transaction:
             self._discovery.forget(transaction, self._cursor, next_block - 1)
             self._cursor.retract(transaction, gone, next_block, time)
-        self._regroup()
+        if self._members is not None:
+            self._regroup()
         self.counts.reorganisations += 1
         self.counts.retracted_blocks += len(gone)
         _log.warning(
