@@ -235,9 +235,9 @@ class Outbox:
         again.
 
         The API refuses a tick as ``retracted`` in two cases. If the block is no longer in the chain, this ingestor
-        retracted the block and then sent the tick a second time, because a response was lost. Such a tick is dropped.
-        If the block is still in the chain, another program retracted it. Then the block is restored, and its tick is
-        sent again.
+        retracted the block and then sent the tick a second time, because a response was lost. Such a tick is dropped,
+        also if the block came back while the pool was not read. If the block is still in the chain, another program
+        retracted it. Then the block is restored, and its tick is sent again.
         """
         dead = again = 0
         with self.transaction() as connection:
@@ -360,9 +360,10 @@ def _fate(connection: Transaction, item: OutboxItem, code: str) -> str:
         return "dead"
     block = tick["block"]
     row = connection.execute(
-        "SELECT hash FROM blocks WHERE chain = ? AND number = ?", (chain_of(tick["symbol"]), block["number"])
+        "SELECT symbols FROM blocks WHERE chain = ? AND number = ? AND hash = ?",
+        (chain_of(tick["symbol"]), block["number"], block["hash"]),
     ).fetchone()
-    if row is not None and row[0] == block["hash"]:
+    if row is not None and tick["symbol"] in json.loads(row[0]):
         return "again"
     retracted_here = connection.execute(
         "SELECT 1 FROM retracted WHERE hash = ? AND symbol = ?", (block["hash"], tick["symbol"])

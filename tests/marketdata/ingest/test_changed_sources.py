@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -332,3 +333,120 @@ def test_a_pool_that_returns_before_the_next_block_goes_on(run: ScriptedRun) -> 
     run.chain.mine((address_of(A, B),))
     run.finish()
     assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 2)
+
+
+def test_a_tick_of_a_pool_that_left_is_dropped_when_its_block_comes_back(run: ScriptedRun) -> None:
+    """It was retracted, and nobody would retract it again."""
+    run.chain.mine((A, B))
+    run.chain.mine((address_of(A, B),))
+    read(run)
+    run.source = replace(SOURCE, factories=())
+    run.restart()
+    kept = run.chain.blocks[-1]
+    run.chain.cut(1)
+    run.chain.extend(1)
+    read(run)
+    run.deliver(100, is_answer_lost=True)
+    run.chain.blocks[-1] = kept
+    run.finish()
+    run.chain.cut(1)
+    run.chain.extend(2)
+    run.finish()
+    assert (run.api.ticks, run.outbox.dead_letters()) == ({}, [])
+
+
+class Unsettled(Market):
+    """A chain whose tokens change what they say until they have a pool, as other contracts may get their addresses
+    after a reorganisation."""
+
+    def extend(self, count: int) -> None:
+        for _ in range(count):
+            says = dict(self.says)
+            used = {token for _, _, tokens in self.created() for token in tokens}
+            for token in TOKENS:
+                if token not in used and self._chance.random() < 0.3:
+                    says[token] = self._chance.choice((6, 18, None))
+            super().extend(1)
+            self.blocks[-1].says = says  # type: ignore[attr-defined]
+
+    @property
+    def says(self) -> dict[str, int | None]:
+        """The decimals of each token."""
+        return self.blocks[-1].says if self.blocks else dict.fromkeys(TOKENS, 18)  # type: ignore[attr-defined, no-any-return]
+
+    def read_contracts(self, calls: Any) -> list[bytes]:
+        found = []
+        for token, function in calls:
+            decimals = self.says[token]
+            text = f"T{TOKENS.index(token)}D{decimals}".encode().ljust(32, b"\0")
+            found.append(text if function == "symbol()" else b"" if decimals is None else word(decimals))
+        return found
+
+
+class ChangingRun(FactoryRun):
+    """With another ``rpc.json`` at each restart."""
+
+    is_over = False
+
+    def make_chain(self) -> Unsettled:
+        return Unsettled(self.chance, most=self.chance.choice((1, 5, 1000)))
+
+    def make_follower(self) -> Follower:
+        factory = SOURCE.factories[0]
+        tokens = frozenset(self.chance.sample(TOKENS, 3))
+        self.source = replace(
+            SOURCE,
+            factories=self.chance.choice(
+                (
+                    (factory,),
+                    (factory,),
+                    (),
+                    (replace(factory, tokens=tokens),),
+                    (replace(factory, exclude=tokens),),
+                    (replace(factory, min_trades=3),),
+                    (replace(factory, address=OTHER_FACTORY),),
+                )
+            ),
+        )
+        if self.is_over or not self.outbox.rows("SELECT 1 FROM chains"):
+            self.source = SOURCE
+        return super().make_follower()
+
+    def finish(self) -> None:
+        self.is_over = True
+        self.restart()
+        super().finish()
+
+
+def test_after_random_faults_and_changes_every_pool_is_complete(tmp_path: Path, loops: Callable[..., int]) -> None:
+    pools = 0
+    for seed in range(loops(quick=8, full=300)):
+        run = ChangingRun(tmp_path, seed)
+        with closing(run):
+            for _ in range(60):
+                run.anything()
+            run.finish()
+            chain = cast("Unsettled", run.chain)
+            readable = {
+                address: (block, tuple(chain.says[token] for token in tokens))
+                for block, address, tokens in chain.created()
+                if None not in [chain.says[token] for token in tokens]
+            }
+            found = run.outbox.rows("SELECT address, symbol, decimals0, decimals1 FROM discovered WHERE symbol > ''")
+            assert {row[0]: row[2:] for row in found} == {address: each[1] for address, each in readable.items()}
+            pools += len(found)
+            ids = {
+                (address, f"{log.block_hash}:{log.position}")
+                for block in chain.blocks
+                for log in block.logs
+                for address in [log.address]
+                if address in readable
+            }
+            symbols = {row[0]: row[1] for row in found}
+            assert set(run.api.ticks) == {(symbols[address], id) for address, id in ids}, f"seed {seed}"
+            assert run.outbox.dead_letters() == []
+            for address, (block, _) in readable.items():
+                covered = run.api.covered[symbols[address]]
+                assert set(range(block.header.time, chain.blocks[-1].header.time + 1)) <= covered, f"seed {seed}"
+                assert max(covered) == chain.blocks[-1].header.time
+    assert pools > 30
