@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from tests.functional.anvil import CHAIN_ID
@@ -100,8 +101,8 @@ class IngestorProcess:
         return self.log.read_text()
 
     def next_block(self) -> int:
-        """The block that is read next, by the outbox."""
-        [path] = (self._api.state_dir / "ingestor").glob("*.sqlite")
+        """The block that the running process reads next, by its outbox."""
+        [path] = Path(f"/proc/{self.pid}/root{self._api.state_dir}/ingestor").glob("*.sqlite")
         with closing(sqlite3.connect(path, timeout=SECONDS)) as outbox:
             found = outbox.execute("SELECT next_block FROM chains").fetchone()
         return 0 if found is None else int(found[0])

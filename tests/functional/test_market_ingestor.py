@@ -319,8 +319,8 @@ def test_after_a_full_disk_everything_is_delivered(market: Market) -> None:
         port = market.api.port
         market.api.kill()
         market.trade(10)
-        read = f" to {int(market.chain('eth_blockNumber'), 16)}: "
-        until(lambda: read in market.ingestor.said(), 30)
+        head = int(market.chain("eth_blockNumber"), 16)
+        until(lambda: market.ingestor.next_block() > head, 30)
         disk.fill()
         market.api.start(port)
         market.assert_complete()
