@@ -27,6 +27,8 @@ from marketdata.source.rpc_file import Endpoint
 TIMEOUT = 20.0
 """Seconds of silence after which a request fails."""
 MAX_RESPONSE_BYTES = 256 << 20
+MAX_RANGE_BYTES = 16 << 20
+"""A larger answer for several blocks is not read: fewer blocks are asked for, which need less memory."""
 _MAX_BATCH = 100
 """Maximum number of calls in one request. If ``rpc.json`` allows fewer calls per second, the batches are smaller."""
 _FORGET = 500
@@ -238,7 +240,11 @@ class Rpc:
             {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
             for number, call in enumerate(calls)
         ]
-        status, headers, content = self._exchange(json.dumps(sent if len(sent) > 1 else sent[0]).encode())
+        most = MAX_RANGE_BYTES if any(map(_has_blocks, calls)) else MAX_RESPONSE_BYTES
+        status, headers, content = self._exchange(json.dumps(sent if len(sent) > 1 else sent[0]).encode(), most)
+        if len(content) > most:
+            self._connection.close()
+            raise self._too_much(f"its answer has more than {most >> 20} MiB", calls)
         if status in _CREDENTIAL_ERRORS:
             shown = self._shown(content.decode(errors="replace"))
             raise ProviderError(f"{self.name}: it refuses the credentials of rpc.json (HTTP status {status}): {shown}")
@@ -255,13 +261,14 @@ class Rpc:
         self._check_status(status, headers, json.dumps(answer), calls)
         raise _TryAgain("its answer does not fit the request")
 
-    def _exchange(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _exchange(self, body: bytes, most: int) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Status, headers and the content, of which at most one byte more than ``most`` is read."""
         self.requests += 1
         began = monotonic()
         try:
             self._connection.request("POST", self._target, body, self._headers)
             response = self._connection.getresponse()
-            content = response.read(MAX_RESPONSE_BYTES)
+            content = response.read(most + 1)
         except (OSError, http.client.HTTPException) as error:
             raise _TryAgain(f"no answer: {type(error).__name__ if not str(error) else error}") from None
         except BaseException:
@@ -346,6 +353,11 @@ def _secrets(target: str, credentials: Sequence[str]) -> list[str]:
 
 def _has_range(call: Call) -> bool:
     return call.method == "eth_getLogs" and not any("blockHash" in filter for filter in call.params)
+
+
+def _has_blocks(call: Call) -> bool:
+    """Whether the call asks for the logs of more than one block."""
+    return _has_range(call) and any(each.get("fromBlock") != each.get("toBlock") for each in call.params)
 
 
 def _is_answer(value: Any) -> bool:

@@ -291,3 +291,16 @@ def test_stopping_ends_a_wait_and_a_request(provider: Callable[[Answer], Provide
     assert not thread.is_alive()
     release.set()
     rpc.close()
+
+
+def test_a_large_answer_for_several_blocks_is_too_many_blocks(
+    provider: Callable[[Answer], Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_RANGE_BYTES", 1 << 20)
+    serving = provider(lambda request, _: result(request, lambda *_: "x" * (1 << 20)))
+    rpc = client(serving)
+    with pytest.raises(RangeRefused, match="its answer has more than 1 MiB"):
+        rpc.call("eth_getLogs", {"fromBlock": "0x1", "toBlock": "0x2"})
+    assert len(rpc.call("eth_getLogs", {"fromBlock": "0x1", "toBlock": "0x1"})) == 1 << 20
+    assert len(rpc.call("eth_getLogs", {"blockHash": "0x1"})) == 1 << 20
+    rpc.close()
