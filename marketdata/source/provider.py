@@ -77,7 +77,7 @@ class Provider(Protocol):
 
     def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
         """The results of functions without arguments, by the contract's address and the function. A result is empty
-        also when the provider refuses this call and no other one, because a contract may exceed any limit."""
+        also when the contract ends the call with an error, or exceeds a limit of the provider."""
 
 
 def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Header, int]:
@@ -92,6 +92,8 @@ def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Hea
 
 _T = TypeVar("_T")
 _GENESIS = 0
+_CONTROL = Call("eth_call", ({"to": "0x" + "00" * 20, "data": evm.selector("decimals()")}, "latest"))
+"""A call that every provider answers that answers calls: the account has no code, so the result is empty."""
 SAMPLE = 2
 """Of the blocks of a range whose logs name their time, so many are compared with their headers."""
 
@@ -221,13 +223,15 @@ class RpcProvider:
     def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
         asked = [Call("eth_call", ({"to": to, "data": evm.selector(function)}, "latest")) for to, function in calls]
         answers = self.rpc.each(asked)
-        # A refusal other than a revert may be temporary.
+        # A refusal other than a revert may be temporary. If the provider answers a call of an account without code, the
+        # contract is the cause, for example by an invalid instruction.
         again = [at for at, answer in enumerate(answers) if isinstance(answer, Refusal) and not answer.is_revert]
-        for at, answer in zip(again, self.rpc.each([asked[at] for at in again]), strict=True):
-            answers[at] = answer
-        refusals = [each for each in answers if isinstance(each, Refusal) and not each.is_revert]
-        if refusals and len(refusals) == len(calls):
-            raise ProviderError(f"{self.name}: {refusals[0].detail}", code="call_refused")
+        if again:
+            *found, control = self.rpc.each([*(asked[at] for at in again), _CONTROL])
+            for at, answer in zip(again, found, strict=True):
+                answers[at] = answer
+            if isinstance(control, Refusal):
+                raise ProviderError(f"{self.name}: {control.detail}", code="call_refused")
         return [
             b"" if isinstance(answer, Refusal) else self._read(evm.data, answer, f"{function} of {to}")
             for (to, function), answer in zip(calls, answers, strict=True)

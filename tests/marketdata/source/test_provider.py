@@ -67,8 +67,17 @@ def test_a_refused_call_leaves_the_results_of_the_other_contracts(provider: RpcP
     }
     asked = [(f"0x{number}", "decimals()") for number in range(1, 7)] + [("0x1", "symbol()")]
     assert provider.read_contracts(asked) == [b"\x12", b"", b"", b"", b"", b"", b"\x41"]
-    # All in one request, and the call that was out of gas once more.
-    assert [len(request) if isinstance(request, list) else 1 for _, request in contracts.asked] == [7, 1]
+    # All in one request, and the call that was out of gas once more, with one of an account without code.
+    assert [len(request) for _, request in contracts.asked] == [7, 2]
+
+
+def test_a_contract_that_ends_every_call_with_an_error_has_no_results(
+    provider: RpcProvider, contracts: Contracts
+) -> None:
+    error = {"code": -32000, "message": "invalid opcode: INVALID"}
+    contracts.answers = {("0x1", DECIMALS): error, ("0x1", SYMBOL): error}
+    assert provider.read_contracts([("0x1", "decimals()"), ("0x1", "symbol()")]) == [b"", b""]
+    assert provider.read_contract("0x1", "decimals()") == b""
 
 
 def test_a_call_that_is_refused_once_is_asked_again(provider: RpcProvider, contracts: Contracts) -> None:
@@ -86,7 +95,7 @@ def test_a_call_that_is_refused_once_is_asked_again(provider: RpcProvider, contr
 
 def test_a_provider_that_refuses_every_call_is_an_error(provider: RpcProvider, contracts: Contracts) -> None:
     refusal = {"code": -32601, "message": "the method eth_call is not available"}
-    contracts.answers = {(f"0x{number}", DECIMALS): refusal for number in range(3)}
+    contracts.answers = {(each, DECIMALS): refusal for each in ("0x0", "0x1", "0x2", "0x" + "00" * 20)}
     with pytest.raises(ProviderError, match="not available") as caught:
         provider.read_contracts([(f"0x{number}", "decimals()") for number in range(3)])
     assert caught.value.code == "call_refused"
