@@ -37,7 +37,8 @@ def show_coverage(request: Request) -> Reply:
 
 def record_coverage(request: Request) -> Reply:
     """Record that a range was indexed, or that indexing failed: of a symbol, of each of a list, or of a chain. This
-    replaces earlier records of these times. The range of a chain extends the ranges of its symbols that end within it.
+    replaces earlier records of these times. The range of a chain extends the joined ranges of its symbols that end
+    within it.
     A failed range of a chain removes these times from the ranges of the chain and its symbols."""
     body = json_body(request.environ, "CoverageRequest")
     start, end = instant(body["from"]), instant(body["to"])
@@ -46,6 +47,8 @@ def record_coverage(request: Request) -> Reply:
     services = request.services
     version, recorded = services.served.version(), Range(start, end, body["state"])
     (named,) = {"chain", "symbol", "symbols"} & body.keys()
+    if named == "chain" and body["state"] == coverage.JOINED:
+        raise InvalidValue.of("/state", "must be indexed or failed for a chain; symbols join a chain")
     with services.pool.connection() as connection:
         if named == "chain":
             coverage.record_chain(connection, version, body["chain"], recorded)

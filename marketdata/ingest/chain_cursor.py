@@ -4,8 +4,8 @@ A chain has one next block for all its pools, its *members*. A pool that was add
 before the chain's next block, has a next block of its own until it catches up and becomes a member. So a step costs a
 few writes, however many pools the chain has.
 
-Finality is reported for the chain. Coverage is reported for the chain, too: the API extends the coverage of each symbol
-of the chain where it touches the chain's. So the own coverage of a pool is reported once, when it becomes a member.
+Finality is reported for the chain. Coverage is reported for the chain, too: the API extends the joined coverage of the
+chain's symbols with it. So the own coverage of a pool is reported as joined once, when it becomes a member.
 """
 
 from __future__ import annotations
@@ -96,17 +96,18 @@ class ChainCursor:
         transaction.executemany("DELETE FROM pools WHERE symbol = ?", [(symbol,) for symbol in symbols])
 
     def _leave(self, transaction: Transaction, symbols: Sequence[str]) -> None:
-        """Let members leave. The chain's coverage begins anew after a gap, so that it does not extend theirs. The other
-        members report their own coverage up to then, and join again."""
-        transaction.execute(
-            "UPDATE pools SET covered_to = (SELECT covered_to FROM chains WHERE chain = ?1), joined = 0 "
-            "WHERE chain = ?1 AND joined = 1",
-            (self._chain,),
-        )
-        transaction.execute("UPDATE chains SET covered_from = NULL, covered_to = NULL WHERE chain = ?", (self._chain,))
+        """Let members leave. Their own coverage is reported up to the end of the chain's, without being joined."""
         next_block = self._next_block(transaction)
+        ends = transaction.execute("SELECT covered_to FROM chains WHERE chain = ?", (self._chain,)).fetchone()
+        for symbol in symbols:
+            row = transaction.execute(
+                "SELECT covered_from FROM pools WHERE symbol = ? AND joined = 1", (symbol,)
+            ).fetchone()
+            if row is not None and row[0] < ends[0]:
+                put_coverage(transaction, symbol, row[0], ends[0], "indexed")
+                transaction.execute("UPDATE pools SET covered_to = ? WHERE symbol = ?", (ends[0], symbol))
         transaction.executemany(
-            "UPDATE pools SET next_block = ? WHERE symbol = ?", [(next_block, symbol) for symbol in symbols]
+            "UPDATE pools SET next_block = ?, joined = 0 WHERE symbol = ?", [(next_block, each) for each in symbols]
         )
 
     def pools(self) -> list[KnownPool]:
@@ -157,7 +158,7 @@ class ChainCursor:
         """Report that the members were read up to the time ``until``, exclusive. ``read`` names the members that join,
         each with the time from which it was read."""
         for symbol, start in read:
-            self._cover_pool(transaction, symbol, start, until, joined=1)
+            self._cover_pool(transaction, symbol, start, until, "joined")
         row = transaction.execute("SELECT covered_to FROM chains WHERE chain = ?", (self._chain,)).fetchone()
         # At first all members join, and their own coverage is enough. The chain's coverage begins where it ends.
         start = until if row[0] is None else row[0]
@@ -171,21 +172,22 @@ class ChainCursor:
     def cover_late(self, transaction: Transaction, read: Iterable[tuple[str, int]], until: int) -> None:
         """Report that pools that are not members were read up to ``until``; ``read`` as in :meth:`cover`."""
         for symbol, start in read:
-            self._cover_pool(transaction, symbol, start, until, joined=0)
+            self._cover_pool(transaction, symbol, start, until, "indexed")
 
     def joining(self) -> list[str]:
         """The members whose own coverage does not touch the chain's."""
         statement = "SELECT symbol FROM pools WHERE chain = ? AND joined = 0 AND next_block IS NULL"
         return [row[0] for row in self._outbox.rows(statement, self._chain)]
 
-    def _cover_pool(self, transaction: Transaction, symbol: str, start: int, until: int, *, joined: int) -> None:
+    def _cover_pool(self, transaction: Transaction, symbol: str, start: int, until: int, state: str) -> None:
         row = transaction.execute("SELECT covered_to FROM pools WHERE symbol = ?", (symbol,)).fetchone()
         start = start if row[0] is None else row[0]
-        if start < until:
-            put_coverage(transaction, symbol, start, until, "indexed")
+        if start >= until:  # several blocks have one time: the next step covers them
+            return
+        put_coverage(transaction, symbol, start, until, state)
         transaction.execute(
             "UPDATE pools SET covered_from = coalesce(covered_from, ?), covered_to = ?, joined = ? WHERE symbol = ?",
-            (start, max(start, until), joined, symbol),
+            (start, until, state == "joined", symbol),
         )
 
     def _uncover_new(self, transaction: Transaction, next_block: int) -> None:

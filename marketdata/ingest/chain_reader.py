@@ -72,11 +72,12 @@ class ChainReader:
         if self._heads is not None:
             self._heads.stop(max(0.0, deadline - monotonic()))
 
-    def metrics(self, next_block: int, covered_to: int | None) -> ChainMetrics:
+    def metrics(self, next_block: int, covered_to: int | None, *, has_failed: bool) -> ChainMetrics:
         """The current metrics, with values of the outbox. May be called in any thread."""
         counts = self.follower.counts if self.follower is not None else Counts()
         head = self.follower.head if self.follower is not None else None
         return ChainMetrics(
+            failed=int(has_failed),
             head_block=head.number if head is not None else 0,
             next_block=next_block,
             read_until=covered_to or 0,

@@ -1,6 +1,7 @@
 """The ingestor: a thread for each chain reads it into the outbox, another thread delivers the outbox to the API.
 
-A slow or dead chain delays no other. An error that a new try cannot mend ends the process.
+A slow or dead chain delays no other. An error that a new try cannot mend ends the reading of its chain, and the process
+if there is no other chain.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from time import monotonic
 
 from marketdata.errors import AlreadyRunning, MarketError, StateError
@@ -49,8 +51,12 @@ class Ingestor:
         self.error: MarketError | None = None
         self._deliverer = Worker("ingestor-delivery", self._deliver, self._fail)
         self.readers = [
-            ChainReader(chain, connect, outbox.path, on_read=self._deliverer.wake, fatal=self._fail) for chain in chains
+            ChainReader(
+                chain, connect, outbox.path, on_read=self._deliverer.wake, fatal=partial(self._fail_chain, chain.name)
+            )
+            for chain in chains
         ]
+        self._failed: set[str] = set()
         self._stopped = False
 
     def start(self) -> None:
@@ -71,7 +77,9 @@ class Ingestor:
             outbox_items=waiting,
             dead_letters=dead,
             chains={
-                reader.chain.name: reader.metrics(*read.get(reader.chain.name, (0, None))) for reader in self.readers
+                name: reader.metrics(*read.get(name, (0, None)), has_failed=name in self._failed)
+                for reader in self.readers
+                for name in [reader.chain.name]
             },
         )
 
@@ -101,6 +109,14 @@ class Ingestor:
             while monotonic() < deadline and self.delivery.step():
                 pass
             self.delivery.cover()
+
+    def _fail_chain(self, chain: str, error: MarketError) -> None:
+        """End the process if no other chain is read. Otherwise the other chains go on."""
+        self._failed.add(chain)
+        if len(self._failed) == len(self.readers):
+            self._fail(error)
+        else:
+            _log.error("%s: %s. This chain is read again after a restart; the others go on", chain, error.detail)
 
     def _fail(self, error: MarketError) -> None:
         self.error = error

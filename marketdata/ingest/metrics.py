@@ -23,6 +23,7 @@ class ChainMetrics:
     """The values of a chain. A metric whose name ends with ``_total`` is a counter; all others are gauges. A mapping
     has one value for each value of its label."""
 
+    failed: int = _metric("1 if the chain is not read before a restart, because of a fault that remains.")
     head_block: int = _metric("The newest block of the chain.")
     next_block: int = _metric("The next block to read.")
     read_until: int = _metric("The time up to which all blocks were read, in seconds since 1970; 0: not known.")

@@ -133,7 +133,8 @@ class DeadLetter(NamedTuple):
 
 class Coverage(NamedTuple):
     """The times [since, until) of a symbol, or of a chain, in seconds since 1970. ``state`` is ``indexed`` if these
-    times were read, and ``failed`` if they must be read again."""
+    times were read, ``joined`` if in addition the chain's coverage continues that of the symbol, and ``failed`` if they
+    must be read again."""
 
     id: int
     symbol: str

@@ -1,9 +1,9 @@
 """Coverage: the time ranges [from, to) of a symbol or of a chain that were read from a source.
 
-The stored ranges of a symbol never overlap, and neither do those of a chain. A source records the ranges of its symbols
-when it starts to read them, and from then on only the range of the chain: one row for all symbols. So the range of a
-chain extends those ranges of its symbols that end within it. A symbol that the source no longer reads is not extended
-further, because its range ends before the next range of the chain begins.
+The stored ranges of a symbol never overlap, and neither do those of a chain. A source that reads all symbols of a chain
+together records a range of each symbol as ``joined`` when it begins to do so. From then on it records only the range of
+the chain: one row for all symbols. The range of a chain extends the joined ranges of its symbols that end within it. A
+source that no longer reads a symbol records the symbol's range as indexed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from marketdata.tick import chain_of
 
 
 class Range(NamedTuple):
-    """``start`` and ``end`` are microseconds since 1970. ``state`` is indexed, failed or no_trades; the last one is
-    computed and never stored. A new range with the state unread removes these times from the stored ranges."""
+    """``start`` and ``end`` are microseconds since 1970. ``state`` is indexed, joined, failed or no_trades. A range
+    with no_trades is computed and never stored, and a joined range is shown as indexed. A new range with the state
+    unread removes these times from the stored ranges."""
 
     start: int
     end: int
     state: str
 
 
-INDEXED, FAILED, UNREAD = "indexed", "failed", "unread"
+INDEXED, JOINED, FAILED, UNREAD = "indexed", "joined", "failed", "unread"
 MAX_LAGS = 1000
 """When more symbols than this have coverage, only the lags of chains are computed."""
 
@@ -111,16 +112,17 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def extended(own: Iterable[Range], chain: Collection[Range]) -> list[Range]:
-    """The ranges of a symbol, in order. An indexed range that ends within an indexed range of its chain, or at its
-    beginning or end, is extended to the end of that range. A failed range of the symbol stays failed. The ranges of the
-    chain are merged."""
+    """The ranges of a symbol, in order. A joined range that ends within a range of its chain, or at its beginning or
+    end, is extended to the end of that range, and is indexed. A failed range of the symbol stays failed. The ranges of
+    the chain are merged."""
     found: list[Range] = []
     failed: list[Range] = []
     for each in sorted(own):
         if each.state == FAILED:
             failed.append(each)
             continue
-        start, end = each.start, max([each.end, *(of.end for of in chain if of.start <= each.end <= of.end)])
+        ends = [of.end for of in chain if of.start <= each.end <= of.end] if each.state == JOINED else []
+        start, end = each.start, max([each.end, *ends])
         if found and found[-1].end >= start:
             start, end = found[-1].start, max(found.pop().end, end)
         found.append(Range(start, end, INDEXED))

@@ -111,7 +111,7 @@ CREATE TABLE {coverage} (
     "from" timestamptz NOT NULL,
     "to"   timestamptz NOT NULL,
     symbol text COLLATE "C" NOT NULL,
-    state  text COLLATE "C" NOT NULL CHECK (state IN ('indexed', 'failed')),
+    state  text COLLATE "C" NOT NULL CHECK (state IN ('indexed', 'joined', 'failed')),
     PRIMARY KEY (symbol, "from"),
     CHECK ("from" < "to")
 );

@@ -105,11 +105,12 @@ def settled(api: Api, symbol: str) -> list[tuple[int, int]]:
 
 def test_coverage_of_a_list_and_of_a_chain(api: Api) -> None:
     names = ["COV:A", "COV:B"]
-    assert cover(api, T, T + MINUTE, symbols=names) == {
-        "symbols": names, "from": T, "to": T + MINUTE, "state": "indexed"
+    assert cover(api, T, T + MINUTE, "joined", symbols=names) == {
+        "symbols": names, "from": T, "to": T + MINUTE, "state": "joined"
     }  # fmt: skip
     assert cover(api, T + MINUTE, T + 3 * MINUTE, chain="COV")["chain"] == "COV"
     assert settled(api, "COV:A") == settled(api, "COV:B") == [(0, 3)]
+    assert "symbols join a chain" in cover(api, T, T + MINUTE, "joined", 422, chain="COV")["detail"]
     cover(api, T + 2 * MINUTE, T + 3 * MINUTE, "failed", chain="COV")
     assert settled(api, "COV:A") == [(0, 2)]
     api.problem("GET", "/v1/coverage?symbol=COV:C", status=404, code="unknown_symbol")
@@ -132,7 +133,7 @@ def test_coverage_names_exactly_one(api: Api, named: dict[str, Any], message: st
 
 
 def test_the_lag_of_a_chain_is_a_metric(api: Api) -> None:
-    cover(api, T, T + MINUTE, symbols=["LAG:A", "LAG:B"])
+    cover(api, T, T + MINUTE, "joined", symbols=["LAG:A", "LAG:B"])
     cover(api, T + MINUTE, T + 9 * MINUTE, chain="LAG")
     text = api("GET", "/metrics", status=200).text
     found = dict(

@@ -138,29 +138,40 @@ class Api:
         self.finalized: dict[str, int] = {}
         self.final_times: dict[str, int] = {}
         self._own: dict[str, set[int]] = {}
+        self._joined: dict[str, set[int]] = {}
         self._chain: set[int] = set()
 
     @property
     def covered(self) -> dict[str, set[int]]:
-        """The own coverage of each symbol. The chain's coverage extends it where it touches it."""
+        """The own coverage of each symbol. The chain's coverage extends its joined part where it touches it."""
         found = {}
         for symbol, own in self._own.items():
-            found[symbol] = set(own)
+            joined = set(self._joined.get(symbol, ()))
             for second in sorted(self._chain):
-                if second - 1 in found[symbol]:
-                    found[symbol].add(second)
+                if second - 1 in joined:
+                    joined.add(second)
+            found[symbol] = own | joined
         return found
+
+    def forget(self, symbol: str) -> None:
+        """Forget the symbol's coverage."""
+        self._own.pop(symbol)
+        self._joined.pop(symbol)
 
     def record(self, coverage: Sequence[Coverage]) -> None:
         for each in coverage:
             seconds = range(max(each.since, START), each.until)
             own = self._chain if each.symbol == "T" else self._own.setdefault(each.symbol, set())
-            if each.state == "indexed":
+            joined = self._joined.setdefault(each.symbol, set())
+            joined.difference_update(seconds)
+            if each.state == "joined":
+                joined.update(seconds)
+            if each.state != "failed":
                 own.update(seconds)
             elif each.symbol != "T":
                 own.difference_update(seconds)
             else:
-                for covered in (self._chain, *self._own.values()):
+                for covered in (self._chain, *self._own.values(), *self._joined.values()):
                     covered.difference_update(seconds)
 
     def take(self, items: Sequence[OutboxItem]) -> list[Rejection]:
@@ -321,6 +332,40 @@ def test_a_pool_that_is_added_later_is_read_from_its_start_block(run: Run) -> No
     run.restart()
     run.finish()
     assert set(run.api.ticks) == run.chain.ids()
+
+
+def test_a_pool_that_is_behind_is_covered_as_far_as_it_was_read(run: Run) -> None:
+    run.chain.extend(200)
+    run.finish()
+    symbol = POOLS[1].symbol
+    with run.outbox.transaction() as transaction:
+        transaction.execute("DELETE FROM pools WHERE symbol = ?", (symbol,))
+    run.api.forget(symbol)
+    run.restart()
+    steps = 0
+    while run.follower.catch_up():
+        while run.deliver(50):
+            pass
+        [at] = run.outbox.rows("SELECT next_block FROM pools WHERE symbol = ?", symbol)[0]
+        read = run.chain.blocks[(at or len(run.chain.blocks)) - 1].header.time
+        assert max(run.api.covered.get(symbol, {0})) <= read
+        steps += 1
+    assert steps > 3
+    run.chain.extend(3)
+    run.finish()
+    assert run.api.covered == run.chain.covered()
+
+
+def test_a_pool_that_is_no_longer_listed_is_not_covered_further(run: Run) -> None:
+    run.finish()
+    before = run.api.covered[POOLS[1].symbol]
+    run.follower = Follower(run.chain, FILE, POOLS[:1], run.outbox)  # type: ignore[arg-type]
+    run.chain.extend(20)
+    run.finish()
+    assert run.api.covered[POOLS[1].symbol] == before
+    run.restart()
+    run.finish()
+    assert run.api.covered == run.chain.covered()
 
 
 def test_a_pool_that_was_absent_during_a_reorganisation_is_read_again(run: Run) -> None:

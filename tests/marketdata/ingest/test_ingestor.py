@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from marketdata.errors import ProviderError
+from marketdata.errors import ProviderError, UsageError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.follower import Follower
 from marketdata.ingest.ingestor import Ingestor
@@ -80,3 +82,23 @@ def test_metrics_without_an_outbox_answer_503(ingestor: Ingestor, tmp_path: Path
         assert not (tmp_path / "o.sqlite").exists()
     finally:
         server.stop()
+
+
+def test_a_fault_of_one_chain_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _pid, number: signals.append(number))
+    chains = [FILE, replace(FILE, name="OTHER")]
+    with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
+        api = ApiClient("http://127.0.0.1:9", lambda: "md_token")
+        found = Ingestor(chains, lambda *_: cast("Any", NoChain()), outbox, api, "md_ticks_v1")
+        found.readers[0]._worker._fatal(UsageError("rpc.json does not fit the chain"))
+        assert (found.error, signals) == (None, [])
+        assert "T: rpc.json does not fit the chain. This chain is read again after a restart" in caplog.text
+        assert [found.metrics().chains[name].failed for name in ("T", "OTHER")] == [1, 0]
+        found.readers[1]._worker._fatal(UsageError("neither does this one"))
+        assert found.error is not None
+        assert len(signals) == 1
+        for reader in found.readers:
+            reader._outbox.close()

@@ -71,6 +71,6 @@ def test_reading_goes_on_where_it_was(path: Path) -> None:
             cursor.cover(transaction, [(symbol, 2012) for symbol in cursor.joining()], 2013)
             cursor.finalize(transaction, 90)
         outbox.acknowledged(outbox.first(9), [])
-        assert [each[1:] for each in outbox.coverage(9)[1:]] == [("ETH:A-B", 2001, 2013, "indexed")]
+        assert [each[1:] for each in outbox.coverage(9)[1:]] == [("ETH:A-B", 2001, 2013, "joined")]
         assert cursor.finalized() == 90
         assert cursor.late() == {"ETH:C-D": 40}

@@ -105,7 +105,7 @@ def test_everything_is_carried_over(conn: Connection, pair: Pair) -> None:
 
 def test_times_that_a_chain_has_to_read_again_are_removed_from_the_target(conn: Connection, pair: Pair) -> None:
     source, target = pair.source, pair.target
-    coverage.record(conn, source, ["ETH:A"], Range(START, START + 2 * DAY, "indexed"))
+    coverage.record(conn, source, ["ETH:A"], Range(START, START + 2 * DAY, "joined"))
     coverage.record_chain(conn, source, "ETH", Range(START + 2 * DAY, START + 9 * DAY, "indexed"))
     carry(conn, pair)
     coverage.record(conn, target, ["ETH:A"], Range(START - DAY, START, "indexed"))
@@ -113,7 +113,7 @@ def test_times_that_a_chain_has_to_read_again_are_removed_from_the_target(conn: 
     carry(conn, pair)
     found = contents(conn, target)["coverage"]
     assert [(symbol, (first - FIRST).days, (end - FIRST).days) for symbol, first, end, _ in found] == [
-        ("ETH:*", 8, 9), ("ETH:A", -1, 1)
+        ("ETH:*", 8, 9), ("ETH:A", -1, 0), ("ETH:A", 0, 1)
     ]  # fmt: skip
 
 

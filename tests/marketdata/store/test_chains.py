@@ -191,7 +191,7 @@ def pools(conn: Connection, version: Version, chain: str) -> list[str]:
     """Many symbols of the chain, each with a tick of a block, and indexed for a day."""
     names = [f"{chain}:{n}" for n in range(POOLS)]
     ticks.ingest(conn, version, [in_block(name, 1, START) for name in names])
-    coverage.record(conn, version, names, Range(START, START + DAY, "indexed"))
+    coverage.record(conn, version, names, Range(START, START + DAY, "joined"))
     return names
 
 
@@ -229,7 +229,7 @@ def test_to_erase_the_symbols_of_a_chain_erases_what_is_known_of_it(
 ) -> None:
     symbol = f"{chain}:A"
     ticks.ingest(conn, version, [*minutes(symbol), FinalizeChain(chain, 3, START + DAY)])
-    coverage.record(conn, version, [symbol], Range(START, START + DAY, "indexed"))
+    coverage.record(conn, version, [symbol], Range(START, START + DAY, "joined"))
     coverage.record_chain(conn, version, chain, Range(START + DAY, START + 2 * DAY, "indexed"))
     symbols.erase(conn, version, [symbol])
     ticks.ingest(conn, version, minutes(symbol))

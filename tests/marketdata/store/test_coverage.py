@@ -78,7 +78,9 @@ def test_writers_at_once_leave_no_overlap_and_lose_nothing(
         assert all(earlier[1] < later[0] for earlier, later in pairwise(found))
 
 
-ranges_of_days = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8), st.sampled_from(["indexed", "failed"])))
+ranges_of_days = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 8), st.sampled_from(["indexed", "joined", "failed"]))
+)
 
 
 def stored(drawn: list[tuple[int, int, str]]) -> list[Range]:
@@ -90,18 +92,19 @@ def stored(drawn: list[tuple[int, int, str]]) -> list[Range]:
 
 
 @given(ranges_of_days, ranges_of_days)
-def test_an_indexed_range_is_extended_to_the_end_of_the_range_of_its_chain(
+def test_a_joined_range_is_extended_to_the_end_of_the_range_of_its_chain(
     own_drawn: list[tuple[int, int, str]], chain_drawn: list[tuple[int, int, str]]
 ) -> None:
-    """Day by day: a day is indexed if the symbol's own range has it, or if it and all days back to the end of an own
+    """Day by day: a day is indexed if the symbol's own range has it, or if it and all days back to the end of a joined
     range are in the chain's ranges."""
     own, chain = stored(own_drawn), [each for each in stored(chain_drawn) if each.state == "indexed"]
     read = {day for each in chain for day in range(each.start, each.end)}
-    expected = {day: each.state for each in own for day in range(each.start, each.end)}
+    shown_states = {"indexed": "indexed", "joined": "indexed", "failed": "failed"}
+    expected = {day: shown_states[each.state] for each in own for day in range(each.start, each.end)}
     for each in own:
         day = each.end
         # A range that ends where the chain's begins, or ends, touches it; one that ends in a gap does not.
-        while each.state == "indexed" and day in read:
+        while each.state == "joined" and day in read:
             expected.setdefault(day, "indexed")
             day += 1
     found = coverage.extended(own, chain)
@@ -119,33 +122,36 @@ def shown(conn: Connection, version: Version, symbol: str) -> list[tuple[int, in
 def test_a_symbol_joins_the_coverage_of_its_chain_where_its_own_ends(conn: Connection, version: Version) -> None:
     chain = f"c{new_symbol()[5:17]}"
     first, second, other = f"{chain}:A", f"{chain}:B", f"{chain}x:A"
-    coverage.record(conn, version, [first, second, other], of_days(0, 2, "indexed"))
+    coverage.record(conn, version, [first, second, other], of_days(0, 2, "joined"))
     for day in range(2, 6):
         coverage.record_chain(conn, version, chain, of_days(day, day + 1, "indexed"))
     assert noted(conn, version, f"{chain}:*") == [(2, 6, "indexed")], "adjacent ranges of a chain are one row"
     assert shown(conn, version, first) == shown(conn, version, second) == [(0, 6)]
     assert shown(conn, version, other) == [(0, 2)]
-    # The source starts again without B, and with C.
-    third = f"{chain}:C"
-    coverage.record(conn, version, [first, third], of_days(6, 8, "indexed"))
-    coverage.record_chain(conn, version, chain, of_days(8, 9, "indexed"))
-    assert [shown(conn, version, each) for each in (first, second, third)] == [[(0, 9)], [(0, 6)], [(6, 9)]]
+    # The source starts again without B, and with C. It still reads the past of D.
+    third, late = f"{chain}:C", f"{chain}:D"
+    coverage.record(conn, version, [second], of_days(0, 6, "indexed"))
+    coverage.record(conn, version, [third], of_days(6, 8, "joined"))
+    coverage.record(conn, version, [late], of_days(1, 3, "indexed"))
+    coverage.record_chain(conn, version, chain, of_days(6, 9, "indexed"))
+    found = [shown(conn, version, each) for each in (first, second, third, late)]
+    assert found == [[(0, 9)], [(0, 6)], [(6, 9)], [(1, 3)]]
 
 
 def test_a_failed_range_of_a_chain_is_unread_until_it_is_read_again(conn: Connection, version: Version) -> None:
     chain = f"c{new_symbol()[5:17]}"
     old, young, own = f"{chain}:old", f"{chain}:young", f"{chain}:own"
     outside = [f"{chain}", f"{chain};A", f"{chain}9:A"]
-    coverage.record(conn, version, [old, *outside[::2]], of_days(0, 2, "indexed"))
+    coverage.record(conn, version, [old, *outside[::2]], of_days(0, 2, "joined"))
     coverage.record_chain(conn, version, chain, of_days(2, 9, "indexed"))
-    coverage.record(conn, version, [young], of_days(4, 8, "indexed"))
+    coverage.record(conn, version, [young], of_days(4, 8, "joined"))
     coverage.record(conn, version, [own], of_days(3, 12, "indexed"))
     coverage.record(conn, version, [own], of_days(5, 6, "failed"))
     coverage.record_chain(conn, version, chain, of_days(5, 9, "failed"))
     assert noted(conn, version, f"{chain}:*") == [(2, 5, "indexed")]
     assert noted(conn, version, own) == [(3, 5, "indexed"), (9, 12, "indexed")]
     assert [shown(conn, version, each) for each in (old, young)] == [[(0, 5)], [(4, 5)]]
-    assert noted(conn, version, outside[2]) == [(0, 2, "indexed")]
+    assert noted(conn, version, outside[2]) == [(0, 2, "joined")]
     coverage.record_chain(conn, version, chain, of_days(5, 10, "indexed"))
     assert [shown(conn, version, each) for each in (old, young)] == [[(0, 10)], [(4, 10)]]
 
@@ -153,7 +159,7 @@ def test_a_failed_range_of_a_chain_is_unread_until_it_is_read_again(conn: Connec
 def test_lags_are_those_of_extended_ranges(conn: Connection, version: Version, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time_ns() // 1000
     chain = f"c{new_symbol()[5:17]}"
-    coverage.record(conn, version, [f"{chain}:A", f"{chain}x:A"], Range(now - 9 * DAY, now - 8 * DAY, "indexed"))
+    coverage.record(conn, version, [f"{chain}:A", f"{chain}x:A"], Range(now - 9 * DAY, now - 8 * DAY, "joined"))
     coverage.record(conn, version, [f"{chain}:B"], Range(now - 9 * DAY, now - 8 * DAY, "failed"))
     coverage.record_chain(conn, version, chain, Range(now - 8 * DAY, now - DAY, "indexed"))
     found = coverage.lags(conn, version)
@@ -172,8 +178,9 @@ class Source:
 
     def __init__(self, conn: Connection, version: Version, chain: str) -> None:
         self.conn, self.version, self.chain = conn, version, chain
-        self.head = self.named_from = 0
+        self.head = self.chain_from = 0
         self.must_name = True
+        self.joined: dict[str, int] = {}
         self.pools: dict[str, int] = {f"{chain}:{n}": 0 for n in range(3)}
         self.read: dict[str, set[int]] = {pool: set() for pool in self.pools}
 
@@ -182,28 +189,35 @@ class Source:
         end = self.head + days
         new = {f"{self.chain}:{len(self.read) + n}": self.head + n % days for n in range(created)}
         if self.must_name:
-            self.named_from, self.must_name = self.head, False
-            coverage.record(self.conn, self.version, list(self.pools), of_days(self.head, end, "indexed"))
+            self.chain_from, self.must_name = end, False
+            coverage.record(self.conn, self.version, list(self.pools), of_days(self.head, end, "joined"))
+            self.joined = dict.fromkeys(self.pools, self.head)
         else:
             coverage.record_chain(self.conn, self.version, self.chain, of_days(self.head, end, "indexed"))
         for pool, day in new.items():
-            coverage.record(self.conn, self.version, [pool], of_days(day, end, "indexed"))
+            coverage.record(self.conn, self.version, [pool], of_days(day, end, "joined"))
+        self.joined |= new
         self.pools |= new
         for pool, day in self.pools.items():
             self.read.setdefault(pool, set()).update(range(max(day, self.head), end))
         self.head = end
 
     def start_again(self, kept: list[str]) -> None:
-        self.pools = {pool: day for pool, day in self.pools.items() if pool in kept}
-        self.must_name = True
+        """Start with only these pools."""
+        for pool in self.pools.keys() - set(kept):
+            del self.pools[pool]
+            start = self.joined.pop(pool, self.head)
+            if start < self.head:
+                coverage.record(self.conn, self.version, [pool], of_days(start, self.head, "indexed"))
 
     def reorganise(self, days: int) -> None:
         """Replace the newest days, and with them the pools that they created."""
         first = max(0, self.head - days)
         coverage.record_chain(self.conn, self.version, self.chain, of_days(first, self.head, "failed"))
-        self.must_name |= first <= self.named_from
+        self.must_name |= first <= self.chain_from
         self.head = first
         self.pools = {pool: day for pool, day in self.pools.items() if day < first or not day}
+        self.joined = {pool: day for pool, day in self.joined.items() if pool in self.pools}
         for found in self.read.values():
             found.difference_update(range(first, 10_000))
 
