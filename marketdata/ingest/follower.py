@@ -101,7 +101,8 @@ class Follower:
     def look(self) -> None:
         """Read the newest block. If a reorganisation replaced known blocks, retract them."""
         self.head, self._finalized = newest_and_final(self._provider, self._chain.confirmations)
-        if self._differs(self.head.block):
+        # Before factories' past is read, so that no pool of another branch is found in it.
+        if self._differs(self.head.block) or (self._members is None and self._is_replaced()):
             self._reorganise(self.head.number)
         if self._members is None:
             self._begin()
@@ -334,6 +335,12 @@ class Follower:
         _log.warning(
             "%s: reorganisation: blocks %d to %d were replaced", self._chain.name, gone[-1].number, gone[0].number
         )
+
+    def _is_replaced(self) -> bool:
+        """Whether the chain has another block in place of the newest known one."""
+        newest = self._cursor.blocks()[:1]
+        current = self._provider.find_headers([block.number for block in newest])
+        return any(header is not None and self._differs(header.block) for header in current)
 
     def _divided(self, known: Sequence[ReadBlock]) -> tuple[list[ReadBlock], Header | None]:
         """Returns the known blocks that were replaced, newest first, and the newest known block that is still in the

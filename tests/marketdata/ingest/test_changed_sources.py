@@ -433,7 +433,7 @@ def test_after_random_faults_and_changes_every_pool_is_complete(tmp_path: Path, 
                 if None not in [chain.says[token] for token in tokens]
             }
             found = run.outbox.rows("SELECT address, symbol, decimals0, decimals1 FROM discovered WHERE symbol > ''")
-            assert {row[0]: row[2:] for row in found} == {address: each[1] for address, each in readable.items()}
+            assert {row[0]: row[2:] for row in found} == {address: each[1] for address, each in readable.items()}, seed
             pools += len(found)
             ids = {
                 (address, f"{log.block_hash}:{log.position}")
