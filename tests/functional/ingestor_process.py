@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from tests.functional.anvil import CHAIN_ID
@@ -99,13 +96,6 @@ class IngestorProcess:
 
     def said(self) -> str:
         return self.log.read_text()
-
-    def next_block(self) -> int:
-        """The block that the running process reads next, by its outbox."""
-        [path] = Path(f"/proc/{self.pid}/root{self._api.state_dir}/ingestor").glob("*.sqlite")
-        with closing(sqlite3.connect(path, timeout=SECONDS)) as outbox:
-            found = outbox.execute("SELECT next_block FROM chains").fetchone()
-        return 0 if found is None else int(found[0])
 
     def figures(self) -> dict[str, float]:
         """The metrics of the running process, whose settings name a port for them. The chain's label is left out."""

@@ -305,7 +305,9 @@ def test_after_a_full_disk_everything_is_delivered(market: Market) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     market.ingestor.inside = small_disk.inside(folder, 8 << 20)
+    market.ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
     market.ingestor.start()
+    market.ingestor.settings = {}
     try:
         market.trade(1)
         market.assert_complete()
@@ -320,7 +322,7 @@ def test_after_a_full_disk_everything_is_delivered(market: Market) -> None:
         market.api.kill()
         market.trade(10)
         head = int(market.chain("eth_blockNumber"), 16)
-        until(lambda: market.ingestor.next_block() > head, 30)
+        until(lambda: market.ingestor.figures()["next_block"] > head, 30)
         disk.fill()
         market.api.start(port)
         market.assert_complete()
