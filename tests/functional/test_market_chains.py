@@ -19,6 +19,7 @@ from tests.functional.evm_packages import EvmPackages
 from tests.functional.exchanges.exchanges import Exchanges
 from tests.functional.market_process import Client
 from tests.functional.serving import until
+from tests.functional.test_market_backfill import BackfillProcess
 from tests.marketdata.source.synthetic_chain import SyntheticChain
 
 pytestmark = pytest.mark.functional
@@ -52,7 +53,8 @@ class Chains:
         live = {"url": self.market.chain.url, "chain": "TEST", "pools": [pool.entry() for pool in self.market.pools]}
         other = {"url": self.other.url, "chain": "OTHER", "pools": [self.pool.entry()]}
         ingestor = self.market.ingestor
-        ingestor.configure(**dict.fromkeys([*shared, *live]), chains=[shared | live, shared | other, *more])
+        self.listed = [shared | live, shared | other, *more]
+        ingestor.configure(**dict.fromkeys([*shared, *live]), chains=self.listed)
         ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
         ingestor.start()
         until(lambda: "metrics: " in ingestor.said(), SECONDS)
@@ -151,3 +153,29 @@ def test_a_deep_history_and_a_silent_provider_delay_no_other_chain(chains: Chain
         began = time.monotonic()
         assert chains.market.ingestor.stop() == 0
         assert time.monotonic() - began < 10
+
+
+def test_the_backfill_reads_the_chains_one_after_the_other(chains: Chains) -> None:
+    chains.start()
+    chains.market.ingestor.stop()
+    first, second = chains.listed
+    # Without its outbox, the backfill takes all blocks as unread.
+    (chains.market.api.state_dir / "ingestor" / "md_ticks_v1.sqlite").unlink()
+    chains.market.chain.mine(5)
+    chains.trade_other()
+    backfill = BackfillProcess(chains.market.api, "", ())
+    backfill.configure(**dict.fromkeys(first), chains=[second, first])
+    done = backfill.run()
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["OTHER", "TEST"]
+    assert backfill.run("--chain", "TEST").stdout.startswith("TEST: nothing to read: ")
+    done = backfill.run("--chain", "NONE")
+    assert (done.returncode, done.stderr.endswith("rpc.json has no chain NONE: it has OTHER, TEST\n")) == (2, True)
+    assert "add --chain" in backfill.run("--to-block", "5").stderr
+    chains.other.stop()
+    chains.market.trade(5)
+    chains.market.chain.mine(5)
+    done = backfill.run()
+    assert (done.returncode, done.stdout.startswith("TEST: ")) == (1, True)
+    assert "OTHER: 127.0.0.1:" in done.stderr
+    chains.other.start()

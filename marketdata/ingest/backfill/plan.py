@@ -56,6 +56,17 @@ def spans(ranges_of: Mapping[str, Sequence[Blocks]]) -> list[Span]:
     return found
 
 
+def merged(done: Iterable[Span]) -> list[Span]:
+    """The spans, of which adjacent ones of the same symbols are merged."""
+    found: list[Span] = []
+    for span in sorted(done, key=lambda each: (each.symbols, each.first)):
+        if found and found[-1].symbols == span.symbols and found[-1].last == span.first - 1:
+            found[-1] = found[-1]._replace(last=span.last)
+        else:
+            found.append(span)
+    return found
+
+
 class Plan:
     """Hands out the spans in parts, from the lowest block on."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from marketdata.errors import MarketError, ProviderError, Stopped
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable, served_table
-from marketdata.ingest.backfill.plan import Blocks, Span
+from marketdata.ingest.backfill.plan import Blocks, Span, merged
 from marketdata.ingest.delivery import MAX_BATCH_ITEMS, send
 from marketdata.ingest.outbox import Outbox, add_dead_letter, after_restore, encoded, finality
 from marketdata.limits import MAX_ITEMS
@@ -149,7 +149,7 @@ class StoredRanges:
         with self._outbox.transaction() as transaction:
             for refusal in refusals:
                 add_dead_letter(transaction, *refusal)
-            for span in done:
+            for span in merged(done):
                 for symbol in span.symbols:
                     key = (self._table, symbol, self._addresses[symbol])
                     touching = transaction.execute(

@@ -42,7 +42,7 @@ def test_every_missing_block_is_handed_out_once(pools: dict[str, Any], most: int
         gaps[symbol] = plan.gaps(first, last, sorted(done))
     left = Plan(plan.spans(gaps))
     assert left.blocks == len({block for block, _ in wanted})
-    found: list[tuple[int, str]] = []
+    taken = []
     again = True
     while (span := left.take(most)) is not None:
         assert span.blocks <= most
@@ -50,8 +50,12 @@ def test_every_missing_block_is_handed_out_once(pools: dict[str, Any], most: int
             left.give_back(span)
             assert left.first() == span.first
         else:
-            found += [(block, symbol) for block in range(span.first, span.last + 1) for symbol in span.symbols]
-    assert sorted(found) == sorted(wanted)
+            taken.append(span)
+    merged = plan.merged(reversed(taken))
+    for spans in (taken, merged):
+        found = [(block, name) for span in spans for block in range(span.first, span.last + 1) for name in span.symbols]
+        assert sorted(found) == sorted(wanted)
+    assert not {(span.symbols, span.last + 1) for span in merged} & {(span.symbols, span.first) for span in merged}
 
 
 class Api(Provider):
