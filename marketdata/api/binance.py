@@ -1,17 +1,19 @@
 """The market data of Binance's API for spot trading, ``/api/v3``, for the clients of that exchange.
 
 Amounts are the same text as in the rest of the API. A symbol is named by itself, by an alias, or by its base and quote
-without a hyphen if only one symbol has them. :mod:`marketdata.api.binance_errors` has the shape of errors.
+without a hyphen if only one symbol has them. Lists of all symbols begin with those whose NAME has a pool's suffix: ccxt
+keeps the last of the symbols with the same assets. :mod:`marketdata.api.binance_errors` has the shape of errors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 
 from marketdata.api import chart
 from marketdata.api.binance_errors import COMBINATION
@@ -24,6 +26,8 @@ from marketdata.store import markets, summary, trades
 from marketdata.store.markets import Market
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
+
+_Shown = TypeVar("_Shown")
 
 _DAY = 86_400_000
 _MILLISECOND = 1000
@@ -48,12 +52,13 @@ def clock(_request: Request) -> Reply:
 
 def exchange_info(request: Request) -> Reply:
     """The named symbols, or all symbols that have ticks. `baseAsset` and `quoteAsset` are the NAME of `CHAIN:NAME`,
-    split at its last hyphen."""
+    split at its last hyphen, or at its first if a pool's suffix follows."""
     services = request.services
     version = services.served.version()
     with services.reads.connection() as connection:
-        found = markets.read(connection, version, _symbols(request, connection, version))
-    listed = encode([_market(each) for each in found])
+        symbols = _symbols(request, connection, version)
+        found = {each.symbol: each for each in markets.read(connection, version, symbols)}
+    listed = encode([_market(each) for each in _ordered(found, symbols).values()])
     body = b'{"timezone":"UTC","serverTime":%d,"rateLimits":[],"exchangeFilters":[],"symbols":%b}' % (_now(), listed)
     return _tagged(body, listed)
 
@@ -91,7 +96,8 @@ def price_ticker(request: Request) -> Reply:
     services = request.services
     version = services.served.version()
     with services.reads.connection() as connection:
-        found = markets.last_prices(connection, version, _symbols(request, connection, version))
+        symbols = _symbols(request, connection, version)
+        found = _ordered(markets.last_prices(connection, version, symbols), symbols)
     prices = [{"symbol": symbol, "price": _price(price)} for symbol, price in found.items()]
     return answer(prices[0] if "symbol" in request.query else prices)
 
@@ -109,7 +115,7 @@ def day_ticker(request: Request) -> Reply:
         else:
             found = summary.named(connection, version, symbols, addition="trades")
     shown = _full if request.query["type"] == "FULL" else _mini
-    items = list(found.items.values())
+    items = list(_ordered(found.items, symbols).values())
     tickers = [shown(json.loads(item), found.as_of) for item in items]
     return _tagged(encode(tickers[0] if "symbol" in request.query else tickers), b",".join(items))
 
@@ -140,6 +146,13 @@ def _symbols(request: Request, connection: Connection, version: Version) -> list
     return list(dict.fromkeys(markets.resolved(connection, version, names)))
 
 
+def _ordered(found: Mapping[str, _Shown], symbols: list[str] | None) -> dict[str, _Shown]:
+    """What was found of the named symbols in their order, or of all symbols."""
+    if symbols is not None:
+        return dict(found)
+    return {symbol: found[symbol] for symbol in sorted(found, key=lambda each: (not markets.has_suffix(each), each))}
+
+
 def _combination(message: str) -> InvalidValue:
     return InvalidValue(message, errors=(FieldError("", message, COMBINATION),))
 
@@ -157,16 +170,15 @@ def _now() -> int:
 
 
 def _market(market: Market) -> dict[str, Any]:
-    name = market.symbol.partition(":")[2] or market.symbol
-    base, _, quote = name.rpartition("-")
+    base, quote = markets.assets(market.symbol)
     quote_decimals = market.price_decimals + market.size_decimals
     tick, step = (_unit(decimals) for decimals in (market.price_decimals, market.size_decimals))
     return {
         "symbol": market.symbol,
         "status": "TRADING",
-        "baseAsset": base or quote,
+        "baseAsset": base,
         "baseAssetPrecision": market.size_decimals,
-        "quoteAsset": quote if base else "",
+        "quoteAsset": quote,
         "quotePrecision": quote_decimals,
         "quoteAssetPrecision": quote_decimals,
         "orderTypes": [],

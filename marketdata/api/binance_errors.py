@@ -6,6 +6,7 @@ from marketdata import errors as e
 from marketdata.api.routing import ErrorShape
 from marketdata.http.failures import MethodNotAllowed, headers_of, status_of
 from marketdata.http.reply import JSON, Reply, encode
+from marketdata.store.markets import AMBIGUOUS
 
 COMBINATION = "combination"
 """The ``rule`` of a FieldError about parameters that exclude each other."""
@@ -35,6 +36,7 @@ _CODES_BY_RULE: dict[str, tuple[int, str]] = {
     "type": (-1100, "Illegal characters found in a parameter"),
     "required": (-1102, "A mandatory parameter was not sent, was empty/null, or malformed"),
     "additionalProperties": (-1104, "Not all sent parameters were read"),
+    AMBIGUOUS: (-1121, "Invalid symbol"),
     COMBINATION: (-1128, "Combination of optional parameters invalid"),
 }
 """For the first invalid field, by the rule that it violates."""

@@ -1,11 +1,13 @@
-"""Finds symbols as the clients of an exchange name them, and how many decimals their prices and sizes have."""
+"""Finds symbols as the clients of an exchange name them, their assets, and the decimals of their prices and sizes."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import LiteralString, NamedTuple
 
+from marketdata.errors import FieldError, InvalidValue
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
@@ -14,6 +16,13 @@ from marketdata.store.version import Version
 
 SAMPLE = 20
 """The newest ticks of a symbol whose decimals are counted."""
+AMBIGUOUS = "ambiguous"
+"""The ``rule`` of a FieldError about a joined name that several symbols have."""
+_SHOWN = 5
+"""Symbols that the refusal of an ambiguous name lists."""
+_SUFFIXED = "^(?:[^:]*:)?([^-]+)-([^-]+)-(?:[0-9a-f]{6}|[0-9a-f]{12}|[0-9a-f]{24}|[0-9a-f]{40})$"
+"""A symbol with a pool's suffix: the end of its address, because BASE-QUOTE was taken
+(:func:`marketdata.source.tokens.free_name`). Python and PostgreSQL read this expression alike."""
 
 
 class Market(NamedTuple):
@@ -30,12 +39,12 @@ _EXACT: LiteralString = """
     LEFT JOIN market_aliases a ON a.alias = wanted.name
     JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
 
-# The joined name is BASEQUOTE of CHAIN:BASE-QUOTE.
+# The joined name is BASEQUOTE of CHAIN:BASE-QUOTE. A pool with a suffix has none, so that it takes none away.
 _JOINED: LiteralString = """
-    SELECT wanted.name, min(s.symbol) FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
+    SELECT DISTINCT wanted.name, s.symbol FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
     JOIN {symbols} s
     ON upper(wanted.name) = upper(regexp_replace(regexp_replace(s.symbol, '^[^:]*:', ''), '-([^-]*)$', '\\1'))
-    GROUP BY wanted.name HAVING count(DISTINCT s.symbol) = 1"""
+    WHERE s.symbol !~ %(suffixed)s::text ORDER BY s.symbol"""
 
 _ALL: LiteralString = "{symbols} s"
 _NAMED: LiteralString = """
@@ -57,20 +66,45 @@ _PRICES: LiteralString = """
     ) last ON true ORDER BY ORDERED"""
 
 
+def has_suffix(symbol: str) -> bool:
+    """Whether NAME of ``CHAIN:NAME`` is BASE-QUOTE with the end of a pool's address."""
+    return re.search(_SUFFIXED, symbol) is not None
+
+
+def assets(symbol: str) -> tuple[str, str]:
+    """Base and quote: the first two parts of a NAME with a pool's suffix, else NAME split at its last hyphen. Without a
+    hyphen, the quote is empty."""
+    suffixed = re.search(_SUFFIXED, symbol)
+    if suffixed:
+        return suffixed[1], suffixed[2]
+    base, _, quote = (symbol.partition(":")[2] or symbol).rpartition("-")
+    return (base, quote) if base else (quote, "")
+
+
 def resolved(conn: Connection, version: Version, names: Sequence[str]) -> list[str]:
     """The symbols of these names, in this order. A name is a symbol, an alias, or the base and the quote of only one
-    symbol, joined without a hyphen, in any case. Raises NotFound (``unknown_symbol``) for another name."""
-    found: dict[str, str] = {}
+    symbol, joined without a hyphen, in any case. Raises InvalidValue if several symbols have a joined name, NotFound
+    (``unknown_symbol``) for another name."""
+    found: dict[str, list[str]] = {}
     for statement in (_EXACT, _JOINED):
         missing = [name for name in names if name not in found]
         if missing:
+            values = {"names": json.dumps(missing), "suffixed": _SUFFIXED}
             with translated():
-                rows = prepared.rows(conn, version.query(statement), {"names": json.dumps(missing)})
-            found |= {name.decode(): symbol.decode() for name, symbol in rows}
-    for name in names:
-        if name not in found:
-            raise unknown_symbol(name)
-    return [found[name] for name in names]
+                rows = prepared.rows(conn, version.query(statement), values)
+            for name, symbol in rows:
+                found.setdefault(name.decode(), []).append(symbol.decode())
+    return [_only(name, found.get(name, [])) for name in names]
+
+
+def _only(name: str, symbols: Sequence[str]) -> str:
+    if not symbols:
+        raise unknown_symbol(name)
+    if len(symbols) > 1:
+        listed = ", ".join(symbols[:_SHOWN]) + (", …" if len(symbols) > _SHOWN else "")
+        message = f"{name} has several meanings; name one of them: {listed}"
+        raise InvalidValue(message, errors=(FieldError("/symbol", message, AMBIGUOUS),))
+    return symbols[0]
 
 
 def read(conn: Connection, version: Version, symbols: Sequence[str] | None = None) -> list[Market]:

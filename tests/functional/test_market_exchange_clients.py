@@ -29,9 +29,11 @@ pytestmark = [pytest.mark.functional, pytest.mark.filterwarnings("ignore::Deprec
 
 PAGE = ROOT / "marketdata" / "api.md"
 POOL, OTHER_POOL, COUNTED, NAMELESS = "ETH:WETH-USDC", "BASE:WETH-USDC", "CEX:BTC-USD", "CEX:INDEX"
+SECOND_POOL = "ETH:WETH-USDC-abc123"
+"""A pool whose name was taken."""
 DEMO = "DEMO:ETH-USD"
 """The symbol of the examples."""
-SYMBOLS = (OTHER_POOL, COUNTED, NAMELESS, DEMO, POOL)
+SYMBOLS = (SECOND_POOL, OTHER_POOL, COUNTED, NAMELESS, DEMO, POOL)
 MINUTE, HOUR = 60_000, 3_600_000
 BARS = 1_300
 """More than a page of klines."""
@@ -51,7 +53,7 @@ def _ticks(start: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
     others = [
         {"symbol": symbol, "id": f"{n}", "ts": start + n * MINUTE, "price": f"{n + 1}.5", "size": "2", "side": "buy"}
-        for symbol in (OTHER_POOL, COUNTED, NAMELESS, DEMO)
+        for symbol in (SECOND_POOL, OTHER_POOL, COUNTED, NAMELESS, DEMO)
         for n in range(BARS)
     ]
     return pool + others
@@ -136,15 +138,23 @@ def test_ccxt_knows_the_markets_by_their_assets(exchange: Any) -> None:
     assert NAMELESS not in exchange.markets_by_id
 
 
-def test_ccxt_takes_a_symbol_where_two_chains_have_the_same_assets(exchange: Any, read: Any) -> None:
-    assert exchange.market(POOL)["symbol"] == exchange.market(OTHER_POOL)["symbol"] == "WETH/USDC"
-    for symbol in (POOL, OTHER_POOL):
+def test_ccxt_takes_a_symbol_where_several_have_the_same_assets(exchange: Any, read: Any) -> None:
+    pools = (POOL, OTHER_POOL, SECOND_POOL)
+    assert {exchange.market(symbol)["symbol"] for symbol in pools} == {"WETH/USDC"}
+    for symbol in pools:
         candles = read(f"/v1/chart?symbol={symbol}&interval=1h&limit=5")["candles"]
         assert exchange.fetch_ohlcv(symbol, "1h", limit=5) == _numbers(candles)
         (summary,) = read(f"/v1/summary?symbol={symbol}")["items"]
         assert exchange.fetch_ticker(symbol)["last"] == float(summary["last"])
         (newest,) = read(f"/v1/ticks?symbol={symbol}&limit=1")["ticks"]
         assert exchange.fetch_trades(symbol, limit=1)[0]["price"] == float(newest["price"])
+
+
+def test_ccxt_means_the_symbol_without_a_pools_suffix_by_its_assets(exchange: Any, read: Any) -> None:
+    assert exchange.market("WETH/USDC")["id"] == POOL
+    (summary,) = read(f"/v1/summary?symbol={POOL}")["items"]
+    assert exchange.fetch_tickers()["WETH/USDC"]["last"] == float(summary["last"])
+    assert exchange.fetch_last_prices()["WETH/USDC"]["price"] == float(summary["last"])
 
 
 @pytest.mark.parametrize("interval", ["1s", "1m", "5m", "1h", "1d", "1w", "1M"])

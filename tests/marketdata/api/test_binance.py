@@ -11,6 +11,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from marketdata.source.tokens import free_name
 from tests.marketdata.api.conftest import Api
 
 Make = Callable[..., dict[str, Any]]
@@ -151,6 +152,32 @@ def test_a_symbol_is_split_at_the_last_hyphen_of_its_name(api: Api, tick: Make) 
     assert list(found) == sorted(found)
 
 
+def test_a_symbol_with_a_pools_suffix_has_the_assets_of_its_pool(api: Api, tick: Make) -> None:
+    address = f"0x{'0a1b2c3d4e' * 4}"
+    taken: dict[str, tuple[str, str]] = {}
+    for _ in range(4):  # the name alone, and with 6, 12 and 24 digits
+        taken[f"SUF:{free_name('WETH-USDC', address, lambda name: f'SUF:{name}' in taken)}"] = ("WETH", "USDC")
+    cases = taken | {
+        f"SUF:WETH-USDC-{address[2:]}": ("WETH", "USDC"), "WETH-USDC-abc123": ("WETH", "USDC"),
+        "SUF:UNI-V2-abc12": ("UNI-V2", "abc12"), "SUF:UNI-V2-ABC123": ("UNI-V2", "ABC123"),
+        "SUF:A-B-C-abc123": ("A-B-C", "abc123"), "SUF:WETH-abc123": ("WETH", "abc123"),
+    }  # fmt: skip
+    api.ingest(*(tick(symbol=symbol) for symbol in cases))
+    found = {each["symbol"]: each for each in api.get("/api/v3/exchangeInfo")["symbols"]}
+    assert {name: (found[name]["baseAsset"], found[name]["quoteAsset"]) for name in cases} == cases
+
+
+def test_symbols_with_a_pools_suffix_come_first_in_lists_of_all(api: Api, tick: Make) -> None:
+    names = ["FIRST:WETH-USDC-abc123", "FIRST:WETH-USDC-ffffff", "FIRST:A-B", "FIRST:WETH-USDC"]
+    api.ingest(*(tick(symbol=symbol, ts=START + n) for n, symbol in enumerate(sorted(names))))
+    for found in (
+        api.get("/api/v3/exchangeInfo")["symbols"], api.get("/api/v3/ticker/price"), api.get("/api/v3/ticker/24hr"),
+    ):  # fmt: skip
+        assert [each["symbol"] for each in found if each["symbol"].startswith("FIRST:")] == names
+    named = quote(json.dumps(names[::-1]))
+    assert [each["symbol"] for each in api.get(f"/api/v3/ticker/price?symbols={named}")] == names[::-1]
+
+
 def test_filters_have_the_decimals_of_the_newest_ticks(api: Api, tick: Make) -> None:
     api.ingest(
         tick(symbol="BIN:STEPS", id="old", ts=START - HOUR, price="0.000001"),
@@ -167,11 +194,31 @@ def test_filters_have_the_decimals_of_the_newest_ticks(api: Api, tick: Make) -> 
 
 def test_a_symbol_has_several_names(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
     admin.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('NAMES-ALIAS', 'NAMES:wstETH-USDC')")
-    api.ingest(*(tick(symbol=name) for name in ("NAMES:wstETH-USDC", "NAMES:TWO-USD", "NAMES2:TWO-USD")))
+    api.ingest(tick(symbol="NAMES:wstETH-USDC"))
     for name in ("NAMES:wstETH-USDC", "NAMES-ALIAS", "wstETHUSDC", "WSTETHUSDC"):
         assert api.get(f"/api/v3/ticker/price?symbol={name}") == {"symbol": "NAMES:wstETH-USDC", "price": "1.5"}
-    refused(api, "/api/v3/ticker/price?symbol=TWOUSD", -1121)
     refused(api, "/api/v3/ticker/price?symbol=names:wsteth-usdc", -1121)
+
+
+@pytest.mark.parametrize(
+    "query", ["ticker/price?symbol=TWOUSD", 'exchangeInfo?symbols=["TWOUSD"]', "trades?symbol=twousd"]
+)
+def test_the_joined_name_of_several_symbols_is_refused_with_their_names(api: Api, tick: Make, query: str) -> None:
+    api.ingest(*(tick(symbol=name) for name in ("JOIN:TWO-USD", "JOIN:TWOU-SD", "JOIN2:TWO-USD")))
+    said = refused(api, f"/api/v3/{query}", -1121)
+    assert said.startswith("Invalid symbol: ")
+    assert said.endswith("has several meanings; name one of them: JOIN2:TWO-USD, JOIN:TWO-USD, JOIN:TWOU-SD")
+
+
+def test_a_refusal_names_only_some_of_many_symbols(api: Api, tick: Make) -> None:
+    api.ingest(*(tick(symbol=f"MANY{n}:SEVEN-USD") for n in range(7)))
+    assert refused(api, "/api/v3/ticker/price?symbol=SEVENUSD", -1121).endswith("MANY3:SEVEN-USD, MANY4:SEVEN-USD, …")
+
+
+def test_a_symbol_with_a_pools_suffix_has_no_joined_name(api: Api, tick: Make) -> None:
+    api.ingest(*(tick(symbol=name) for name in ("ONE:ONLY-USD", "ONE:ONLY-USD-abc123")))
+    assert api.get("/api/v3/ticker/price?symbol=ONLYUSD")["symbol"] == "ONE:ONLY-USD"
+    assert refused(api, "/api/v3/ticker/price?symbol=ONLY-USDabc123", -1121) == "Invalid symbol."
 
 
 def test_an_emptied_symbol_is_not_listed(api: Api, tick: Make) -> None:
