@@ -315,10 +315,12 @@ class Follower:
     def _reorganise(self, number: int) -> None:
         """Retract the blocks that a reorganisation replaced. ``number`` is a replaced block or the block after one. If
         all known blocks were replaced, the blocks before them may have been replaced, too, unless they are final."""
-        known = self._cursor.blocks()
+        known, name = self._cursor.blocks(), self._provider.name
         gone, common = self._divided(known)
         if not gone:
-            raise ProviderError(f"{self._provider.name} contradicts itself about block {number}", code="wrong_answer")
+            second = self._provider.name
+            about = f"{name} contradicts {'itself' if second == name else second}"
+            raise ProviderError(f"{about} about block {number}", code="wrong_answer")
         self._check_final(gone[-1])
         if common is None:
             self._check_complete(known)

@@ -1,7 +1,8 @@
 """The provider of a chain, which may have several endpoints: the first one that works answers.
 
-Every answer comes from one endpoint. An endpoint that failed, or that contradicted a final block, is not asked during a
-pause, which grows from time to time.
+Every answer comes from one endpoint. Final ranges are read from any endpoint, and compared with the endpoint that is
+asked for the newest block. An endpoint that failed, or that contradicted a final block, is not asked during a pause,
+which grows from time to time.
 """
 
 from __future__ import annotations
@@ -141,7 +142,12 @@ class Failover:
     def logs_between(
         self, first: int, last: int, wanted: LogFilter, ends: Sequence[int]
     ) -> tuple[list[Log], dict[int, Header]]:
-        return self._ask(lambda endpoint: endpoint.logs_between(first, last, wanted, ends), is_final=True)
+        def read(endpoint: RpcProvider) -> tuple[list[Log], dict[int, Header]]:
+            logs, headers = endpoint.logs_between(first, last, wanted, ends)
+            self._compare(endpoint, headers[max(ends)])
+            return logs, headers
+
+        return self._ask(read, is_final=True)
 
     def read_contract(self, address: str, function: str) -> bytes:
         return self._ask(lambda endpoint: endpoint.read_contract(address, function))
@@ -175,9 +181,35 @@ class Failover:
         # With a refusal, the caller can ask for less.
         raise min(refused.items())[1] if refused else _joined(failed)
 
+    def _compare(self, endpoint: RpcProvider, final: Header) -> None:
+        """Raise ProviderError if ``final``, a header that the endpoint named, is not the one of the endpoint that is
+        asked for the newest block. The two must read the same chain."""
+        for at in self._working():
+            other = self._endpoints[at]
+            if other is endpoint:
+                return
+            try:
+                [expected] = other.headers([final.number])
+            except ProviderError as error:
+                if self._stopping.is_set():
+                    raise
+                self._pause(at, error.detail)
+                continue
+            if expected.hash != final.hash:
+                raise ProviderError(
+                    f"the final block {final.number} is {final.hash} at {endpoint.name}, and {expected.hash} at "
+                    f"{other.name}, which is preferred",
+                    code="wrong_answer",
+                )
+            return
+
+    def _working(self) -> list[int]:
+        """The endpoints that have no pause, in the order of preference."""
+        return [at for at, health in enumerate(self._healths) if not health.is_paused]
+
     def _order(self, *, is_final: bool) -> list[int]:
         """The endpoints to ask. If all have a pause, those that failed are asked nevertheless."""
-        found = [at for at, health in enumerate(self._healths) if not health.is_paused]
+        found = self._working()
         if not found:
             failed = [at for at, health in enumerate(self._healths) if not health.is_distrusted]
             return sorted(failed, key=lambda at: self._healths[at].retry_at)

@@ -9,27 +9,24 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic
 
-from marketdata.errors import MarketError, ProviderError
+from marketdata.errors import MarketError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.ingest.span_size import THREADS
 from marketdata.source import swaps
-from marketdata.source.evm import Header, Log
+from marketdata.source.evm import Log
 from marketdata.source.failover import connected
 from marketdata.source.log_filter import LogFilter, swap_filter
 from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
-
-_ENDS_KEPT = 1_000
-"""So many ends of spans are remembered."""
 
 
 @dataclass
@@ -51,28 +48,6 @@ class SpanOutcome:
     error: MarketError | None = None
 
 
-class SpanEnds:
-    """Compares the ends of adjacent spans, which may come from several endpoints: the block after a span is the first
-    one of the next span. Used by all threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[int, tuple[str, str]] = {}
-
-    def check(self, provider: Provider, ends: Iterable[Header]) -> None:
-        """Raise ProviderError if another span had another block with the number of an end. It is not known which one
-        is right."""
-        for number, hash, *_ in ends:
-            with self._lock:
-                known, name = self._known.setdefault(number, (hash, provider.name))
-                if len(self._known) > _ENDS_KEPT:
-                    del self._known[next(iter(self._known))]
-            if known != hash:
-                raise ProviderError(
-                    f"the final block {number} is {hash} at {provider.name}, and {known} at {name}", code="wrong_answer"
-                )
-
-
 class SpanWorkers:
     """After ``start``, ``submit`` hands a span to the threads. ``take`` returns one outcome for each span. ``stop`` is
     idempotent."""
@@ -86,7 +61,6 @@ class SpanWorkers:
         apis = [connect() for _ in range(THREADS)]
         self.pools: Mapping[str, Pool] = {}
         """The pools of the spans, by symbol. They are set before ``start``."""
-        self._ends = SpanEnds()
         # Successive spans have the same pools, which may be thousands.
         self._selection = lru_cache(maxsize=2)(self._select)
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
@@ -138,7 +112,6 @@ class SpanWorkers:
         logs, headers = provider.logs_between(span.first, span.last, wanted, (span.first, after))
         outcome = SpanOutcome(span, headers[span.first].time, headers[after].time)
         outcome.contradicted = provider.contradicted_ranges - contradicted
-        self._ends.check(provider, (headers[span.first], headers[after]))
 
         def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
             outcome.skipped[reason] += 1

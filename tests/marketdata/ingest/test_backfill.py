@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.errors import ProviderError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.coordinator import Backfill
 from marketdata.ingest.backfill.plan import Plan
-from marketdata.ingest.backfill.span_workers import SpanEnds
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import rpc_file, swaps
-from marketdata.source.evm import Header, Log
+from marketdata.source.evm import Log
 from marketdata.source.pools.pool import Pool
-from marketdata.source.provider import Provider as ChainProvider
 from tests.functional.serving import until
 from tests.marketdata.source.provider import Provider, Raw, error
-from tests.marketdata.source.synthetic_chain import BLOCK_S, START, SyntheticChain
+from tests.marketdata.source.synthetic_chain import BLOCK_S, START, ForkedChain, SyntheticChain
 
 _BLOCK = st.integers(0, 30)
 _RANGES = st.lists(st.tuples(_BLOCK, _BLOCK).map(sorted).map(tuple), max_size=4)
@@ -218,38 +214,15 @@ def test_a_swap_becomes_a_tick() -> None:
     }
 
 
-def test_the_backfill_ends_with_an_error_when_its_endpoints_disagree(tmp_path: Path, api: Api) -> None:
-    """The second endpoint, which has more budget left, names other hashes from block 100 on."""
-
-    class Liar(SyntheticChain):
-        def block(self, number: int) -> dict[str, Any]:
-            found = super().block(number)
-            return found | {"hash": found["hash"][:-4] + "beef"} if number >= 100 else found
-
-        def logs(self, number: int) -> list[dict[str, Any]]:
-            return [log | {"blockHash": self.block(number)["hash"]} for log in super().logs(number)]
-
-    with closing(SyntheticChain(202, 1, most=30)) as honest, closing(Liar(202, 1, most=30)) as liar:
-        endpoints = [{"url": honest.url, "requests_per_s": 30}, {"url": liar.url, "requests_per_s": 100_000}]
-        work = backfill(tmp_path, honest, api, retry_s=3, url=None, urls=endpoints)
-        assert min(len(honest.asked), len(liar.asked)) > 3
-    assert work.error is not None
-    assert re.search(r"the final block 1\d\d is 0x0.* at 127.0.0.1:\d+, and 0x0.* at 127.0.0.1:", work.error.detail)
-    assert work.next_block is not None
-
-
-def test_only_some_ends_of_spans_are_kept() -> None:
-    class Node:
-        name = "node:1"
-
-    def end(number: int) -> Header:
-        return Header(number, "0xa", "0xb", 0, 0, False)
-
-    ends, provider = SpanEnds(), cast("ChainProvider", Node())
-    for number in range(0, 5000, 10):
-        ends.check(provider, (end(number), end(number + 10)))
-    with pytest.raises(ProviderError, match="the final block 5000 is 0xc at node:1, and 0xa at node:1"):
-        ends.check(provider, (end(5000)._replace(hash="0xc"),))
-    for number in range(10_000, 12_000):
-        ends.check(provider, (end(number),))
-    ends.check(provider, (end(5000)._replace(hash="0xc"),))
+def test_the_backfill_stores_nothing_of_an_endpoint_that_contradicts_the_preferred_one(
+    tmp_path: Path, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second endpoint has more budget left."""
+    with closing(SyntheticChain(202, 1, most=30)) as honest, closing(ForkedChain(202, 1, most=30)) as other:
+        endpoints = [{"url": honest.url, "requests_per_s": 30}, {"url": other.url, "requests_per_s": 100_000}]
+        work = backfill(tmp_path, honest, api, url=None, urls=endpoints)
+        assert min(len(honest.asked), len(other.asked)) > 3
+        assert any(f"at {other.url[7:]}, and 0x" in line for line in caplog.messages)
+    assert work.error is None
+    assert len(api.ids) == len(set(api.ids)) == 201
+    assert not any("beef" in id for id in api.ids)

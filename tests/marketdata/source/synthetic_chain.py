@@ -83,5 +83,16 @@ class SyntheticChain(Provider):
         ]  # fmt: skip
 
 
+class ForkedChain(SyntheticChain):
+    """From block 100 on, it has other hashes than a :class:`SyntheticChain`."""
+
+    def block(self, number: int) -> dict[str, Any]:
+        found = super().block(number)
+        return found | {"hash": found["hash"][:-4] + "beef"} if number >= 100 else found
+
+    def logs(self, number: int) -> list[dict[str, Any]]:
+        return [log | {"blockHash": self.block(number)["hash"]} for log in super().logs(number)]
+
+
 def _hash(number: int) -> str:
     return f"0x{number + 1:064x}"

@@ -18,7 +18,7 @@ from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.rpc_file import Chain, Endpoint
 from tests.marketdata.source.provider import Raw, error
-from tests.marketdata.source.synthetic_chain import CHAIN_ID, POOL, SyntheticChain
+from tests.marketdata.source.synthetic_chain import CHAIN_ID, POOL, ForkedChain, SyntheticChain
 
 WANTED = LogFilter({POOL: KINDS["uniswap-v2"].swap_topics})
 PAUSE = 0.2
@@ -150,15 +150,49 @@ def test_ranges_are_read_from_the_endpoint_with_budget_left(
     chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
 ) -> None:
     provider = connect(50, 50)
-    began = time.monotonic()
-    for _ in range(20):  # 120 calls
+    for _ in range(20):
         logs, _ = provider.logs_between(1, 50, WANTED, (1, 50))
         assert len(logs) == 50
-    assert time.monotonic() - began < 1.8  # one budget alone allows them in 2.4 s
-    assert min(len(chain.asked) for chain in chains) > 10
+    ranges = [sum("eth_getLogs" in str(request) for _, request in chain.asked) for chain in chains]
+    assert min(ranges) >= 5
     # The newest block is asked of the first one, although it has to wait.
     assert head(provider) == 110
     assert provider.switches == 0
+
+
+def test_a_final_range_is_compared_with_the_endpoint_that_is_asked_for_the_newest_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The second endpoint has more budget left and other blocks from number 100 on."""
+    with closing(SyntheticChain(110, 1)) as first, closing(ForkedChain(110, 1)) as second:
+        endpoints = (Endpoint(first.url, {}, 10), Endpoint(second.url, {}, 1e6))
+        with closing(connected(Chain("T", CHAIN_ID, endpoints, 4), threading.Event())) as provider:
+            assert head(provider) == 110
+            provider.logs_between(1, 99, WANTED, (1, 99))
+            assert provider.name == second.url[7:]
+            assert caplog.messages == []
+            logs, headers = provider.logs_between(90, 105, WANTED, (90, 105))
+            assert provider.name == first.url[7:]
+            assert not any(log.block_hash.endswith("beef") for log in logs)
+            [line] = caplog.messages
+            place = f"the final block 105 is {second.block(105)['hash']} at {second.url[7:]}"
+            assert line.startswith(f"{place}, and {headers[105].hash} at {first.url[7:]}")
+            # If the first one contradicts a block that is stored as final, the second one is asked.
+            assert provider.distrust("block 7 is not 0x12")
+            provider.find_headers([7])
+            assert provider.name == second.url[7:]
+
+
+def test_a_final_range_is_not_compared_with_an_endpoint_that_fails(
+    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = connect(10, 1e6)
+    assert head(provider) == 110
+    chains[0].answer = _with_status(500)
+    for _ in range(3):
+        assert len(provider.logs_between(1, 50, WANTED, (1, 50))[0]) == 50
+        assert provider.name == chains[1].url[7:]
+    assert [chains[0].url[7:] in line for line in caplog.messages] == [True]
 
 
 def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(
