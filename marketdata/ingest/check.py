@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from marketdata.errors import ProviderError
@@ -27,7 +28,7 @@ WRONG = "  WRONG: "
 
 def lines(chain: Chain, file: Path) -> Iterator[str]:
     """The lines about a chain of ``rpc.json``, which is ``file``. A fault begins with :data:`WRONG`. Raises
-    ProviderError if no endpoint can be reached."""
+    ProviderError if the only endpoint cannot be reached."""
     stopping = threading.Event()
     reached = []
     for endpoint in chain.endpoints:
@@ -41,7 +42,9 @@ def lines(chain: Chain, file: Path) -> Iterator[str]:
                 if len(chain.endpoints) == 1:
                     raise ProviderError(about) from error
                 yield f"{WRONG}{about}"
-    with closing(connected(chain, stopping, tries=_TRIES)) as provider:
+    if not reached:
+        return
+    with closing(connected(replace(chain, endpoints=tuple(reached)), stopping, tries=_TRIES)) as provider:
         head, final = newest_and_final(provider, chain.confirmations)
         yield (
             f"{provider.name}: chain {chain.chain_id}, block {head.number} ({time.time() - head.time:.0f} s old), "
@@ -54,8 +57,17 @@ def lines(chain: Chain, file: Path) -> Iterator[str]:
     if chain.pools and final > 0:
         for endpoint in reached:
             yield from _forecast(chain, endpoint, min(final, head.number - 1), stopping)
+    yield from _factories(chain, reached[0], stopping)
     if chain.factories:
-        yield f"{chain.name}: the forecast leaves out the pools of factories"
+        yield f"{chain.name}: the forecast leaves out the pools of factories, which the ingestor finds when it runs"
+
+
+def _factories(chain: Chain, endpoint: Endpoint, stopping: threading.Event) -> Iterator[str]:
+    with closing(Rpc(endpoint, stopping=stopping, tries=_TRIES)) as rpc:
+        for factory in chain.factories:
+            yield f"{chain.name}: the factory {factory.address} of {factory.kind}, from block {factory.start_block}"
+            if rpc.call("eth_getCode", factory.address, "latest") in (None, "0x"):
+                yield f"{WRONG}there is no contract at this address: check the address and the chain"
 
 
 def _forecast(chain: Chain, endpoint: Endpoint, last: int, stopping: threading.Event) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import MarketError, StateError, Stopped, UsageError
+from marketdata.errors import MarketError, ProviderError, StateError, Stopped, UsageError
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
@@ -145,12 +145,20 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.ingest import check
 
     file, faults = settings.secrets_dir / secretfile.RPC_SOURCE, 0
-    for chain in rpc_file(settings):
-        for line in check.lines(chain, file):
-            print(line, flush=True)
-            faults += line.startswith(check.WRONG)
+    chains = rpc_file(settings)
+    for chain in chains:
+        try:
+            for line in check.lines(chain, file):
+                print(line, flush=True)
+                faults += line.startswith(check.WRONG)
+        except ProviderError as error:
+            if len(chains) == 1:
+                raise
+            print(f"{check.WRONG}{error.detail}", flush=True)
+            faults += 1
     if faults:
-        raise StateError(f"{faults} faults in {file}")
+        raise StateError(f"{faults} {'fault' if faults == 1 else 'faults'} in {file}")
+    print("no fault found")
 
 
 def _list(_options: argparse.Namespace, settings: Settings) -> None:

@@ -171,7 +171,7 @@ class Progress:
         bounds = self._work.bounds
         last = max((each.last for each in bounds.values() if each.first <= each.last), default=None)
         up_to = "" if last is None else f" up to block {last:,}"
-        if not counts.blocks and self._work.next_block is None:
+        if self._work.is_planned and not counts.blocks and self._work.next_block is None:
             return f"{self._chain}: nothing to read{_causes(bounds, self._work.newest) if bounds else _NO_POOL}"
         skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
         contradicted = (

@@ -90,6 +90,11 @@ class Backfill:
         return not self._thread.is_alive()
 
     @property
+    def is_planned(self) -> bool:
+        """Whether it is known which blocks are left to read."""
+        return self._plan is not None
+
+    @property
     def all_blocks(self) -> int:
         """The number of blocks to read; 0 before the plan is made."""
         return self._plan.blocks if self._plan is not None else 0
@@ -140,7 +145,7 @@ class Backfill:
         left = {}
         for pool in self._workers.pools.values():
             bounds = self._bounds(pool, cursor, final)
-            if pool.symbol not in listed and bounds.first <= bounds.last:
+            if pool.symbol not in listed and self._first is None and bounds.first <= bounds.last:
                 bounds = bounds._replace(first=min(oldest, bounds.first))
             self.bounds[pool.symbol] = bounds
             left[pool.symbol] = plan.gaps(bounds.first, bounds.last, ranges.of(pool.symbol))
