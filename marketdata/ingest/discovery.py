@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from marketdata.errors import ProviderError, RangeRefused, UsageError
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox, Transaction
+from marketdata.ingest.pool_tokens import PoolTokens
 from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
 from marketdata.source.evm import WORD, Log, address_word
 from marketdata.source.log_filter import LogFilter
@@ -21,7 +22,7 @@ from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
-from marketdata.source.tokens import TokenInfo, free_name, is_inverted, pool_name, token_info
+from marketdata.source.tokens import free_name, is_inverted, pool_name
 
 CAUGHT_UP_BLOCKS = MAX_BLOCKS
 """A pool that is found after its creation is read from about this many blocks before the final block. The backfill
@@ -76,7 +77,7 @@ class Discovery:
         self._listed = {pool.address for pool in chain.pools}
         self._listed_symbols = {pool.symbol for pool in chain.pools}
         self._natives = {NATIVE}
-        self._tokens: dict[str, TokenInfo] = {}
+        self._tokens = PoolTokens(provider, chain, outbox)
 
     def events(self) -> dict[str, set[str]]:
         """The first topics of the events of each factory, for a :class:`LogFilter`."""
@@ -101,6 +102,7 @@ class Discovery:
         if not self._factories:
             return
         self._read_natives()
+        self._tokens.read_silent()
         with self._outbox.transaction() as transaction:
             self._readmit(transaction, cursor, self.waiting(), final)
         sizes = AdaptiveRange()
@@ -139,7 +141,7 @@ class Discovery:
                 ],
             )
             for factory in self._factories.values():
-                selection = json.dumps([factory.start_block, *sorted(factory.tokens)])
+                selection = json.dumps([factory.kind, factory.start_block, *sorted(factory.tokens)])
                 transaction.execute(
                     "INSERT INTO factories VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET selection = ?3, "
                     "next_block = ?4 WHERE selection <> ?3",
@@ -195,7 +197,7 @@ class Discovery:
                 continue
             if factory.selects(creation.tokens):
                 found.append(Found(creation, factory.kind, factory.address, log.block_number, log.time))
-        self._read_tokens(token for each in found for token in each.creation.tokens)
+        self._tokens.read(token for each in found for token in each.creation.tokens)
         return found
 
     def record(
@@ -205,9 +207,10 @@ class Discovery:
         ``first_block``, or in the block of their creation."""
         made: list[Pool] = []
         waiting: list[WaitingPool] = []
-        self._keep_tokens(transaction, (token for each in found for token in each.creation.tokens))
+        self._tokens.keep(transaction, (token for each in found for token in each.creation.tokens))
         for each in found:
-            address, tokens, fault = each.creation.address, each.creation.tokens, self._fault(each.creation)
+            address, tokens = each.creation.address, each.creation.tokens
+            fault = each.creation.unreadable or self._tokens.fault(tokens)
             min_trades = self._factories[each.factory].min_trades
             is_new = transaction.execute(
                 "INSERT INTO discovered (chain, address, kind, factory, token0, token1, block, time, fault) "
@@ -232,13 +235,7 @@ class Discovery:
         ).fetchall()
         cursor.remove(transaction, [row[0] for row in gone])
         transaction.execute("DELETE FROM discovered WHERE chain = ? AND block > ?", (self._chain.name, after))
-        transaction.execute(
-            "DELETE FROM tokens WHERE chain = ?1 AND address NOT IN "
-            "(SELECT token0 FROM discovered WHERE chain = ?1 UNION SELECT token1 FROM discovered WHERE chain = ?1 "
-            "UNION SELECT token0 FROM pools WHERE chain = ?1 UNION SELECT token1 FROM pools WHERE chain = ?1)",
-            (self._chain.name,),
-        )
-        self._tokens.clear()
+        self._tokens.forget(transaction)
         transaction.execute(
             "UPDATE factories SET next_block = min(next_block, ?) WHERE chain = ? AND next_block IS NOT NULL",
             (after + 1, self._chain.name),
@@ -301,7 +298,7 @@ class Discovery:
             "SELECT kind, block, token0, token1 FROM discovered WHERE chain = ? AND address = ?",
             (self._chain.name, address),
         ).fetchone()
-        infos = [self._token(token) for token in tokens]
+        infos = [self._tokens.info(token) for token in tokens]
         decimals = (infos[0].decimals, infos[1].decimals)
         if decimals[0] is None or decimals[1] is None:
             return None
@@ -340,50 +337,12 @@ class Discovery:
         factory = self._factories.get(address)
         return factory is not None and pool not in self._listed and not factory.rejection(pool, tokens)
 
-    def _fault(self, creation: Creation) -> str:
-        """Why a pool cannot be read; empty if it can."""
-        if creation.unreadable:
-            return creation.unreadable
-        for at, token in enumerate(creation.tokens):
-            if self._token(token).decimals is None:
-                return f"token{at} ({token}) does not say its decimals"
-        return ""
-
-    # -- tokens ------------------------------------------------------------------------------------------------------
-
-    def _token(self, address: str) -> TokenInfo:
-        if address == NATIVE:
-            return TokenInfo(self._chain.native.symbol, self._chain.native.decimals)
-        if address not in self._tokens:
-            statement = "SELECT symbol, decimals FROM tokens WHERE chain = ? AND address = ?"
-            self._tokens[address] = TokenInfo(*self._outbox.rows(statement, self._chain.name, address)[0])
-        return self._tokens[address]
-
     def read_listed(self, pools: Iterable[Pool]) -> None:
         """Read and record the tokens of pools of ``rpc.json``, for the list of pools."""
         tokens = [token for pool in pools for token in pool.tokens]
-        self._read_tokens(tokens)
+        self._tokens.read(tokens)
         with self._outbox.transaction() as transaction:
-            self._keep_tokens(transaction, tokens)
-
-    def _read_tokens(self, tokens: Iterable[str]) -> None:
-        """Read the symbols and decimals of tokens from the chain, unless they are recorded. They are recorded together
-        with the first of their pools, because a reorganisation may replace both."""
-        wanted = set(tokens) - {NATIVE, ""}
-        if not wanted:
-            return
-        known = {row[0] for row in self._outbox.rows("SELECT address FROM tokens WHERE chain = ?", self._chain.name)}
-        new = sorted(wanted - known)
-        calls = [(token, function) for token in new for function in ("decimals()", "symbol()")]
-        answers = self._provider.read_contracts(calls)
-        for at, token in enumerate(new):
-            self._tokens[token] = token_info(*answers[2 * at : 2 * at + 2])
-
-    def _keep_tokens(self, transaction: Transaction, tokens: Iterable[str]) -> None:
-        transaction.executemany(
-            "INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?)",
-            [(self._chain.name, token, *self._token(token)) for token in set(tokens) - {NATIVE, ""}],
-        )
+            self._tokens.keep(transaction, tokens)
 
 
 def _horizon(next_block: int, final: int) -> int:

@@ -102,7 +102,7 @@ _MIGRATIONS = (
     CREATE TABLE tokens (chain TEXT NOT NULL, address TEXT NOT NULL, symbol TEXT NOT NULL, decimals INTEGER,
                          PRIMARY KEY (chain, address)) WITHOUT ROWID;
     -- The events of a factory were read from its start up to next_block, which is NULL once the members were read that
-    -- far, too. selection is a JSON list of the start and the selected tokens.
+    -- far, too. selection is a JSON list of the kind, the start and the selected tokens.
     CREATE TABLE factories (chain TEXT NOT NULL, address TEXT NOT NULL, selection TEXT NOT NULL, next_block INTEGER,
                             PRIMARY KEY (chain, address)) WITHOUT ROWID;
     -- Each step looks for these pools, which are few.

@@ -153,7 +153,7 @@ class Failover:
         return self._ask(lambda endpoint: endpoint.read_contract(address, function))
 
     def read_contracts(self, calls: Sequence[tuple[str, str]]) -> list[bytes]:
-        return self._ask(lambda endpoint: endpoint.read_contracts(calls), is_final=True)
+        return self._ask(lambda endpoint: endpoint.read_contracts(calls))
 
     # ----------------------------------------------------------------------------------------------------------------
 

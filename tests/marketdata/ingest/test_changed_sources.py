@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -323,6 +324,57 @@ def test_the_coverage_of_a_pool_that_a_reorganisation_removed_is_taken_back(run:
 def test_pools_that_price_the_native_currency_must_say_their_tokens(run: ScriptedRun) -> None:
     with pytest.raises(UsageError, match=f"quotes/native: {address_of(A, B)} does not say its tokens"):
         run.change(quotes=Quotes(frozenset([USD]), frozenset([address_of(A, B)])))
+
+
+def test_a_token_that_said_no_decimals_is_asked_again_at_the_next_start(run: ScriptedRun) -> None:
+    """The provider may have refused to say them."""
+    Scripted.says = {**Scripted.says, A: ("AAA", None)}
+    run.chain.mine((A, B), (address_of(A, B),))
+    run.finish()
+    assert run.pools() == {}
+    Scripted.says = {**Scripted.says, A: ("AAA", 18)}
+    run.restart()
+    run.chain.mine((address_of(A, B),))
+    run.finish()
+    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 2)
+
+
+@pytest.mark.parametrize("wrong", [6, None])
+def test_one_wrong_answer_of_a_token_is_not_recorded(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch, wrong: int | None
+) -> None:
+    answer, once = run.chain.read_contracts, [wrong]
+
+    def read_contracts(calls: Any) -> list[bytes]:
+        found = answer(calls)
+        if (A, "decimals()") in calls and once:
+            decimals = once.pop()
+            found[calls.index((A, "decimals()"))] = b"" if decimals is None else word(decimals)
+        return found
+
+    monkeypatch.setattr(run.chain, "read_contracts", read_contracts)
+    run.chain.mine((A, B), (address_of(A, B),))
+    run.finish()
+    assert run.outbox.rows("SELECT decimals FROM tokens WHERE address = ?", A) == [(18,)]
+    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 1)
+
+
+def test_a_token_that_changes_its_decimals_at_each_call_stops_nothing(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, count = run.chain.read_contracts, itertools.count()
+
+    def read_contracts(calls: Any) -> list[bytes]:
+        return [
+            word(next(count) % 78) if call == (A, "decimals()") else found
+            for call, found in zip(calls, answer(calls), strict=True)
+        ]
+
+    monkeypatch.setattr(run.chain, "read_contracts", read_contracts)
+    run.chain.mine((A, B), (C, D), (address_of(A, B),), (address_of(C, D),))
+    run.finish()
+    assert list(run.pools().values()) == [address_of(C, D)]
+    assert len(run.api.ticks) == 1
 
 
 def test_a_pool_that_returns_before_the_next_block_goes_on(run: ScriptedRun) -> None:

@@ -238,3 +238,10 @@ def test_a_pool_that_waits_for_swaps_may_be_listed(run: FactoryRun) -> None:
     run.finish()
     assert "T:LISTED" in read_symbols(run)
     assert len([1 for _, each, *_ in run.outbox.rows("SELECT symbol, address FROM pools") if each == address]) == 1
+
+
+def test_the_past_is_read_again_when_the_kind_of_a_factory_is_corrected(run: FactoryRun) -> None:
+    reading(run, kind="solidly")
+    assert read_symbols(run) == set()
+    reading(run)
+    assert read_symbols(run) == set(cast("Market", run.chain).symbols().values())
