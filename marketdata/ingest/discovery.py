@@ -170,15 +170,23 @@ class Discovery:
         return logs
 
     def _read_natives(self) -> None:
-        """Find the wrapped native currency: the token of ``quotes.native`` that is not in ``quotes.usd``."""
-        pools = sorted(pool for pool in self._chain.quotes.native if ID_SEPARATOR not in pool)
-        calls = [(pool, f"token{at}()") for pool in pools for at in (0, 1)]
-        answers = self._provider.read_contracts(calls)
-        for (pool, _), answer in zip(calls, answers, strict=True):
-            if len(answer) != WORD:
+        """Find the wrapped native currency: the token of ``quotes.native`` that is not in ``quotes.usd``. An answer may
+        be missing for a moment, so it is asked for twice before it counts as a fault of ``rpc.json``."""
+        usd = self._chain.quotes.usd
+        for pool in sorted(self._chain.quotes.native):
+            calls = [(pool, "token0()"), (pool, "token1()")]
+            answers = self._provider.read_contracts(calls)
+            if any(len(each) != WORD for each in answers):
+                answers = self._provider.read_contracts(calls)
+            if any(len(each) != WORD for each in answers):
                 raise UsageError(f"rpc.json: quotes/native: {pool} does not say its tokens")
-        found = {address_word(int.from_bytes(each, "big")) for each in answers}
-        self._natives |= found - self._chain.quotes.usd
+            tokens = {address_word(int.from_bytes(each, "big")) for each in answers}
+            if len(tokens - usd) != 1:
+                raise UsageError(
+                    f"rpc.json: quotes/native: one of the tokens of {pool} must be in quotes/usd, and the other one is "
+                    f"the wrapped native currency; they are {' and '.join(sorted(tokens))}"
+                )
+            self._natives |= tokens - usd
 
     # -- found pools -------------------------------------------------------------------------------------------------
 

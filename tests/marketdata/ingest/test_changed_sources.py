@@ -326,6 +326,31 @@ def test_pools_that_price_the_native_currency_must_say_their_tokens(run: Scripte
         run.change(quotes=Quotes(frozenset([USD]), frozenset([address_of(A, B)])))
 
 
+@pytest.mark.parametrize("pair", [(A, B), (A, USD)])
+def test_a_pool_that_prices_the_native_currency_needs_a_token_of_usd(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str]
+) -> None:
+    """Its tokens are asked for a second time, because one answer may be missing."""
+    answer, missing = run.chain.read_contracts, [True]
+    pool = address_of(*pair)
+
+    def read_contracts(calls: Any) -> list[bytes]:
+        if calls == [(pool, "token0()"), (pool, "token1()")]:
+            return [b"", b""] if missing and missing.pop() else [word(each) for each in pair]
+        return answer(calls)
+
+    monkeypatch.setattr(run.chain, "read_contracts", read_contracts)
+    quotes = Quotes(frozenset([USD]), frozenset([pool]))
+    if USD in pair:
+        run.change(quotes=quotes)
+        run.chain.mine((A, B), (address_of(A, B),))
+        run.finish()
+        assert run.pools() == {"BBB-AAA": address_of(A, B)}
+    else:
+        with pytest.raises(UsageError, match="must be in quotes/usd"):
+            run.change(quotes=quotes)
+
+
 def test_a_token_that_said_no_decimals_is_asked_again_at_the_next_start(run: ScriptedRun) -> None:
     """The provider may have refused to say them."""
     Scripted.says = {**Scripted.says, A: ("AAA", None)}
