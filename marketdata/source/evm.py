@@ -138,8 +138,16 @@ def log(value: Any) -> Log:
         block_hash=hash_text(value.get("blockHash")),
         transaction=hash_text(value.get("transactionHash")),
         position=quantity(value.get("logIndex")),
-        time=_time(value.get("blockTimestamp") or "0x0"),
+        time=_log_time(value.get("blockTimestamp")),
     )
+
+
+def _log_time(value: Any) -> int:
+    """The time that a log names. 0 if it names none, or one that is not in seconds: then the header decides."""
+    try:
+        return _time(value)
+    except ValueError:
+        return 0
 
 
 def _time(value: Any) -> int:

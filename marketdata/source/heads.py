@@ -79,7 +79,7 @@ class Heads:
                 for number in self._announcements():
                     self.newest, pause = number, _MIN_PAUSE
                     self._wake()
-            except (_Lost, OSError, ProtocolError, ValueError) as error:
+            except (_Lost, OSError, ProtocolError, ValueError, RecursionError) as error:
                 if not self._stopping.is_set() and pause == _MIN_PAUSE:
                     _log.warning("%s does not announce new blocks: %s", self.name, error)
             if self.newest is not None:

@@ -141,6 +141,7 @@ def test_each_new_block_wakes_the_reader(node: Node, heads: Heads, woken: Woken)
         (lambda node: node.send(TextMessage("{")), ""),
         (lambda node: node.send(TextMessage('{"error": {"code": -32601}}')), "refuses eth_subscribe"),
         (lambda node: node.send(TextMessage("[]")), "an unknown message"),
+        (lambda node: node.send(TextMessage("[" * 100_000)), "recursion"),
         (lambda node: node.send(TextMessage(BLOCK.replace("0x1b4", "436"))), "is not a hexadecimal quantity"),
         (lambda node: node.send(TextMessage("x" * (2 << 20), message_finished=False)), "a message is too long"),
         (lambda node: node._current[0].sendall(b"\xff\xff\xff\xff"), ""),

@@ -144,8 +144,8 @@ class Read:
         assert {FIRST, LAST + 1} <= self.headers.keys()
 
 
-@pytest.mark.parametrize("time", ["0x0", None, ""])
-def test_only_blocks_whose_logs_name_no_time_are_asked_for_their_header(time: str | None) -> None:
+@pytest.mark.parametrize("time", ["0x0", None, "", "1700000000", 1_700_000_000, hex(1_700_000_000_000)])
+def test_only_blocks_whose_logs_name_no_time_are_asked_for_their_header(time: str | int | None) -> None:
     read = Read(lambda *_: {})
     assert len(read.asked) == len(set(read.asked)) == 4  # both ends, and two others as a sample
     assert read.requests == 2
