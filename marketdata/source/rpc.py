@@ -86,8 +86,8 @@ class Budget:
 
     @property
     def wait(self) -> float:
-        """How many seconds the next call has to wait; below 0, the time for which calls have been saved up."""
-        return self._free_at - monotonic()
+        """How many seconds the next call has to wait."""
+        return max(0.0, self._free_at - monotonic())
 
     def spend(self, calls: int) -> float:
         """Take one token for each call; return how many seconds to wait before sending them. The bucket holds the

@@ -111,4 +111,4 @@ def test_messages_name_what_is_expected(api: Api) -> None:
     assert lease("3600.5") == lease(HUGE) == lease("1e999999999999999999999") == "must be at most 3600"
     assert lease("true") == "must be a number"
     state = {"symbol": "A", "from": 1, "to": 2, "state": None}
-    assert "must be indexed or failed" in api("PUT", "/v1/coverage", state, status=422).json["detail"]
+    assert "must be indexed, joined or failed" in api("PUT", "/v1/coverage", state, status=422).json["detail"]

@@ -154,7 +154,7 @@ def test_ranges_are_read_from_the_endpoint_with_budget_left(
         logs, _ = provider.logs_between(1, 50, WANTED, (1, 50))
         assert len(logs) == 50
     ranges = [sum("eth_getLogs" in str(request) for _, request in chain.asked) for chain in chains]
-    assert min(ranges) >= 5
+    assert min(ranges) > 0
     # The newest block is asked of the first one, although it has to wait.
     assert head(provider) == 110
     assert provider.switches == 0
