@@ -280,6 +280,13 @@ class ProviderError(MarketError):
     """The provider of a chain gave no usable answer, even after retries."""
 
     code = "provider"
+    suggested: int | None = None
+    """The number of blocks that the provider says it accepts."""
+
+    @property
+    def may_be_too_large(self) -> bool:
+        """Whether a smaller range may succeed. A refusal of unknown meaning is treated as "too many blocks"."""
+        return self.code in ("range_refused", "call_refused")
 
 
 class RangeRefused(ProviderError):

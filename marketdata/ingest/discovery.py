@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from marketdata.errors import ProviderError, RangeRefused, UsageError
+from marketdata.errors import ProviderError, UsageError
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox, Transaction
 from marketdata.ingest.pool_tokens import PoolTokens
@@ -19,7 +19,7 @@ from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
 from marketdata.source.evm import WORD, Log, address_word
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
-from marketdata.source.pools.pool import ID_SEPARATOR, NATIVE, Creation, Pool
+from marketdata.source.pools.pool import NATIVE, Creation, Pool, contract_of
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Chain
 from marketdata.source.tokens import free_name, is_inverted, pool_name
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     @property
     def contract(self) -> str:
         """The contract that emits the pool's events."""
-        return self.creation.address.partition(ID_SEPARATOR)[0]
+        return contract_of(self.creation.address)
 
 
 class WaitingPool(NamedTuple):
@@ -63,7 +63,7 @@ class WaitingPool(NamedTuple):
     @property
     def contract(self) -> str:
         """The contract that emits the pool's events."""
-        return self.address.partition(ID_SEPARATOR)[0]
+        return contract_of(self.address)
 
 
 class Discovery:
@@ -96,8 +96,8 @@ class Discovery:
     # -- the past ----------------------------------------------------------------------------------------------------
 
     def begin(self, cursor: ChainCursor, final: int) -> None:
-        """Read the factories' events before the chain's next block, and record the pools. If the kill of the process
-        interrupts it, the next call goes on. ``final`` is the newest final block."""
+        """Read the factories' events before the chain's next block, and record the pools. After a kill, the next
+        call goes on. ``final`` is the newest final block."""
         self._enter(cursor, final)
         if not self._factories:
             return
@@ -162,8 +162,7 @@ class Discovery:
         try:
             logs, _ = self._provider.logs_between(first, last, wanted, (first, last))
         except ProviderError as error:
-            is_refusal = isinstance(error, RangeRefused) or error.code == "call_refused"
-            if is_refusal and sizes.refused(asked, getattr(error, "suggested", None)):
+            if error.may_be_too_large and sizes.refused(asked, error.suggested):
                 return None
             raise
         sizes.answered(asked)

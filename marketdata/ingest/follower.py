@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from marketdata.errors import ProviderError, RangeRefused, StateError
+from marketdata.errors import ProviderError, StateError
 from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock
 from marketdata.ingest.discovery import Discovery, Found, WaitingPool
 from marketdata.ingest.outbox import Outbox, Transaction, put, put_encoded
@@ -185,7 +185,7 @@ class Follower:
         try:
             logs, headers = self._provider.logs_between(first, last, wanted, (first, last))
         except ProviderError as error:
-            if not self._is_smaller_next(error, asked):
+            if not (error.may_be_too_large and self._range.refused(asked, error.suggested)):
                 raise
             return None
         self._range.answered(asked)
@@ -200,12 +200,6 @@ class Follower:
                 self._reorganise(block.number)
                 return None
         return sorted(by_block.items())
-
-    def _is_smaller_next(self, error: ProviderError, asked: int) -> bool:
-        """Whether the next try reads a smaller range. An error of unknown meaning is treated as "too many blocks"."""
-        if isinstance(error, RangeRefused):
-            return self._range.refused(asked, error.suggested)
-        return error.code == "call_refused" and self._range.refused(asked)
 
     def _read_blocks(self, wanted: LogFilter, first: int, last: int) -> Read | None:
         """The blocks, each of which names the one before it as its parent. None after a reorganisation."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from marketdata.errors import ProviderError, RangeRefused
+from marketdata.errors import ProviderError
 from marketdata.ingest.span_size import MAX_HANDED_OUT, SPAN_TICKS, THREADS, SpanSize
 from marketdata.source.adaptive_range import MAX_BLOCKS
 from marketdata.source.log_filter import LogFilter
@@ -125,10 +125,10 @@ def _read(endpoint: RpcProvider, wanted: LogFilter, first: int, asked: int, foun
     try:
         logs = endpoint.unchecked_logs(first, first + asked - 1, wanted)
     except ProviderError as error:
-        if asked == 1 or not (isinstance(error, RangeRefused) or error.code == "call_refused"):
+        if asked == 1 or not error.may_be_too_large:
             raise
         found.refused = asked
-        found.suggested = error.suggested if isinstance(error, RangeRefused) else None
+        found.suggested = error.suggested
         if found.largest >= asked:  # the blocks here have more events
             found.largest = 0
         return

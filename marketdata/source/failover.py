@@ -170,7 +170,7 @@ class Failover:
                 is_refusal = isinstance(error, RangeRefused)
                 if len(self._endpoints) == 1 or self._stopping.is_set() or (is_refusal and at == min(order)):
                     raise
-                if is_refusal or error.code == "call_refused":
+                if error.may_be_too_large:
                     refused[at] = error
                 else:
                     failed.append(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from marketdata.errors import ProviderError, RangeRefused, UsageError
+from marketdata.errors import ProviderError, UsageError
 from marketdata.source.adaptive_range import MAX_BLOCKS, AdaptiveRange
 from marketdata.source.evm import WORD
 from marketdata.source.log_filter import LogFilter
@@ -113,8 +113,8 @@ def _creation(provider: Provider, pool: ListedPool) -> Creation | None:
         first, last = (high + 1, min(high + size.size, head)) if high < head else (max(0, low - size.size), low - 1)
         try:
             logs, _ = provider.logs_between(first, last, wanted, (last,))
-        except RangeRefused as error:
-            if not size.refused(last - first + 1, error.suggested):
+        except ProviderError as error:
+            if not (error.may_be_too_large and size.refused(last - first + 1, error.suggested)):
                 raise
             continue
         if logs:

@@ -23,7 +23,7 @@ from marketdata.settings import Warn
 from marketdata.source import evm
 from marketdata.source.json_lines import lines, pointer
 from marketdata.source.pools import KINDS
-from marketdata.source.pools.pool import ID_SEPARATOR
+from marketdata.source.pools.pool import ID_SEPARATOR, contract_of
 
 FINALIZED = "finalized"
 _SECRET = frozenset({"url", "urls", "ws_url", "headers"})
@@ -58,7 +58,7 @@ class ListedPool:
     @property
     def contract(self) -> str:
         """The contract that emits the pool's events."""
-        return self.address.partition(ID_SEPARATOR)[0]
+        return contract_of(self.address)
 
 
 @dataclass(frozen=True)

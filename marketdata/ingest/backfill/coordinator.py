@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from marketdata.errors import MarketError, RangeRefused, Stopped
+from marketdata.errors import MarketError, ProviderError, Stopped
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Bounds, Plan, Span
@@ -195,10 +195,12 @@ class Backfill:
         assert self._plan is not None
         self._handed_out.discard(span)
         self._plan.give_back(span)
-        suggested = error.suggested if isinstance(error, RangeRefused) else None
-        is_refusal = isinstance(error, RangeRefused) or error.code == "call_refused"
-        if not (is_refusal and self._size.refused(span.blocks, suggested)):
+        if not (isinstance(error, ProviderError) and error.may_be_too_large and self._shrinks(span, error)):
             self._limit.wait(error)
+
+    def _shrinks(self, span: Span, error: ProviderError) -> bool:
+        """Whether the next spans are smaller than this one, which the provider refused."""
+        return self._size.refused(span.blocks, error.suggested)
 
     # -- storing -----------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,11 @@ class PoolKind:
     """One contract holds all pools, and the second topic of an event is the pool's id."""
 
 
+def contract_of(address: str) -> str:
+    """The contract of a pool's address, which emits the pool's events."""
+    return address.partition(ID_SEPARATOR)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A pool whose swaps are read. ``symbol`` includes the chain (``CHAIN:NAME``). ``address`` is in lower case; for a
@@ -67,7 +72,7 @@ class Pool:
     @property
     def contract(self) -> str:
         """The contract that emits the pool's events."""
-        return self.address.partition(ID_SEPARATOR)[0]
+        return contract_of(self.address)
 
 
 class Addressed(Protocol):
