@@ -25,7 +25,7 @@ _POOL_CALLS = 9
 _STORED_PER_S = 5_000
 """Swaps that are decoded and stored in a second, on a machine of two cores."""
 _MAX_SPANS = 20_000
-"""Of a backfill with more ranges, only so many are computed."""
+"""The largest number of ranges that are computed one by one. A longer backfill is extrapolated."""
 
 
 class Period(NamedTuple):
@@ -80,7 +80,8 @@ class Measured:
 
 
 class Forecast(NamedTuple):
-    """``calls`` are counted as by ``requests_per_s``. ``limit`` is what takes so many ``seconds``."""
+    """``calls`` are counted as by ``requests_per_s``. ``limit`` names what
+    determines ``seconds``."""
 
     calls: int
     seconds: float

@@ -11,7 +11,7 @@ from marketdata.source.rpc_file import Chain
 from marketdata.source.tokens import TokenInfo, token_info
 
 _READINGS = 4
-"""So often are decimals read that differ from one reading to the next."""
+"""Decimals that differ from one reading to the next are read at most this many times."""
 
 
 class PoolTokens:

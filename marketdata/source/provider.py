@@ -36,7 +36,7 @@ class Provider(Protocol):
 
     @property
     def contradicted_ranges(self) -> int:
-        """The number of ranges so far whose logs disagreed with headers, or with each other."""
+        """How many ranges so far had logs that disagreed with headers or with each other."""
 
     def interrupt(self) -> None:
         """End a request that another thread waits for. That thread gets ProviderError."""
@@ -95,7 +95,7 @@ _GENESIS = 0
 _CONTROL = Call("eth_call", ({"to": "0x" + "00" * 20, "data": evm.selector("decimals()")}, "latest"))
 """A call that every provider answers that answers calls: the account has no code, so the result is empty."""
 SAMPLE = 2
-"""Of the blocks of a range whose logs name their time, so many are compared with their headers."""
+"""How many blocks of a range, of those whose logs name a time, are compared with their headers."""
 
 _log = logging.getLogger("marketdata.source")
 

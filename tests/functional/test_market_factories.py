@@ -132,7 +132,7 @@ STRANGE_DECIMALS = {
 
 
 def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
-    """Pools whose decimals nobody says are not read, and disturb no other pool."""
+    """A pool with a token that does not say its decimals is not read, and other pools are."""
     strange = [market.any_token(answer, EIGHTEEN, label) for answer, label in STRANGE_SYMBOLS.values()]
     strange += [market.any_token(abi_string(b"D"), decimals, "D") for decimals in STRANGE_DECIMALS.values()]
     for number, token in enumerate(strange):
@@ -177,7 +177,7 @@ def has_read(market: FactoryMarket, block: int) -> bool:
 
 
 def test_other_factories_tokens_and_pools_may_be_selected_later(market: FactoryMarket) -> None:
-    """The past of what was not selected is read then."""
+    """When a selection grows, the past of the pools that it adds is read."""
     market.trade(3)
     market.assert_complete()
     first, *others = market.entries()
