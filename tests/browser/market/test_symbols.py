@@ -66,8 +66,11 @@ def rows(page: Page) -> list[str]:
 
 
 def place(page: Page, selector: str) -> FloatRect:
-    box = page.locator(selector).bounding_box()
-    assert box
+    """The place of the first element, read in one step: a locator may find a row that a new list replaces."""
+    box: FloatRect = page.evaluate(
+        "(selector) => document.querySelector(selector).getBoundingClientRect().toJSON()", selector
+    )
+    assert min(box["width"], box["height"]) > 0, f"{selector} is not visible"
     return box
 
 
