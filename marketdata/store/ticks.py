@@ -110,7 +110,7 @@ def _numbers(column: Iterable[Any]) -> str | None:
 Sort = Literal["asc", "desc"]
 Format = Literal["object", "ndjson", "csv"]
 
-CSV_HEADER = b"symbol,id,ts,seq,price,size,side,block_number,block_hash,tx\n"
+CSV_HEADER = (",".join(Tick._fields) + "\n").encode()
 STREAM_PAGE = 5000
 
 _TS = """to_char(t.ts AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
