@@ -159,7 +159,7 @@ class Conflict(MarketError):
 
     code = "conflict"
     remedy = "Read what is stored, and decide what to send."
-    narrower = (
+    narrower: tuple[Narrower, ...] = (
         Narrower(
             "tick_conflict",
             "Another tick with this id is stored, and stored ticks never change.",
@@ -176,6 +176,17 @@ class Conflict(MarketError):
             "Wait until the lease expires or is released.",
         ),
     )
+
+
+class Pruned(Conflict):
+    """The ticks that this needs, or would change, were pruned: only their candles are kept."""
+
+    code = "pruned"
+    remedy = (
+        "Ask for times from the line on that the message names, or for candles of `1m` or longer without a line. What "
+        "is before the line cannot be stored or removed any more."
+    )
+    narrower = ()
 
 
 # -- the service and its database ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 from marketdata.api.request_validation import decoded, media_type, raw_body
 from marketdata.api.routing import Request
-from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
+from marketdata.errors import Conflict, InvalidValue, MalformedJson, Pruned, TooLarge
 from marketdata.http.reply import JSON, NDJSON, Reply, answer
 from marketdata.limits import MAX_ITEMS
 from marketdata.store.ticks import Outcome
@@ -20,6 +20,7 @@ from marketdata.tick import Item, parse_item, parse_tick
 _REFUSALS: dict[Outcome, tuple[str, str]] = {
     Outcome.CONFLICT: ("tick_conflict", "a different tick with this id is stored, and stored ticks never change"),
     Outcome.RETRACTED: ("retracted", "its block is retracted; if it is part of the chain again, restore it first"),
+    Outcome.PRUNED: (Pruned.code, "the ticks of its time are pruned, and their candles stay as they are"),
 }
 
 Rejected = dict[str, Any]
@@ -44,7 +45,7 @@ def _single(request: Request, value: Any) -> Reply:
     outcome = request.services.tick_writer.store((tick,))[0]
     if outcome in _REFUSALS:
         code, detail = _REFUSALS[outcome]
-        raise Conflict(detail, code=code)
+        raise Pruned(detail) if outcome == Outcome.PRUNED else Conflict(detail, code=code)
     return answer({"id": tick.id, "status": outcome}, 201 if outcome == Outcome.CREATED else 200)
 
 

@@ -22,7 +22,7 @@ from marketdata.store.version import Registered, Version, register, registered
 FIRST_PORT = 8787
 """The default port of the API. The API of version N has a port that is N - 1 higher."""
 
-_READABLE = ("ticks", "rollups", "symbols", "chains", "retracted", "coverage", "candle")
+_READABLE = ("ticks", "rollups", "symbols", "chains", "retracted", "pruned", "coverage", "candle")
 TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
 
 

@@ -22,12 +22,14 @@ from marketdata.tick import INT64, NAME, Finalize, FinalizeChain, Item, Restore,
 
 
 class Outcome(StrEnum):
-    """The outcome of an item. Only ticks have outcomes other than ``done``."""
+    """The outcome of an item. ``pruned``: it is before the line of the symbol's pruned ticks. Other items than ticks
+    are ``done`` or ``pruned``."""
 
     CREATED = "created"
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     RETRACTED = "retracted"
+    PRUNED = "pruned"
     DONE = "done"
 
 
@@ -65,14 +67,19 @@ def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> list[Ou
 
 
 def _apply(conn: Connection, version: Version, item: Item) -> Outcome:
+    function: LiteralString
     match item:
-        case Retract(symbol, block_hash):
-            conn.execute(version.query("SELECT {retract}(%s, %s)"), (symbol, block_hash))
-        case Restore(symbol, block_hash):
-            conn.execute(version.query("SELECT {restore}(%s, %s)"), (symbol, block_hash))
-        case Finalize(symbol, block, ts):
-            conn.execute(version.query("SELECT {finalize}(%s, %s, %s)"), (symbol, block, ts))
-    return Outcome.DONE
+        case Retract():
+            function = "{retract}"
+        case Restore():
+            function = "{restore}"
+        case Finalize():
+            conn.execute(version.query("SELECT {finalize}(%s, %s, %s)"), item)
+            return Outcome.DONE
+        case _:  # the finality of a chain is stored at the end of the batch
+            return Outcome.DONE
+    is_done = conn.execute(version.query(f"SELECT {function}(%s, %s)"), item).fetchone() == (True,)
+    return Outcome.DONE if is_done else Outcome.PRUNED
 
 
 def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> list[Outcome]:

@@ -13,19 +13,24 @@ $$;
 
 -- Locks the symbols until the transaction ends. One INSERT takes all locks in the order of the symbols. If the existing
 -- symbols were locked first and the new ones inserted after them, the order would differ and two transactions could
--- deadlock.
-CREATE FUNCTION {lock}(names text[]) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- deadlock. Returns the latest line of these symbols: ticks before a symbol's pruned_until are refused.
+CREATE FUNCTION {lock}(names text[], OUT line timestamptz) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    INSERT INTO {symbols} AS s (symbol, version)
-    SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
-    FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN market_aliases a ON a.alias = name
-    ORDER BY 1
-    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
+    WITH locked AS (
+        INSERT INTO {symbols} AS s (symbol, version)
+        SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
+        FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN market_aliases a ON a.alias = name
+        ORDER BY 1
+        ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1
+        RETURNING pruned_until
+    )
+    SELECT max(pruned_until) INTO line FROM locked;
 END $$;
 
 -- Stores ticks, given as one array per column; times are microseconds since 1970. Returns the items (numbered from 1) that
 -- were not created, with their outcome. duplicate: the identical tick is stored. conflict: a different tick with this id is
--- stored. retracted: the block of the tick is retracted. Numbers are compared by value: 1.50 equals 1.5.
+-- stored. retracted: the block of the tick is retracted. pruned: the tick is below the line of its symbol. Numbers are compared
+-- by value: 1.50 equals 1.5.
 CREATE FUNCTION {ingest}(symbols text[], ids text[], times bigint[], seqs bigint[], prices numeric[], sizes numeric[],
                          sides text[], block_numbers bigint[], block_hashes text[], txs text[])
 RETURNS TABLE (item bigint, outcome text) LANGUAGE plpgsql
@@ -34,11 +39,28 @@ SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
     created_symbols text[];
     created_ids text[];
+    line CONSTANT timestamptz := {lock}(symbols);
+    given bigint[];  -- the original numbers of the items, if some were refused as pruned
 BEGIN
-    PERFORM {lock}(symbols);
     IF EXISTS (SELECT FROM market_aliases WHERE alias = ANY (symbols)) THEN
         symbols := ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(symbols) WITH ORDINALITY AS u (name, item)
                          LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
+    END IF;
+    IF line > '-infinity' AND (SELECT min(us) FROM unnest(times) AS us) < (extract(epoch FROM line) * 1000000)::bigint THEN
+        -- Refuse the ticks below the lines of their symbols, and go on with the others.
+        RETURN QUERY SELECT u.item, 'pruned' FROM unnest(symbols, times) WITH ORDINALITY AS u (symbol, us, item)
+                     JOIN {symbols} s ON s.symbol = u.symbol WHERE {instant}(u.us) < s.pruned_until;
+        SELECT array_agg(u.item ORDER BY u.item), array_agg(u.symbol ORDER BY u.item), array_agg(u.id ORDER BY u.item),
+               array_agg(u.us ORDER BY u.item), array_agg(u.seq ORDER BY u.item), array_agg(u.price ORDER BY u.item),
+               array_agg(u.size ORDER BY u.item), array_agg(u.side ORDER BY u.item), array_agg(u.block_number ORDER BY u.item),
+               array_agg(u.block_hash ORDER BY u.item), array_agg(u.tx ORDER BY u.item)
+        INTO given, symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs
+        FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
+             WITH ORDINALITY AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx, item)
+        JOIN {symbols} s ON s.symbol = u.symbol WHERE {instant}(u.us) >= s.pruned_until;
+        IF given IS NULL THEN
+            RETURN;
+        END IF;
     END IF;
     -- Usually all ticks are new, so a plain INSERT is tried first. A search for the ids before it, or ON CONFLICT, would
     -- take a third longer. Because of the lock no other transaction can insert one of these ids at the same time.
@@ -80,33 +102,64 @@ BEGIN
         LEFT JOIN {ticks} t ON t.symbol = g.symbol AND t.id = g.id
         LEFT JOIN unnest(created_symbols, created_ids) AS c (symbol, id) ON c.symbol = g.symbol AND c.id = g.id
     )
-    SELECT j.item, CASE WHEN j.retracted THEN 'retracted' WHEN j.same THEN 'duplicate' ELSE 'conflict' END
+    SELECT coalesce(given[j.item], j.item), CASE WHEN j.retracted THEN 'retracted' WHEN j.same THEN 'duplicate' ELSE 'conflict' END
     FROM compared j WHERE NOT j.created ORDER BY j.item;
 END $$;
 
--- Retracts a block that a reorganisation removed from the chain: deletes its ticks, and refuses them until the block is
--- restored. Returns the number of deleted ticks.
-CREATE FUNCTION {retract}(name text, hash text) RETURNS bigint LANGUAGE plpgsql
-SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
+-- Whether a tick of this block is below the line of the symbol, whether it is still stored or not. If a tick of the block is
+-- stored, its number tells which rows of {pruned} cannot contain the block. Otherwise all of them are read.
+CREATE FUNCTION {is_pruned}(stored_name text, line timestamptz, hash text) RETURNS boolean LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT AS $$
 DECLARE
-    stored_name text := {canonical}(name);
-    removed bigint;
+    first timestamptz;
     number bigint;
 BEGIN
-    PERFORM {lock}(ARRAY[stored_name]);
-    WITH dropped AS (DELETE FROM {ticks} WHERE symbol = stored_name AND block_hash = hash RETURNING block_number)
-    SELECT count(*), max(block_number) INTO removed, number FROM dropped;
-    INSERT INTO {retracted} (symbol, block_hash, block_number) VALUES (stored_name, hash, number) ON CONFLICT DO NOTHING;
-    RETURN removed;
+    IF line = '-infinity' THEN
+        RETURN false;
+    END IF;
+    SELECT min(ts), max(block_number) INTO first, number FROM {ticks} WHERE symbol = stored_name AND block_hash = hash;
+    RETURN first < line IS TRUE OR EXISTS (
+        SELECT FROM {pruned} WHERE symbol = stored_name AND (number IS NULL OR max_block >= number)
+                               AND hashtextextended(hash, 0) = ANY (blocks));
 END $$;
 
--- Ends the retraction of a block. Its ticks are accepted again; the deleted ticks must be sent again.
-CREATE FUNCTION {restore}(name text, hash text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- Retracts a block that a reorganisation removed from the chain: deletes its ticks, and refuses them until the block is
+-- restored. Returns whether this was done; false: a tick of the block is below the line, so nothing was changed.
+CREATE FUNCTION {retract}(name text, hash text) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
-    stored_name text := {canonical}(name);
+    stored_name CONSTANT text := {canonical}(name);
+    line CONSTANT timestamptz := {lock}(ARRAY[stored_name]);
+    number bigint;
 BEGIN
-    PERFORM {lock}(ARRAY[stored_name]);
+    IF {is_pruned}(stored_name, line, hash) THEN
+        RETURN false;
+    END IF;
+    WITH dropped AS (DELETE FROM {ticks} WHERE symbol = stored_name AND block_hash = hash RETURNING block_number)
+    SELECT max(block_number) INTO number FROM dropped;
+    INSERT INTO {retracted} (symbol, block_hash, block_number) VALUES (stored_name, hash, number) ON CONFLICT DO NOTHING;
+    RETURN true;
+END $$;
+
+-- Ends the retraction of a block. Its ticks are accepted again; the deleted ticks must be sent again. Returns whether this was
+-- done; false: the block is not later than the last candle below the line, so its ticks would be refused.
+CREATE FUNCTION {restore}(name text, hash text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    stored_name CONSTANT text := {canonical}(name);
+    line CONSTANT timestamptz := {lock}(ARRAY[stored_name]);
+    number bigint;
+BEGIN
+    SELECT block_number INTO number FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
+    IF FOUND THEN
+        IF number <= (SELECT max_block FROM {rollups} WHERE symbol = stored_name AND res = 86400 AND bucket < line
+                      AND max_block IS NOT NULL ORDER BY bucket DESC LIMIT 1) THEN
+            RETURN false;
+        END IF;
+    ELSIF {is_pruned}(stored_name, line, hash) THEN
+        RETURN false;
+    END IF;
     DELETE FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
+    RETURN true;
 END $$;
 
 -- Returns the newest time of the ticks up to this block. The search starts at the newest daily candle whose max_block is at

@@ -9,6 +9,11 @@
 -- lock the symbols of all calls with {lock}, as store/ticks.py does. {finalize_chain} locks no symbol, but the row of its chain.
 -- So a transaction calls it last, and for several chains in their order.
 --
+-- Pruned ticks. Below the line of a symbol (pruned_until), ticks are deleted and their candles stay, so these candles cannot be
+-- computed again. {ingest}, {retract} and {restore} refuse what is below the line, and the triggers refuse it for clients that
+-- write to the table directly. store/prune.py deletes ticks with marketdata.writer 'pruning'; the triggers then do nothing. It
+-- locks no symbol: once the line is committed, nobody else changes a tick below it.
+--
 -- Isolation. A statement in READ COMMITTED sees, once it has the lock, everything that was committed before. A transaction
 -- in REPEATABLE READ does not. But if it updates a symbol's row that has changed since its snapshot, PostgreSQL raises 40001,
 -- and the client retries.
@@ -36,10 +41,17 @@ BEGIN
     IF TG_OP IN ('UPDATE', 'TRUNCATE') THEN
         RAISE EXCEPTION 'ticks cannot be updated or truncated: DELETE and INSERT them' USING ERRCODE = 'feature_not_supported';
     END IF;
-    IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
+    IF coalesce(current_setting('marketdata.writer', true), '') NOT IN ('locked', 'pruning') THEN
         LOCK TABLE {symbols} IN SHARE ROW EXCLUSIVE MODE;
     END IF;
     RETURN NULL;
+END $$;
+
+-- Raises the error for a client that inserts or deletes a tick below the line.
+CREATE FUNCTION {refuse_pruned}(symbol text, line timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'ticks of % before % are pruned: none can be inserted or deleted there', symbol,
+        to_char(line AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
 END $$;
 
 -- Merges the inserted rows into the stored candles. The first and the last tick of a bucket are chosen by (ts, seq, id), so the
@@ -52,6 +64,7 @@ BEGIN
         INSERT INTO {symbols} AS s (symbol, version)
         SELECT DISTINCT symbol, 1 FROM new_rows ORDER BY symbol
         ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
+        PERFORM {refuse_pruned}(s.symbol, s.pruned_until) FROM new_rows n JOIN {symbols} s USING (symbol) WHERE n.ts < s.pruned_until;
     END IF;
     WITH minute AS MATERIALIZED (
         SELECT bucket, symbol, trim_scale((array_agg(price))[1]) AS open, trim_scale(max(price)) AS high,
@@ -140,8 +153,11 @@ DECLARE
     level record;
     width interval;
 BEGIN
-    IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
+    IF current_setting('marketdata.writer', true) = 'pruning' THEN
+        RETURN NULL;
+    ELSIF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
         UPDATE {symbols} SET version = version + 1 WHERE symbol IN (SELECT symbol FROM old_rows);
+        PERFORM {refuse_pruned}(s.symbol, s.pruned_until) FROM old_rows o JOIN {symbols} s USING (symbol) WHERE o.ts < s.pruned_until;
     END IF;
     DELETE FROM {rollups} r
     USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM old_rows) touched

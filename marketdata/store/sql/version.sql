@@ -80,10 +80,13 @@ CREATE TABLE {symbols} (
     version         bigint NOT NULL,
     finalized_block bigint,
     final_until     timestamptz NOT NULL DEFAULT 'infinity',
+    pruned_until    timestamptz NOT NULL DEFAULT '-infinity'
+                    CHECK (pruned_until = date_bin('1 day', pruned_until, '1970-01-01Z')),
     symbol          text COLLATE "C" PRIMARY KEY CHECK (symbol ~ '^[A-Za-z0-9:._/-]{{1,64}}$')
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN {symbols}.version IS 'Increases with every transaction that writes to the symbol.';
 COMMENT ON COLUMN {symbols}.final_until IS 'A closed candle is final when its bucket ends at or before this time, or that of the chain: infinity while the symbol has no block, then -infinity until finalize.';
+COMMENT ON COLUMN {symbols}.pruned_until IS 'The line: ticks before this midnight (UTC) were deleted or will be, and are refused; their candles are kept.';
 
 -- Finality that was reported for all symbols of a chain at once. A symbol's candles are final up to the later of both times,
 -- its own and that of its chain. So a report for thousands of symbols writes one row.
@@ -106,6 +109,21 @@ CREATE TABLE {retracted} (
     PRIMARY KEY (symbol, block_hash)
 );
 COMMENT ON TABLE {retracted} IS 'Blocks that a reorganisation removed from the chain: their ticks are refused.';
+
+-- A retraction names a block by its hash alone. When the ticks of a block are pruned, the hash of this hash is kept here, so
+-- that the retraction can still be refused: 8 bytes per block, which PostgreSQL need not try to compress.
+CREATE TABLE {pruned} (
+    since     timestamptz NOT NULL,
+    max_block bigint NOT NULL,
+    symbol    text COLLATE "C" NOT NULL,
+    blocks    bigint[] NOT NULL,
+    PRIMARY KEY (symbol, since)
+);
+ALTER TABLE {pruned} ALTER COLUMN blocks SET STORAGE EXTERNAL;
+COMMENT ON TABLE {pruned} IS 'The blocks whose ticks were pruned. A row has the blocks of a number of successive ticks of one day (UTC).';
+COMMENT ON COLUMN {pruned}.since IS 'The time of the first of these ticks.';
+COMMENT ON COLUMN {pruned}.blocks IS 'hashtextextended(block_hash, 0) of each block; several rows may name the same block.';
+COMMENT ON COLUMN {pruned}.max_block IS 'Greatest number of these blocks; the greatest bigint if one has no number.';
 
 CREATE TABLE {coverage} (
     "from" timestamptz NOT NULL,
