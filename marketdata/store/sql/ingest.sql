@@ -5,6 +5,16 @@ CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET sear
     SELECT coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = name), name)
 $$;
 
+-- The same for several names.
+CREATE FUNCTION {canonicals}(names text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT FROM market_aliases WHERE alias = ANY (names)) THEN
+        RETURN ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(names) WITH ORDINALITY AS u (name, item)
+                     LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
+    END IF;
+    RETURN names;
+END $$;
+
 -- Converts microseconds since 1970 to a time. PostgreSQL multiplies intervals in floating point. Seconds and microseconds
 -- are multiplied separately, so that the products are exact for all times that ticks can have.
 CREATE FUNCTION {instant}(us bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
@@ -39,13 +49,13 @@ SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
     created_symbols text[];
     created_ids text[];
-    line CONSTANT timestamptz := {lock}(symbols);
+    line timestamptz;
     given bigint[];  -- the original numbers of the items, if some were refused as pruned
 BEGIN
-    IF EXISTS (SELECT FROM market_aliases WHERE alias = ANY (symbols)) THEN
-        symbols := ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(symbols) WITH ORDINALITY AS u (name, item)
-                         LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
-    END IF;
+    -- The aliases are looked up twice, because one may be removed while the lock waits, or added just before.
+    symbols := {canonicals}(symbols);
+    line := {lock}(symbols);
+    symbols := {canonicals}(symbols);
     IF line > '-infinity' AND (SELECT min(us) FROM unnest(times) AS us) < (extract(epoch FROM line) * 1000000)::bigint THEN
         -- Refuse the ticks below the lines of their symbols, and go on with the others.
         RETURN QUERY SELECT u.item, 'pruned' FROM unnest(symbols, times) WITH ORDINALITY AS u (symbol, us, item)
