@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from marketdata import __version__
 from marketdata.backup import cli as backup
-from marketdata.commands import database_commands, token_commands, version_commands
+from marketdata.commands import database_commands, symbol_commands, token_commands, version_commands
 from marketdata.commands.database_connection import initialised, say, warn
 from marketdata.demo import cli as demo
 from marketdata.errors import (
@@ -175,6 +175,8 @@ def _add_version_commands(commands: Commands) -> None:
     of.add_copy_arguments(_command(commands, "copy", of.copy, of.ABOUT_COPY, _DATABASE))
     of.add_cutover_arguments(_command(commands, "cutover", of.cutover, of.ABOUT_CUTOVER, _DATABASE))
     of.add_drop_arguments(_command(commands, "drop", of.drop, of.ABOUT_DROP, _DATABASE))
+    used = (*_DATABASE, *_VERSION)
+    symbol_commands.add_actions(_command(commands, "symbol", symbol_commands.drop, symbol_commands.ABOUT, used))
 
 
 def _command(

@@ -37,7 +37,7 @@ def _add_alias(options: argparse.Namespace, settings: Settings) -> None:
     alias, symbol = options.alias, options.symbol
     with initialised(settings) as connection:
         is_new = aliases.add(connection, alias, symbol)
-        is_stored = aliases.is_stored(connection, symbol)
+        is_stored = bool(aliases.versions_with(connection, symbol))
     say(f"{alias} {'now' if is_new else 'already'} stands for {symbol}")
     if not is_stored:
         warn(f"note: no version has a symbol {symbol} yet; if that is a mistake, bin/marketdata-alias remove {alias}")

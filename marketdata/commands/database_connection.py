@@ -1,4 +1,4 @@
-"""Connects a command to the database and prints its output."""
+"""Connects a command to the database, prints its output, and asks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from marketdata.errors import StateError, UsageError
 from marketdata.postgres.client import database
 from marketdata.settings import Settings
 
@@ -33,3 +34,12 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line on standard error at once."""
     print(text, file=sys.stderr, flush=True)
+
+
+def confirm(what: str) -> None:
+    """Ask on the terminal whether to do ``what``. Raises UsageError without a terminal, and StateError for a no."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"standard input is no terminal, so nobody can be asked whether to {what}: give --yes")
+    print(f"It cannot be undone.\n{what[0].upper()}{what[1:]}? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise StateError("nothing was dropped")

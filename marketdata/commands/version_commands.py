@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 
-from marketdata.commands.database_connection import initialised, say
+from marketdata.commands.database_connection import confirm, initialised, say
 from marketdata.errors import StateError, UsageError
 from marketdata.settings import Settings
 from marketdata.tick import sent_time
@@ -140,7 +139,7 @@ def drop(options: argparse.Namespace, settings: Settings) -> None:
         stored = contents(connection, version)
         what = f"version {n} ({version.ticks_table}: {stored.ticks} ticks of {stored.symbols} symbols)"
         if not options.yes:
-            _confirm(f"drop {what}")
+            confirm(f"drop {what}")
         removed = drop(connection, settings, n)
     say(f"dropped {what}")
     for path in removed:
@@ -148,11 +147,3 @@ def drop(options: argparse.Namespace, settings: Settings) -> None:
     path = settings_file(settings, n)
     if path.exists():
         say(f"{path}: kept; bin/marketdata-version {n} would use it again")
-
-
-def _confirm(what: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(f"standard input is no terminal, so nobody can be asked whether to {what}: give --yes")
-    print(f"{what[0].upper()}{what[1:]}? It cannot be undone. [y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise StateError("nothing was dropped")

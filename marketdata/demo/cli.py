@@ -56,7 +56,9 @@ def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -
     with state_directory.alone(settings), connect(settings) as connection:
         state_directory.remove_outboxes(settings)
         for each in registered(connection, settings.prefix):
-            removed = symbols.erase(connection, each.version, state_directory.SYMBOLS)
-            print(f"version {each.n}: removed {removed} ticks of {names}, with all that belongs to them", flush=True)
+            removed = symbols.erase(connection, each.version, state_directory.SYMBOLS, with_chains=True)
+            print(
+                f"version {each.n}: removed {removed.ticks} ticks of {names}, with all that belongs to them", flush=True
+            )
         state_directory.remove_chain(settings)
     print("the next bin/start makes another demo chain", flush=True)

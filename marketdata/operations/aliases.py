@@ -51,14 +51,25 @@ def remove(connection: Connection, alias: str) -> str:
     return str(row[0])
 
 
+def remove_all(connection: Connection, symbol: str) -> list[str]:
+    """Remove the aliases of the symbol, and return them."""
+    rows = connection.execute("DELETE FROM market_aliases WHERE symbol = %s RETURNING alias", (symbol,))
+    return sorted(alias for (alias,) in rows)
+
+
+def of(connection: Connection, symbol: str) -> list[str]:
+    """The aliases of the symbol."""
+    return [alias for alias, stored in all_of(connection).items() if stored == symbol]
+
+
 def all_of(connection: Connection) -> dict[str, str]:
     """The symbol of each alias, by alias."""
     return dict(connection.execute("SELECT alias, symbol FROM market_aliases ORDER BY alias").fetchall())
 
 
-def is_stored(connection: Connection, symbol: str) -> bool:
-    """Whether any version has the symbol."""
-    return any(_has(connection, table, symbol) for table in _tables(connection))
+def versions_with(connection: Connection, symbol: str) -> list[Version]:
+    """The versions that have the symbol, for all prefixes."""
+    return [each for each in _versions(connection) if _has(connection, each.name("symbols"), symbol)]
 
 
 def _check_name(field: str, name: str) -> None:
@@ -84,7 +95,7 @@ def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
     with connection.transaction():
         migrations.lock(connection)
         connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
-        tables = _tables(connection)
+        tables = [each.name("symbols") for each in _versions(connection)]
         try:
             for table in tables:
                 statement = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier(table))
@@ -96,10 +107,10 @@ def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
         yield tables
 
 
-def _tables(connection: Connection) -> list[str]:
-    """The symbols table of each registered version, for all prefixes."""
+def _versions(connection: Connection) -> list[Version]:
+    """All registered versions, for all prefixes."""
     rows = connection.execute("SELECT ticks_table, candles_function FROM market_versions ORDER BY prefix, n").fetchall()
-    return [Version.from_names(*row).name("symbols") for row in rows]
+    return [Version.from_names(*row) for row in rows]
 
 
 def _has(connection: Connection, table: str, symbol: str) -> bool:

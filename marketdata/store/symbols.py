@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import LiteralString
+from typing import LiteralString, NamedTuple
 
 from psycopg.rows import class_row
 
@@ -57,12 +57,21 @@ _LIST = """
 """
 _ERASE: tuple[LiteralString, ...] = (
     "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
+    "DELETE FROM {pruned} WHERE symbol = ANY (%s)",
     "DELETE FROM {coverage} WHERE symbol = ANY (%s)",
     "DELETE FROM {symbols} WHERE symbol = ANY (%s)",
 )
 _ERASE_CHAINS: tuple[LiteralString, ...] = (
     "DELETE FROM {chains} WHERE chain = ANY (%s)",
     "DELETE FROM {coverage} WHERE symbol = ANY (SELECT chain || ':*' FROM unnest(%s::text[]) AS chain)",
+)
+_REMOVED: LiteralString = """
+    SELECT {changed}(symbol, min(first_ts), max(last_ts), 'removed') FROM {rollups_1d}
+    WHERE symbol = ANY (%s) AND res = 86400 GROUP BY symbol"""
+# If a copy still remembered a retraction of the symbol, it would treat the block as restored in the other version.
+_FORGET: tuple[LiteralString, ...] = (
+    "DELETE FROM market_copied_retracted WHERE %(table)s IN (source, target) AND symbol = ANY (%(symbols)s)",
+    "DELETE FROM market_copied_coverage WHERE %(table)s IN (source, target) AND symbol = ANY (%(symbols)s)",
 )
 
 
@@ -83,20 +92,44 @@ def with_ticks(conn: Connection, version: Version) -> set[str]:
     return {symbol for (symbol,) in found}
 
 
-def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
-    """Delete everything stored about the symbols, and about their chains, in one transaction. Returns the number of
-    deleted ticks."""
+def without_ticks(conn: Connection, version: Version, symbols: Collection[str]) -> set[str]:
+    """Those of the symbols that have no tick."""
+    found = conn.execute(
+        version.query(
+            "SELECT name FROM unnest(%s::text[]) AS name"
+            " WHERE NOT EXISTS (SELECT FROM {rollups_1d} r WHERE r.symbol = name AND r.res = 86400)"
+        ),
+        (list(symbols),),
+    )
+    return {symbol for (symbol,) in found}
+
+
+class Erased(NamedTuple):
+    """Numbers of deleted ticks and stored candles."""
+
+    ticks: int
+    candles: int
+
+
+def erase(conn: Connection, version: Version, symbols: Sequence[str], *, with_chains: bool = False) -> Erased:
+    """Delete everything stored about the symbols, in one transaction. Meanwhile the writers of these symbols wait.
+    ``with_chains`` also deletes what is stored about their chains."""
     with conn.transaction():
+        conn.execute("SELECT set_config('marketdata.writer', 'pruning', true)")
         conn.execute(version.query("SELECT {lock}(%s)"), (symbols,))
-        # Tells the triggers that the symbols are locked, as {retract} does.
-        conn.execute("SELECT set_config('marketdata.writer', 'locked', true)")
-        removed = conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = ANY (%s)"), (symbols,)).rowcount
+        conn.execute(version.query(_REMOVED), (symbols,))
+        erased = Erased(
+            conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = ANY (%s)"), (symbols,)).rowcount,
+            conn.execute(version.query("DELETE FROM {rollups} WHERE symbol = ANY (%s)"), (symbols,)).rowcount,
+        )
         for statement in _ERASE:
             conn.execute(version.query(statement), (symbols,))
+        for statement in _FORGET:
+            conn.execute(statement, {"table": version.ticks_table, "symbols": symbols})
         chains = list(filter(None, map(chain_of, symbols)))
-        for statement in _ERASE_CHAINS:
+        for statement in _ERASE_CHAINS if with_chains else ():
             conn.execute(version.query(statement), (chains,))
-    return removed
+    return erased
 
 
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:

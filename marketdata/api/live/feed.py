@@ -116,6 +116,11 @@ class Feed:
         del self.known[identity]
         self.pushed.discard(identity)
 
+    def forget_all(self) -> None:
+        """Note that no tick is stored."""
+        self.known.clear()
+        self.pushed.clear()
+
     def learned_since(self, start: int) -> None:
         """Note that all stored ticks from ``start`` on are known."""
         self.known_from = start if self.known_from is None else min(start, self.known_from)

@@ -18,7 +18,7 @@ from time import monotonic
 from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.websocket import text_frame
 from marketdata.api.served_version import ServedVersion
-from marketdata.errors import DatabaseUnavailable, MarketError
+from marketdata.errors import DatabaseUnavailable, MarketError, NotFound
 from marketdata.http.failures import internal_error
 from marketdata.http.reply import encode
 from marketdata.interval import SECOND, bucket_end, bucket_open
@@ -270,11 +270,16 @@ def _call(job: Job, connection: Connection, version: Version, failed: Callable[[
 
 
 def read_changes(connection: Connection, version: Version, feed: Feed, spans: list[Span]) -> Reading:
-    """Read the changed ranges of a feed; return the messages for its subscribers."""
+    """Read the changed ranges of a feed; return the messages for its subscribers. If the symbol was dropped, they must
+    read it again, and learn it there."""
     reading = Reading()
-    for span in spans:
-        read = _changed_ticks if feed.is_of_ticks else _changed_candles
-        read(connection, version, feed, span, reading)
+    try:
+        for span in spans:
+            read = _changed_ticks if feed.is_of_ticks else _changed_candles
+            read(connection, version, feed, span, reading)
+    except NotFound:
+        feed.forget_all()
+        return Reading(is_partial=any(span.is_removal for span in spans))
     return reading
 
 

@@ -1,4 +1,4 @@
-"""Finds symbols that get their first tick, for the message ``symbol``.
+"""Finds symbols that get their first tick, for the message ``symbol``, and symbols that lose their last one.
 
 A notification does not say whether its symbol is new, so each process keeps the set of all symbols that have ticks.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 
 from marketdata.api.live.feed_reader import FeedReader
 from marketdata.api.served_version import ServedVersion
@@ -18,12 +19,20 @@ from marketdata.store.version import Version
 
 
 class NewSymbols:
-    """Calls ``announce`` with new symbols, in the listener's or in the reader's thread."""
+    """Calls ``announce`` with new symbols, and ``withdraw`` with symbols that have no tick any more, in the listener's
+    or in the reader's thread."""
 
-    def __init__(self, reader: FeedReader, served: ServedVersion, announce: Callable[[Collection[str]], None]) -> None:
+    def __init__(
+        self,
+        reader: FeedReader,
+        served: ServedVersion,
+        announce: Callable[[Collection[str]], None],
+        withdraw: Callable[[Collection[str]], None],
+    ) -> None:
         self._reader = reader
         self._served = served
         self._announce = announce
+        self._withdraw = withdraw
         self._lock = threading.Lock()
         self._version: Version | None = None
         self._known: set[str] = set()
@@ -40,10 +49,13 @@ class NewSymbols:
                 if not self._is_loading:
                     self._load()
                 return
-            stored = {each.symbol for each in changes if each.kind == "stored" and each.is_of(version.ticks_table)}
-            fresh = stored - self._known
+            ours = [each for each in changes if each.is_of(version.ticks_table)]
+            fresh = {each.symbol for each in ours if each.kind == "stored"} - self._known
             self._known |= fresh
+            reduced = {each.symbol for each in ours if each.kind == "removed"}
         self._announce(sorted(fresh))
+        if reduced:
+            self._reader.submit(partial(self._check, reduced), lambda _error: None)
 
     def resync(self) -> None:
         """Handle a loss of notifications: read all symbols again, and announce those that were missed."""
@@ -61,8 +73,17 @@ class NewSymbols:
         found = symbols.with_ticks(connection, version)
         with self._lock:
             is_first = version != self._version
-            missed = set() if is_first else found - self._known
-            self._known = found if is_first else self._known | found
+            missed, gone = (set(), set()) if is_first else (found - self._known, self._known - found)
+            self._known = found
             self._version = version
             self._is_loading = False
         self._announce(sorted(missed))
+        self._withdraw(gone)
+
+    def _check(self, reduced: Collection[str], connection: Connection, version: Version) -> None:
+        """Withdraw those symbols that have no tick any more."""
+        gone = symbols.without_ticks(connection, version, reduced)
+        with self._lock:
+            gone &= self._known
+            self._known -= gone
+        self._withdraw(gone)

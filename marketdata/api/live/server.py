@@ -59,7 +59,12 @@ class Live:
         self._reader = FeedReader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
         self._summaries = Summaries(self._reader, lambda items: self._post(partial(self._push_summaries, items)))
         self._subscriptions = Subscriptions(self._reader, self._summaries, time_zones, self._post, self._attend)
-        self._new_symbols = NewSymbols(self._reader, served, lambda found: self._post(partial(self._announce, found)))
+        self._new_symbols = NewSymbols(
+            self._reader,
+            served,
+            lambda found: self._post(partial(self._announce, found)),
+            lambda gone: self._post(partial(self._withdraw, gone)),
+        )
         self._subscribers: dict[socket.socket, Subscriber] = {}
         self._later: dict[Subscriber, float] = {}
         self._actions: deque[Callable[[], None]] = deque()
@@ -274,6 +279,14 @@ class Live:
         for subscriber in list(self._subscribers.values()) if frames else ():
             if subscriber.subscriptions:
                 subscriber.push(subscriber.news, frames)
+                self._attend(subscriber)
+
+    def _withdraw(self, symbols: Collection[str]) -> None:
+        """Tell each connection that has a subscription to read the symbols again, and their summaries."""
+        for subscriber in list(self._subscribers.values()) if symbols else ():
+            if subscriber.subscriptions:
+                summaries = [each for each in subscriber.subscriptions.values() if not each.symbols.isdisjoint(symbols)]
+                subscriber.lacking.update([subscriber.news, *summaries])
                 self._attend(subscriber)
 
     def _sweep(self, now: float) -> None:

@@ -354,7 +354,9 @@ async function revalidate() {
     }
   } catch (failure) {
     mine.isStale = true;
-    if (failure instanceof api.LoggedOut) fail(failure);
+    const isDropped = mine === shown && failure.code === 'unknown_symbol';
+    if (isDropped) leave(null);
+    if (isDropped || failure instanceof api.LoggedOut) fail(failure);
   } finally {
     mine.busy.revalidation = false;
   }

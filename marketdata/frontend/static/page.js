@@ -304,11 +304,18 @@ function connection(kind, retryAt) {
 
 function message(given) {
   if (given.type === 'tick') trades.take(given);
-  else if (given.type === 'symbol') symbols.readSoon();
+  else if (given.type === 'symbol') named(given.symbol);
+  else if (given.interval === 'symbols') symbols.readSoon(); // the list has lost one, or gained one that was not sent
   else if (given.type === 'summary') watchlist.take(given.items);
   else if (given.interval === 'summary' && given.code === 'missed') watchlist.read();
   else if (given.interval !== 'ticks') feed.take(given);
   else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // some trades were not sent
+}
+
+// A symbol has got its first trade. It may be the one that the page could not show.
+function named(symbol) {
+  symbols.readSoon();
+  if (symbol === state.symbol && state.failure) feed.reopen();
 }
 
 // Called after a new login. Repeats everything that may have failed without a login.

@@ -12,7 +12,8 @@
 -- Pruned ticks. Below the line of a symbol (pruned_until), ticks are deleted and their candles stay, so these candles cannot be
 -- computed again. {ingest}, {retract} and {restore} refuse what is below the line, and the triggers refuse it for clients that
 -- write to the table directly. store/prune.py deletes ticks with marketdata.writer 'pruning'; the triggers then do nothing. It
--- locks no symbol: once the line is committed, nobody else changes a tick below it.
+-- locks no symbol: once the line is committed, nobody else changes a tick below it. store/symbols.py uses 'pruning', too, when
+-- it removes a symbol with its candles.
 --
 -- Isolation. A statement in READ COMMITTED sees, once it has the lock, everything that was committed before. A transaction
 -- in REPEATABLE READ does not. But if it updates a symbol's row that has changed since its snapshot, PostgreSQL raises 40001,

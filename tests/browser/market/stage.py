@@ -73,6 +73,9 @@ class Stage:
                 status, answer = client("POST", "/v1/ingest/tick", {"ticks": items[start : start + 5000]})
                 assert (status, answer["rejected"]) == (200, [])
 
+    def drop(self, symbol: str) -> None:
+        self._command("symbol", "drop", symbol, "--yes")
+
     def cover(self, symbol: str, start: int, end: int, state: str = "indexed") -> None:
         with closing(Client(self.api.port, self.api.token("alg"))) as client:
             body = {"symbol": symbol, "from": start, "to": end, "state": state}

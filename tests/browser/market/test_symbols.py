@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import FloatRect, Page, Route, WebSocketRoute
+from playwright.sync_api import FloatRect, Page, Route, WebSocketRoute, expect
 
 from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query
-from tests.browser.market.stage import Stage, now, tick
+from tests.browser.market.stage import Stage, minutes, now, tick
 
 pytestmark = pytest.mark.functional
 
@@ -227,3 +227,21 @@ def test_the_longest_name_fits(tab: Tab, stage: Stage, width: int) -> None:
     assert row.evaluate("(row) => row.scrollWidth <= row.clientWidth")
     age, dialog = place(page, "#matches .age"), place(page, "#picker")
     assert age["x"] + age["width"] <= dialog["x"] + dialog["width"]
+
+
+def test_a_dropped_symbol_leaves_the_page_and_comes_back_with_its_next_trade(tab: Tab, stage: Stage) -> None:
+    """The chart is cleared, the search no longer lists the symbol, and the watchlist says that it is gone."""
+    symbol = "ETH:GONE-USDC"
+    stage.write(*minutes(symbol, now(), 50), tick("ETH:STAYS", now(), "1"))
+    opened = tab(query(symbol=symbol)).drawn()
+    page = opened.page
+    stage.drop(symbol)
+    expect(page.locator("#message")).to_contain_text("Unknown symbol")
+    assert not page.evaluate("Boolean(document.querySelector('#legend')?.textContent.includes('101'))")
+    page.keyboard.press("/")
+    expect(page.locator("#matches")).to_contain_text("ETH:STAYS")
+    assert symbol not in rows(page)
+    page.keyboard.press("Escape")
+    stage.write(*minutes(symbol, now(), 5))
+    expect(page.locator("#message")).to_be_hidden()
+    opened.drawn()

@@ -72,11 +72,11 @@ def test_after_an_interrupted_reset_the_same_chain_is_read_again(
     with closing(Outbox(outbox_path(settings))) as outbox:
         ChainCursor(outbox, CHAIN).begin_at([0])
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("marketdata.store.version.registered", lambda *_: [SimpleNamespace(version=None, n=1)])
-    monkeypatch.setattr(symbols, "erase", lambda *_: 0)
+    monkeypatch.setattr(symbols, "erase", lambda *_, **__: symbols.Erased(0, 0))
     monkeypatch.setattr(symbols if step == "erase" else state_directory, step, interrupted)
     parser = argparse.ArgumentParser()
     demo.add_commands(parser, lambda _: nullcontext())  # type: ignore[arg-type, return-value]

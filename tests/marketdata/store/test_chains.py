@@ -231,7 +231,7 @@ def test_to_erase_the_symbols_of_a_chain_erases_what_is_known_of_it(
     ticks.ingest(conn, version, [*minutes(symbol), FinalizeChain(chain, 3, START + DAY)])
     coverage.record(conn, version, [symbol], Range(START, START + DAY, "joined"))
     coverage.record_chain(conn, version, chain, Range(START + DAY, START + 2 * DAY, "indexed"))
-    symbols.erase(conn, version, [symbol])
+    symbols.erase(conn, version, [symbol], with_chains=True)
     ticks.ingest(conn, version, minutes(symbol))
     assert not any(finalized(conn, version, symbol))
     coverage.record(conn, version, [symbol], Range(START, START + DAY, "indexed"))

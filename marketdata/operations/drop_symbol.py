@@ -1,0 +1,79 @@
+"""``bin/marketdata-symbol drop S``: removes a symbol from the served version, with all that is stored of it.
+
+One transaction removes everything. Writers of the symbol wait for it, those of other symbols do not. All versions share
+the aliases. So the aliases of the symbol are removed too, unless another version has the symbol: then they still stand
+for it there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import LiteralString
+
+from marketdata.errors import AlreadyRunning, UsageError
+from marketdata.operations import aliases
+from marketdata.operations.copy import is_copying
+from marketdata.store import leases, symbols
+from marketdata.store.pool import Connection
+from marketdata.store.symbols import Erased
+from marketdata.store.version import Version
+
+_CONTENTS: LiteralString = """
+    SELECT (SELECT count(*) FROM {ticks} WHERE symbol = s.symbol), count(r.symbol),
+           min(r.first_ts), max(r.last_ts)
+    FROM {symbols} s LEFT JOIN {rollups} r ON r.symbol = s.symbol WHERE s.symbol = %s GROUP BY s.symbol"""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a version has of a symbol. ``first`` and ``last`` are the times of its first and last tick. ``tables`` names
+    the ticks table of each version that has the symbol. ``holder`` is the ingestor that writes to this version."""
+
+    ticks: int
+    candles: int
+    first: datetime | None
+    last: datetime | None
+    aliases: list[str]
+    tables: list[str]
+    holder: str | None
+
+
+def contents(connection: Connection, version: Version, symbol: str) -> Contents:
+    """What ``drop`` would remove. Raises UsageError, which names a similar symbol, if the version has no such one."""
+    row = connection.execute(version.query(_CONTENTS), (symbol,)).fetchone()
+    if row is None:
+        raise UsageError(_unknown(connection, version, symbol))
+    counted, candles, first, last = row
+    lease = leases.current(connection, f"ingestor-{version.ticks_table}")
+    return Contents(
+        ticks=counted,
+        candles=candles,
+        first=first,
+        last=last,
+        aliases=aliases.of(connection, symbol),
+        tables=[each.ticks_table for each in aliases.versions_with(connection, symbol)],
+        holder=lease.holder if lease else None,
+    )
+
+
+def drop(connection: Connection, version: Version, symbol: str) -> tuple[Erased, list[str]]:
+    """Remove the symbol. Returns what was removed, and the removed aliases. Raises AlreadyRunning during a copy, which
+    could bring back a part."""
+    with connection.transaction():
+        if is_copying(connection, version.prefix):
+            raise AlreadyRunning(f"a copy of versions with the prefix {version.prefix} runs: wait for it, or stop it")
+        erased = symbols.erase(connection, version, [symbol])
+        is_last = not aliases.versions_with(connection, symbol)
+        return erased, aliases.remove_all(connection, symbol) if is_last else []
+
+
+def _unknown(connection: Connection, version: Version, symbol: str) -> str:
+    named = aliases.all_of(connection)
+    if symbol in named:
+        return f"SYMBOL {symbol} is an alias: name its symbol, {named[symbol]}"
+    stored = [name for (name,) in connection.execute(version.query("SELECT symbol FROM {symbols}"))]
+    close = get_close_matches(symbol, stored, 1, 0.0)
+    nearest = f"; did you mean {close[0]}?" if close else ""
+    return f"SYMBOL {symbol[:80]!r}: version {version.n} ({version.ticks_table}) has no such symbol{nearest}"
