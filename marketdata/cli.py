@@ -40,7 +40,7 @@ from marketdata.postgres.client import database
 from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
-from marketdata.settings import ENV_FILE, Settings, declared, load
+from marketdata.settings import ENV_FILE, Settings, declared, load, processes
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
 _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
@@ -57,8 +57,9 @@ _ABOUT_DB = "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTE
 _FOLDERS = ("state_dir", "secrets_dir")
 _DATABASE = ("state_dir", "socket_dir", "prefix", "database_url")
 _VERSION = ("ticks_table", "candles_function")
-_API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, "api_host", "api_port", "has_metrics", "log")
-_UPSTREAM = ("api_host", "api_port", "api_upstream")
+_ADDRESS = ("api_host", "api_port")
+_API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, *_ADDRESS, "api_processes", "has_metrics", "log")
+_UPSTREAM = (*_ADDRESS, "api_upstream")
 _INGESTOR = (*_FOLDERS, "prefix", "ticks_table", *_UPSTREAM)
 _FRONTEND = (
     *_FOLDERS,
@@ -139,7 +140,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"marketdata {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    _command(commands, "api", _api, _ABOUT_API, _API)
+    _add_processes(_command(commands, "api", _api, _ABOUT_API, _API))
     backup.add_upgrade_commands(_command(commands, "db", _db, _ABOUT_DB, ("state_dir", "socket_dir")))
     _add_database_commands(commands)
     _add_version_commands(commands)
@@ -208,8 +209,27 @@ def _command(
 # -- the service -----------------------------------------------------------------------------------------------------
 
 
+def _add_processes(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--processes", type=_processes, metavar="N",
+        help="serve with N processes on one port, for example one for each core; default: MARKET_API_PROCESSES",
+    )  # fmt: skip
+
+
+def _processes(text: str) -> int:
+    try:
+        return processes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _api(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.api import serve as api  # the other commands start faster without it
+    settings = replace(settings, api_processes=options.processes or settings.api_processes)
+    # The other commands start faster without these imports. The supervisor needs less memory without the service.
+    if settings.api_processes == 1:
+        from marketdata.api.serve import run
+    else:
+        from marketdata.api.supervisor import run
 
     signal.signal(signal.SIGTERM, _exit)  # SIGTERM during the set-up must clean up, too, like Ctrl-C
     with database(settings, linger=False) as url:
@@ -224,7 +244,7 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
             with connect(url, application_name="marketdata-operation") as connection:
                 prepare(connection, settings, warn)
             warn(f"tokens: {settings.secrets_dir / READ_TOKEN} and {settings.secrets_dir / WRITE_TOKEN}")
-        api.run(replace(settings, database_url=url))
+        run(replace(settings, database_url=url))
 
 
 def _exit(_number: int, _frame: object) -> None:

@@ -26,6 +26,9 @@ MAX_PREFIX = 40
 """Maximum length of a prefix. With it, the longest name that starts with a prefix still has at most 63 bytes, which is
 PostgreSQL's limit."""
 
+MAX_PROCESSES = 64
+"""Maximum number of processes of the API. Each needs some connections of PostgreSQL."""
+
 Warn = Callable[[str], None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -37,6 +40,13 @@ _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 def _port(text: str) -> int:
     if not _PORT.fullmatch(text) or int(text) > 65535:
         raise ValueError("must be a port number from 0 to 65535, like 8787; 0 chooses a free port")
+    return int(text)
+
+
+def processes(text: str) -> int:
+    """Return the number of processes. Raises ValueError if ``text`` is not one from 1 to ``MAX_PROCESSES``."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_PROCESSES:
+        raise ValueError(f"must be a number of processes from 1 to {MAX_PROCESSES}")
     return int(text)
 
 
@@ -193,6 +203,9 @@ class Settings:
     ]
     api_host: Annotated[str, Setting("MARKET_API_HOST", _host, "127.0.0.1", "Address of the data API.")]
     api_port: Annotated[int, Setting("MARKET_API_PORT", _port, "8787", "Port of the data API; 0 chooses a free port.")]
+    api_processes: Annotated[
+        int, Setting("MARKET_API_PROCESSES", processes, "1", "Processes of the data API, on the same port.")
+    ]
     frontend_host: Annotated[str, Setting("MARKET_FRONTEND_HOST", _host, "127.0.0.1", "Address of the frontend.")]
     frontend_port: Annotated[
         int, Setting("MARKET_FRONTEND_PORT", _port, "8081", "Port of the frontend; 0 chooses a free port.")

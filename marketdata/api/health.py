@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from time import monotonic
+from typing import Any, NamedTuple
 
 from marketdata.api.metrics import ByLabel
 from marketdata.api.routing import OF_DATABASE, Request
@@ -33,33 +35,38 @@ def healthz(request: Request) -> Reply:
 
 def ready(request: Request) -> Reply:
     """200 if the last check could call the candles function of the served version on a new connection to the database,
-    and to the replica if there is one; otherwise 503. `checked_s_ago` is the age of that result. `lag_s` and
-    `lag_bytes` say how far the replica is behind. `graphql` says whether the GraphQL engine tracks the version; the
-    status does not depend on it."""
-    health = request.services.health
-    health.wait_for_first()
-    error = _error(request.services)
-    if error is not None:
-        # The same exception is raised for each request until the next check, and its traceback would grow each time.
-        raise _unready(error).with_traceback(None) from error.__cause__
-    version, lag = health.primary.version, health.lag
+    and to the replica if there is one; otherwise 503. With several processes it is 200 if one of them is ready.
+    `checked_s_ago` is the age of that result. `lag_s` and `lag_bytes` say how far the replica is behind. `graphql` says
+    whether the GraphQL engine tracks the version; the status does not depend on it."""
+    services = request.services
+    services.health.wait_for_first()
+    error = _error(services)
+    if error is None:
+        return answer(_readiness(services))
+    for report in services.memory.other_reports():
+        if report["ready"] is not None:
+            return answer(report["ready"])
+    # The same exception is raised for each request until the next check, and its traceback would grow each time.
+    raise _unready(error).with_traceback(None) from error.__cause__
+
+
+def _readiness(services: Services) -> dict[str, Any]:
+    version, lag = services.health.primary.version, services.health.lag
     assert version is not None, "a check succeeded"
-    tracking = request.services.graphql.tracking(version)
-    return answer(
-        {
-            "ready": True,
-            "ticks_table": version.ticks_table,
-            "candles_function": version.candles_function,
-            "checked_s_ago": round(health.age, 3),
-            "replica": lag and {"is_standby": lag.is_standby, "lag_s": lag.seconds, "lag_bytes": lag.bytes},
-            "graphql": tracking
-            and {
-                "tracked": tracking.reason is None,
-                "reason": tracking.reason,
-                "checked_s_ago": round(tracking.age, 3),
-            },
-        }
-    )
+    tracking = services.graphql.tracking(version)
+    return {
+        "ready": True,
+        "ticks_table": version.ticks_table,
+        "candles_function": version.candles_function,
+        "checked_s_ago": round(services.health.age, 3),
+        "replica": lag and {"is_standby": lag.is_standby, "lag_s": lag.seconds, "lag_bytes": lag.bytes},
+        "graphql": tracking
+        and {
+            "tracked": tracking.reason is None,
+            "reason": tracking.reason,
+            "checked_s_ago": round(tracking.age, 3),
+        },
+    }
 
 
 def _error(services: Services) -> MarketError | None:
@@ -73,27 +80,66 @@ def _unready(error: MarketError) -> MarketError:
     return DatabaseUnavailable(error.detail, code=error.code if error.code in OF_DATABASE else None)
 
 
+class Gauge(NamedTuple):
+    """A figure of each process, and how those of several processes become one."""
+
+    about: str
+    of: Callable[[Services], float]
+    combined: Callable[[Iterable[float]], float] = sum
+
+
+GAUGES = {
+    "marketdata_ingest_queue_items": Gauge(
+        "Items that wait for a transaction.", lambda services: services.tick_writer.depth
+    ),
+    "marketdata_requests_waiting": Gauge("Requests that wait for a worker.", lambda services: services.backlog()),
+    "marketdata_pool_connections": Gauge(
+        "Open connections to the database.", lambda services: services.pool.stats().get("pool_size", 0)
+    ),
+    "marketdata_pool_available": Gauge(
+        "Idle connections to the database.", lambda services: services.pool.stats().get("pool_available", 0)
+    ),
+    "marketdata_pool_waiting": Gauge(
+        "Requests that wait for a connection.", lambda services: services.pool.stats().get("requests_waiting", 0)
+    ),
+    "marketdata_database_up": Gauge(
+        "1 while the database answers.", lambda services: int(services.health.primary.error() is None), max
+    ),
+    "marketdata_ready": Gauge("1 while GET /ready is 200.", lambda services: int(_error(services) is None), max),
+    "marketdata_check_age_seconds": Gauge("Time since the last check.", lambda services: services.health.age, max),
+    "marketdata_response_cache_bytes": Gauge(
+        "Size of the cached responses.", lambda services: services.response_cache.size
+    ),
+    "marketdata_live_connections": Gauge("Open WebSocket connections.", lambda services: services.live.connections),
+}
+
+
+def report(services: Services) -> None:
+    """Tell the other processes of the API what this one would answer to `/ready`, and its gauges."""
+    is_ready = _error(services) is None
+    assert services.memory.own is not None
+    services.memory.own.report({"ready": _readiness(services) if is_ready else None, "gauges": _gauges(services)})
+
+
+def _gauges(services: Services) -> dict[str, float]:
+    return {name: gauge.of(services) for name, gauge in GAUGES.items()}
+
+
 def metrics(request: Request) -> Reply:
-    """Prometheus' text format. Figures from the database are left out while the database does not answer. With
-    `MARKET_METRICS=off` there is nothing here."""
+    """Prometheus' text format: the sums of all processes. Figures from the database are left out while the database
+    does not answer. With `MARKET_METRICS=off` there is nothing here."""
     services = request.services
     if not services.shows_metrics:
         raise NotFound("this service shows no metrics: MARKET_METRICS is off")
-    pool = services.pool.stats()
-    health = services.health
-    lags = _lags(services)
+    memory = services.memory
+    reported = [_gauges(services), *(report["gauges"] for report in memory.other_reports())]
     figures: dict[str, tuple[str, float | ByLabel]] = {
-        "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.tick_writer.depth),
-        "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
-        "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
-        "marketdata_pool_available": ("Idle connections to the database.", pool.get("pool_available", 0)),
-        "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
-        "marketdata_database_up": ("1 while the database answers.", int(health.primary.error() is None)),
-        "marketdata_ready": ("1 while GET /ready is 200.", int(_error(services) is None)),
-        "marketdata_check_age_seconds": ("Time since the last check.", health.age),
-        "marketdata_response_cache_bytes": ("Size of the cached responses.", services.response_cache.size),
-        "marketdata_live_connections": ("Open WebSocket connections.", services.live.connections),
-        "marketdata_live_messages_total": ("Candles and ticks sent over WebSockets.", services.live.sent_messages),
+        name: (gauge.about, gauge.combined(each[name] for each in reported)) for name, gauge in GAUGES.items()
+    }
+    lags = _lags(services)
+    figures |= {
+        "marketdata_processes": ("Processes of the API that serve.", memory.running),
+        "marketdata_process_restarts_total": ("Processes of the API that ended and were replaced.", memory.restarts),
         "marketdata_backfill_lag_seconds": (
             "Time since the end of the newest indexed range.",
             ByLabel("symbol", lags.symbols),
@@ -103,15 +149,22 @@ def metrics(request: Request) -> Reply:
             ByLabel("chain", lags.chains),
         ),
     }
-    if (lag := health.lag) is not None:
+    figures |= _figures_of_checks(services)
+    return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
+
+
+def _figures_of_checks(services: Services) -> dict[str, tuple[str, float | ByLabel]]:
+    """What this process found at the replica and at the GraphQL engine; the others find the same."""
+    figures: dict[str, tuple[str, float | ByLabel]] = {}
+    if (lag := services.health.lag) is not None:
         figures["marketdata_replica_lag_seconds"] = ("How old the replica's data are.", lag.seconds)
         figures["marketdata_replica_lag_bytes"] = ("Log that the replica has not replayed.", lag.bytes)
-    if (tracking := services.graphql.tracking(health.primary.version)) is not None:
+    if (tracking := services.graphql.tracking(services.health.primary.version)) is not None:
         figures["marketdata_graphql_tracked"] = (
             "1 while the GraphQL engine tracks the version.",
             int(tracking.reason is None),
         )
-    return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
+    return figures
 
 
 def _lags(services: Services) -> Lags:

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
+import os
 import signal
-import sys
+import socket
 from time import monotonic
 
 from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
-from marketdata.api.database_health import DatabaseHealth
+from marketdata.api.database_health import DatabaseHealth, HealthCheck
 from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
-from marketdata.api.health import WITHOUT_WAITING
+from marketdata.api.health import WITHOUT_WAITING, report
 from marketdata.api.live.server import MAX_CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
-from marketdata.api.response_cache import ResponseCache
+from marketdata.api.process import STOP_SIGNALS, prepare_process, print_address
+from marketdata.api.response_cache import MAX_BYTES, ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
+from marketdata.api.shared_memory import REPORT_SECONDS, SharedMemory
+from marketdata.api.stream_limit import MAX_STREAMS, StreamLimit
 from marketdata.api.symbol_versions import symbol_versions
-from marketdata.api.tick_writer import TickWriter
+from marketdata.api.tick_writer import MAX_LARGE, TickWriter
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
-from marketdata.http import request_log
 from marketdata.http.listener import Listener, descriptors
+from marketdata.http.waitress_adapter import BODIES_BYTES
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Settings
-from marketdata.store.pool import Pool, server
+from marketdata.store.pool import SIZE, Pool, server
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.tokens import finder
-
-_M_ARENA_MAX = -8  # malloc.h of glibc
-_ARENAS = 2
 
 _STOP_SECONDS = 0.2
 """Minimum time for each part of the service to stop, even if the earlier parts have used up the whole timeout."""
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+MIN_CONNECTIONS = 4
+"""Least connections of a process to a database: for a shared transaction, a large batch, a stream and a read."""
 
 _log = logging.getLogger("marketdata.api")
 
@@ -46,26 +47,31 @@ _log = logging.getLogger("marketdata.api")
 class Service:
     """The data API in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, memory: SharedMemory | None = None, listening: socket.socket | None = None
+    ) -> None:
         """Raises UsageError if ``settings.database_url`` is not set. If the service uses the private cluster, the
-        caller has started it and set its URL."""
+        caller has started it and set its URL. ``memory`` and ``listening`` are what several processes share; a single
+        process needs neither."""
         url = settings.database_url
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
         self._settings = settings
         self._url = url
+        self._memory = memory or SharedMemory.of_one_process()
+        self._listening = listening
         self._health = DatabaseHealth(url, settings)
-        self._pool = Pool(url, application_name="marketdata-api", answers=self._health.primary.is_answering)
+        self._pool = self._made_pool(url, "marketdata-api", self._health.primary)
         self._reads = self._replica_pool() or self._pool
         self._served = ServedVersion(settings, self._pool)
-        metrics = Metrics()
+        metrics = Metrics(self._memory)
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
         authenticator = Authenticator(finder(self._pool), admin_digest)
-        self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog)
+        self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog, self._share(MAX_LARGE, 1))
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         time_zones = TimeZones(self._reads)
         # Live connections read the primary, because a replica may lag behind the notification of a change.
-        self._live = Live(self._pool, self._served, time_zones, live_connections)
+        self._live = Live(self._pool, self._served, time_zones, metrics.live_sent, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(
             pool=self._pool,
@@ -77,10 +83,12 @@ class Service:
             live=self._live,
             health=self._health,
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
-            response_cache=ResponseCache(),
+            response_cache=ResponseCache(self._share(MAX_BYTES, MAX_BYTES // 4)),
+            streams=StreamLimit(self._share(MAX_STREAMS, 1)),
             symbol_versions=symbol_versions(self._reads),
             time_zones=time_zones,
             metrics=metrics,
+            memory=self._memory,
             shows_metrics=settings.has_metrics,
             failure_log=FailureLog(metrics.database_failed),
             backlog=self._backlog,
@@ -96,15 +104,24 @@ class Service:
             self._settings.api_port,
             admit=app.admit,
             body_bytes=MAX_BODY_BYTES,
+            bodies_bytes=self._share(BODIES_BYTES, 2 * MAX_BODY_BYTES),
             reserved=live_connections,
             urgent=WITHOUT_WAITING,
+            shared=self._listening,
         )
+
+    def _share(self, whole: int, least: int) -> int:
+        """The share of this process in what all processes of the API may use together, but not less than ``least``."""
+        return max(whole // len(self._memory.regions), least)
 
     def _replica_pool(self) -> Pool | None:
         url, check = self._settings.database_read_url, self._health.replica
         if url is None or check is None:
             return None
-        return Pool(url, application_name="marketdata-api-read", answers=check.is_answering)
+        return self._made_pool(url, "marketdata-api-read", check)
+
+    def _made_pool(self, url: str, name: str, check: HealthCheck) -> Pool:
+        return Pool(url, application_name=name, size=self._share(SIZE, MIN_CONNECTIONS), answers=check.is_answering)
 
     @property
     def port(self) -> int:
@@ -167,25 +184,26 @@ class Service:
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. Prints the address when the service answers."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    request_log.configure(settings.log)
-    # sigwait is used because a handler could interrupt any step of this code. The signals are blocked before the first
-    # thread starts, because threads inherit the mask. They stay blocked, so a second signal has no effect.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    _limit_malloc_arenas()
+    prepare_process(settings)
     service = Service(settings)
     try:
         service.start()
-        host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
-        print(f"http://{host}:{service.port}", flush=True)  # noqa: T201
+        print_address(settings, service.port)
         signal.sigwait(STOP_SIGNALS)
     finally:
         service.stop()
 
 
-def _limit_malloc_arenas() -> None:
-    """Limit glibc to two malloc arenas. By default it creates more arenas for more threads, and every arena keeps the
-    memory of the largest batch that was handled in it. Other C libraries have no such option."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, _ARENAS)
+def run_beside_others(settings: Settings, memory: SharedMemory, listening: socket.socket, supervisor: int) -> None:
+    """Serve as one of several processes, until a signal, or until the process ``supervisor`` has ended. The process
+    reports when the service answers, and then every ``REPORT_SECONDS``."""
+    prepare_process(settings)
+    service = Service(settings, memory, listening)
+    try:
+        service.start()
+        is_told = False
+        while not is_told and os.getppid() == supervisor:
+            report(service.services)
+            is_told = signal.sigtimedwait(STOP_SIGNALS, REPORT_SECONDS) is not None
+    finally:
+        service.stop()

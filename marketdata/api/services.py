@@ -14,6 +14,8 @@ from marketdata.api.metrics import Metrics
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
+from marketdata.api.shared_memory import SharedMemory
+from marketdata.api.stream_limit import StreamLimit
 from marketdata.api.symbol_versions import SymbolVersions
 from marketdata.api.tick_writer import TickWriter
 from marketdata.store.pool import Pool
@@ -23,8 +25,9 @@ from marketdata.store.time_zones import TimeZones
 @dataclass(frozen=True)
 class Services:
     """``pool`` is for writes, ``reads`` for reads, ``symbol_versions`` for the current version counters of symbols.
-    ``backlog`` returns the number of requests that wait for a worker. ``shows_metrics`` is False if the settings switch
-    ``/metrics`` off. ``started_at`` is in monotonic seconds."""
+    ``backlog`` returns the number of requests that wait for a worker. ``memory`` is shared with the other processes of
+    the API. ``shows_metrics`` is False if the settings switch ``/metrics`` off. ``started_at`` is in monotonic
+    seconds."""
 
     pool: Pool
     reads: Pool
@@ -36,9 +39,11 @@ class Services:
     health: DatabaseHealth
     graphql: GraphqlCheck
     response_cache: ResponseCache
+    streams: StreamLimit
     symbol_versions: SymbolVersions
     time_zones: TimeZones
     metrics: Metrics
+    memory: SharedMemory
     shows_metrics: bool
     failure_log: FailureLog
     backlog: Callable[[], int]

@@ -164,16 +164,24 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
 
 class TickWriter:
     """Stores the items of ingest requests. Call ``start`` once; ``stop`` may be called repeatedly. ``backlog`` returns
-    the number of requests that wait for a worker."""
+    the number of requests that wait for a worker. ``large`` is the maximum number of large requests that are stored at
+    the same time."""
 
-    def __init__(self, pool: Pool, served: ServedVersion, metrics: Metrics, backlog: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        served: ServedVersion,
+        metrics: Metrics,
+        backlog: Callable[[], int],
+        large: int = MAX_LARGE,
+    ) -> None:
         self._pool = pool
         self._served = served
         self._metrics = metrics
         self._backlog = backlog
         self._slots = threading.Semaphore(MAX_CONCURRENT)
         self._progress_at = 0.0
-        self._large = threading.Semaphore(MAX_LARGE)
+        self._large = threading.Semaphore(large)
         self._group_commit: GroupCommit[Item, Outcome] = GroupCommit(self._apply)
 
     def start(self) -> None:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 from marketdata.api.chart import bounds
 from marketdata.api.routing import Request
-from marketdata.errors import InvalidValue, Saturated
+from marketdata.errors import InvalidValue
 from marketdata.http.reply import CSV, JSON, NDJSON, Reply
 from marketdata.http.revalidation import tagged, weak_tag
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import ticks
 
-MAX_STREAMS = 3
-"""Maximum number of simultaneous streams. A stream occupies a worker and a database connection until its client has
-read it."""
-
 MEDIA_TYPES = {"object": JSON, "csv": CSV, "ndjson": NDJSON}
 CURSOR = "X-Next-Cursor"
 CURSOR_ABOUT = "For a page as csv or ndjson: the `cursor` of the next page. Absent on the last page and on streams."
-
-_streams = threading.BoundedSemaphore(MAX_STREAMS)
 
 
 def read(request: Request) -> Reply:
@@ -59,7 +52,7 @@ class _Stream:
     def __init__(self, request: Request, arguments: dict[str, Any]) -> None:
         services = request.services
         with ExitStack() as stack:
-            stack.enter_context(_counted())
+            stack.enter_context(services.streams.counted())
             self._loan = services.reads.connection()
             connection = stack.enter_context(self._loan)
             self._blocks = ticks.stream(connection, services.served.version(), request.query["symbol"], **arguments)
@@ -73,13 +66,3 @@ class _Stream:
     def close(self) -> None:
         """Return the connection to its pool; may be called repeatedly."""
         self._resources.close()
-
-
-@contextmanager
-def _counted() -> Iterator[None]:
-    if not _streams.acquire(blocking=False):
-        raise Saturated(f"{MAX_STREAMS} streams are running, the most allowed; try again later, or read pages")
-    try:
-        yield
-    finally:
-        _streams.release()

@@ -53,6 +53,7 @@ _SOCKET_OPTIONS: tuple[tuple[int, int, int | bytes], ...] = (
 in recv(2) and needs no poll(2), which saves one switch of the GIL. All other calls have MSG_DONTWAIT."""
 _QUEUE = 1024
 _ACCEPTED_AT_ONCE = 64
+_PAUSE_SECONDS = 0.001
 _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
 
@@ -66,7 +67,8 @@ class Listener:
     is the maximum size of one body, ``bodies_bytes`` of all bodies together. ``reserved`` is the number of descriptors
     that are kept free for connections that were handed over. ``refusal`` makes the reply if the listener itself refuses
     a request. Requests for the paths ``urgent`` must not block; one more worker is kept for them. ``name`` is part of
-    the threads' names and of the names of the settings for the address.
+    the threads' names and of the names of the settings for the address. ``shared`` is a listening socket of
+    :func:`listening` that several processes accept from; without it the listener makes its own.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class Listener:
         refusal: Problem = problem,
         urgent: frozenset[str] = frozenset(),
         name: str = "api",
+        shared: socket.socket | None = None,
     ) -> None:
         self._address = (host, port)
+        self._shared = shared
         options = parser_options(body_bytes)
         self._bodies = BodyBudget(bodies_bytes)
         self._make_server = partial(
@@ -105,13 +109,16 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._flush_until = 0.0
         self._sweep_at = 0.0
+        self._accepting = threading.Lock()
+        self._accept_at = 0.0
+        """While this process leaves new connections to others: when it accepts again, in monotonic seconds."""
         self.port = 0
         """The bound TCP port; 0 before ``start``."""
 
     def start(self) -> None:
         """Bind the address and serve. Raises :class:`StateError` if the address cannot be bound."""
         with self._lifecycle, ExitStack() as undo:
-            bound = undo.enter_context(_bind(*self._address, self._name))
+            bound = undo.enter_context(self._shared or listening(*self._address, self._name))
             self.port = bound.getsockname()[1]
             poll = undo.enter_context(select.epoll())
             workers = Workers(self._worker_count, self._name)
@@ -120,7 +127,7 @@ class Listener:
             self._wake = os.eventfd(0)
             undo.callback(os.close, self._wake)
             poll.register(self._wake, select.EPOLLIN)
-            poll.register(bound, select.EPOLLIN)
+            poll.register(bound, self._accepting_events)
             self._server, self._bound = server, bound
             self._thread = threading.Thread(
                 target=self._loop, args=(server, bound), name=f"{self._name}-listener", daemon=True
@@ -138,8 +145,10 @@ class Listener:
         with self._lifecycle:
             if self._thread is None or self._server is None or self._bound is None:
                 return
-            self._server.poll.unregister(self._bound)
-            self._bound.close()
+            with self._accepting:
+                if not self._accept_at:
+                    self._server.poll.unregister(self._bound)
+                self._bound.close()
             self._server.workers.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
             os.eventfd_write(self._wake, 1)  # first, because the loop closes the descriptor once it sees the flag
@@ -168,7 +177,10 @@ class Listener:
     def _turn(self, server: Server, bound: socket.socket, seconds: float) -> None:
         try:
             accepting = bound.fileno()
-            for descriptor, _ in server.poll.poll(seconds):
+            if self._accept_at and monotonic() >= self._accept_at:
+                self._accept_again(server, bound)
+            pause = self._accept_at - monotonic() if self._accept_at else seconds
+            for descriptor, _ in server.poll.poll(max(min(seconds, pause), 0.0)):
                 connection = server.connections.get(descriptor)
                 if connection is not None:
                     connection.proceed()
@@ -186,9 +198,14 @@ class Listener:
             _log.exception("internal error in the listener's loop")
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
+    @property
+    def _accepting_events(self) -> int:
+        # Of the processes that share a socket, the kernel wakes only one for a new connection.
+        return select.EPOLLIN | (0 if self._shared is None else select.EPOLLEXCLUSIVE)
+
     def _accept(self, server: Server, bound: socket.socket) -> None:
         with suppress(BlockingIOError):
-            for _ in range(_ACCEPTED_AT_ONCE):
+            for _ in range(_ACCEPTED_AT_ONCE if self._shared is None else 1):
                 try:
                     Connection(server, *bound.accept())
                 except BlockingIOError:
@@ -196,6 +213,32 @@ class Listener:
                 except OSError:  # the client has gone, there is no descriptor, or the listener was stopped
                     self._stopping.wait(_DRAIN_POLL_SECONDS)
                     return
+        if self._shared is not None:
+            self._leave_the_next_to_others(server, bound)
+
+    def _leave_the_next_to_others(self, server: Server, bound: socket.socket) -> None:
+        """After an accepted connection, let the other processes accept the next ones, because a kept-alive connection
+        stays with its process.
+
+        The kernel wakes the process that has waited longest, so this one begins to wait anew. If another connection has
+        arrived already, another process was woken for it, but this one would be quicker. So it pauses.
+        """
+        with self._accepting:
+            if bound.fileno() < 0:
+                return
+            server.poll.unregister(bound)
+            queue = select.poll()
+            queue.register(bound, select.POLLIN)
+            has_next = bool(queue.poll(0))
+            self._accept_at = monotonic() + _PAUSE_SECONDS if has_next else 0.0
+            if not has_next:
+                server.poll.register(bound, self._accepting_events)
+
+    def _accept_again(self, server: Server, bound: socket.socket) -> None:
+        with self._accepting:
+            self._accept_at = 0.0
+            if bound.fileno() >= 0:
+                server.poll.register(bound, self._accepting_events)
 
     def _make_room(self) -> None:
         """Close the unused connections above the maximum, starting with those that were idle longest."""
@@ -206,7 +249,9 @@ class Listener:
                 each.cut()
 
 
-def _bind(host: str, port: int, name: str) -> socket.socket:
+def listening(host: str, port: int, name: str) -> socket.socket:
+    """Returns a socket that listens on the address. ``name`` is part of the names of the settings for the address.
+    Raises :class:`StateError` if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -53,9 +53,16 @@ class Live:
     """All live connections of the service. Call ``start`` once; ``stop`` is idempotent. Thread-safe."""
 
     def __init__(
-        self, pool: Pool, served: ServedVersion, time_zones: TimeZones, connections: int = MAX_CONNECTIONS
+        self,
+        pool: Pool,
+        served: ServedVersion,
+        time_zones: TimeZones,
+        sent: Callable[[int], None],
+        connections: int = MAX_CONNECTIONS,
     ) -> None:
+        """``sent`` is called with the number of candles, ticks, new symbols and items of summaries that were sent."""
         self._room = connections
+        self._sent = sent
         self._reader = FeedReader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
         self._summaries = Summaries(self._reader, lambda items: self._post(partial(self._push_summaries, items)))
         self._subscriptions = Subscriptions(self._reader, self._summaries, time_zones, self._post, self._attend)
@@ -74,7 +81,6 @@ class Live:
         self._sweep_at = self._tokens_at = 0.0
         self._ending_at: float | None = None
         self._thread: threading.Thread | None = None
-        self._sent_messages = 0
 
     def start(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -98,11 +104,6 @@ class Live:
     @property
     def connections(self) -> int:
         return len(self._subscribers)
-
-    @property
-    def sent_messages(self) -> int:
-        """How many candles, ticks, new symbols and items of summaries were sent since the start."""
-        return self._sent_messages
 
     def handshake(self, environ: Mapping[str, Any], caller: Caller) -> HandOver:
         """Accept the handshake of a request. The caller must raise the returned HandOver, which gives the connection to
@@ -239,7 +240,8 @@ class Live:
         except OSError:
             self._drop(subscriber)
             return
-        self._sent_messages += subscriber.sent_messages - sent
+        if subscriber.sent_messages > sent:
+            self._sent(subscriber.sent_messages - sent)
         self._subscriptions.continue_pages(subscriber)
         if subscriber.protocol.is_closed and not subscriber.has_unsent:
             self._drop(subscriber)

@@ -15,8 +15,8 @@ import pytest
 
 from marketdata.api import tick_writer
 from marketdata.api.serve import Service
+from marketdata.api.stream_limit import MAX_STREAMS
 from marketdata.api.tick_writer import MAX_CONCURRENT, MAX_LARGE, MAX_SHARED_ITEMS
-from marketdata.api.ticks import MAX_STREAMS
 from marketdata.http.listener import WORKERS
 from tests.marketdata.api.conftest import Api, eventually, waiting_for_locks, webtest
 
