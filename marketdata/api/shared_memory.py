@@ -26,8 +26,9 @@ _RUNNING, _RESTARTS = range(2)
 """Places of the supervisor's numbers in the head of the memory."""
 
 _REGION_HEAD_BYTES = 64
-_NAMES_SIZE, _REPORT, _REPORT_SIZES = 0, 1, 2
-"""Places in the head of a region: the size of the names, which of the two reports is the current one, their sizes."""
+_NUMBERS_USED, _NAMES_SIZE, _REPORT, _REPORT_SIZES = range(4)
+"""Places in the head of a region: how many numbers are used, the size of the names, which of the two reports is the
+current one, and the sizes of both."""
 _REPORT_BYTES = 16 * 1024
 _NUMBERS = 16 * 1024
 _NAMES_BYTES = 256 * 1024
@@ -53,21 +54,19 @@ class Region:
     def rows(self) -> dict[Name, Row]:
         """All rows by their names."""
         found: dict[Name, Row] = {}
-        at = 0
         for line in bytes(self._names[: self._head[_NAMES_SIZE]]).splitlines():
-            length, *name = json.loads(line)
-            found[tuple(name)] = self._numbers[at : at + length]
-            at += length
+            begin, end, *name = json.loads(line)
+            found[tuple(name)] = self._numbers[begin:end]
         return found
 
     def add_row(self, name: Name, length: int) -> Row:
         """Add a row of ``length`` zeros. Only one thread of the region's process may do this at a time."""
-        used = sum(len(row) for row in self.rows().values())
-        line = json.dumps([length, *name]).encode() + b"\n"
-        begin = self._head[_NAMES_SIZE]
-        self._names[begin : begin + len(line)] = line
-        self._head[_NAMES_SIZE] = begin + len(line)
-        return self._numbers[used : used + length]
+        begin, at = self._head[_NUMBERS_USED], self._head[_NAMES_SIZE]
+        self._head[_NUMBERS_USED] = begin + length
+        line = json.dumps([begin, begin + length, *name]).encode() + b"\n"
+        self._names[at : at + len(line)] = line
+        self._head[_NAMES_SIZE] = at + len(line)
+        return self._numbers[begin : begin + length]
 
     def report(self, report: Mapping[str, Any]) -> None:
         """Replace the report. Only the region's process does this."""

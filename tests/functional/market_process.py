@@ -125,5 +125,11 @@ class Client:
         is_json = "json" in response.headers.get("Content-Type", "")
         return response.status, json.loads(content) if is_json and content else content
 
+    @property
+    def local_port(self) -> int:
+        """The port of this end of the connection, which must be open."""
+        port: int = self._connection.sock.getsockname()[1]
+        return port
+
     def close(self) -> None:
         self._connection.close()
