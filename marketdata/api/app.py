@@ -7,6 +7,7 @@ from typing import Any
 
 from marketdata.api import admin, binance, chart, health, ingest, openapi, summary, symbols, ticks, udf
 from marketdata.api.binance_errors import AS_BINANCE
+from marketdata.api.current_reads import VERSION, VERSION_ABOUT
 from marketdata.api.docs_page import docs_page
 from marketdata.api.routing import Application, Body, Request, Route
 from marketdata.api.services import Services
@@ -65,7 +66,7 @@ ROUTES: tuple[Route, ...] = (
           problems=("upgrade_required", "saturated"), websocket=("LiveRequest", "LiveMessage")),
     # -- TradingView's charts --------------------------------------------------------------------------------------
     Route("GET", "/v1/udf/config", udf.config, "Capabilities of the feed", "UdfConfig", scope="read", revalidated=True,
-          errors=udf.AS_UDF),
+          database=False, errors=udf.AS_UDF),
     Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False,
           errors=udf.AS_UDF),
     Route("GET", "/v1/udf/symbols", udf.symbol_info, "A symbol", "UdfSymbol", scope="read", query="UdfSymbolQuery",
@@ -97,7 +98,7 @@ ROUTES: tuple[Route, ...] = (
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)),
-          problems=("tick_conflict", "retracted", "pruned", "conflict")),
+          problems=("tick_conflict", "retracted", "pruned", "conflict"), headers=((VERSION, VERSION_ABOUT),)),
     Route("PUT", "/v1/coverage", symbols.record_coverage, "Record an indexed time range", "CoverageRecorded",
           scope="write", body=Body("CoverageRequest")),
     Route("PUT", "/v1/lease/{name}", symbols.take_lease, "Take or extend a lease", "Lease", scope="write",

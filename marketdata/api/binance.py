@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from time import time
@@ -17,14 +17,15 @@ from typing import Any, TypeVar
 
 from marketdata.api import chart
 from marketdata.api.binance_errors import COMBINATION
+from marketdata.api.current_reads import counter_tag
 from marketdata.api.routing import Request
-from marketdata.errors import FieldError, InvalidValue
+from marketdata.api.services import Services
+from marketdata.errors import FieldError, InvalidValue, NotFound
 from marketdata.http.reply import Reply, answer, encode
 from marketdata.http.revalidation import tagged, weak_tag
 from marketdata.limits import MAX_SUMMARIES
 from marketdata.store import markets, summary, trades
 from marketdata.store.markets import Market
-from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
 _Shown = TypeVar("_Shown")
@@ -55,8 +56,8 @@ def exchange_info(request: Request) -> Reply:
     split at its last hyphen, or at its first if a pool's suffix follows."""
     services = request.services
     version = services.served.version()
-    with services.reads.connection() as connection:
-        symbols = _symbols(request, connection, version)
+    symbols = _symbols(request, version)
+    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
         found = {each.symbol: each for each in markets.read(connection, version, symbols)}
     listed = encode([_market(each) for each in _ordered(found, symbols).values()])
     body = b'{"timezone":"UTC","serverTime":%d,"rateLimits":[],"exchangeFilters":[],"symbols":%b}' % (_now(), listed)
@@ -66,9 +67,7 @@ def exchange_info(request: Request) -> Reply:
 def klines(request: Request) -> Reply:
     """Candles with startTime <= open time <= endTime, as `format=binance` of `/v1/chart`: the first ones if `startTime`
     is given, otherwise the newest ones. A bucket without a tick has no candle."""
-    services = request.services
-    with services.reads.connection() as connection:
-        symbols = _symbols(request, connection, services.served.version())
+    symbols = _symbols(request, request.services.served.version())
     assert symbols is not None
     whole = {"sort": "asc", "fill": "none", "current": "include", "format": "binance"}
     return chart.chart(replace(request, query={**request.query, "symbol": symbols[0], **whole}))
@@ -95,8 +94,8 @@ def price_ticker(request: Request) -> Reply:
     """The price of the last tick of the named symbols, or of all symbols that have ticks."""
     services = request.services
     version = services.served.version()
-    with services.reads.connection() as connection:
-        symbols = _symbols(request, connection, version)
+    symbols = _symbols(request, version)
+    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
         found = _ordered(markets.last_prices(connection, version, symbols), symbols)
     prices = [{"symbol": symbol, "price": _price(price)} for symbol, price in found.items()]
     return answer(prices[0] if "symbol" in request.query else prices)
@@ -108,8 +107,8 @@ def day_ticker(request: Request) -> Reply:
     `askQty`, because there are no orders."""
     services = request.services
     version = services.served.version()
-    with services.reads.connection() as connection:
-        symbols = _symbols(request, connection, version)
+    symbols = _symbols(request, version)
+    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
         if symbols is None:
             found = summary.sorted_by(connection, version, "newest", _ALL, addition="trades")
         else:
@@ -123,27 +122,39 @@ def day_ticker(request: Request) -> Reply:
 def _trades(request: Request, **arguments: Any) -> Reply:
     services = request.services
     version = services.served.version()
-    with services.reads.connection() as connection:
-        symbols = _symbols(request, connection, version)
-        assert symbols is not None
+    symbols = _symbols(request, version)
+    assert symbols is not None
+    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
         found = trades.read(connection, version, symbols[0], limit=request.query["limit"], **arguments)
-    return tagged(Reply(found.body), weak_tag(found.symbol, found.origin, found.counter))
+    return tagged(Reply(found.body), counter_tag(found.counter, found.symbol, found.origin))
 
 
-def _symbols(request: Request, connection: Connection, version: Version) -> list[str] | None:
+def _symbols(request: Request, version: Version) -> list[str] | None:
     """Returns the symbols that the query names, each once, or None if it names none. Raises NotFound for an unknown
     name."""
     query = request.query
     if "symbol" in query and "symbols" in query:
         raise _combination("symbol excludes symbols")
     if "symbol" in query:
-        return markets.resolved(connection, version, [query["symbol"]])
+        return _resolved(request.services, version, [query["symbol"]])
     if "symbols" not in query:
         return None
     names = json.loads(query["symbols"])
     if len(names) > MAX_SUMMARIES:
         raise InvalidValue.of("/symbols", f"must have at most {MAX_SUMMARIES} items; without it, all symbols are sent")
-    return list(dict.fromkeys(markets.resolved(connection, version, names)))
+    return list(dict.fromkeys(_resolved(request.services, version, names)))
+
+
+def _resolved(services: Services, version: Version, names: Sequence[str]) -> list[str]:
+    """Returns the symbols of these names. A replica may not have a new symbol yet, so the primary is asked, too."""
+    try:
+        with services.reads.connection() as connection:
+            return markets.resolved(connection, version, names)
+    except NotFound:
+        if services.reads is services.pool:
+            raise
+    with services.pool.connection() as connection:
+        return markets.resolved(connection, version, names)
 
 
 def _ordered(found: Mapping[str, _Shown], symbols: list[str] | None) -> dict[str, _Shown]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from marketdata.api.current_reads import counter_tag
 from marketdata.api.request_validation import instant
 from marketdata.api.response_cache import CachedBody
 from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
 from marketdata.http.reply import CSV, JSON, Reply
-from marketdata.http.revalidation import is_conditional, is_current, not_modified, tagged, weak_tag
+from marketdata.http.revalidation import is_conditional, is_current, not_modified, tagged
 from marketdata.interval import RESOLUTIONS
 from marketdata.store import candles
 from marketdata.store.time_zones import TimeZones
@@ -25,21 +26,21 @@ def chart(request: Request) -> Reply:
     `limit`, the response has the first ones if `startTime` is given, otherwise the newest ones. The next page after
     `startTime` starts after the last `t`."""
     services = request.services
-    version = services.served.version()
+    version, reads = services.served.version(), services.current_reads
     arguments = _store_arguments(request.query, services.time_zones)
     media_type = _MEDIA_TYPES.get(arguments["format"], JSON)
     key = (version.candles_function, *arguments.values())
     cached = services.response_cache.get(key)
     if cached is not None or is_conditional(request.environ):
         counter = services.symbol_versions.get((version, arguments["symbol"]))
-        if counter is not None:
+        if counter is not None and reads.is_current(version, counter.symbol, counter.counter, request.known_counter):
             state = candles.State.of(counter, arguments["interval"], arguments["zone"])
             tag = _tag(version, state)
             if is_current(request.environ, tag):
                 return not_modified(tag)
             if cached is not None and cached.tag == tag:
                 return tagged(Reply(cached.body(state.as_of), media_type=media_type), tag)
-    with services.reads.connection() as connection:
+    with reads.connection(version, [arguments["symbol"]], request.known_counter) as connection:
         found = candles.read(connection, version, **arguments)
     fresh = CachedBody(_tag(version, found.state), found.head, found.has_as_of)
     services.response_cache.put(key, fresh)
@@ -49,7 +50,7 @@ def chart(request: Request) -> Reply:
 def _tag(version: Version, state: candles.State) -> str:
     """Returns the entity tag. It contains the symbol itself, because the query may name an alias, and an alias can
     later stand for another symbol."""
-    return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock, state.final)
+    return counter_tag(state.counter, version.candles_function, state.symbol, state.origin, state.clock, state.final)
 
 
 def _store_arguments(query: Mapping[str, Any], time_zones: TimeZones) -> dict[str, Any]:

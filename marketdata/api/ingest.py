@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from marketdata.api.current_reads import VERSION
 from marketdata.api.request_validation import decoded, media_type, raw_body
 from marketdata.api.routing import Request
+from marketdata.api.tick_writer import Stored
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, Pruned, TooLarge
-from marketdata.http.reply import JSON, NDJSON, Reply, answer
+from marketdata.http.reply import JSON, NDJSON, Headers, Reply, answer
 from marketdata.limits import MAX_ITEMS
 from marketdata.store.ticks import Outcome
 from marketdata.tick import Item, parse_item, parse_tick
@@ -42,11 +44,13 @@ def ingest(request: Request) -> Reply:
 
 def _single(request: Request, value: Any) -> Reply:
     tick = parse_tick(value)
-    outcome = request.services.tick_writer.store((tick,))[0]
+    stored = request.services.tick_writer.store((tick,))
+    outcome = stored.outcomes[0]
     if outcome in _REFUSALS:
         code, detail = _REFUSALS[outcome]
         raise Pruned(detail) if outcome == Outcome.PRUNED else Conflict(detail, code=code)
-    return answer({"id": tick.id, "status": outcome}, 201 if outcome == Outcome.CREATED else 200)
+    status = 201 if outcome == Outcome.CREATED else 200
+    return answer({"id": tick.id, "status": outcome}, status, _version(stored))
 
 
 def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[[Any], Item]) -> Reply:
@@ -61,7 +65,8 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
             rejected.append({"index": index, "code": error.code, "detail": error.detail[:500]})
         else:
             accepted_indexes.append(index)
-    outcomes = request.services.tick_writer.store(items) if items else ()
+    stored = request.services.tick_writer.store(items) if items else Stored((), 0)
+    outcomes = stored.outcomes
     if rejected:
         request.services.metrics.ingested("invalid", len(rejected))
     duplicates = outcomes.count(Outcome.DUPLICATE)
@@ -72,7 +77,11 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
     ]
     rejected = sorted([*rejected, *refused], key=lambda each: each["index"])
     accepted = len(outcomes) - duplicates - len(refused)
-    return answer({"accepted": accepted, "duplicates": duplicates, "rejected": rejected})
+    return answer({"accepted": accepted, "duplicates": duplicates, "rejected": rejected}, headers=_version(stored))
+
+
+def _version(stored: Stored) -> Headers:
+    return ((VERSION, str(stored.counter)),) if stored.counter else ()
 
 
 def _rejection(index: int, outcome: Outcome) -> Rejected:

@@ -8,6 +8,7 @@ from typing import Any
 
 from marketdata import __version__
 from marketdata.api import schemas
+from marketdata.api.current_reads import SENT_ABOUT, VERSION
 from marketdata.api.live.websocket import SUBPROTOCOL
 from marketdata.api.routing import Route
 from marketdata.http.failures import problem_types, statuses_of_codes
@@ -22,6 +23,14 @@ the data feed is made from the response itself. Streams of ticks have no ETag. E
 is `application/problem+json`; its `type` refers to the page `/problems`, and `x-problem-types` of this document has \
 the same. `x-problem-codes` lists the codes of a response. Before a request reaches its path, it may be refused as \
 `bad_request`, `headers_too_large`, `unknown_coding`, `not_found`, `method_not_allowed`, `too_large` or `saturated`."""
+
+_VERSION = {
+    "name": VERSION,
+    "in": "header",
+    "required": False,
+    "description": SENT_ABOUT,
+    "schema": {"type": "integer", "minimum": 1},
+}
 
 _TAGS = {
     "/v1/udf/": "TradingView's charts",
@@ -65,6 +74,8 @@ def _operation(route: Route) -> dict[str, Any]:
     query = schemas.definition(route.query)
     for name in query.get("properties", {}):
         parameters.append(_parameter("query", name, query, name in query.get("required", ())))
+    if route.is_read:
+        parameters.append(_VERSION)
     operation: dict[str, Any] = {
         "operationId": _operation_id(route),
         "tags": [_tag(route)],

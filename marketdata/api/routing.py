@@ -12,6 +12,7 @@ from typing import Any
 import bottle
 
 from marketdata.api.auth import Caller, Scope
+from marketdata.api.current_reads import known_counter
 from marketdata.api.request_validation import checked, media_type, query_of
 from marketdata.api.services import Services
 from marketdata.errors import MarketError, NotFound
@@ -38,7 +39,8 @@ class Request:
 
     ``caller`` is None if the route requires no credential. ``path`` contains the path parameters by name. ``query`` is
     valid by the route's schema and contains the schema's defaults. ``environ`` is the WSGI environment, which handlers
-    need for the body and the headers.
+    need for the body and the headers. ``known_counter`` is the newest counter that the client knows
+    (:mod:`marketdata.api.current_reads`), or 0.
     """
 
     services: Services
@@ -46,6 +48,7 @@ class Request:
     path: Mapping[str, str]
     query: Mapping[str, Any]
     environ: Mapping[str, Any]
+    known_counter: int = 0
 
 
 Handler = Callable[[Request], Reply]
@@ -110,6 +113,11 @@ class Route:
     def parameters(self) -> tuple[str, ...]:
         """The names of the path parameters."""
         return tuple(re.findall(r"\{(\w+)\}", self.path))
+
+    @property
+    def is_read(self) -> bool:
+        """Whether this route answers with stored data, so that a request may say which writes the client knows."""
+        return self.revalidated and self.scope is not None and self.database
 
     def documented(self) -> tuple[int, ...]:
         """Every status that a response of this route may have, ascending."""
@@ -210,7 +218,8 @@ class Application:
         if path:
             checked("PathParameters", dict(path), "the path")
         query = query_of(environ.get("QUERY_STRING", ""), route.query)
-        return route.handler(Request(self._services, caller, path, query, environ))
+        known = known_counter(environ) if route.is_read else 0
+        return route.handler(Request(self._services, caller, path, query, environ, known))
 
     def _failed(self, environ: Mapping[str, Any], route: Route | None, error: Exception) -> Reply:
         identity = environ.get(VARIABLE, "")

@@ -11,6 +11,7 @@ from time import monotonic
 from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
+from marketdata.api.current_reads import CurrentReads
 from marketdata.api.database_health import DatabaseHealth, HealthCheck
 from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
@@ -62,12 +63,16 @@ class Service:
         self._listening = listening
         self._health = DatabaseHealth(url, settings)
         self._pool = self._made_pool(url, "marketdata-api", self._health.primary)
-        self._reads = self._replica_pool() or self._pool
+        replica = self._replica_pool()
+        self._reads = replica or self._pool
+        current_reads = CurrentReads(self._pool, replica)
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics(self._memory)
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
         authenticator = Authenticator(finder(self._pool), admin_digest)
-        self._tick_writer = TickWriter(self._pool, self._served, metrics, self._backlog, self._share(MAX_LARGE, 1))
+        self._tick_writer = TickWriter(
+            self._pool, self._served, metrics, self._backlog, current_reads.note, self._share(MAX_LARGE, 1)
+        )
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         time_zones = TimeZones(self._reads)
         # Live connections read the primary, because a replica may lag behind the notification of a change.
@@ -76,6 +81,7 @@ class Service:
         self.services = Services(
             pool=self._pool,
             reads=self._reads,
+            current_reads=current_reads,
             served=self._served,
             authenticator=authenticator,
             revocation_listener=self._revocation_listener,

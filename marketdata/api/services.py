@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marketdata.api.auth import Authenticator
+from marketdata.api.current_reads import CurrentReads
 from marketdata.api.database_health import DatabaseHealth
 from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
@@ -24,13 +25,14 @@ from marketdata.store.time_zones import TimeZones
 
 @dataclass(frozen=True)
 class Services:
-    """``pool`` is for writes, ``reads`` for reads, ``symbol_versions`` for the current version counters of symbols.
-    ``backlog`` returns the number of requests that wait for a worker. ``memory`` is shared with the other processes of
-    the API. ``shows_metrics`` is False if the settings switch ``/metrics`` off. ``started_at`` is in monotonic
-    seconds."""
+    """``pool`` is for writes, ``reads`` for reads, ``current_reads`` for reads that are as new as a client knows,
+    ``symbol_versions`` for the version counters of symbols that reads see. ``backlog`` returns the number of requests
+    that wait for a worker. ``memory`` is shared with the other processes of the API. ``shows_metrics`` is False if the
+    settings switch ``/metrics`` off. ``started_at`` is in monotonic seconds."""
 
     pool: Pool
     reads: Pool
+    current_reads: CurrentReads
     served: ServedVersion
     authenticator: Authenticator
     revocation_listener: RevocationListener

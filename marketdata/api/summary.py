@@ -23,14 +23,14 @@ def read(request: Request) -> Reply:
         if "limit" in query:
             raise InvalidValue.of("/limit", "has no meaning without sort")
         names = query["symbol"].split(",")
-        with services.reads.connection() as connection:
+        with services.current_reads.connection(version, names, request.known_counter) as connection:
             found = summary.named(connection, version, names, addition=addition)
         for name in names:
             if name not in found.names:
                 raise unknown_symbol(name)
     else:
         limit = query.get("limit", DEFAULT_SUMMARIES)
-        with services.reads.connection() as connection:
+        with services.current_reads.connection(version, None, request.known_counter) as connection:
             found = summary.sorted_by(connection, version, query["sort"], limit, addition=addition)
     items = b",".join(found.items.values())
     tag = weak_tag(hashlib.sha256(items).hexdigest()[:32])

@@ -16,20 +16,20 @@ from marketdata.store.symbols import unknown_symbol
 
 def list_symbols(request: Request) -> Reply:
     """All symbols that have a tick, with their aliases and the times of their first and last tick (milliseconds)."""
-    services = request.services
-    with services.reads.connection() as connection:
-        found = symbols.list_all(connection, services.served.version())
+    version = request.services.served.version()
+    with request.services.current_reads.connection(version, None, request.known_counter) as connection:
+        found = symbols.list_all(connection, version)
     return answer({"symbols": [asdict(each) for each in found]})
 
 
 def show_coverage(request: Request) -> Reply:
     """Ranges in order (milliseconds, `to` exclusive). Times outside of all ranges are not indexed yet. `no_trades`
     marks a UTC day without a tick. At the start or the end of an indexed range, it may mark only a part of a day."""
-    services = request.services
+    version = request.services.served.version()
     name = request.query["symbol"]
-    with services.reads.connection() as connection:
-        symbol, ranges = coverage.ranges(connection, services.served.version(), name)
-        known = ranges or symbols.is_known(connection, services.served.version(), name)
+    with request.services.current_reads.connection(version, [name], request.known_counter) as connection:
+        symbol, ranges = coverage.ranges(connection, version, name)
+        known = ranges or symbols.is_known(connection, version, name)
     if not known:
         raise unknown_symbol(name)
     return answer({"symbol": symbol, "ranges": [_as_json(each) for each in ranges]})

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from marketdata.api.metrics import Metrics
 from marketdata.api.served_version import ServedVersion
@@ -22,7 +22,8 @@ from marketdata.http.listener import WORKERS
 from marketdata.store import ticks
 from marketdata.store.pool import Pool
 from marketdata.store.ticks import Outcome
-from marketdata.tick import Item
+from marketdata.store.version import Version
+from marketdata.tick import FinalizeChain, Item
 
 MAX_SHARED_ITEMS = 256
 """Requests with more items get a transaction of their own."""
@@ -49,32 +50,32 @@ MAX_TRANSACTION_ITEMS = 1024
 commit."""
 
 ItemT = TypeVar("ItemT")
-OutcomeT = TypeVar("OutcomeT")
+ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
 
 
-class _Submission(Generic[ItemT, OutcomeT]):
-    """The items of a request. ``done`` is locked until ``outcomes`` or ``error`` is set, because a lock is faster than
+class _Submission(Generic[ItemT, ResultT]):
+    """The items of a request. ``done`` is locked until ``result`` or ``error`` is set, because a lock is faster than
     an event."""
 
-    __slots__ = ("done", "error", "items", "outcomes")
+    __slots__ = ("done", "error", "items", "result")
 
     def __init__(self, items: Sequence[ItemT]) -> None:
         self.items = items
-        self.outcomes: Sequence[OutcomeT] = ()
+        self.result: ResultT
         self.error: Exception | None = None
         self.done = threading.Lock()
         self.done.acquire()
 
 
-class GroupCommit(Generic[ItemT, OutcomeT]):
-    """Stores the items of several requests in one transaction. ``apply`` stores items in one transaction and returns
-    their outcomes in the same order."""
+class GroupCommit(Generic[ItemT, ResultT]):
+    """Stores the items of several requests in one transaction. ``apply`` stores the items of these requests in one
+    transaction and returns a result for each request, in the same order."""
 
     def __init__(
         self,
-        apply: Callable[[Sequence[ItemT]], Sequence[OutcomeT]],
+        apply: Callable[[Sequence[Sequence[ItemT]]], Sequence[ResultT]],
         *,
         capacity: int = MAX_QUEUED_ITEMS,
         largest: int = MAX_TRANSACTION_ITEMS,
@@ -82,7 +83,7 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
         self._apply = apply
         self._capacity = capacity
         self._largest = largest
-        self._queue: deque[_Submission[ItemT, OutcomeT]] = deque()
+        self._queue: deque[_Submission[ItemT, ResultT]] = deque()
         self._queued = 0
         self._changed = threading.Condition()
         self._stopping = False
@@ -105,9 +106,9 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def submit(self, items: Sequence[ItemT]) -> Sequence[OutcomeT]:
+    def submit(self, items: Sequence[ItemT]) -> ResultT:
         """Store ``items`` and return after their commit. Raises :class:`Saturated` when the queue is full."""
-        submission: _Submission[ItemT, OutcomeT] = _Submission(items)
+        submission: _Submission[ItemT, ResultT] = _Submission(items)
         with self._changed:
             if self._stopping or self._thread is None:
                 raise DatabaseUnavailable("the service is stopping; the request was not stored")
@@ -119,7 +120,7 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
         submission.done.acquire()
         if submission.error is not None:
             raise submission.error
-        return submission.outcomes
+        return submission.result
 
     def _run(self) -> None:
         while True:
@@ -131,7 +132,7 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
                 group = self._take()
             self._store(group)
 
-    def _take(self) -> list[_Submission[ItemT, OutcomeT]]:
+    def _take(self) -> list[_Submission[ItemT, ResultT]]:
         """The oldest submissions that fit into one transaction, at least one."""
         group = [self._queue.popleft()]
         size = len(group[0].items)
@@ -141,13 +142,11 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
         self._queued -= size
         return group
 
-    def _store(self, group: list[_Submission[ItemT, OutcomeT]]) -> None:
+    def _store(self, group: list[_Submission[ItemT, ResultT]]) -> None:
         try:
-            outcomes = self._apply([item for submission in group for item in submission.items])
-            place = 0
-            for submission in group:
-                submission.outcomes = outcomes[place : place + len(submission.items)]
-                place += len(submission.items)
+            results = self._apply([submission.items for submission in group])
+            for submission, result in zip(group, results, strict=True):
+                submission.result = result
         except (InvalidValue, DatabaseDefect) as error:
             # The data of one request must not make the others fail: store each separately.
             if len(group) > 1:
@@ -162,10 +161,18 @@ class GroupCommit(Generic[ItemT, OutcomeT]):
             submission.done.release()
 
 
+class Stored(NamedTuple):
+    """The outcomes of the items of a request, and the greatest counter of their symbols. It is 0 if the items are about
+    chains only."""
+
+    outcomes: Sequence[Outcome]
+    counter: int
+
+
 class TickWriter:
     """Stores the items of ingest requests. Call ``start`` once; ``stop`` may be called repeatedly. ``backlog`` returns
-    the number of requests that wait for a worker. ``large`` is the maximum number of large requests that are stored at
-    the same time."""
+    the number of requests that wait for a worker. ``note`` is called after each transaction with its counters.
+    ``large`` is the maximum number of large requests that are stored at the same time."""
 
     def __init__(
         self,
@@ -173,16 +180,18 @@ class TickWriter:
         served: ServedVersion,
         metrics: Metrics,
         backlog: Callable[[], int],
+        note: Callable[[Version, Mapping[str, int]], None],
         large: int = MAX_LARGE,
     ) -> None:
         self._pool = pool
         self._served = served
         self._metrics = metrics
         self._backlog = backlog
+        self._note = note
         self._slots = threading.Semaphore(MAX_CONCURRENT)
         self._progress_at = 0.0
         self._large = threading.Semaphore(large)
-        self._group_commit: GroupCommit[Item, Outcome] = GroupCommit(self._apply)
+        self._group_commit: GroupCommit[Item, Stored] = GroupCommit(self._apply)
 
     def start(self) -> None:
         self._group_commit.start()
@@ -195,23 +204,23 @@ class TickWriter:
         """The number of items that wait for a transaction."""
         return self._group_commit.depth
 
-    def store(self, items: Sequence[Item]) -> Sequence[Outcome]:
+    def store(self, items: Sequence[Item]) -> Stored:
         """Store the items in their order; on return they are durable. Raises :class:`Saturated` when a limit is
         reached."""
         if self._backlog() > MAX_BACKLOG:
             raise Saturated("too many requests are waiting; send the request again later, or send batches")
         self._take_slot()
         try:
-            outcomes = self._group_commit.submit(items) if len(items) <= MAX_SHARED_ITEMS else self._store_alone(items)
+            stored = self._group_commit.submit(items) if len(items) <= MAX_SHARED_ITEMS else self._store_alone(items)
         finally:
             self._progress_at = monotonic()
             self._slots.release()
-        if len(outcomes) == 1:
-            self._metrics.ingested(outcomes[0], 1)
+        if len(stored.outcomes) == 1:
+            self._metrics.ingested(stored.outcomes[0], 1)
         else:
-            for outcome, count in Counter(outcomes).items():
+            for outcome, count in Counter(stored.outcomes).items():
                 self._metrics.ingested(outcome, count)
-        return outcomes
+        return stored
 
     def _take_slot(self) -> None:
         """Wait for a slot while other ingests finish. Raises :class:`Saturated` if none finishes for a while."""
@@ -220,16 +229,27 @@ class TickWriter:
             raise Saturated("storing ticks has stalled and too many requests wait for it; send the request again later")
         self._progress_at = monotonic()
 
-    def _store_alone(self, items: Sequence[Item]) -> Sequence[Outcome]:
+    def _store_alone(self, items: Sequence[Item]) -> Stored:
         if not self._large.acquire(timeout=_LARGE_WAIT_SECONDS):
             raise Saturated("too many large batches are being stored; send the batch again later")
         try:
-            return self._apply(items)
+            return self._apply([items])[0]
         finally:
             self._large.release()
 
-    def _apply(self, items: Sequence[Item]) -> Sequence[Outcome]:
+    def _apply(self, requests: Sequence[Sequence[Item]]) -> list[Stored]:
         version = self._served.version()
+        outcomes, counters = self._ingested(version, [item for items in requests for item in items])
+        self._note(version, counters)
+        stored, place = [], 0
+        for items in requests:
+            symbols = {item.symbol for item in items if not isinstance(item, FinalizeChain)}
+            counter = max((counters[symbol] for symbol in symbols), default=0)
+            stored.append(Stored(outcomes[place : place + len(items)], counter))
+            place += len(items)
+        return stored
+
+    def _ingested(self, version: Version, items: Sequence[Item]) -> ticks.Ingested:
         for _ in range(_ATTEMPTS - 1):
             try:
                 with self._pool.connection(fresh_seconds=0.0) as connection:

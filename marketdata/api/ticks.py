@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from marketdata.api.chart import bounds
+from marketdata.api.current_reads import counter_tag
 from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
 from marketdata.http.reply import CSV, JSON, NDJSON, Reply
-from marketdata.http.revalidation import tagged, weak_tag
+from marketdata.http.revalidation import tagged
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import ticks
 
@@ -31,7 +32,7 @@ def read(request: Request) -> Reply:
         return Reply(_Stream(request, arguments), media_type=MEDIA_TYPES[query["format"]])
     services = request.services
     version = services.served.version()
-    with services.reads.connection() as connection:
+    with services.current_reads.connection(version, [query["symbol"]], request.known_counter) as connection:
         page = ticks.read(
             connection,
             version,
@@ -43,25 +44,28 @@ def read(request: Request) -> Reply:
     reply = Reply(page.body, media_type=MEDIA_TYPES[query["format"]])
     if query["format"] != "object" and page.next_cursor is not None:
         reply = reply.with_headers((CURSOR, page.next_cursor))
-    return tagged(reply, weak_tag(page.symbol, page.origin, page.counter))
+    return tagged(reply, counter_tag(page.counter, page.symbol, page.origin))
 
 
 class _Stream:
     """Yields the lines of a range. It keeps a database connection until ``close``, which WSGI servers always call."""
 
     def __init__(self, request: Request, arguments: dict[str, Any]) -> None:
-        services = request.services
+        self._reads, symbol = request.services.current_reads, request.query["symbol"]
+        version = request.services.served.version()
         with ExitStack() as stack:
-            stack.enter_context(services.streams.counted())
-            self._loan = services.reads.connection()
-            connection = stack.enter_context(self._loan)
-            self._blocks = ticks.stream(connection, services.served.version(), request.query["symbol"], **arguments)
+            stack.enter_context(request.services.streams.counted())
+            lent = self._reads.connection(version, [symbol], request.known_counter)
+            self._connection = stack.enter_context(lent)
+            self._blocks = ticks.stream(self._connection, version, symbol, **arguments)
             self._resources = stack.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
         for block in self._blocks:
             yield block
-            self._loan.renew()  # the client may have read slowly, so the watchdog must not count this time
+            self._reads.renew(
+                self._connection
+            )  # the client may have read slowly, so the watchdog must not count this time
 
     def close(self) -> None:
         """Return the connection to its pool; may be called repeatedly."""

@@ -86,8 +86,9 @@ def search(request: Request) -> Reply:
     """Symbols whose name or alias contains the text, ignoring case."""
     query = request.query
     text, services = query["query"].upper(), request.services
-    with services.reads.connection() as connection:
-        listed = symbols.list_all(connection, services.served.version())
+    version = services.served.version()
+    with services.current_reads.connection(version, None, request.known_counter) as connection:
+        listed = symbols.list_all(connection, version)
     found = [
         {**_named(each.symbol), "symbol": each.symbol, "full_name": each.symbol}
         for each in listed
@@ -124,9 +125,9 @@ def history(request: Request) -> Reply:
 def quotes(request: Request) -> Reply:
     """The last 24 hours of up to 200 symbols. A name that does not exist is an entry of its own, with `s: "error"`."""
     names = dict.fromkeys(request.query["symbols"].split(","))
-    services = request.services
-    with services.reads.connection() as connection:
-        found = summary.named(connection, services.served.version(), list(names))
+    version = request.services.served.version()
+    with request.services.current_reads.connection(version, names, request.known_counter) as connection:
+        found = summary.named(connection, version, list(names))
     entries = [_quote(name, found.items.get(found.names.get(name, ""))) for name in names]
     return Reply(b'{"s":"ok","d":[%b]}' % b",".join(entries))
 
@@ -172,10 +173,10 @@ def _number(value: str | Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _read(request: Request, **arguments: Any) -> Chart:
-    services = request.services
-    with services.reads.connection() as connection:
-        return candles.read(connection, services.served.version(), **arguments)
+def _read(request: Request, symbol: str, **arguments: Any) -> Chart:
+    version = request.services.served.version()
+    with request.services.current_reads.connection(version, [symbol], request.known_counter) as connection:
+        return candles.read(connection, version, symbol, **arguments)
 
 
 def _named(symbol: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 
 
 def weak_tag(*parts: int | str) -> str:
-    """Returns a tag like ``W/"DEMO:A.7.29000000"``. ``parts`` must contain everything that determines the response
+    """Returns a tag like ``W/"7.DEMO:A.29000000"``. ``parts`` must contain everything that determines the response
     beside its URL."""
     return f'W/"{".".join(map(str, parts))}"'
 

@@ -129,7 +129,12 @@ class Pool:
         ``fresh_seconds`` replaces ``FRESH_SECONDS``.
         """
         fresh = FRESH_SECONDS if fresh_seconds is None else fresh_seconds
-        return _Loan(partial(self._lend, fresh), self._take_back, self._watchdog.begin)
+        return _Loan(partial(self._lend, fresh), self._take_back)
+
+    def renew(self, connection: Connection) -> None:
+        """Restart the watchdog's time of a lent connection. Call this before a statement that follows after some
+        time. A connection that this pool has not lent is left alone."""
+        self._watchdog.renew(connection)
 
     def error(self) -> e.MarketError | None:
         """The reason why requests get no connection at present, or None."""
@@ -193,21 +198,11 @@ class _Loan:
     """The context manager of ``Pool.connection``. It is a class, because a generator would take as long as the work of
     the pool itself."""
 
-    __slots__ = ("_begin", "_connection", "_lend", "_take_back")
+    __slots__ = ("_connection", "_lend", "_take_back")
 
-    def __init__(
-        self,
-        lend: Callable[[], Connection],
-        take_back: Callable[[Connection], bool],
-        begin: Callable[[Connection], None],
-    ) -> None:
+    def __init__(self, lend: Callable[[], Connection], take_back: Callable[[Connection], bool]) -> None:
         self._lend = lend
         self._take_back = take_back
-        self._begin = begin
-
-    def renew(self) -> None:
-        """Restart the watchdog's time. Call this before a statement that follows after some time."""
-        self._begin(self._connection)
 
     def __enter__(self) -> Connection:
         try:
@@ -247,8 +242,14 @@ class ConnectionWatchdog:
         return bool(self._lent)
 
     def begin(self, connection: Connection) -> None:
-        """Note that the connection was lent now, or that a holder begins its next statement."""
+        """Note that the connection was lent now."""
         self._lent[connection] = monotonic()
+
+    def renew(self, connection: Connection) -> None:
+        """Note that the holder of the connection begins its next statement."""
+        with self._lock:
+            if connection in self._lent:
+                self._lent[connection] = monotonic()
 
     def end(self, connection: Connection) -> bool:
         """Note that the connection was returned. Returns False if the watchdog had shut it down."""

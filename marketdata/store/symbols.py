@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import LiteralString, NamedTuple
@@ -9,6 +10,7 @@ from typing import LiteralString, NamedTuple
 from psycopg.rows import class_row
 
 from marketdata.errors import NotFound
+from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 from marketdata.tick import chain_of
@@ -26,6 +28,13 @@ transaction that writes to the symbol.
 Counters start at 1 in every table, and start again after the table was emptied. So two equal counters may belong to
 different data. The origin (cluster, table, and the transaction that wrote the row) tells them apart.
 """
+
+
+class StoredCounter(NamedTuple):
+    """The symbol that a name stands for, and its counter: 0 if nothing was ever stored."""
+
+    symbol: str
+    counter: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,11 @@ _LIST = """
     ) latest
     ORDER BY s.symbol
 """
+_COUNTERS: LiteralString = """
+    SELECT wanted.name, coalesce(a.symbol, wanted.name), coalesce(s.version, 0)
+    FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
+    LEFT JOIN market_aliases a ON a.alias = wanted.name
+    LEFT JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
 _ERASE: tuple[LiteralString, ...] = (
     "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
     "DELETE FROM {pruned} WHERE symbol = ANY (%s)",
@@ -130,6 +144,12 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str], *, with_ch
         for statement in _ERASE_CHAINS if with_chains else ():
             conn.execute(version.query(statement), (chains,))
     return erased
+
+
+def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, StoredCounter]:
+    """The counters of these symbols or aliases, by the given name."""
+    found = prepared.rows(conn, version.query(_COUNTERS), {"names": json.dumps(list(names))})
+    return {name.decode(): StoredCounter(symbol.decode(), int(counter)) for name, symbol, counter in found}
 
 
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:

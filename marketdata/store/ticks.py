@@ -16,7 +16,7 @@ from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
-from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
+from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, counters, unknown_symbol
 from marketdata.store.version import Version, braced
 from marketdata.tick import INT64, NAME, Finalize, FinalizeChain, Item, Restore, Retract, Tick
 
@@ -33,22 +33,30 @@ class Outcome(StrEnum):
     DONE = "done"
 
 
+class Ingested(NamedTuple):
+    """``outcomes`` are those of the items, in their order. ``counters`` has the new counter of each symbol, and of each
+    alias among the given names. A chain has no counter."""
+
+    outcomes: list[Outcome]
+    counters: dict[str, int]
+
+
 _INGEST = (
-    "SELECT item, outcome FROM {ingest}(%(symbols)s::text[], %(ids)s::text[], %(times)s::bigint[], %(seqs)s::bigint[],"
-    " %(prices)s::numeric[], %(sizes)s::numeric[], %(sides)s::text[], %(numbers)s::bigint[], %(hashes)s::text[],"
-    " %(txs)s::text[])"
+    "SELECT item, outcome, name, version FROM {ingest}("
+    "%(symbols)s::text[], %(ids)s::text[], %(times)s::bigint[], %(seqs)s::bigint[], %(prices)s::numeric[],"
+    " %(sizes)s::numeric[], %(sides)s::text[], %(numbers)s::bigint[], %(hashes)s::text[], %(txs)s::text[])"
 )
 
 
-def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> list[Outcome]:
-    """Apply the items in their order, in one transaction, and return the outcome of each.
+def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> Ingested:
+    """Apply the items in their order, in one transaction.
 
     When this returns, everything is durable; on an error nothing is stored. A batch with only ticks takes one statement
     and one round trip. Symbols may be aliases.
     """
     with translated():
         if all(type(item) is Tick for item in items):
-            return _store(conn, version, items) if items else []  # type: ignore[arg-type]
+            return _store(conn, version, items) if items else Ingested([], {})  # type: ignore[arg-type]
         outcomes: list[Outcome] = []
         with conn.transaction():
             # Lock the symbols of all items at once and in order, to exclude deadlocks.
@@ -56,14 +64,18 @@ def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> list[Ou
             conn.execute(version.query("SELECT {lock}(%s)"), (names,))
             for kind, run in groupby(items, type):
                 if kind is Tick:
-                    outcomes += _store(conn, version, list(run))  # type: ignore[arg-type]
+                    outcomes += _store(conn, version, list(run)).outcomes  # type: ignore[arg-type]
                 else:
                     outcomes += [_apply(conn, version, item) for item in run]
             # The rows of chains are locked after all symbols, in order. The other items do not depend on them.
             of_chains = [item for item in items if isinstance(item, FinalizeChain)]
             for final in sorted(of_chains, key=lambda item: item.chain):
                 conn.execute(version.query("SELECT {finalize_chain}(%s, %s, %s)"), final)
-        return outcomes
+            # Each function has increased the counters once more.
+            stored = counters(conn, version, names)
+        return Ingested(
+            outcomes, {each: found.counter for name, found in stored.items() for each in (name, found.symbol)}
+        )
 
 
 def _apply(conn: Connection, version: Version, item: Item) -> Outcome:
@@ -82,17 +94,20 @@ def _apply(conn: Connection, version: Version, item: Item) -> Outcome:
     return Outcome.DONE if is_done else Outcome.PRUNED
 
 
-def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> list[Outcome]:
+def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> Ingested:
     symbols, ids, times, seqs, prices, sizes, sides, numbers, hashes, txs = zip(*ticks, strict=True)
     columns = {
         "symbols": _texts(symbols), "ids": _texts(ids), "times": _numbers(times), "seqs": _numbers(seqs),
         "prices": _numbers(prices), "sizes": _numbers(sizes), "sides": _texts(sides), "numbers": _numbers(numbers),
         "hashes": _texts(hashes), "txs": _texts(txs),
     }  # fmt: skip
-    outcomes = [Outcome.CREATED] * len(ticks)
-    for item, outcome in prepared.rows(conn, version.query(_INGEST), columns):
-        outcomes[int(item) - 1] = Outcome(outcome.decode())
-    return outcomes
+    found = Ingested([Outcome.CREATED] * len(ticks), {})
+    for item, outcome, name, counter in prepared.rows(conn, version.query(_INGEST), columns):
+        if item is None:
+            found.counters[name.decode()] = int(counter)
+        else:
+            found.outcomes[int(item) - 1] = Outcome(outcome.decode())
+    return found
 
 
 # Array literals are built with a few passes over the whole text, in C. The driver would convert each element of a list

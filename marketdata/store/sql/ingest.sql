@@ -23,42 +23,51 @@ $$;
 
 -- Locks the symbols until the transaction ends. One INSERT takes all locks in the order of the symbols. If the existing
 -- symbols were locked first and the new ones inserted after them, the order would differ and two transactions could
--- deadlock. Returns the latest line of these symbols: ticks before a symbol's pruned_until are refused.
-CREATE FUNCTION {lock}(names text[], OUT line timestamptz) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- deadlock. Returns each symbol with its new counter, and with its line: ticks before pruned_until are refused.
+CREATE FUNCTION {lock}(names text[]) RETURNS TABLE (symbol text, version bigint, pruned_until timestamptz) LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
 BEGIN
-    WITH locked AS (
-        INSERT INTO {symbols} AS s (symbol, version)
-        SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
-        FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN market_aliases a ON a.alias = name
-        ORDER BY 1
-        ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1
-        RETURNING pruned_until
-    )
-    SELECT max(pruned_until) INTO line FROM locked;
+    RETURN QUERY
+    INSERT INTO {symbols} AS s (symbol, version)
+    SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
+    FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN market_aliases a ON a.alias = name
+    ORDER BY 1
+    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1
+    RETURNING s.symbol, s.version, s.pruned_until;
 END $$;
 
 -- Stores ticks, given as one array per column; times are microseconds since 1970. Returns the items (numbered from 1) that
 -- were not created, with their outcome. duplicate: the identical tick is stored. conflict: a different tick with this id is
 -- stored. retracted: the block of the tick is retracted. pruned: the tick is below the line of its symbol. Numbers are compared
--- by value: 1.50 equals 1.5.
+-- by value: 1.50 equals 1.5. Further rows, without an item, have the new counter of each symbol, and of each alias among the
+-- given names.
 CREATE FUNCTION {ingest}(symbols text[], ids text[], times bigint[], seqs bigint[], prices numeric[], sizes numeric[],
                          sides text[], block_numbers bigint[], block_hashes text[], txs text[])
-RETURNS TABLE (item bigint, outcome text) LANGUAGE plpgsql
+RETURNS TABLE (item bigint, outcome text, name text, version bigint) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 #variable_conflict use_column
 DECLARE
     created_symbols text[];
     created_ids text[];
+    names CONSTANT text[] := symbols;
+    locked text[];
+    counters bigint[];
     line timestamptz;
     given bigint[];  -- the original numbers of the items, if some were refused as pruned
 BEGIN
     -- The aliases are looked up twice, because one may be removed while the lock waits, or added just before.
     symbols := {canonicals}(symbols);
-    line := {lock}(symbols);
+    SELECT array_agg(l.symbol), array_agg(l.version), max(l.pruned_until) INTO locked, counters, line FROM {lock}(symbols) l;
     symbols := {canonicals}(symbols);
+    RETURN QUERY SELECT NULL::bigint, NULL::text, u.symbol, u.version FROM unnest(locked, counters) AS u (symbol, version);
+    IF symbols <> names THEN
+        RETURN QUERY SELECT DISTINCT NULL::bigint, NULL::text, u.name, s.version
+                     FROM unnest(names, symbols) AS u (name, symbol) JOIN {symbols} s ON s.symbol = u.symbol WHERE u.name <> u.symbol;
+    END IF;
     IF line > '-infinity' AND (SELECT min(us) FROM unnest(times) AS us) < (extract(epoch FROM line) * 1000000)::bigint THEN
         -- Refuse the ticks below the lines of their symbols, and go on with the others.
-        RETURN QUERY SELECT u.item, 'pruned' FROM unnest(symbols, times) WITH ORDINALITY AS u (symbol, us, item)
+        RETURN QUERY SELECT u.item, 'pruned', NULL::text, NULL::bigint FROM unnest(symbols, times) WITH ORDINALITY AS u (symbol, us, item)
                      JOIN {symbols} s ON s.symbol = u.symbol WHERE {instant}(u.us) < s.pruned_until;
         SELECT array_agg(u.item ORDER BY u.item), array_agg(u.symbol ORDER BY u.item), array_agg(u.id ORDER BY u.item),
                array_agg(u.us ORDER BY u.item), array_agg(u.seq ORDER BY u.item), array_agg(u.price ORDER BY u.item),
@@ -112,7 +121,8 @@ BEGIN
         LEFT JOIN {ticks} t ON t.symbol = g.symbol AND t.id = g.id
         LEFT JOIN unnest(created_symbols, created_ids) AS c (symbol, id) ON c.symbol = g.symbol AND c.id = g.id
     )
-    SELECT coalesce(given[j.item], j.item), CASE WHEN j.retracted THEN 'retracted' WHEN j.same THEN 'duplicate' ELSE 'conflict' END
+    SELECT coalesce(given[j.item], j.item),
+           CASE WHEN j.retracted THEN 'retracted' WHEN j.same THEN 'duplicate' ELSE 'conflict' END, NULL::text, NULL::bigint
     FROM compared j WHERE NOT j.created ORDER BY j.item;
 END $$;
 
@@ -139,7 +149,7 @@ CREATE FUNCTION {retract}(name text, hash text) RETURNS boolean LANGUAGE plpgsql
 SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
     stored_name CONSTANT text := {canonical}(name);
-    line CONSTANT timestamptz := {lock}(ARRAY[stored_name]);
+    line CONSTANT timestamptz := (SELECT pruned_until FROM {lock}(ARRAY[stored_name]));
     number bigint;
 BEGIN
     IF {is_pruned}(stored_name, line, hash) THEN
@@ -156,7 +166,7 @@ END $$;
 CREATE FUNCTION {restore}(name text, hash text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name CONSTANT text := {canonical}(name);
-    line CONSTANT timestamptz := {lock}(ARRAY[stored_name]);
+    line CONSTANT timestamptz := (SELECT pruned_until FROM {lock}(ARRAY[stored_name]));
     number bigint;
 BEGIN
     SELECT block_number INTO number FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -77,6 +78,40 @@ class Standby:
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let it receive, but not replay what is committed during the block."""
+        self.execute("SELECT pg_wal_replay_pause()")
+        while self.value("SELECT pg_get_wal_replay_pause_state()") != "paused":
+            threading.Event().wait(0.01)
+        try:
+            yield
+        finally:
+            self.execute("SELECT pg_wal_replay_resume()")
+
+    @contextmanager
+    def delayed(self, milliseconds: int) -> Iterator[None]:
+        """Let it replay each commit so much later."""
+        self._set_delay(milliseconds)
+        try:
+            yield
+        finally:
+            self._set_delay(0)
+
+    def _set_delay(self, milliseconds: int) -> None:
+        self.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = '{milliseconds}ms'")
+        self.execute("SELECT pg_reload_conf()")
+        while self.value("SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay'") != str(
+            milliseconds
+        ):
+            threading.Event().wait(0.01)
+
+    def value(self, query: str) -> Any:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            row = connection.execute(query).fetchone()  # type: ignore[arg-type]
+        assert row is not None
+        return row[0]
 
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,50 @@ def test_a_tick_is_created_once(api: Api, tick: Make) -> None:
     same = {**one, "price": "1.500", "ts": "2023-11-14T22:13:20.000000Z", "seq": 0, "side": None}
     assert api("POST", INGEST, same, status=200).json["status"] == "duplicate"
     api.problem("POST", INGEST, {**one, "price": "1.6"}, status=409, code="tick_conflict")
+
+
+def version_of(response: Any) -> int:
+    return int(response.headers["Marketdata-Version"])
+
+
+def test_the_answer_has_the_newest_counter_of_its_symbols(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+    for number in range(1, 6):
+        assert version_of(api("POST", INGEST, tick(symbol="COUNT:A", id=f"{number}"), status=201)) == number
+    assert version_of(api("POST", INGEST, tick(symbol="COUNT:A", id="1"), status=200)) == 6  # a duplicate
+    both = {"ticks": [tick(symbol="COUNT:B"), tick(symbol="COUNT:A", id="7"), tick(symbol="COUNT:B", id="b")]}
+    assert version_of(api("POST", INGEST, both)) == 7
+    assert version_of(api("POST", INGEST, tick(symbol="COUNT:B", id="c"))) == 2
+    block = {"block": {"number": 1, "hash": "0xc"}}
+    admin.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('COUNT', 'COUNT:A')")
+    for item in (
+        tick(symbol="COUNT:A", id="8", **block),
+        {"retract": {"symbol": "COUNT", "block_hash": "0xc"}},
+        {"restore": {"symbol": "COUNT:A", "block_hash": "0xc"}},
+        {"finalize": {"symbol": "COUNT", "block": 1}},
+        tick(symbol="COUNT", id="9"),
+    ):
+        sent = version_of(api("POST", INGEST, {"ticks": [tick(symbol="COUNT:B", id="d"), item]}))
+        row = admin.execute("SELECT version FROM md_symbols_v1 WHERE symbol = 'COUNT:A'").fetchone()
+        assert row == (sent,)
+
+
+def test_an_answer_without_symbols_has_no_version(api: Api) -> None:
+    chain = {"finalize": {"chain": "NOCOUNT", "block": 1, "ts": 1_700_000_000_000}}
+    for ticks in ([chain], [], [{}]):
+        assert "Marketdata-Version" not in api("POST", INGEST, {"ticks": ticks}, status=200).headers
+
+
+def test_the_version_is_of_the_own_symbols_when_requests_share_a_transaction(api: Api, tick: Make) -> None:
+    def client(number: int) -> list[int]:
+        """Each client's counter begins at another number."""
+        symbol = f"SHARED:{number}"
+        for each in range(number):
+            api("POST", INGEST, tick(symbol=symbol, id=f"before-{each}"), status=201)
+        sent = (tick(symbol=symbol, id=f"{each}") for each in range(20))
+        return [version_of(api("POST", INGEST, each, status=201)) - number for each in sent]
+
+    with ThreadPoolExecutor(8) as clients:
+        assert list(clients.map(client, range(8))) == [list(range(1, 21))] * 8
 
 
 def test_numbers_are_taken_by_their_text(api: Api, tick: Make) -> None:

@@ -29,11 +29,16 @@ def replica(new_database: Callable[[], str]) -> str:
     url = new_database()
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
         prepare(Path(folder), url)
+    insert(url, "THERE:A")
+    return url
+
+
+def insert(url: str, symbol: str) -> None:
+    """Store a tick by another program than the API."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
-            "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('THERE:A', '1', '2023-11-14Z', 7, 1)"
+            "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES (%s, '1', '2023-11-14Z', 7, 1)", (symbol,)
         )
-    return url
 
 
 def serving(settings: Settings, database: str, read_url: str) -> Iterator[Api]:
@@ -57,8 +62,8 @@ def blind(service_settings: Settings, database: str, replica: str, state_dir: Pa
     yield from serving(service_settings, database, make_conninfo(replica, host=str(state_dir)))
 
 
-def test_reads_go_to_the_replica_and_writes_do_not(apart: Api, tick: Make) -> None:
-    apart("POST", INGEST, tick(symbol="HERE:A"))
+def test_reads_go_to_the_replica_and_writes_do_not(apart: Api, database: str) -> None:
+    insert(database, "HERE:A")
     assert [each["symbol"] for each in apart.get("/v1/symbols")["symbols"]] == ["THERE:A"]
     assert [each["ticker"] for each in apart.get("/v1/udf/search?query=a")] == ["THERE:A"]
     for path in READS:

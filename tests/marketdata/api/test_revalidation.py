@@ -70,4 +70,6 @@ def test_a_tag_names_cluster_table_and_transaction(
         "WHERE symbol = 'WHERE:A'"
     ).fetchone()
     assert row is not None
-    assert ".".join(("WHERE:A", *map(str, row))) in body_and_tag(api, path.format("WHERE:A"))[1]
+    tag = body_and_tag(api, path.format("WHERE:A"))[1]
+    assert tag.startswith(f'W/"{row[3]}.')
+    assert ".".join(("WHERE:A", *map(str, row[:3]))) in tag

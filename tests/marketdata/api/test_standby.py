@@ -1,23 +1,29 @@
-"""DATABASE_READ_URL with a streaming replica: its lag is reported, and ``prefer-standby`` does without it."""
+"""DATABASE_READ_URL with a streaming replica: its lag is reported, ``prefer-standby`` does without it, and a read that
+knows of a write is never older."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from marketdata.api import database_health
+from marketdata.api import current_reads, database_health
 from marketdata.api.serve import Service
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
-from marketdata.store import pool
+from marketdata.store import pool, symbols
+from marketdata.store.pool import connect
+from marketdata.store.version import Version
 from tests.functional.market_process import give_cluster
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 from tests.marketdata.api.standby import Standby
@@ -26,6 +32,14 @@ pytestmark = pytest.mark.functional
 
 Make = Callable[..., dict[str, Any]]
 TICKS = "/v1/ticks?symbol=LAG:A"
+INGEST = "/v1/ingest/tick"
+READS = ("/v1/chart?symbol={}&interval=1m", "/v1/chart?symbol={}&interval=1m&format=csv", "/v1/ticks?symbol={}",
+         "/v1/ticks?symbol={}&format=csv", "/v1/summary?symbol={}", "/v1/udf/symbols?symbol={}",
+         "/v1/udf/history?symbol={}&resolution=1&from=0&to=2000000000", "/v1/udf/quotes?symbols={}",
+         "/api/v3/klines?symbol={}&interval=1m", "/api/v3/trades?symbol={}", "/api/v3/aggTrades?symbol={}",
+         "/api/v3/ticker/price?symbol={}", "/api/v3/ticker/24hr?symbol={}",
+         "/api/v3/exchangeInfo?symbol={}")  # fmt: skip
+LISTS = ("/v1/symbols", "/v1/summary?sort=newest", "/v1/udf/search?query=", "/api/v3/ticker/price")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +65,7 @@ def frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_health, "PERIOD_SECONDS", 0.2)
 
 
-def serving(settings: Settings, read_url: str) -> Iterator[Api]:
+def serving(settings: Settings, read_url: str | None) -> Iterator[Api]:
     running = Service(dataclasses.replace(settings, database_read_url=read_url))
     running.start()
     try:
@@ -64,6 +78,12 @@ def serving(settings: Settings, read_url: str) -> Iterator[Api]:
 @pytest.fixture
 def api(primary: tuple[Cluster, Settings], standby: Standby) -> Iterator[Api]:
     yield from serving(primary[1], standby.url)
+
+
+@pytest.fixture
+def writer(primary: tuple[Cluster, Settings]) -> Iterator[Api]:
+    """Another process, which writes. Its reads go to the primary."""
+    yield from serving(primary[1], None)
 
 
 @pytest.fixture
@@ -85,11 +105,11 @@ def metric(api: Api, name: str) -> float:
     return float(found[1])
 
 
-def test_the_lag_is_that_of_the_data(api: Api, standby: Standby, tick: Make) -> None:
+def test_the_lag_is_that_of_the_data(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
     caught_up = {"is_standby": True, "lag_s": 0.0, "lag_bytes": 0}
     eventually(lambda: lag(api) == caught_up)
     standby.execute("SELECT pg_wal_replay_pause()")
-    api("POST", "/v1/ingest/tick", tick(symbol="LAG:A"), status=201)
+    writer("POST", "/v1/ingest/tick", tick(symbol="LAG:A"), status=201)
     eventually(lambda: (lag(api) or caught_up)["lag_s"] > 0)
     first = lag(api)
     assert first["lag_bytes"] > 0
@@ -136,3 +156,152 @@ def test_a_stopped_replica_is_not_ready_unless_the_primary_may_take_its_place(
         standby.start()
     eventually(lambda: (lag(preferring) or {}).get("is_standby") is True)
     eventually(lambda: lag(api) is not None)
+
+
+# -- reads that are never older than a known write --------------------------------------------------------------------
+
+
+def written(api: Api, *ticks: dict[str, Any]) -> dict[str, str]:
+    """Store ticks; the header for later reads."""
+    response = api("POST", INGEST, {"ticks": list(ticks)}, status=200)
+    assert response.json["accepted"] == len(ticks)
+    return {"Marketdata-Version": response.headers["Marketdata-Version"]}
+
+
+def shown(api: Api, path: str, headers: dict[str, str] | None = None) -> str:
+    """The body, without the time of the request."""
+    response = api("GET", path, headers=headers or {})
+    return re.sub(r'"(as_of|serverTime|openTime|closeTime)":\d+', "", response.text)
+
+
+def replayed(api: Api, path: str) -> None:
+    eventually(lambda: api("GET", path).status_int == 200)
+
+
+def test_a_read_that_sends_the_version_is_never_older(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
+    now = int(time.time() * 1000)
+    for number, path in enumerate(READS):
+        symbol = f"READ:{number}-X"
+        written(writer, tick(symbol=symbol, price="1", ts=now))
+        replayed(api, path.format(symbol))
+    with standby.paused():
+        for number, path in enumerate(READS):
+            symbol = f"READ:{number}-X"
+            path = path.format(symbol)
+            old = shown(api, path)  # which is cached now, where it can be
+            header = written(writer, tick(symbol=symbol, price="2.25", ts=now + 1, id="b"))
+            new = shown(writer, path)
+            assert old != new
+            assert shown(api, path, header) == new
+            assert shown(api, path) == old  # without the header, the replica may lag behind
+
+
+def test_a_new_symbol_is_found(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
+    with standby.paused():
+        for number, path in enumerate((*READS, "/v1/coverage?symbol={}")):
+            symbol = f"NEW:{number}-X"
+            header = written(writer, tick(symbol=symbol))
+            assert shown(api, path.format(symbol), header) == shown(writer, path.format(symbol))
+        for path in LISTS:
+            assert shown(api, path, header) == shown(writer, path)
+            assert symbol in shown(api, path, header)
+
+
+@pytest.mark.parametrize("path", ["/v1/chart?symbol=TAG:A&interval=1m", "/v1/ticks?symbol=TAG:A"])
+def test_an_etag_holds_the_version(api: Api, writer: Api, standby: Standby, tick: Make, path: str) -> None:
+    name = f"{len(path)}"
+    written(writer, tick(symbol="TAG:A", id=name))
+    eventually(lambda: shown(api, path) == shown(writer, path))
+    old = api("GET", path, status=200).headers["ETag"]
+    with standby.paused():
+        header = written(writer, tick(symbol="TAG:A", price="9", id=f"{name}-later"))
+        api("GET", path, headers={"If-None-Match": old}, status=304)  # the client knows of nothing newer
+        response = api("GET", path, headers={"If-None-Match": old} | header, status=200)
+        assert '"9"' in response.text
+        new = response.headers["ETag"]
+        api("GET", path, headers={"If-None-Match": new}, status=304)
+        api("GET", path, headers={"If-None-Match": f"{old}, {new}"}, status=304)
+        written(writer, tick(symbol="TAG:A", price="11", id=f"{name}-last"))
+        assert '"11"' in api("GET", path, headers={"If-None-Match": new}, status=200).text
+
+
+def test_a_read_waits_for_the_replica(
+    api: Api, writer: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current_reads, "WAIT_SECONDS", 30.0)
+    written(writer, tick(symbol="WAIT:A"))
+    replayed(api, "/v1/ticks?symbol=WAIT:A")
+    with standby.delayed(300):
+        for number in range(3):
+            header = written(writer, tick(symbol="WAIT:A", id=f"{number}"))
+            began = time.monotonic()
+            assert len(api.get("/v1/ticks?symbol=WAIT:A", headers=header)["ticks"]) == number + 2
+            assert 0.1 < time.monotonic() - began < 10
+
+
+def test_a_process_remembers_its_own_writes(
+    api: Api, standby: Standby, tick: Make, primary: tuple[Cluster, Settings]
+) -> None:
+    with psycopg.connect(primary[0].conninfo, autocommit=True) as connection:
+        connection.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('OWN-ALIAS', 'OWN:A')")
+    written(api, tick(symbol="OWN:A"))
+    replayed(api, "/v1/ticks?symbol=OWN-ALIAS")
+    with standby.paused():
+        for number, name in enumerate(("OWN:A", "OWN-ALIAS"), 1):
+            written(api, tick(symbol=name, id=f"{number}", price="4"))
+            for each in ("OWN:A", "OWN-ALIAS"):
+                assert len(api.get(f"/v1/ticks?symbol={each}")["ticks"]) == number + 1
+                chart = api("GET", f"/v1/chart?symbol={each}&interval=1m", status=200)
+                assert chart.json["candles"][0]["n"] == number + 1
+        # The client has what is newest: 304 comes from the primary, too.
+        tag = {"If-None-Match": chart.headers["ETag"]}
+        api("GET", "/v1/chart?symbol=OWN-ALIAS&interval=1m", headers=tag, status=304)
+
+
+def test_the_writes_of_a_removed_symbol_are_forgotten(
+    api: Api, standby: Standby, tick: Make, primary: tuple[Cluster, Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        written(api, tick(symbol="REMOVED:A", id=f"{number}"))
+    with connect(primary[0].conninfo) as connection:
+        symbols.erase(connection, Version.of("md", 1), ["REMOVED:A"])
+    written(api, tick(symbol="REMOVED:A"))
+    path = "/v1/ticks?symbol=REMOVED:A"
+    replayed(api, path)
+    monkeypatch.setattr(current_reads, "WAIT_SECONDS", 30.0)
+    began = time.monotonic()
+    assert len(api.get(path)["ticks"]) == 1
+    assert time.monotonic() - began < 10
+
+
+def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
+    api: Api, writer: Api, standby: Standby, tick: Make
+) -> None:
+    """Several clients, each with its own symbol: one process writes, the other one reads, from caches, too."""
+    paths = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
+
+    def client(name: str) -> None:
+        tag = {}
+        for number in range(1, 15):
+            header = written(writer, tick(symbol=name, id=f"{number}"))
+            for path in paths:
+                response = api("GET", path.format(name), headers=header, status=200)
+                assert response.text.count('"price"') == number or f'"n":{number},' in response.text
+            chart = paths[0].format(name)
+            response = api("GET", chart, headers=header | tag)
+            assert response.status_int == 200
+            tag = {"If-None-Match": response.headers["ETag"]}
+            api("GET", chart, headers=header | tag, status=304)
+
+    for delay in (20, 150):
+        with standby.delayed(delay), ThreadPoolExecutor(4) as clients:
+            list(clients.map(client, [f"LAGGING:{delay}-{number}" for number in range(4)]))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "x", "1, 2", "9" * 30])
+def test_another_value_of_the_header_is_refused(writer: Api, value: str) -> None:
+    for path in ("/v1/symbols", "/v1/chart?symbol=ANY&interval=1m"):
+        problem = writer.problem("GET", path, headers={"Marketdata-Version": value}, status=422, code="invalid_value")
+        assert "Marketdata-Version" in problem["detail"]
+    refused = writer("GET", "/api/v3/trades?symbol=ANY", headers={"Marketdata-Version": value}, status=400)
+    assert "Marketdata-Version" in refused.json["msg"]

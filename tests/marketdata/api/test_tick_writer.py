@@ -19,10 +19,10 @@ class Store:
         self.groups: list[list[int]] = []
         self._let = threading.Semaphore(0)
 
-    def __call__(self, items: Sequence[int]) -> list[int]:
-        self.groups.append(list(items))
+    def __call__(self, requests: Sequence[Sequence[int]]) -> list[list[int]]:
+        self.groups.append([item for items in requests for item in items])
         self._let.acquire()
-        return [-item for item in items]
+        return [[-item for item in items] for items in requests]
 
     def let(self, count: int = 1) -> None:
         self._let.release(count)
@@ -34,7 +34,7 @@ def store() -> Store:
 
 
 @pytest.fixture
-def combining(store: Store) -> Iterator[GroupCommit[int, int]]:
+def combining(store: Store) -> Iterator[GroupCommit[int, list[int]]]:
     combining = GroupCommit(store, capacity=20, largest=10)
     combining.start()
     yield combining
@@ -45,7 +45,7 @@ def combining(store: Store) -> Iterator[GroupCommit[int, int]]:
 class Clients:
     """Each submits its numbers, one after another."""
 
-    def __init__(self, combining: GroupCommit[int, int], numbers: Sequence[Sequence[int]]) -> None:
+    def __init__(self, combining: GroupCommit[int, list[int]], numbers: Sequence[Sequence[int]]) -> None:
         self.outcomes: list[int] = []
         self._combining = combining
         self._threads = [threading.Thread(target=self._run, args=(each,)) for each in numbers]
@@ -62,7 +62,7 @@ class Clients:
         return sorted(self.outcomes)
 
 
-def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit[int, int], store: Store) -> None:
+def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit[int, list[int]], store: Store) -> None:
     first = Clients(combining, [[1]])
     eventually(lambda: store.groups == [[1]])
     others = Clients(combining, [[2], [3], [4]])
@@ -72,7 +72,7 @@ def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit
     assert [sorted(group) for group in store.groups] == [[1], [2, 3, 4]]
 
 
-def test_a_transaction_has_at_most_its_maximum_of_items(combining: GroupCommit[int, int], store: Store) -> None:
+def test_a_transaction_has_at_most_its_maximum_of_items(combining: GroupCommit[int, list[int]], store: Store) -> None:
     first = Clients(combining, [[1]])
     eventually(lambda: store.groups == [[1]])
     others = Clients(combining, [[n] for n in range(2, 20)])

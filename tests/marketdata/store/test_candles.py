@@ -383,7 +383,10 @@ def test_the_state_changes_with_every_write_and_with_the_clock(conn: Connection,
 def test_an_alias_stands_for_its_symbol_everywhere(conn: Connection, version: Version) -> None:
     symbol, alias = new_symbol(), new_symbol()
     conn.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
-    assert ticks.ingest(conn, version, [tick(alias, "a", START), tick(symbol, "a", START)]) == ["created", "duplicate"]
+    assert ticks.ingest(conn, version, [tick(alias, "a", START), tick(symbol, "a", START)]).outcomes == [
+        "created",
+        "duplicate",
+    ]
     assert candles.read(conn, version, alias, "1m").body.decode().startswith(f'{{"symbol":"{symbol}"')
     assert ticks.read(conn, version, alias).body.count(symbol.encode()) == 2
     ticks.ingest(conn, version, [tick(alias, "b", START, block_number=1, block_hash="x"), Retract(alias, "x")])

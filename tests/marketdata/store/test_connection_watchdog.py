@@ -57,11 +57,10 @@ def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: py
 
 def test_a_holder_that_waits_for_its_client_is_not_disturbed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.8)
-    loan = pool.connection()
-    with loan as connection:
+    with pool.connection() as connection:
         connection.execute("SELECT 1")
         threading.Event().wait(0.9)
-        loan.renew()
+        pool.renew(connection)
         connection.execute("SELECT pg_sleep(0.1)")
 
 

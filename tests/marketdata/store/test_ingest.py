@@ -78,7 +78,7 @@ def test_outcomes_and_rollups_of_any_sequence(conn: Connection, version: Version
         rng.shuffle(sent)
         model = Model()
         for batch in cut(sent, rng):
-            assert ticks.ingest(conn, version, batch) == [model.apply(item) for item in batch]
+            assert ticks.ingest(conn, version, batch).outcomes == [model.apply(item) for item in batch]
             assert stored_rollups(conn, version, symbol) == rollups(model.held.values())
 
     holds()
@@ -129,15 +129,15 @@ def test_plain_deletes_are_followed_too(conn: Connection, version: Version, loop
 def test_a_whole_batch_again_is_all_duplicates(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     batch = [tick(symbol, f"0x{n:x}:{n}", START + n, "1.5", "2") for n in range(1000)]
-    assert set(ticks.ingest(conn, version, batch)) == {"created"}
-    assert set(ticks.ingest(conn, version, batch)) == {"duplicate"}
+    assert set(ticks.ingest(conn, version, batch).outcomes) == {"created"}
+    assert set(ticks.ingest(conn, version, batch).outcomes) == {"duplicate"}
     assert stored_rollups(conn, version, symbol) == rollups(batch)
 
 
 def test_the_first_of_two_with_one_id_is_stored(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     batch = [tick(symbol, "a", START, "1"), tick(symbol, "a", START, "1.0"), tick(symbol, "a", START, "2")]
-    assert ticks.ingest(conn, version, batch) == ["created", "duplicate", "conflict"]
+    assert ticks.ingest(conn, version, batch).outcomes == ["created", "duplicate", "conflict"]
     assert [each.price for each in stored_ticks(conn, version, symbol)] == ["1"]
 
 
@@ -147,7 +147,7 @@ def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: 
     final = Finalize(symbol, 7, START + DAY)
     batch: list[Item] = [late, Retract(symbol, "h"), late, Restore(symbol, "h"), late, final, late]
     outcomes = ["created", "done", "retracted", "done", "created", "done", "duplicate"]
-    assert ticks.ingest(conn, version, batch) == outcomes
+    assert ticks.ingest(conn, version, batch).outcomes == outcomes
     assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
 
 
@@ -172,21 +172,21 @@ def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version)
 
     assert listed() == []
     sent = [late, tick(symbol, "a", START + DAY), tick(symbol, "b", START + 3 * DAY)]
-    assert ticks.ingest(conn, version, sent) == ["retracted", "created", "created"]
+    assert ticks.ingest(conn, version, sent).outcomes == ["retracted", "created", "created"]
     assert listed() == [Symbol(symbol, [], (START + DAY) // 1000, (START + 3 * DAY) // 1000, None)]
 
 
 def test_an_empty_batch_has_no_outcomes(conn: Connection, version: Version) -> None:
-    assert ticks.ingest(conn, version, []) == []
+    assert ticks.ingest(conn, version, []).outcomes == []
 
 
 @pytest.mark.parametrize("name", ['"', "\\", "a\\\"b,{}'%", "\u2028", "NULL", "😀", "%s"])
 def test_ids_of_any_characters(conn: Connection, version: Version, name: str) -> None:
     symbol = new_symbol()
     sent = [tick(symbol, name, START, tx=name, block_number=1, block_hash=name), tick(symbol, "plain", START)]
-    assert ticks.ingest(conn, version, sent) == ["created", "created"]
+    assert ticks.ingest(conn, version, sent).outcomes == ["created", "created"]
     assert sorted(stored_ticks(conn, version, symbol)) == sorted(sent)
-    assert ticks.ingest(conn, version, [*sent, Retract(symbol, name)]) == ["duplicate", "duplicate", "done"]
+    assert ticks.ingest(conn, version, [*sent, Retract(symbol, name)]).outcomes == ["duplicate", "duplicate", "done"]
     assert stored_ticks(conn, version, symbol) == sent[1:]
 
 
@@ -199,7 +199,7 @@ def test_the_outermost_values_are_kept_exactly(conn: Connection, version: Versio
             symbol, "b", 32_503_680_000_000_000 - 1, "0." + "0" * 29 + "1", "0", seq=2**63 - 1, block_number=2**63 - 1
         ),
     ]
-    assert ticks.ingest(conn, version, sent) == ["created", "created"]
+    assert ticks.ingest(conn, version, sent).outcomes == ["created", "created"]
     assert sorted(stored_ticks(conn, version, symbol)) == sorted(sent)
     assert stored_rollups(conn, version, symbol) == rollups(sent)
 
@@ -261,7 +261,7 @@ def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connectio
         conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
         ticks.ingest(conn, version, [tick(symbol, "c", START), Retract(symbol, "h")])
     late = tick(symbol, "d", START, block_number=1, block_hash="h")
-    assert ticks.ingest(conn, version, [late]) == ["retracted"]
+    assert ticks.ingest(conn, version, [late]).outcomes == ["retracted"]
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START), tick(symbol, "c", START)])
 
 

@@ -86,7 +86,7 @@ def test_outcomes_of_any_sequence_with_a_line(conn: Connection, version: Version
         rng.shuffle(sent)
         model, kept = PrunedModel(), []
         for batch in cut(sent, rng):
-            assert ticks.ingest(conn, version, batch) == [model.apply(item) for item in batch]
+            assert ticks.ingest(conn, version, batch).outcomes == [model.apply(item) for item in batch]
             assert sorted(stored_ticks(conn, version, symbol)) == sorted(model.held.values())
             if rng.random() < 0.5:
                 line = START + rng.randrange(-1, 100) * DAY

@@ -46,7 +46,7 @@ def test_the_longest_prefix_keeps_every_name_apart(conn: Connection) -> None:
     version = Version.of("p" * 40, 999_999)
     version.create(conn)
     version.check(conn)
-    assert ticks.ingest(conn, version, [tick("x:y", "a", START)]) == ["created"]
+    assert ticks.ingest(conn, version, [tick("x:y", "a", START)]).outcomes == ["created"]
     assert candles.read(conn, version, "x:y", "1m").count == 1
 
 

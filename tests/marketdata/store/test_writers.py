@@ -125,7 +125,7 @@ def the_same_shuffled(crowd: Crowd, own: Connection, seed: int) -> None:
     rng, sent = random.Random(seed), the_same(crowd.symbols)
     rng.shuffle(sent)
     for start in range(0, len(sent), 50):
-        outcomes = ticks.ingest(own, crowd.version, sent[start : start + 50])
+        outcomes = ticks.ingest(own, crowd.version, sent[start : start + 50]).outcomes
         with LOCK:
             crowd.created += outcomes.count(ticks.Outcome.CREATED)
 
@@ -165,7 +165,7 @@ def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
             insert(plain, version, [tick(symbol, "a", START)])
 
             def ingest() -> None:
-                outcomes.append(ticks.ingest(ours, version, [tick(symbol, "a", START)]))
+                outcomes.append(ticks.ingest(ours, version, [tick(symbol, "a", START)]).outcomes)
 
             waiting = threading.Thread(target=ingest)
             waiting.start()
@@ -221,7 +221,7 @@ def test_repeatable_read_gets_a_serialization_failure_from_every_call(
             ticks.ingest(other, version, [sent])
         other.execute("ROLLBACK")
         other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        assert ticks.ingest(other, version, [sent]) == [outcome]
+        assert ticks.ingest(other, version, [sent]).outcomes == [outcome]
         other.execute("COMMIT")
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "a", START)])
 

@@ -1,0 +1,111 @@
+"""Reads that are never older than a write of which the client knows, although a replica may lag behind.
+
+The response to a write has the newest counter of its symbols in the header ``Marketdata-Version``. A client that sends
+this header with a read, or an ETag with a counter, gets an answer of at least this counter. If the replica has not
+reached it, the read waits a moment, and then asks the primary. A process remembers the counters of its own writes.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from time import monotonic
+from typing import Any
+
+from marketdata.errors import InvalidValue
+from marketdata.http.revalidation import weak_tag
+from marketdata.store import symbols
+from marketdata.store.pool import Connection, Pool
+from marketdata.store.version import Version
+
+VERSION = "Marketdata-Version"
+VERSION_ABOUT = "The newest counter of the symbols that were written. A read that sends it is never older."
+SENT_ABOUT = "The header of the answer to a write. The answer to this request is then never older than that write."
+WAIT_SECONDS = 0.1
+_POLL_SECONDS = 0.005
+
+_COUNTER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_COUNTER_IN_TAG = re.compile(r'"([0-9]{1,18})\.', re.ASCII)
+
+
+def counter_tag(counter: int, *parts: int | str) -> str:
+    """Returns an entity tag that begins with a counter. :func:`known_counter` finds it there."""
+    return weak_tag(counter, *parts)
+
+
+def known_counter(environ: Mapping[str, Any]) -> int:
+    """Returns the greatest counter that the client sends, in ``Marketdata-Version`` or in the tags of
+    ``If-None-Match``, or 0. Raises :class:`InvalidValue` if the header is not a positive integer."""
+    sent = environ.get("HTTP_MARKETDATA_VERSION")
+    if sent is not None and not _COUNTER.fullmatch(sent):
+        raise InvalidValue(f"the header {VERSION} must be a positive integer, as the answer to a write has it")
+    tags = environ.get("HTTP_IF_NONE_MATCH")
+    in_tags = _COUNTER_IN_TAG.findall(tags) if tags is not None else ()
+    return max(int(sent or 0), *map(int, in_tags)) if in_tags else int(sent or 0)
+
+
+class CurrentReads:
+    """Lends connections for reads. ``replica`` is None if all reads go to the primary, which is always current.
+    Thread-safe."""
+
+    def __init__(self, primary: Pool, replica: Pool | None) -> None:
+        self._primary = primary
+        self._replica = replica
+        self._written: dict[tuple[Version, str], int] = {}
+        self._lock = threading.Lock()
+        self._waiting = threading.Event()
+
+    def note(self, version: Version, counters: Mapping[str, int]) -> None:
+        """Remember the counters of a transaction of this process."""
+        if self._replica is not None:
+            with self._lock:  # transactions of the same symbol may be noted in another order than they were committed
+                for symbol, counter in counters.items():
+                    key = (version, symbol)
+                    self._written[key] = max(counter, self._written.get(key, 0))
+
+    def is_current(self, version: Version, symbol: str, counter: int, known: int) -> bool:
+        """Whether an answer with this counter of ``symbol`` (not an alias) is recent enough for a client that knows of
+        the counter ``known``."""
+        return self._replica is None or counter >= max(known, self._written.get((version, symbol), 0))
+
+    def connection(
+        self, version: Version, names: Collection[str] | None, known: int
+    ) -> AbstractContextManager[Connection]:
+        """A context manager that lends a connection to read these symbols or aliases, for a client that knows of the
+        counter ``known``. ``names`` is None to read all symbols. The counters are of single symbols, so ``known`` then
+        does not tell whether the replica is current, and the primary is read."""
+        if self._replica is None or (names is None and known):
+            return self._primary.connection()
+        if names is None or not (known or self._written):
+            return self._replica.connection()
+        return self._checked(self._replica, version, names, known)
+
+    @contextmanager
+    def _checked(self, replica: Pool, version: Version, names: Collection[str], known: int) -> Iterator[Connection]:
+        """Check on the connection that is lent, because connections of a pool may be to different hosts."""
+        deadline = monotonic() + WAIT_SECONDS
+        while monotonic() < deadline:
+            with replica.connection() as connection:
+                found = symbols.counters(connection, version, names)
+                if all(self.is_current(version, *each, known) for each in found.values()):
+                    yield connection
+                    return
+            self._waiting.wait(_POLL_SECONDS)
+        with self._primary.connection() as connection:
+            self._forget_greater(version, symbols.counters(connection, version, names))
+            yield connection
+
+    def _forget_greater(self, version: Version, found: Mapping[str, symbols.StoredCounter]) -> None:
+        """The counters of a symbol that was removed begin again, and no replica would ever reach the earlier ones."""
+        with self._lock:
+            for symbol, counter in found.values():
+                if self._written.get((version, symbol), 0) > counter:
+                    self._written[version, symbol] = counter
+
+    def renew(self, connection: Connection) -> None:
+        """Do what :meth:`Pool.renew` does, for a connection of either pool."""
+        self._primary.renew(connection)
+        if self._replica is not None:
+            self._replica.renew(connection)
