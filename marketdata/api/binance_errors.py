@@ -25,6 +25,7 @@ _CODES: dict[type[e.MarketError], tuple[int, str]] = {
     e.DatabaseStalled: (-1007, "Timeout waiting for response from backend server"),
     e.TooSlow: (-1007, "Timeout waiting for response from backend server"),
     e.InvalidValue: (-1130, "Data sent for a parameter is not valid"),
+    e.Pruned: (-1130, "Data sent for a parameter is not valid"),
     e.InvalidRequest: (-2014, "API-key format invalid"),
     e.Unauthorized: (-2015, "Invalid API-key, IP, or permissions for action"),
     e.Forbidden: (-2015, "Invalid API-key, IP, or permissions for action"),

@@ -14,7 +14,7 @@ from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
-from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
+from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, cut, unknown_symbol
 from marketdata.store.version import Version
 
 Format = Literal["object", "columns", "binance", "ccxt", "csv", "udf"]
@@ -148,7 +148,8 @@ class State:
 class Chart:
     """A response. ``head`` is its text. If ``has_as_of`` is true, :attr:`body` appends ``as_of`` and ``}`` to ``head``.
 
-    ``count`` is the number of candles. ``more`` says that further candles exist, beyond the limit.
+    ``count`` is the number of candles. ``more`` says that further candles exist, beyond the limit or the line of pruned
+    ticks.
     """
 
     state: State
@@ -206,7 +207,7 @@ def read(
 
     With ``start`` these are the first ``limit`` candles, without it the newest. ``sort`` is their order in the text.
     One statement reads both the state and the rows. Raises NotFound (``unknown_symbol``) when nothing was ever stored
-    of the symbol.
+    of the symbol, and Pruned when candles of a second below the line of pruned ticks are requested.
     """
     buckets = zone.for_buckets(interval)
     parameters = {
@@ -217,13 +218,14 @@ def read(
         answer = prepared.rows(conn, version.query(_statement(version, parameters, buckets, format, sort)), parameters)
     if not answer:
         raise unknown_symbol(symbol)
-    *counter, found, rows = answer[0]
+    *counter, found, rows, line = answer[0]
     state = State.of(_counter(counter), interval, buckets)
     count = int(found or 0)
+    more = count > limit or (start is None and line is not None)
     before, after = _ENVELOPES[format]
-    shown = {"symbol": state.symbol, "interval": interval, "more": "true" if count > limit else "false"}
+    shown = {"symbol": state.symbol, "interval": interval, "more": "true" if more else "false"}
     head = b"%b%b%b" % (before.format(**shown).encode(), rows or b"", after.format(**shown).encode())
-    return Chart(state, head, min(count, limit), count > limit, format in ("object", "columns"))
+    return Chart(state, head, min(count, limit), more, format in ("object", "columns"))
 
 
 def _counter(row: Sequence[Any]) -> Counter:
@@ -235,22 +237,24 @@ def _counter(row: Sequence[Any]) -> Counter:
 
 
 def _statement(version: Version, parameters: Mapping[str, Any], zone: Zone, format: Format, sort: str) -> LiteralString:
-    """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, and their text."""
+    """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, their text, and
+    the line of pruned ticks, if it hides older ones."""
     interval, is_forward, is_descending = parameters["interval"], parameters["start"] is not None, sort == "desc"
     is_plain = format == "object" and parameters["fill"] == "none" and parameters["current"] == "include"
     if is_plain and version.has_own_candles and _is_stored(interval, zone):
         return _stored_statement(interval, is_forward=is_forward, is_descending=is_descending)
-    return _function_statement(format, is_reversed=is_forward == is_descending)
+    return _function_statement(format, is_reversed=is_forward == is_descending, has_line=interval == "1s")
 
 
 @lru_cache
-def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
+def _function_statement(format: Format, *, is_reversed: bool, has_line: bool) -> LiteralString:
     """The statement that calls the candles function. It requests one row more than the limit. This row shows whether
     further candles exist. The function returns its rows in order."""
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("LIMITED", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
-        SELECT {_COUNTER}, k.found, k.body FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
+        SELECT {_COUNTER}, k.found, k.body, {cut("false") if has_line else "NULL"}
+        FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
             SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(zone)s, %(current)s) WITH ORDINALITY
@@ -274,7 +278,8 @@ def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -
     taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
     return f"""
         SELECT {_COUNTER}, k.found + EXISTS (
-            SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer, k.body
+            SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer,
+            k.body, NULL
         FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
             SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,
                    coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest, {_FINAL_UNTIL} - {width} AS final

@@ -197,7 +197,11 @@ _DAYS: LiteralString = """
                 WHEN NOT EXISTS (
                      SELECT FROM {rollups} r WHERE r.symbol = %(symbol)s AND r.res = 86400 AND r.bucket = d.day)
                   OR p.b - p.a < interval '24 hours' AND NOT EXISTS (
-                     SELECT FROM {ticks} t WHERE t.symbol = %(symbol)s AND t.ts >= p.a AND t.ts < p.b) THEN 'no_trades'
+                     SELECT FROM {ticks} t WHERE t.symbol = %(symbol)s AND t.ts >= p.a AND t.ts < p.b)
+                  AND NOT EXISTS (  -- if the ticks were pruned, a minute that begins before the part may count, too
+                     SELECT FROM {symbols} s JOIN {rollups_1m} r ON r.symbol = s.symbol AND r.res = 60
+                     WHERE s.symbol = %(symbol)s AND r.bucket < s.pruned_until AND r.bucket > p.a - interval '1 min'
+                       AND r.bucket < p.b AND r.first_ts < p.b AND r.last_ts >= p.a) THEN 'no_trades'
                 ELSE 'indexed' END
     FROM (SELECT {instant}(u.since) AS "from", {instant}(u.until) AS "to", u.state
           FROM unnest(%(starts)s::bigint[], %(ends)s::bigint[], %(states)s::text[]) AS u (since, until, state)) c

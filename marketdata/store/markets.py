@@ -27,7 +27,7 @@ _SUFFIXED = "^(?:[^:]*:)?([^-]+)-([^-]+)-(?:[0-9a-f]{6}|[0-9a-f]{12}|[0-9a-f]{24
 
 class Market(NamedTuple):
     """A symbol, and the greatest number of decimals among the prices and among the sizes of its newest :data:`SAMPLE`
-    ticks."""
+    ticks, and of the newest minutes whose ticks were pruned."""
 
     symbol: str
     price_decimals: int
@@ -54,15 +54,22 @@ _NAMED: LiteralString = """
 _DECIMALS: LiteralString = f"""
     SELECT s.symbol, k.price, k.size FROM CHOSEN CROSS JOIN LATERAL (
         SELECT max(min_scale(price)) AS price, max(min_scale(size)) AS size FROM (
-            SELECT price, size FROM {{ticks}} WHERE symbol = s.symbol
-            ORDER BY ts DESC, seq DESC, id DESC LIMIT {SAMPLE}
+            (SELECT price, size FROM {{ticks}} WHERE symbol = s.symbol AND ts >= s.pruned_until
+             ORDER BY ts DESC, seq DESC, id DESC LIMIT {SAMPLE})
+            UNION ALL
+            (SELECT close, volume FROM {{rollups_1m}}
+             WHERE symbol = s.symbol AND res = 60 AND bucket < s.pruned_until ORDER BY bucket DESC LIMIT {SAMPLE})
         ) t
     ) k WHERE k.price IS NOT NULL ORDER BY ORDERED"""
 
 _PRICES: LiteralString = """
     SELECT s.symbol, last.price FROM CHOSEN LEFT JOIN LATERAL (
-        SELECT trim_scale(price) AS price FROM {ticks} WHERE symbol = s.symbol AND ts <= now()
-        ORDER BY ts DESC, seq DESC, id DESC LIMIT 1
+        (SELECT trim_scale(price) AS price, ts FROM {ticks}
+         WHERE symbol = s.symbol AND ts <= now() AND ts >= s.pruned_until ORDER BY ts DESC, seq DESC, id DESC LIMIT 1)
+        UNION ALL
+        (SELECT close, last_ts FROM {rollups_1d}
+         WHERE symbol = s.symbol AND res = 86400 AND bucket < s.pruned_until ORDER BY bucket DESC LIMIT 1)
+        ORDER BY ts DESC LIMIT 1
     ) last ON true ORDER BY ORDERED"""
 
 

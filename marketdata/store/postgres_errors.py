@@ -25,6 +25,7 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
     "42883": e.VersionMissing,  # no such function
     "53": e.DatabaseExhausted,  # disk, memory, connections
     "54": e.InvalidValue,  # a program limit
+    "55000": e.Pruned,  # object not in prerequisite state: raised by sql/candles.sql
     "55P03": e.Contended,  # lock_timeout
     "57014": e.TooSlow,  # statement_timeout
     "57P": e.DatabaseUnavailable,  # shutdown, crash, still starting
@@ -32,7 +33,7 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
 }
 """The class of the error for each prefix of a SQLSTATE. The longest matching prefix applies."""
 
-_INVALID_PARAMETER_VALUE = "22023"
+_INVALID_PARAMETER_VALUE, _PRUNED = "22023", "55000"
 
 DETAILS: dict[type[e.MarketError], str] = {
     e.InvalidValue: "a value of this request is out of the range that the database can store",
@@ -52,10 +53,10 @@ def translate(error: psycopg.Error) -> e.MarketError:
     """The error of this service for an error of the driver.
 
     The new error has a text of its own, because the driver's text may contain table names, stored values or the
-    connection string. Only the message of an SQL function about its arguments is passed on.
+    connection string. Only the messages of SQL functions about their arguments and about pruned ticks are passed on.
     """
     kind = _kind(error)
-    if error.sqlstate == _INVALID_PARAMETER_VALUE and error.diag.message_primary:
+    if error.sqlstate in (_INVALID_PARAMETER_VALUE, _PRUNED) and error.diag.message_primary:
         return kind(error.diag.message_primary)
     return kind(DETAILS[kind])
 

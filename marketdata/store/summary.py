@@ -3,6 +3,9 @@
 The 24 hours are [as_of - 24 h, as_of], both ends included. Each symbol's sums are taken from the widest stored levels
 that fit, and from the ticks of the minute that the window cuts: at most 27 rows and the ticks of this minute.
 The end of the window needs no narrow level, except for a symbol with ticks that are later than ``as_of``.
+
+If the ticks at the beginning of the window are pruned, the window of this symbol begins with the next full minute.
+Where ticks are pruned, prices and numbers are those of stored minutes and days.
 """
 
 from __future__ import annotations
@@ -43,17 +46,28 @@ _CLOCK: LiteralString = """
 # OFFSET 0 keeps the planner from copying an expression to each place that uses it.
 _PRICES: LiteralString = """
     LEFT JOIN LATERAL (
-        SELECT trim_scale(price) AS price, ts, seq, size FROM {ticks} WHERE symbol = s.symbol AND ts <= k.as_of
-        ORDER BY ts DESC, seq DESC, id DESC LIMIT 1
+        (SELECT trim_scale(price) AS price, ts, seq, size FROM {ticks}
+         WHERE symbol = s.symbol AND ts <= k.as_of AND ts >= s.pruned_until ORDER BY ts DESC, seq DESC, id DESC LIMIT 1)
+        UNION ALL
+        (SELECT close, last_ts, last_seq, NULL FROM {rollups_1d}
+         WHERE symbol = s.symbol AND res = 86400 AND bucket < s.pruned_until ORDER BY bucket DESC LIMIT 1)
+        ORDER BY ts DESC LIMIT 1
     ) last ON true
-    LEFT JOIN LATERAL (
-        SELECT trim_scale(price) AS price FROM {ticks} WHERE symbol = s.symbol AND ts < k.since
-        ORDER BY ts DESC, seq DESC, id DESC LIMIT 1
-    ) before ON true
     CROSS JOIN LATERAL (
-        SELECT coalesce(before.price, (
-            SELECT trim_scale(price) FROM {ticks} WHERE symbol = s.symbol AND ts >= k.since AND ts <= k.as_of
-            ORDER BY ts, seq, id LIMIT 1)) AS price OFFSET 0
+        SELECT coalesce(
+            (SELECT trim_scale(price) FROM {ticks} WHERE symbol = s.symbol AND ts < k.since AND ts >= s.pruned_until
+             ORDER BY ts DESC, seq DESC, id DESC LIMIT 1),
+            (SELECT close FROM {rollups_1m} WHERE symbol = s.symbol AND res = 60
+             AND bucket < least(s.pruned_until, k.minute) ORDER BY bucket DESC LIMIT 1)) AS price OFFSET 0
+    ) before
+    CROSS JOIN LATERAL (
+        SELECT coalesce(
+            before.price,
+            (SELECT open FROM {rollups_1m} WHERE symbol = s.symbol AND res = 60
+             AND bucket >= k.minute AND bucket < s.pruned_until ORDER BY bucket LIMIT 1),
+            (SELECT trim_scale(price) FROM {ticks}
+             WHERE symbol = s.symbol AND ts >= greatest(k.since, s.pruned_until) AND ts <= k.as_of
+             ORDER BY ts, seq, id LIMIT 1)) AS price OFFSET 0
     ) open
     CROSS JOIN LATERAL (  -- a million times the change, rounded half-even: integer arithmetic on twice the values
         SELECT abs(last.price - open.price) * 2e6 + open.price AS above, open.price * 2 AS below OFFSET 0
@@ -81,7 +95,7 @@ _PARTS = " UNION ALL ".join(
         _rows("1h", "hour", "four"),
         _rows("15m", "quarter", "hour"),
         _rows("1m", "minute", "quarter"),
-        _ticks("ts >= k.since AND ts < k.minute"),
+        _ticks("ts >= k.since AND ts < k.minute AND ts >= s.pruned_until"),
     )
 )
 # Narrower levels of the last day, which has ticks after as_of.
@@ -110,7 +124,7 @@ _TOTALS: LiteralString = f"""
     ) total"""
 
 _NAMED: LiteralString = """
-    SELECT s.symbol, min(wanted.place) AS place, json_agg(wanted.name) AS names
+    SELECT s.symbol, s.pruned_until, min(wanted.place) AS place, json_agg(wanted.name) AS names
     FROM jsonb_array_elements_text(%(names)s::jsonb) WITH ORDINALITY AS wanted (name, place)
     LEFT JOIN market_aliases a ON a.alias = wanted.name
     JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)
@@ -124,7 +138,8 @@ _FIRST: LiteralString = """
 
 def _sorted(joined: LiteralString, order: LiteralString) -> LiteralString:
     return f"""
-        SELECT s.symbol, row_number() OVER (ORDER BY {order} DESC, s.symbol) AS place, NULL::json AS names
+        SELECT s.symbol, s.pruned_until, row_number() OVER (ORDER BY {order} DESC, s.symbol) AS place,
+               NULL::json AS names
         FROM clock k CROSS JOIN {{symbols}} s {joined} ORDER BY place LIMIT %(limit)s::bigint"""
 
 
@@ -156,9 +171,14 @@ _CLOSES: LiteralString = """
 # The numbers of the first and the last trade of the 24 hours; -1 if there was none.
 _TRADES: LiteralString = f"""
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN total.n = 0 THEN -1 WHEN numbering.by_seq THEN (
-            SELECT seq FROM {{ticks}} WHERE symbol = s.symbol AND ts >= k.since AND ts <= k.as_of
-            ORDER BY ts, seq, id LIMIT 1) ELSE {count_before("k.since")} END AS first OFFSET 0
+        SELECT CASE WHEN total.n = 0 THEN -1 WHEN numbering.by_seq THEN coalesce(
+            (SELECT first_seq FROM {{rollups_1m}} WHERE symbol = s.symbol AND res = 60
+             AND bucket >= k.minute AND bucket < s.pruned_until ORDER BY bucket LIMIT 1),
+            (SELECT seq FROM {{ticks}}
+             WHERE symbol = s.symbol AND ts >= greatest(k.since, s.pruned_until) AND ts <= k.as_of
+             ORDER BY ts, seq, id LIMIT 1)
+            ) ELSE {count_before("CASE WHEN k.since < s.pruned_until THEN k.minute ELSE k.since END")} END AS first
+        OFFSET 0
     ) numbered"""
 _TRADES_MEMBERS: LiteralString = """
     concat(',"last_size":', coalesce('"' || trim_scale(last.size) || '"', 'null'), ',"first_id":', numbered.first,

@@ -37,6 +37,15 @@ class StoredCounter(NamedTuple):
     counter: int
 
 
+def cut(needs_pruned: LiteralString) -> LiteralString:
+    """A column of the row ``s``: the line below which ticks of the symbol were pruned (microseconds), or NULL if none
+    was. The statement raises the error ``pruned`` if ticks were pruned and the condition is true that the request needs
+    them."""
+    return f"""
+        CASE WHEN s.pruned_until > '-infinity' THEN
+            (extract(epoch FROM {{cut_at}}(s.symbol, s.pruned_until, {needs_pruned})) * 1000000)::bigint END"""
+
+
 @dataclass(frozen=True)
 class Symbol:
     """``first`` and ``last`` are the times of the symbol's first and last tick in milliseconds."""

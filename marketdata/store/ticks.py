@@ -16,9 +16,9 @@ from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
-from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, counters, unknown_symbol
+from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, counters, cut, unknown_symbol
 from marketdata.store.version import Version, braced
-from marketdata.tick import INT64, NAME, Finalize, FinalizeChain, Item, Restore, Retract, Tick
+from marketdata.tick import EARLIEST, INT64, NAME, Finalize, FinalizeChain, Item, Restore, Retract, Tick
 
 
 class Outcome(StrEnum):
@@ -196,8 +196,13 @@ class _Key(NamedTuple):
         raise InvalidValue.of("/cursor", "is not a cursor of this service: leave it out to start with the first page")
 
 
+_LEAST_ID = "!"
+"""No id is less. With the least seq it is a position before all ticks of a time."""
+
+
 class _Rows(NamedTuple):
-    """Ticks as text. ``following`` is the key of the last of them, or None if no further tick exists."""
+    """Ticks as text. ``following`` is the key of the last of them, or of the line of pruned ticks that hides further
+    ones, or None if no further tick exists."""
 
     symbol: str
     origin: str
@@ -223,7 +228,8 @@ def read(
     With ``start`` the first page has the first ``limit`` ticks, without it the newest. ``cursor`` continues in the
     direction of the first page. ``sort`` is the order within a page. A tick that is stored the whole time appears in
     exactly one page, whatever is inserted or deleted between the requests. Raises NotFound (``unknown_symbol``) when
-    nothing was ever stored of the symbol, and InvalidValue for an invalid cursor.
+    nothing was ever stored of the symbol, InvalidValue for an invalid cursor, and Pruned for a page that begins below
+    the line of pruned ticks.
     """
     key = None if cursor is None else _Key.decoded(cursor)
     is_forward = start is not None if key is None else key.is_forward
@@ -248,9 +254,11 @@ def stream(
 ) -> Iterator[bytes]:
     """Read all ticks in [start, end] in the order of ``sort``, in blocks of lines. Each block is a transaction.
 
-    This reads the first block before it returns, so that NotFound is raised before anything is sent.
+    This reads the first block before it returns, so that NotFound and Pruned are raised before anything is sent. A
+    stream cannot say that it ends at the line of pruned ticks. So it is refused unless it begins above it.
     """
     is_forward = sort == "asc"
+    start = EARLIEST if start is None else start
     block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
 
     def blocks() -> Iterator[bytes]:
@@ -296,8 +304,12 @@ def _page(
         answer = prepared.rows(conn, version.query(statement), values)
     if not answer:
         raise unknown_symbol(symbol)
-    stored, origin, counter, found, text, us, seq, last_id = answer[0]
-    following = _Key(is_forward, int(us), int(seq), last_id.decode()) if int(found) > limit else None
+    stored, origin, counter, found, text, us, seq, last_id, line = answer[0]
+    following = None
+    if int(found) > limit:
+        following = _Key(is_forward, int(us), int(seq), last_id.decode())
+    elif line is not None and start is None and not is_forward:
+        following = _Key(False, int(line), -INT64, _LEAST_ID)
     return _Rows(stored.decode(), origin.decode(), int(counter), text or b"", following)
 
 
@@ -308,17 +320,24 @@ def _statement(
     """The SELECT with only the needed conditions. PostgreSQL then plans each kind of page separately."""
     expression, separator = _ROWS[format]
     desc = "" if is_forward else " DESC"
-    conditions = "t.symbol = s.symbol"
+    conditions, needed = "t.symbol = s.symbol", []
     if has_start:
+        needed.append("{instant}(%(start)s::bigint) < s.pruned_until")
         conditions += " AND t.ts >= {instant}(%(start)s::bigint)"
+    else:
+        conditions += " AND t.ts >= s.pruned_until"
+        needed += [] if is_forward else ["k.found = 0"]
     if has_end:
+        needed.append("{instant}(%(end)s::bigint) < s.pruned_until")
         conditions += " AND t.ts <= {instant}(%(end)s::bigint)"
     if has_key:
+        needed.append("{instant}(%(key_us)s::bigint) < s.pruned_until")
         key = "({instant}(%(key_us)s::bigint), %(key_seq)s::bigint, %(key_id)s)"
         conditions += f" AND (t.ts, t.seq, t.id) {'>' if is_forward else '<'} {key}"
     at_limit = "FILTER (WHERE t.ord = %(limit)s)"
     return f"""
-        SELECT {COUNTER_COLUMNS}, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
+        SELECT {COUNTER_COLUMNS}, k.found, k.body, k.us, k.seq, k.id, {cut(" OR ".join(needed))}
+        FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found,
                    string_agg(concat({braced(expression)}), {separator}{" ORDER BY t.ord DESC" if is_reversed else ""})
                        FILTER (WHERE t.ord <= %(limit)s) AS body,

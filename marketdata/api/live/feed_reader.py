@@ -18,7 +18,7 @@ from time import monotonic
 from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.websocket import text_frame
 from marketdata.api.served_version import ServedVersion
-from marketdata.errors import DatabaseUnavailable, MarketError, NotFound
+from marketdata.errors import DatabaseUnavailable, MarketError, NotFound, Pruned
 from marketdata.http.failures import internal_error
 from marketdata.http.reply import encode
 from marketdata.interval import SECOND, bucket_end, bucket_open
@@ -45,7 +45,7 @@ Frames = dict[int | str, bytes]
 @dataclass(slots=True)
 class Reading:
     """The messages about changed ranges. ``is_partial`` is True if some change has no message, because a range was too
-    large or a removed tick is unknown."""
+    large, a removed tick is unknown, or the ticks of a range are pruned."""
 
     frames: Frames = field(default_factory=dict)
     is_partial: bool = False
@@ -280,6 +280,8 @@ def read_changes(connection: Connection, version: Version, feed: Feed, spans: li
     except NotFound:
         feed.forget_all()
         return Reading(is_partial=any(span.is_removal for span in spans))
+    except Pruned:
+        reading.is_partial = True
     return reading
 
 

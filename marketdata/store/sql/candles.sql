@@ -6,7 +6,8 @@
 -- level whose rows never cross the bound of a bucket. If a bucket has room for 24 or more of these rows, candles_pieced
 -- reads a wider level instead and replaces only the rows that cross a bound by rows of narrower levels. So the number
 -- of rows read depends on the number of buckets, not on the time range.
--- Candles of a second are computed from the ticks, one bucket at a time, because a second may contain any number of ticks.
+-- Candles of a second are computed from the ticks, one bucket at a time, because a second may contain any number of ticks. So
+-- they end at the line of pruned ticks. Below it they are an error, because without them it would seem that nothing was traded.
 --
 -- time_zone is an offset from UTC like '+05:30', or the name of a time zone. For an offset, "shift" is that offset as an
 -- interval. For a name, shift is NULL, and the bounds of buckets are computed by day_start. A day begins when the local clock
@@ -116,6 +117,20 @@ BEGIN
     WHERE s.at BETWEEN lowest AND highest;
 END $$;
 
+-- The line of a symbol, if ticks below it were pruned, else NULL. If "is_below" is true, ticks below the line are needed, and
+-- this is an error.
+CREATE FUNCTION {cut_at}(symbol text, line timestamptz, is_below boolean) RETURNS timestamptz LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT AS $$
+BEGIN
+    IF line = '-infinity' OR NOT EXISTS (SELECT FROM {rollups} r WHERE r.symbol = $1 AND r.res = 86400 AND r.bucket < line) THEN
+        RETURN NULL;
+    ELSIF is_below THEN
+        RAISE EXCEPTION 'ticks of % before % are pruned: ask for times from then on, or for candles of 1m or longer', symbol,
+            to_char(line AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN line;
+END $$;
+
 CREATE FUNCTION {candles}(symbol text, bucket text, "from" timestamptz DEFAULT NULL, "to" timestamptz DEFAULT NULL,
                           max_rows integer DEFAULT 500, fill text DEFAULT 'none', time_zone text DEFAULT '+00:00',
                           current text DEFAULT 'include')
@@ -146,6 +161,7 @@ DECLARE
     earliest timestamptz := coalesce($3, '-infinity');
     latest   timestamptz := coalesce($4, 'infinity');
     opened   timestamptz;
+    line     timestamptz;
 BEGIN
     IF seconds IS NULL OR $5 IS NULL OR $5 < 1 OR $6 NOT IN ('none', 'previous') OR $8 NOT IN ('include', 'exclude')
        OR (fixed BETWEEN '-12:00' AND '14:00' OR zone ~ '^[A-Za-z]' AND now() AT TIME ZONE zone IS NOT NULL) IS NOT TRUE THEN
@@ -153,7 +169,7 @@ BEGIN
             $2, $5, $6, $7, $8
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT least(greatest(s.final_until, h.final_until), now()) INTO final
+    SELECT least(greatest(s.final_until, h.final_until), now()), s.pruned_until INTO final, line
     FROM {symbols} s LEFT JOIN {chains} h ON h.chain = {chain_of}(s.symbol) WHERE s.symbol = name;
     -- Convert the bounds to opening times: the first bucket that opens at or after "from", the last one at or before "to".
     IF isfinite(earliest) THEN
@@ -165,6 +181,10 @@ BEGIN
     END IF;
     IF isfinite(latest) THEN
         latest := {bucket_of}(latest, width, shift, zone);
+    END IF;
+    IF seconds = 1 AND line > '-infinity' THEN
+        line := {cut_at}(name, line, forward AND earliest < line OR latest < line);
+        earliest := greatest(earliest, line);
     END IF;
 
     IF $6 = 'previous' THEN
@@ -196,6 +216,9 @@ BEGIN
                   WHERE symbol = name AND ts >= hit.opened AND ts < hit.opened + width ORDER BY ts, seq, id) t
         ) c
         WHERE hit.opened IS NOT NULL;
+        IF NOT FOUND AND NOT forward AND line > '-infinity' THEN
+            PERFORM {cut_at}(name, line, true);
+        END IF;
         RETURN;
     END IF;
 
@@ -274,13 +297,17 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CUR
 #variable_conflict use_column
 DECLARE
     before numeric;
-    first_tick CONSTANT timestamptz := (SELECT min(ts) FROM {ticks} WHERE symbol = name);
+    minute timestamptz;
+    first_tick CONSTANT timestamptz := (
+        SELECT first_ts FROM {rollups} WHERE symbol = name AND res = 86400 ORDER BY bucket LIMIT 1);
+    last_tick CONSTANT timestamptz := (
+        SELECT last_ts FROM {rollups} WHERE symbol = name AND res = 86400 ORDER BY bucket DESC LIMIT 1);
 BEGIN
     IF first_tick IS NULL THEN
         RETURN;  -- all ticks were retracted; greatest() below would ignore the null
     END IF;
     earliest := greatest(earliest, {bucket_of}(first_tick, width, shift, zone));
-    latest := least(latest, {bucket_of}(greatest(now(), (SELECT max(ts) FROM {ticks} WHERE symbol = name)), width, shift, zone));
+    latest := least(latest, {bucket_of}(greatest(now(), last_tick), width, shift, zone));
     IF earliest > latest THEN
         RETURN;
     ELSIF shift IS NULL THEN  -- a day of 25 hours is longer than its width, so the range is two days longer
@@ -295,7 +322,12 @@ BEGIN
     ELSE
         earliest := greatest(earliest, latest + shift - (wanted - 1) * width - shift);
     END IF;
-    SELECT trim_scale(price) INTO before FROM {ticks} WHERE symbol = name AND ts < earliest ORDER BY ts DESC, seq DESC, id DESC LIMIT 1;
+    -- Only buckets of a second may begin within a minute.
+    minute := date_bin('1 min', earliest, '1969-01-06Z');
+    before := coalesce(
+        (SELECT trim_scale(price) FROM {ticks} WHERE symbol = name AND ts >= minute AND ts < earliest
+         ORDER BY ts DESC, seq DESC, id DESC LIMIT 1),
+        (SELECT close FROM {rollups} WHERE symbol = name AND res = 60 AND bucket < minute ORDER BY bucket DESC LIMIT 1));
     RETURN QUERY
     SELECT name, label, f.opened, f.ended, coalesce(f.open, f.carried), coalesce(f.high, f.carried),
            coalesce(f.low, f.carried), f.carried, coalesce(f.volume, 0), coalesce(f.quote, 0), coalesce(f.n, 0), f.vwap,

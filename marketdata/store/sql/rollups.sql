@@ -48,7 +48,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Raises the error for a client that inserts or deletes a tick below the line.
+-- Raises the error for a client that inserts or deletes a tick below the line of a symbol.
 CREATE FUNCTION {refuse_pruned}(symbol text, line timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'ticks of % before % are pruned: none can be inserted or deleted there', symbol,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -41,6 +41,23 @@ def version(database: str) -> Version:
 def conn(database: str, version: Version) -> Iterator[Connection]:
     with connect(database) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def clock(conn: Connection, version: Version) -> Iterator[Callable[[int], None]]:
+    """``clock(at)`` makes ``at`` (microseconds) the database's time, by a function ``now`` of its own."""
+    conn.execute("CREATE SCHEMA clock")
+    conn.execute(
+        "CREATE FUNCTION clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$"
+        " SELECT '1970-01-01Z'::timestamptz + current_setting('test.now')::bigint * interval '1 us' $$"
+    )
+    conn.execute("SET search_path = clock, pg_catalog, public")
+    yield lambda at: void(conn.execute("SELECT set_config('test.now', %s, false)", (str(at),)))
+    conn.execute("RESET search_path")
+
+
+def void(_result: object) -> None:
+    pass
 
 
 def new_symbol() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -73,23 +73,6 @@ def items(found: Summary) -> list[dict[str, Any]]:
     made = [json.loads(each) for each in found.items.values()]
     assert [each["symbol"] for each in made] == list(found.items)
     return made
-
-
-@pytest.fixture(scope="module")
-def clock(conn: Connection, version: Version) -> Iterator[Callable[[int], None]]:
-    """``clock(at)`` makes ``at`` (microseconds) the database's time, by a function ``now`` of its own."""
-    conn.execute("CREATE SCHEMA clock")
-    conn.execute(
-        "CREATE FUNCTION clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$"
-        " SELECT '1970-01-01Z'::timestamptz + current_setting('test.now')::bigint * interval '1 us' $$"
-    )
-    conn.execute("SET search_path = clock, pg_catalog, public")
-    yield lambda at: void(conn.execute("SELECT set_config('test.now', %s, false)", (str(at),)))
-    conn.execute("RESET search_path")
-
-
-def void(_result: object) -> None:
-    pass
 
 
 def history(symbol: str, chance: random.Random, count: int) -> list[Tick]:

@@ -1,0 +1,334 @@
+"""Answers about a symbol with pruned ticks. Those that need no tick below the line stay as they were, byte for byte.
+The others say that ticks were pruned."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketdata.errors import MarketError, Pruned
+from marketdata.interval import DAY, MINUTE, SECOND, WIDTHS, Zone, bucket_open
+from marketdata.store import candles, coverage, markets, summary, ticks, trades
+from marketdata.store.coverage import Range
+from marketdata.store.pool import Connection, Pool
+from marketdata.store.time_zones import TimeZones
+from marketdata.store.version import Version
+from marketdata.tick import Tick
+
+from . import test_summary, test_trades
+from .brute_force import text
+from .conftest import RELAXED, START, history, new_symbol, tick
+from .test_candles import ZONES, edges
+from .test_prune import pruned
+from .test_summary import END
+
+NAMES = ("Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Pacific/Apia")
+
+
+@pytest.fixture(scope="module")
+def zones(database: str) -> Iterator[list[Zone]]:
+    pool = Pool(database, application_name="test", size=1)
+    yield [*ZONES, *map(TimeZones(pool).find, NAMES)]
+    pool.close()
+
+
+def answer(conn: Connection, version: Version, symbol: str, asked: dict[str, Any]) -> str:
+    """The answer without its time, or the code of the error."""
+    try:
+        body = candles.read(conn, version, symbol, **asked).body.decode()
+    except MarketError as error:
+        return error.code
+    return body.partition(',"as_of"')[0]
+
+
+def test_candles_stay_as_they_were(conn: Connection, version: Version, loops, zones: list[Zone]) -> None:
+    """Of every interval but 1s, with any bounds, fill, zone and format."""
+
+    @settings(max_examples=loops(quick=15, full=400), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        ticks.ingest(conn, version, data.draw(history(symbol)))
+        asked = [
+            {
+                "interval": interval, "start": data.draw(st.none() | edges), "end": data.draw(st.none() | edges),
+                "limit": data.draw(st.sampled_from([1, 3, 500])), "sort": data.draw(st.sampled_from(["asc", "desc"])),
+                "fill": data.draw(st.sampled_from(["none", "previous"])), "zone": data.draw(st.sampled_from(zones)),
+                "format": data.draw(st.sampled_from(["object", "columns", "binance", "csv", "udf"])),
+            }
+            for interval in WIDTHS
+            if interval != "1s"
+            for _ in range(2)
+        ]  # fmt: skip
+        before = [answer(conn, version, symbol, each) for each in asked]
+        pruned(conn, version, symbol, START + data.draw(st.integers(-1, 100)) * DAY)
+        assert [answer(conn, version, symbol, each) for each in asked] == before
+
+    holds()
+
+
+def seconds(conn: Connection, version: Version, symbol: str, **asked: Any) -> tuple[list[int], bool] | str:
+    """The opening times of candles of a second, and ``more``; or the code of the error."""
+    try:
+        found = candles.read(conn, version, symbol, "1s", **asked)
+    except Pruned as error:
+        return error.code
+    return json.loads(found.body.partition(b',"candles":')[2].partition(b',"more"')[0]), found.more
+
+
+def test_seconds_end_at_the_line(conn: Connection, version: Version, loops) -> None:
+    """Candles from the line on are the same as before; without a start, ``more`` says that there are older ones."""
+
+    @settings(max_examples=loops(quick=30, full=600), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        held = data.draw(history(symbol))
+        ticks.ingest(conn, version, held)
+        line = START + data.draw(st.integers(-1, 100)) * DAY
+        times = st.one_of(edges, st.sampled_from([line - 1, line, line + SECOND, *(each.ts for each in held)]))
+        asked: list[dict[str, Any]] = [
+            {"start": data.draw(st.none() | times), "end": data.draw(st.none() | times), "limit": limit, "sort": sort}
+            for limit in (1, 3, 500)
+            for sort in ("asc", "desc")
+        ]
+        before = [seconds(conn, version, symbol, **each) for each in asked]
+        is_cut = any(each.ts < line for each in held)
+        pruned(conn, version, symbol, line)
+        for each, (rows, more) in zip(asked, before, strict=True):  # type: ignore[misc]
+            found = seconds(conn, version, symbol, **each)
+            start, end = each["start"], each["end"]
+            is_below = (start is not None and start + SECOND - 1 < line) or (
+                end is not None and bucket_open(end, "1s") < line
+            )
+            kept = [row for row in rows if row["t"] * 1000 >= line]
+            if not is_cut:
+                assert found == (rows, more)
+            elif is_below or (start is None and not kept):
+                assert found == "pruned"
+            else:
+                assert found == (kept, more or start is None)
+
+    holds()
+
+
+def test_filled_seconds_end_at_the_line(conn: Connection, version: Version) -> None:
+    symbol, line = new_symbol(), START + DAY
+    ticks.ingest(
+        conn, version, [tick(symbol, "a", line - 5 * SECOND, "7.50"), tick(symbol, "b", line + 3 * SECOND, "8")]
+    )
+    asked: dict[str, Any] = {"interval": "1s", "end": line + 4 * SECOND, "fill": "previous", "limit": 7}
+    before = json.loads(candles.read(conn, version, symbol, **asked).body)
+    pruned(conn, version, symbol, line)
+    after = json.loads(candles.read(conn, version, symbol, **asked).body)
+    assert after["candles"] == before["candles"][2:]
+    assert after["more"] is before["more"] is True
+    assert [each["c"] for each in after["candles"]] == ["7.5", "7.5", "7.5", "8", "8"]
+    for bounds in ({"end": line - 1}, {"start": line - SECOND}):
+        with pytest.raises(Pruned):
+            candles.read(conn, version, symbol, **{**asked, **bounds})
+
+
+def read_all(conn: Connection, version: Version, symbol: str, **asked: Any) -> tuple[list[str], bool]:
+    """The ids of all pages, and whether the page after the last one is refused as pruned."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        try:
+            page = ticks.read(conn, version, symbol, cursor=cursor, **asked)
+        except Pruned:
+            return found, True
+        found += [each["id"] for each in json.loads(page.body)["ticks"]]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found, False
+
+
+def test_pages_of_ticks_end_at_the_line(conn: Connection, version: Version, loops) -> None:
+    """Backwards the last page says that there are more, and the next one that they are pruned."""
+
+    @settings(max_examples=loops(quick=30, full=600), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        held = sorted(data.draw(history(symbol)), key=lambda each: (each.ts, each.seq, each.id.encode()))
+        ticks.ingest(conn, version, held)
+        line = START + data.draw(st.integers(-1, 100)) * DAY
+        pruned(conn, version, symbol, line)
+        is_cut = held[0].ts < line
+        for start, end in data.draw(st.lists(st.tuples(st.none() | edges, st.none() | edges), min_size=4, max_size=4)):
+            wanted = [
+                each.id
+                for each in (held if start is not None else held[::-1])
+                if each.ts >= line and (start or 0) <= each.ts <= (end if end is not None else each.ts)
+            ]
+            sort = "asc" if start is not None else "desc"
+            found = read_all(conn, version, symbol, start=start, end=end, limit=data.draw(st.integers(1, 9)), sort=sort)
+            is_refused = is_cut and ((start or line) < line or (end or line) < line)
+            assert found == ([] if is_refused else wanted, is_cut and (is_refused or start is None))
+
+    holds()
+
+
+def test_a_cursor_below_the_line_and_a_stream_are_refused(conn: Connection, version: Version) -> None:
+    symbol, line = new_symbol(), START + DAY
+    ticks.ingest(conn, version, [tick(symbol, f"{n}", START + n * DAY // 4) for n in range(9)])
+    forward = ticks.read(conn, version, symbol, start=START, limit=2).next_cursor
+    backward = ticks.read(conn, version, symbol, limit=6).next_cursor
+    assert len(b"".join(ticks.stream(conn, version, symbol)).splitlines()) == 9
+    pruned(conn, version, symbol, line)
+    for cursor, start in ((forward, START), (backward, None)):
+        with pytest.raises(
+            Pruned, match=f"ticks of {symbol} before 2024-02-01T00:00:00Z are pruned: ask for times from"
+        ):
+            ticks.read(conn, version, symbol, cursor=cursor, start=start)
+    for bounds in ({}, {"sort": "desc"}, {"start": START}, {"end": line - 1}):
+        with pytest.raises(Pruned):
+            ticks.stream(conn, version, symbol, **bounds)  # type: ignore[arg-type]
+    assert len(b"".join(ticks.stream(conn, version, symbol, start=line)).splitlines()) == 5
+
+
+def test_a_symbol_without_older_ticks_is_unaffected(conn: Connection, version: Version) -> None:
+    """It has a line, but nothing was pruned."""
+    symbol, line = new_symbol(), START + DAY
+    ticks.ingest(conn, version, [tick(symbol, "a", line)])
+    assert pruned(conn, version, symbol, line) == 0
+    assert ticks.ingest(conn, version, [tick(symbol, "b", line - 1)]) == ["pruned"]
+    assert read_all(conn, version, symbol, start=0) == read_all(conn, version, symbol) == (["a"], False)
+    assert seconds(conn, version, symbol, start=0) == seconds(conn, version, symbol, end=line)
+    assert json.loads(trades.read(conn, version, symbol, start=0, limit=9, format="trade").body)
+    assert len(b"".join(ticks.stream(conn, version, symbol)).splitlines()) == 1
+
+
+@pytest.mark.parametrize("by_seq", [True, False])
+def test_trades_end_at_the_line(conn: Connection, version: Version, loops: Callable[..., int], by_seq: bool) -> None:
+    """Their numbers stay."""
+    for seed in range(loops(quick=3, full=60)):
+        chance = random.Random(f"{seed} {by_seq}")
+        symbol = new_symbol()
+        sent = test_trades.history(symbol, chance, 60, by_seq=by_seq)
+        ticks.ingest(conn, version, sent)
+        line = chance.choice(sent[1:]).ts // DAY * DAY
+        pruned(conn, version, symbol, line)
+        _check_trades(conn, version, symbol, test_trades.numbered(sent, by_seq=by_seq), line)
+
+
+def _check_trades(conn: Connection, version: Version, symbol: str, sent: list[tuple[int, int]], line: int) -> None:
+    def read(**bounds: Any) -> list[tuple[int, int]] | str:
+        try:
+            body = trades.read(conn, version, symbol, limit=7, format="aggregate", **bounds).body
+        except Pruned as error:
+            return error.code
+        return [(each["a"], each["T"]) for each in json.loads(body)]
+
+    is_cut = sent[0][1] < line
+    kept = [each for each in sent if each[1] >= line]
+
+    def shown(part: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(number, ts // 1000) for number, ts in part]
+
+    assert read() == (shown(kept[-7:]) or "pruned")
+    for number, ts in sent:
+        refused = is_cut and ts < line
+        assert read(number=number) == ("pruned" if refused else shown([each for each in kept if each[0] >= number][:7]))
+        assert read(start=ts) == ("pruned" if refused else shown([each for each in kept if each[1] >= ts][:7]))
+        before = [each for each in kept if each[1] < ts][-7:]
+        assert read(end=ts) == ("pruned" if is_cut and not before else shown(before))
+    assert read(number=sent[-1][0] + 1) == []
+
+
+@pytest.mark.parametrize("count", [3, 30, 400])
+def test_items_of_the_summary_begin_with_a_full_minute(
+    conn: Connection,
+    version: Version,
+    clock: Callable[[int], None],
+    loops: Callable[..., int],
+    count: int,
+) -> None:
+    """If the first ticks of the 24 hours are pruned. Otherwise the items are the same as before."""
+    for seed in range(loops(quick=2, full=60)):
+        chance = random.Random(f"pruned {count} {seed}")
+        symbol = new_symbol()
+        sent = test_summary.history(symbol, chance, count)
+        ticks.ingest(conn, version, sent)
+        for line in range(END // DAY * DAY - 3 * DAY, END, DAY):
+            pruned(conn, version, symbol, line)
+            for at in (each for each in test_summary.moments(chance) if each >= line):
+                clock(at)
+                (item,) = test_summary.items(summary.named(conn, version, [symbol], addition="closes"))
+                assert item == _expected(symbol, sent, at, line), (seed, at)
+
+
+def _expected(symbol: str, sent: list[Tick], at: int, line: int) -> dict[str, Any]:
+    """The item of all ticks; those before the first full minute are moved before the 24 hours."""
+    since = at - DAY
+    minute = since + -since % MINUTE
+    if line > since:
+        order = sorted(sent, key=lambda each: (each.ts, each.seq, each.id))
+        moved = [each for each in order if since <= each.ts < minute]
+        sent = [each for each in sent if each not in moved]
+        sent += [each._replace(ts=since - 1, seq=10 + place) for place, each in enumerate(moved)]
+        found = test_summary.expected(symbol, sent, at, has_closes=True)
+        if moved and moved[-1] is order[-1]:
+            found["ts"] = moved[-1].ts // 1000
+        return found
+    return test_summary.expected(symbol, sent, at, has_closes=True)
+
+
+@pytest.mark.parametrize("by_seq", [True, False])
+def test_the_summary_numbers_trades_whose_ticks_are_pruned(
+    conn: Connection,
+    version: Version,
+    clock: Callable[[int], None],
+    by_seq: bool,
+) -> None:
+    symbol, line = new_symbol(), END // DAY * DAY
+    moments = [END - DAY - 5 * MINUTE, END - DAY + 1, END - DAY + 2 * MINUTE, line - SECOND, line + SECOND]
+    ticks.ingest(
+        conn, version, [tick(symbol, f"{n}", ts, seq=by_seq * (n + 5), size=f"{n}.5") for n, ts in enumerate(moments)]
+    )
+    pruned(conn, version, symbol, line)
+    clock(END)
+    (item,) = test_summary.items(summary.named(conn, version, [symbol], addition="trades"))
+    assert (item["first_id"], item["last_id"], item["last_size"]) == ((7, 9, "4.5") if by_seq else (2, 4, "4.5"))
+    pruned(conn, version, symbol, line + DAY)
+    (item,) = test_summary.items(summary.named(conn, version, [symbol], addition="trades"))
+    assert (item["first_id"], item["last_id"], item["last_size"]) == ((7, 9, None) if by_seq else (2, 4, None))
+
+
+def test_a_market_without_stored_ticks_stays_listed(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START, "2.50", "0.125"), tick(symbol, "b", START + SECOND, "2.25")])
+    before = markets.read(conn, version, [symbol]), markets.last_prices(conn, version, [symbol])
+    pruned(conn, version, symbol, START + DAY)
+    assert (markets.read(conn, version, [symbol]), markets.last_prices(conn, version, [symbol])) == before
+    assert before[1] == {symbol: text(Decimal("2.25"))}
+
+
+def test_coverage_of_pruned_parts_of_a_day(conn: Connection, version: Version) -> None:
+    """Parts of a day are cut at a second; minutes say whether they have ticks."""
+    symbol = new_symbol()
+    hour = 3600 * SECOND
+    ticks.ingest(conn, version, [tick(symbol, "a", START + hour + SECOND), tick(symbol, "b", START + 5 * hour)])
+    bounds = [0, hour + SECOND, hour + 2 * SECOND, 5 * hour, 6 * hour, 7 * hour]
+
+    def states() -> list[str]:
+        found = []
+        for start, end in pairwise(bounds):
+            coverage.record(conn, version, [symbol], Range(START - DAY, START + 2 * DAY, "failed"))
+            coverage.record(conn, version, [symbol], Range(START + start, START + end, "indexed"))
+            found += [each.state for each in coverage.ranges(conn, version, symbol)[1] if each.start == START + start]
+        return found
+
+    before = states()
+    assert before == ["no_trades", "indexed", "no_trades", "indexed", "no_trades"]
+    pruned(conn, version, symbol, START + 40 * DAY)
+    assert states() == before
