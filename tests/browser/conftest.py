@@ -12,10 +12,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 from cardapp.settings import ROOT
-from tests.functional.conftest import browser  # noqa: F401
+from tests.browser.tabs import Tabs
+from tests.functional.chromium import PROGRAM, chromium
+from tests.functional.registry import npm_install
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
+AXE = "axe-core@4.14.1"
 ARENA = ROOT / "etc" / "cards" / "arena"
 FIRST = "bump/anatomy/empty/fields"
 VIEW = {
@@ -79,6 +82,15 @@ class OpenPage:
         return self.page.locator("#editor pre").text_content() or ""
 
 
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, where it is installed. The tests of all files share it."""
+    if PROGRAM is None:
+        pytest.skip("not run: there is no chromium here (Debian package chromium)")
+    with chromium() as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """The application and a session on the arena card."""
@@ -119,26 +131,47 @@ def scratch(neovim: Neovim) -> Iterator[Neovim]:
     neovim.call("nvim_buf_delete", made, {"force": True})
 
 
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:  # noqa: F811
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core."""
+    with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp") as folder:
+        npm_install([AXE], Path(folder))
+        return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+def asked_context(browser: Browser) -> BrowserContext:
     """A browser that was asked for a name already."""
     made = browser.new_context(viewport={"width": 1280, "height": 720})
     made.add_init_script("if (location.protocol === 'http:') localStorage.setItem('name asked', 'yes')")
+    return made
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    made = asked_context(browser)
     yield made
     made.close()
 
 
+@pytest.fixture(scope="module")
+def tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
+    made = Tabs(asked_context(browser), f"http://127.0.0.1:{stage.service.listener.port}/api/identity")
+    yield made
+    made.context.close()
+
+
 @pytest.fixture
-def tab(context: BrowserContext, stage: Stage) -> Iterator[Any]:
+def tab(tabs: Tabs, stage: Stage) -> Iterator[Any]:
     """Opens a tab at an address of the page. At the end no tab may have an error."""
     opened: list[OpenPage] = []
 
     def open_tab(address: str = "") -> OpenPage:
-        found = OpenPage(context.new_page())
+        found = OpenPage(tabs.new())
         opened.append(found)
         found.page.goto(f"http://127.0.0.1:{stage.service.listener.port}/{address}")
         return found.ready()
 
     yield open_tab
+    tabs.forget()
     for each in opened:
         assert each.faults == []

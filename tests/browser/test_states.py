@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator
+from playwright.sync_api import Locator
 
 from tests.browser.conftest import OpenPage
 from tests.functional.serving import Stage, make_card, until
@@ -29,7 +29,7 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.fixture
-def opened(context: BrowserContext, stage: Stage, tab: Any) -> OpenPage:
+def opened(stage: Stage, tab: Any) -> OpenPage:
     """The page on a running session, at the first step."""
     if not stage.tcp.get("/api/state")["session"]["available"]:
         stage.sessions.start(stage.card)

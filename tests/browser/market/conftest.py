@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request
+from playwright.sync_api import Browser, Page, Request
 
 from tests.browser.market.stage import ROOT, Stage, minutes, now, running_stage
-from tests.functional.conftest import browser  # noqa: F401
+from tests.browser.tabs import Tabs
 from tests.functional.serving import until
 
 LIBRARY = ROOT / "marketdata" / "frontend" / "static" / "vendor" / "lightweight-charts.mjs"
@@ -38,9 +39,11 @@ PIXELS = """([colour, from, to, near]) => {
 }"""
 
 
-# Notes each text of a canvas with its position in CSS pixels.
+# Notes each text of a canvas with its position in CSS pixels, from now on.
 NOTE_TEXTS = """() => {
+  const isNoted = Boolean(window.texts);
   window.texts = [];
+  if (isNoted) return;
   const draw = CanvasRenderingContext2D.prototype.fillText;
   CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
     const { e, f, a, d } = this.getTransform();
@@ -103,7 +106,7 @@ class ChartPage:
         return found
 
 
-Tab = Callable[[str], ChartPage]
+Tab = Callable[..., ChartPage]
 
 
 def query(symbol: str = SYMBOL, interval: str = "1m", **more: object) -> str:
@@ -127,15 +130,22 @@ def drawn_texts(opened: ChartPage) -> dict[str, dict[str, Any]]:
     """The texts that the canvases show after a redraw, each with its place."""
     opened.page.set_viewport_size({"width": 1280, "height": 700})
     opened.page.wait_for_timeout(200)
-    opened.page.evaluate("window.texts = []")
+    opened.page.evaluate(NOTE_TEXTS)
     opened.page.set_viewport_size({"width": 1280, "height": 720})
     opened.page.wait_for_timeout(300)
     return {each["text"]: each for each in opened.page.evaluate("texts")}
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    """A stage with 400 minutes of trades."""
+def new_tabs(browser: Browser, stage: Stage, **more: Any) -> Tabs:
+    """The tabs of a new context with the login."""
+    credentials: Any = {"username": stage.user, "password": stage.password}
+    context = browser.new_context(viewport=SIZE, http_credentials=credentials, reduced_motion="reduce", **more)
+    return Tabs(context, f"{stage.address}healthz")
+
+
+@contextmanager
+def traded_stage() -> Iterator[Stage]:
+    """A stage with 400 minutes of trades of SYMBOL."""
     if not LIBRARY.exists():
         pytest.skip("not run: the set-up could not fetch the chart library")
     with running_stage() as stage:
@@ -143,30 +153,38 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture
-def context(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:  # noqa: F811
-    credentials: Any = {"username": stage.user, "password": stage.password}
-    made = browser.new_context(viewport=SIZE, http_credentials=credentials, reduced_motion="reduce")  # type: ignore[arg-type]
+@pytest.fixture(scope="package")
+def stage() -> Iterator[Stage]:
+    """The tests of all files share it: each one writes to symbols that no other has, and none to SYMBOL."""
+    with traded_stage() as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
+    made = new_tabs(browser, stage)
     yield made
-    made.close()
+    made.context.close()
 
 
 @pytest.fixture
-def noted_texts(context: BrowserContext) -> None:
-    """Notes the texts of the canvases for drawn_texts()."""
-    context.add_init_script(f"({NOTE_TEXTS})()")
-
-
-@pytest.fixture
-def tab(context: BrowserContext, stage: Stage) -> Iterator[Callable[[str], ChartPage]]:
-    """Opens the page at an address. At the end of the test, fails if any script of the page had an error."""
+def tab(tabs: Tabs, stage: Stage) -> Iterator[Tab]:
+    """Opens the page at an address, or a tab without it. At the end of the test, fails if any script of the page had an
+    error."""
     opened: list[ChartPage] = []
 
-    def open_tab(query: str = "") -> ChartPage:
-        found = ChartPage(context.new_page(), stage)
+    def open_tab(query: str | None = None) -> ChartPage:
+        found = ChartPage(tabs.new(), stage)
         opened.append(found)
-        return found.go(query)
+        return found if query is None else found.go(query)
 
     yield open_tab
+    tabs.forget()
     for each in opened:
         assert each.faults == []
+
+
+@pytest.fixture(scope="module")
+def blank(tabs: Tabs, stage: Stage) -> Page:
+    """A page whose scripts a test may import."""
+    return tabs.first

@@ -51,10 +51,10 @@ def test_an_alias_in_the_address_becomes_its_symbol_and_is_live(tab: Tab, stage:
     opened.becomes(lambda: opened.legend()["C"] == "120.5")
 
 
-@pytest.mark.parametrize("address", ["", query(bars=50_000), query(bars=300)])
+@pytest.mark.parametrize("address", ["", query(bars=50_000), pytest.param(query(bars=300), marks=pytest.mark.full)])
 def test_the_candles_are_requested_once_and_before_the_page_is_loaded(tab: Tab, stage: Stage, address: str) -> None:
-    page = tab("whoami").page
-    opened = ChartPage(page, stage)
+    opened = tab()
+    page = opened.page
     held: list[Route] = []
     page.route("**/static/page.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
     page.goto(stage.address + address, wait_until="commit")
@@ -214,6 +214,7 @@ def test_a_symbol_whose_trades_were_all_retracted_says_so_until_the_next_trade(t
     opened.page.locator("#message").wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_a_range_in_the_future_has_no_trades(tab: Tab) -> None:
     future = {"from": "2035-01-01T00:00:00Z", "to": "2035-01-05T00:00:00Z"}
     opened = tab(query(interval="1h", **future))
@@ -227,6 +228,7 @@ def test_a_range_in_the_future_has_no_trades(tab: Tab) -> None:
     assert opened.page.locator("#message").is_hidden()
 
 
+@pytest.mark.full
 def test_times_and_symbols_that_the_service_refuses_are_named(tab: Tab) -> None:
     opened = tab(query(**{"from": "0001-01-01T00:00:00Z", "to": "9999-01-01T00:00:00Z"}, bars="null")).drawn()
     notice = opened.page.get_by_role("alert").first.text_content() or ""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from playwright.sync_api import APIResponse, Response, Route
 
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled
+from tests.browser.market.conftest import ChartPage, Tab, query, settled
 from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
 
 pytestmark = pytest.mark.functional
 
 
-def test_the_crosshair_finds_the_nearest_of_narrow_candles(tab: Tab, stage: Stage) -> None:
+def test_the_crosshair_finds_the_nearest_of_narrow_candles(tab: Tab, stage: Stage, loops: Callable[..., int]) -> None:
     symbol, end = "DEMO:SPARSE", now() // MINUTE * MINUTE
     stage.write(*(tick(symbol, end - at * 5 * MINUTE, "100") for at in range(300)))
     opened = tab(query(symbol, bars=1100)).drawn()
     page = opened.page
-    for x in range(100, 1100, 37):
+    for x in range(100, 1100, loops(quick=111, full=37)):
         page.mouse.move(x, 300)
         opened.becomes(lambda: opened.legend().get("C") == "100")
         time = page.locator("#legend-time").text_content() or ""
@@ -73,11 +73,11 @@ def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, s
 def test_a_trade_that_arrives_during_a_revalidation_is_kept(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:AGAIN", now()
     stage.write(tick(symbol, start - 1000, "100"))
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     frames: list[str] = []
     page.on("websocket", lambda made: made.on("framereceived", lambda frame: frames.append(str(frame))))
-    page.goto(stage.address + query(symbol, "1d"))
-    opened = ChartPage(page, stage).drawn()
+    opened.go(query(symbol, "1d")).drawn()
     held: list[tuple[Route, APIResponse]] = []
     page.route("**/api/v1/chart?*", lambda route: held.append((route, route.fetch())), times=1)
     page.keyboard.press("Alt+r")
@@ -167,8 +167,9 @@ def test_times_that_were_not_indexed_are_hatched_but_times_without_trades_are_no
     stage.cover(symbol, start, start + 120 * MINUTE)
     stage.cover(symbol, start + 160 * MINUTE, end + HOUR)
     time = "(ms) => new Date(ms).toISOString()"
-    page = tab("").page
-    opened = tab(query(symbol, **{"from": page.evaluate(time, start), "to": page.evaluate(time, end)})).drawn()
+    opened = tab()
+    page = opened.page
+    opened.go(query(symbol, **{"from": page.evaluate(time, start), "to": page.evaluate(time, end)})).drawn()
     hatch = ("color-mix(in srgb, var(--ink-soft) 30%, var(--paper))", 40)
     opened.becomes(lambda: hatched(opened, 0.62, 0.78, hatch) > 500)
     assert hatched(opened, 0.24, 0.36, hatch) < hatched(opened, 0.62, 0.78, hatch) / 4
@@ -204,13 +205,11 @@ def hatched(opened: ChartPage, start: float, end: float, colour: tuple[str, int]
 def test_loaded_candles_are_revalidated_by_their_entity_tag(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:TAGGED"
     stage.write(tick(symbol, now() - 1000, "100"))
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     answers: list[Response] = []
-    # The page before may have opened the same symbol, the most recently traded one, in its own interval.
-    wanted = re.compile(r"/api/v1/chart\?.*interval=1d")
-    page.on("response", lambda answer: answers.append(answer) if wanted.search(answer.url) else None)
-    page.goto(stage.address + query(symbol, "1d"))
-    opened = ChartPage(page, stage).drawn()
+    page.on("response", lambda answer: answers.append(answer) if "/api/v1/chart?" in answer.url else None)
+    opened.go(query(symbol, "1d")).drawn()
 
     def asked() -> list[tuple[int, str | None]]:
         page.evaluate("0")
@@ -223,7 +222,9 @@ def test_loaded_candles_are_revalidated_by_their_entity_tag(tab: Tab, stage: Sta
 
 
 def test_the_chart_recovers_when_the_api_is_back(tab: Tab, stage: Stage) -> None:
-    opened = tab(f"?symbol={SYMBOL}&interval=1d").drawn()
+    symbol = "DEMO:RECOVERED"
+    stage.write(tick(symbol, now(), "100"))
+    opened = tab(query(symbol, "1d")).drawn()
     page = opened.page
     before = opened.legend()
     stage.api.stop()
@@ -233,7 +234,7 @@ def test_the_chart_recovers_when_the_api_is_back(tab: Tab, stage: Stage) -> None
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="The data API does not answer").wait_for()
     stage.restart_api()
-    stage.write(tick(SYMBOL, now(), "777.25"))
+    stage.write(tick(symbol, now(), "777.25"))
     opened.becomes(lambda: opened.legend().get("C") == "777.25")
     page.locator("#live.live").wait_for()
     assert page.locator("#message").is_hidden()
@@ -260,8 +261,10 @@ def test_the_page_after_the_logout_has_a_style_and_a_link(tab: Tab, scheme: Lite
 
 
 def test_after_the_login_expired_a_dialog_opens_over_the_chart(tab: Tab, stage: Stage) -> None:
-    opened = tab(f"?symbol={SYMBOL}&interval=1m")
-    page = opened.drawn().page
+    symbol = "DEMO:EXPIRED"
+    stage.write(tick(symbol, now(), "100"))
+    opened = tab(query(symbol)).drawn()
+    page = opened.page
     before = opened.legend()
     stage.change_password("another one entirely")
     page.keyboard.type("5")
@@ -277,5 +280,5 @@ def test_after_the_login_expired_a_dialog_opens_over_the_chart(tab: Tab, stage: 
     dialog.wait_for(state="hidden")
     opened.drawn()
     opened.becomes(lambda: "interval=5m" in opened.url)
-    stage.write(tick(SYMBOL, now(), "555.5"))
+    stage.write(tick(symbol, now(), "555.5"))
     opened.becomes(lambda: opened.legend()["C"] == "555.5")

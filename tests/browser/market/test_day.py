@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -56,6 +57,7 @@ def test_a_date_at_the_end_of_time_is_shown_or_refused_in_words(tab: Tab) -> Non
         assert end in settled(opened), "the view does not go to the candles"
 
 
+@pytest.mark.full
 def test_a_day_of_1972_is_shown_although_its_milliseconds_look_like_seconds(tab: Tab, stage: Stage) -> None:
     symbol, first = "DEMO:OLD", datetime(1972, 1, 1, tzinfo=UTC)
     moments = [first + timedelta(hours=at) for at in range(3000)]
@@ -67,15 +69,19 @@ def test_a_day_of_1972_is_shown_although_its_milliseconds_look_like_seconds(tab:
     opened.becomes(lambda: opened.legend().get("C") == str(100 + 9 * 24))
 
 
-def test_a_range_button_says_so_while_the_symbols_are_unread(tab: Tab, stage: Stage) -> None:
-    page = tab("").page
+@pytest.mark.full
+def test_a_range_button_says_so_while_the_symbols_are_unread(tab: Tab) -> None:
+    opened = tab()
+    page = opened.page
     page.route("**/api/v1/symbols", lambda route: route.abort())
-    ChartPage(page, stage).go(query()).drawn()
+    opened.go(query()).drawn()
     page.get_by_role("button", name="1D", exact=True).click()
     page.get_by_text("It is not known yet from when to when this symbol was traded.").wait_for()
 
 
-@pytest.mark.parametrize(("name", "interval", "days"), [("1D", "5m", 1), ("1M", "4h", 30)])
+@pytest.mark.parametrize(
+    ("name", "interval", "days"), [("1D", "5m", 1), pytest.param("1M", "4h", 30, marks=pytest.mark.full)]
+)
 def test_a_range_shows_its_days_in_a_fitting_interval(
     tab: Tab, stage: Stage, name: str, interval: str, days: int
 ) -> None:
@@ -154,6 +160,7 @@ def test_full_screen_begins_and_ends(tab: Tab) -> None:
     opened.becomes(lambda: opened.page.evaluate("document.fullscreenElement === null"))
 
 
+@pytest.mark.full
 def test_an_opened_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:FOREIGN", now(), "7"))
     opened = tab(query()).drawn()
@@ -168,6 +175,7 @@ def test_an_opened_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> 
     assert "interval=5m" in settled(opened)
 
 
+@pytest.mark.full
 def test_every_jump_works_in_a_named_zone(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:JUMPED", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at)) for at in range(24 * 60)))
@@ -183,7 +191,7 @@ def test_every_jump_works_in_a_named_zone(tab: Tab, stage: Stage) -> None:
     opened.becomes(lambda: (page.locator("#legend-time").text_content() or "").endswith("00:00"))
 
 
-def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab) -> None:
+def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab, loops: Callable[..., int]) -> None:
     opened = tab(query()).drawn()
     page = opened.page
     for _ in range(3):
@@ -194,7 +202,7 @@ def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab) -> None:
     after = parts(settled(opened))
     assert after["panels"] == "watchlist"
     assert (after["from"], after["to"]) == (before["from"], before["to"])
-    for _ in range(3):
+    for _ in range(loops(quick=1, full=3)):
         page.reload()
         opened.drawn()
         assert parts(settled(opened)) == after

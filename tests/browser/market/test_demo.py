@@ -213,6 +213,7 @@ def test_the_live_candle_moves_and_missing_blocks_are_read_later(tab: Tab, demo:
     assert opened.page.evaluate("window.stayed")
 
 
+@pytest.mark.full
 def test_trades_during_an_outage_of_the_api_are_drawn_afterwards(tab: Tab, demo: Demo) -> None:
     demo.go_on()
     opened = tab(query("1d")).drawn()
@@ -227,6 +228,7 @@ def test_trades_during_an_outage_of_the_api_are_drawn_afterwards(tab: Tab, demo:
     opened.becomes(lambda: opened.legend() == demo.newest("1d"))
 
 
+@pytest.mark.full
 def test_the_end_of_a_login_keeps_the_view(tab: Tab, demo: Demo) -> None:
     demo.go_on()
     stage = demo.stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -97,17 +97,17 @@ def test_the_newest_candles_stay_in_place_when_the_drawn_interval_changes(tab: T
     assert "close" in (page.locator("#spoken").text_content() or "")
 
 
-def test_never_more_bars_are_drawn_than_fit(tab: Tab) -> None:
+def test_never_more_bars_are_drawn_than_fit(tab: Tab, loops: Callable[..., int]) -> None:
     opened = tab(query(LONG, "1s", bars=300)).drawn()
     most = 0.0
-    for _ in range(60):
+    for _ in range(loops(quick=20, full=60)):
         opened.page.keyboard.press("-")
         opened.page.wait_for_timeout(30)
         most = max(most, state(opened)["bars"])
     assert most < 2 * 1280 + 1
     opened.becomes(lambda: state(opened)["bars"] <= 1280)
     assert "interval=1s&" in settled(opened)
-    for _ in range(60):
+    for _ in range(loops(quick=20, full=60)):
         opened.page.keyboard.press("+")
         opened.page.wait_for_timeout(30)
     opened.becomes(lambda: state(opened)["interval"] == "1s")
@@ -133,7 +133,7 @@ def test_choosing_an_interval_keeps_the_number_of_drawn_bars(tab: Tab) -> None:
 def test_the_candle_that_the_keys_read_stays_when_the_drawn_interval_changes(tab: Tab) -> None:
     opened = tab(query(LONG, bars=1200)).drawn()
     page = opened.page
-    for _ in range(200):
+    for _ in range(20):
         page.keyboard.press("Shift+ArrowLeft")
     time = page.locator("#legend-time")
     minute = (time.text_content() or "")[-5:]

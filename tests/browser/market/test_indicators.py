@@ -80,7 +80,6 @@ def test_vwap_has_every_digit_of_the_api(tab: Tab, stage: Stage) -> None:
     assert values(opened) == [f"VWAP {candle['vwap']}"]
 
 
-@pytest.mark.usefixtures("noted_texts")
 def test_the_axis_of_a_pane_has_labels_of_its_magnitude(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:TINY-SIDES", now() // MINUTE * MINUTE
     stage.write(

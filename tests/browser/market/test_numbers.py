@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page
 
 from tests.browser.market.conftest import ChartPage, Tab, drawn_texts, query
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
@@ -39,16 +40,15 @@ def is_close(text: str, wanted: float, part: str) -> bool:
     return abs(number(text) - Decimal(wanted)) <= abs(Decimal(wanted)) * Decimal(part)
 
 
-def labels(opened: ChartPage, kind: str, low: float, high: float, base: float = 1) -> Any:
-    return opened.page.evaluate(SCALE, [kind, low, high, base])
+def labels(page: Page, kind: str, low: float, high: float, base: float = 1) -> Any:
+    return page.evaluate(SCALE, [kind, low, high, base])
 
 
 @pytest.mark.parametrize("kind", ["linear", "log"])
-def test_labels_of_every_magnitude_tell_their_numbers(tab: Tab, kind: str) -> None:
-    opened = tab(query())
+def test_labels_of_every_magnitude_tell_their_numbers(blank: Page, kind: str) -> None:
     for power in range(-30, 31):
         for low, high in ((1, 3), (1.23456, 1.2346), (0.9, 11)):
-            found = labels(opened, kind, low * 10.0**power, high * 10.0**power)
+            found = labels(blank, kind, low * 10.0**power, high * 10.0**power)
             assert 4 <= len(found["marks"]) <= 18, (power, found)
             texts = [text for _, text in found["marks"]]
             assert len(set(texts)) == len(texts)
@@ -57,21 +57,18 @@ def test_labels_of_every_magnitude_tell_their_numbers(tab: Tab, kind: str) -> No
             assert all(len(text) <= 14 for text in texts), found
 
 
-def test_one_view_from_1e_30_to_1e30_has_readable_labels(tab: Tab) -> None:
-    opened = tab(query())
-    found = labels(opened, "log", 1e-30, 1e30)
+def test_one_view_from_1e_30_to_1e30_has_readable_labels(blank: Page) -> None:
+    found = labels(blank, "log", 1e-30, 1e30)
     assert len(found["marks"]) > 10
     assert all(number(text) == Decimal(f"{at:.3g}") for at, text in found["marks"])
-    linear = labels(opened, "linear", 1e-30, 1e30)
+    linear = labels(blank, "linear", 1e-30, 1e30)
     assert [text for _, text in linear["ends"]] == ["0.0₂₉100000", "1.00000e30"]
     assert "5e29" in [text for _, text in linear["marks"]]
 
 
-def test_marks_have_only_the_digits_that_tell_them_apart(tab: Tab) -> None:
-    opened = tab(query())
-
+def test_marks_have_only_the_digits_that_tell_them_apart(blank: Page) -> None:
     def marks(kind: str, low: float, high: float, base: float = 1) -> list[str]:
-        return [text.replace("\u202f", " ") for _, text in labels(opened, kind, low, high, base)["marks"]]
+        return [text.replace("\u202f", " ") for _, text in labels(blank, kind, low, high, base)["marks"]]
 
     assert marks("linear", 2400, 2490)[:3] == ["2 400", "2 410", "2 420"]
     assert marks("linear", 1, 1.9)[:3] == ["1.0", "1.1", "1.2"]
@@ -81,10 +78,9 @@ def test_marks_have_only_the_digits_that_tell_them_apart(tab: Tab) -> None:
     assert marks("percent", 100, 200, 100)[:3] == ["0 %", "+10 %", "+20 %"]
 
 
-def test_axis_and_lists_count_zeros_from_the_fifth_on(tab: Tab) -> None:
-    opened = tab(query())
+def test_axis_and_lists_count_zeros_from_the_fifth_on(blank: Page) -> None:
     amounts = ["0.0001", "0.00001", "0.0000123456", "0.000001", "0.00000123456"]
-    short, text = opened.page.evaluate(
+    short, text = blank.evaluate(
         """(amounts) => import('/static/decimals.js').then(({ short, text }) =>
           [amounts.map(short), amounts.map((each) => text(Number(each), each.length - 2))])""",
         amounts,
@@ -98,9 +94,8 @@ def drawn_numbers(opened: ChartPage) -> set[Decimal]:
     return {number(text) for text in texts}
 
 
-@pytest.mark.usefixtures("noted_texts")
 def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(tab: Tab, stage: Stage) -> None:
-    symbol, end, count = "DEMO:FALLEN", now() // HOUR * HOUR, 100
+    symbol, end, count = "DEMO:STEEP", now() // HOUR * HOUR, 100
     stage.write(
         *(
             tick(symbol, end - (count - at) * MINUTE, f"{80 * (0.00002 / 80) ** (at / count):.12f}")
@@ -122,10 +117,9 @@ def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(
     assert {"−50 %", "0 %", "−100.00 %"} <= set(drawn_texts(opened))
 
 
-@pytest.mark.usefixtures("noted_texts")
 def test_the_labels_follow_the_prices_in_sight(tab: Tab, stage: Stage) -> None:
     """Without a redraw between, from prices near 1e-18 to prices near 1e12."""
-    symbol, end = "DEMO:MOVED", now() // MINUTE * MINUTE
+    symbol, end = "DEMO:RANGES", now() // MINUTE * MINUTE
     stage.write(
         *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7) * 1e-18:.20f}") for at in range(150, 300)),
         *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7)}00000000000") for at in range(150)),
@@ -140,7 +134,6 @@ def test_the_labels_follow_the_prices_in_sight(tab: Tab, stage: Stage) -> None:
     assert {Decimal("2e-18"), Decimal("5e-18")} <= drawn_numbers(opened)
 
 
-@pytest.mark.usefixtures("noted_texts")
 @pytest.mark.full
 def test_equal_prices_lie_in_the_middle_of_a_readable_axis(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:FLAT", now() // MINUTE * MINUTE

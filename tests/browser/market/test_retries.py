@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Browser, Page, Route
 
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query
+from tests.browser.market.conftest import SYMBOL, Tab, new_tabs, query
 from tests.browser.market.stage import Stage, minutes, now
+from tests.browser.tabs import Tabs
 
 pytestmark = pytest.mark.functional
 
@@ -22,6 +23,14 @@ KEEP_CLASSES = """() => {
   window.classes = '';
   new MutationObserver(() => { window.classes += ` ${live.className}`; }).observe(live, { attributes: true });
 }"""
+
+
+@pytest.fixture
+def tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
+    """Of each test its own, because a clock that a test controls is that of all tabs of a context."""
+    made = new_tabs(browser, stage)
+    yield made
+    made.context.close()
 
 
 @contextmanager
@@ -40,16 +49,17 @@ def refuse(page: Page, url: str, status: int, **headers: str) -> None:
 
 
 def test_an_error_of_the_first_load_is_said_and_the_load_is_tried_again(tab: Tab, stage: Stage) -> None:
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     refuse(page, CHART, 500)
-    page.goto(stage.address + query())
+    opened.go(query())
     page.get_by_role("heading", name="The chart cannot be shown").wait_for()
     message = page.locator("#message").text_content() or ""
     assert "A part is broken." in message
     assert "The page tries again by itself." in message
     page.locator("#live.failing", has_text="a request failed, trying again").wait_for()
     page.unroute(CHART)
-    ChartPage(page, stage).drawn()
+    opened.drawn()
     page.locator("#message").wait_for(state="hidden")
 
 
@@ -70,12 +80,12 @@ def test_a_read_of_older_candles_that_failed_is_repeated_without_a_movement(tab:
 
 
 def test_a_request_that_hangs_ends_at_its_deadline(tab: Tab, stage: Stage) -> None:
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     page.clock.install()
     held: list[Route] = []
     page.route(CHART, lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
-    page.goto(stage.address + query())
-    opened = ChartPage(page, stage)
+    opened.go(query())
     opened.becomes(lambda: held or page.evaluate("0"))
     page.clock.fast_forward(16_000)
     page.get_by_text("The service has not answered within 15 seconds.").wait_for()
@@ -85,10 +95,10 @@ def test_a_request_that_hangs_ends_at_its_deadline(tab: Tab, stage: Stage) -> No
 
 
 def test_a_paused_api_does_not_stay_green(tab: Tab, stage: Stage) -> None:
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     page.clock.install()
-    page.goto(stage.address + query())
-    opened = ChartPage(page, stage).drawn()
+    opened.go(query()).drawn()
     with paused(stage.api.pid):
         page.clock.fast_forward(36_000)
         page.locator("#live.offline", has_text="trying again").wait_for()

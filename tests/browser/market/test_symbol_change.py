@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Route
+from playwright.sync_api import Page, Route
 
 from tests.browser.market.conftest import SYMBOL, Tab, query, settled
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
@@ -62,7 +62,7 @@ def test_the_address_of_an_unknown_symbol_opens_again(tab: Tab) -> None:
 
 
 def test_an_indicator_has_its_values_where_trades_are_rare(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:RARE", now()
+    symbol, end = "DEMO:SELDOM", now()
     stage.write(*(tick(symbol, end - at * 20 * MINUTE, str(100 + at % 9)) for at in range(600)))
     opened = tab(query(symbol, "1m", indicators="sma.200")).drawn()
     legend = opened.page.locator("#legend-values")
@@ -104,7 +104,6 @@ def test_a_coarser_interval_that_is_refused_is_said_and_asked_once(tab: Tab) -> 
     ],
 )
 def test_a_correction_is_what_no_new_trade_can_do(
-    tab: Tab, before: dict[str, object], after: dict[str, object], is_correction: bool | None
+    blank: Page, before: dict[str, object], after: dict[str, object], is_correction: bool | None
 ) -> None:
-    page = tab(query()).page
-    assert page.evaluate(CHANGE, [before, after]) is is_correction
+    assert blank.evaluate(CHANGE, [before, after]) is is_correction

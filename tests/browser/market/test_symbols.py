@@ -42,15 +42,15 @@ def listed(*names: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: str(each["symbol"]))
 
 
-def with_symbols(tab: Tab, stage: Stage, symbols: list[dict[str, Any]], page: Page | None = None) -> ChartPage:
+def with_symbols(opened: ChartPage, symbols: list[dict[str, Any]]) -> ChartPage:
     """The page with an open search, for which the API lists ``symbols``, also after a change of them."""
-    page = page or tab("").page
+    page = opened.page
 
     def answer(route: Route) -> None:
         route.fulfill(body=json.dumps({"symbols": symbols}), content_type="application/json")
 
     page.route("**/api/v1/symbols", answer)
-    opened = ChartPage(page, stage).go(query()).drawn()
+    opened.go(query()).drawn()
     open_again(page)
     return opened
 
@@ -81,9 +81,9 @@ def highlighted(page: Page) -> str:
     return row.locator("b").text_content() or ""
 
 
-def test_of_three_thousand_symbols_fifty_are_drawn_and_each_key_is_quick(tab: Tab, stage: Stage) -> None:
+def test_of_three_thousand_symbols_fifty_are_drawn_and_each_key_is_quick(tab: Tab) -> None:
     names = [f"ETH:T{at:04}-USDC" for at in range(3000)]
-    opened = with_symbols(tab, stage, listed(*names))
+    opened = with_symbols(tab(), listed(*names))
     page = opened.page
     assert page.get_by_role("listbox", name="Symbols").get_by_role("option").count() == 50
     assert rows(page) == names[:50], "the newest trade first"
@@ -101,9 +101,9 @@ def test_of_three_thousand_symbols_fifty_are_drawn_and_each_key_is_quick(tab: Ta
     assert page.locator("#picker .rest").is_hidden()
 
 
-def test_keys_move_the_highlight(tab: Tab, stage: Stage) -> None:
+def test_keys_move_the_highlight(tab: Tab) -> None:
     names = [f"ETH:T{at:04}-USDC" for at in range(60)]
-    opened = with_symbols(tab, stage, listed(*names))
+    opened = with_symbols(tab(), listed(*names))
     page = opened.page
     keys = ["ArrowDown", "ArrowUp", "PageDown", "PageUp", "End", "PageDown", "ArrowDown", "ArrowUp", "Home", "PageUp"]
     for key, at in zip(keys, (1, 0, 10, 0, 49, 49, 0, 49, 0, 0), strict=True):
@@ -116,11 +116,11 @@ def test_keys_move_the_highlight(tab: Tab, stage: Stage) -> None:
     opened.becomes(lambda: f"symbol={names[1]}&" in opened.url)
 
 
-def test_a_search_finds_parts_chains_and_tokens(tab: Tab, stage: Stage) -> None:
+def test_a_search_finds_parts_chains_and_tokens(tab: Tab) -> None:
     names = "ETH:WETH-USDC ETH:PEPE-ETH BASE:ETH-DAI ETH:USDC-DAI BASE:AERO-USDC-1a2b3c ZETH:X-Y SOL:ETHFI"
     symbols = listed(*names.split())
     symbols[0]["aliases"] = ["AERODROME"]
-    page = with_symbols(tab, stage, symbols).page
+    page = with_symbols(tab(), symbols).page
     for typed, found in {
         "eth:": ["ETH:WETH-USDC", "ETH:PEPE-ETH", "ETH:USDC-DAI"],
         "ETH": ["ETH:PEPE-ETH", "BASE:ETH-DAI", "SOL:ETHFI", "ETH:WETH-USDC", "ETH:USDC-DAI", "ZETH:X-Y"],
@@ -142,8 +142,8 @@ def test_a_search_finds_parts_chains_and_tokens(tab: Tab, stage: Stage) -> None:
     assert rows(page) == ["ETH:DAI", "ETH:DAI-USD"], "an exact name comes first"
 
 
-def test_opening_the_search_reads_the_list_again(tab: Tab, stage: Stage) -> None:
-    opened = with_symbols(tab, stage, listed("ETH:A", "ETH:B"))
+def test_opening_the_search_reads_the_list_again(tab: Tab) -> None:
+    opened = with_symbols(tab(), listed("ETH:A", "ETH:B"))
     page = opened.page
     page.keyboard.press("Escape")
     held: list[Route] = []
@@ -158,8 +158,8 @@ def test_opening_the_search_reads_the_list_again(tab: Tab, stage: Stage) -> None
     assert highlighted(page) == "ETH:B", "Enter still takes what was highlighted"
 
 
-def test_a_failed_read_of_the_list_leaves_the_chart(tab: Tab, stage: Stage) -> None:
-    opened = with_symbols(tab, stage, listed("ETH:A"))
+def test_a_failed_read_of_the_list_leaves_the_chart(tab: Tab) -> None:
+    opened = with_symbols(tab(), listed("ETH:A"))
     page = opened.page
     page.unroute_all()
     page.route("**/api/v1/symbols", lambda route: route.fulfill(status=503, body="{}", content_type="application/json"))
@@ -169,9 +169,10 @@ def test_a_failed_read_of_the_list_leaves_the_chart(tab: Tab, stage: Stage) -> N
     assert page.locator("#message").is_hidden()
 
 
-def test_a_new_symbol_is_in_the_list_at_once(tab: Tab, stage: Stage) -> None:
+def test_a_new_symbol_is_in_the_list_at_once(tab: Tab) -> None:
     symbols = listed("ETH:A")
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     sockets: list[WebSocketRoute] = []
 
     def through(socket: WebSocketRoute) -> None:
@@ -179,7 +180,7 @@ def test_a_new_symbol_is_in_the_list_at_once(tab: Tab, stage: Stage) -> None:
         sockets.append(socket)
 
     page.route_web_socket("**/api/v1/live", through)
-    opened = with_symbols(tab, stage, symbols, page)
+    with_symbols(opened, symbols)
     page.get_by_role("option", name="ETH:A").wait_for()
     reads: list[str] = []
     page.on("request", lambda request: reads.append(request.url) if request.url.endswith("/v1/symbols") else None)
@@ -203,7 +204,7 @@ def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Sta
     opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
 
 
-@pytest.mark.parametrize("width", [390, 721, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(721, marks=pytest.mark.full), 1280])
 def test_the_longest_name_fits(tab: Tab, stage: Stage, width: int) -> None:
     stage.write(tick(LONGEST, now(), "1"))
     opened = tab(query(LONGEST))

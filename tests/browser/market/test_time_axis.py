@@ -7,8 +7,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from playwright.sync_api import Page
 
-from tests.browser.market.conftest import ChartPage, Tab, drawn_texts, query
+from tests.browser.market.conftest import Tab, drawn_texts, query
 from tests.browser.market.stage import HOUR, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -25,9 +26,9 @@ WEIGHTS = """([zone, times]) => import('/static/local_time_scale.js').then(({ Lo
 })"""
 
 
-def weights(opened: ChartPage, zone: str, first: datetime, step: int, count: int) -> list[tuple[str, int]]:
+def weights(page: Page, zone: str, first: datetime, step: int, count: int) -> list[tuple[str, int]]:
     times = [int(first.timestamp()) + at * step for at in range(count)]
-    found: Any = opened.page.evaluate(WEIGHTS, [zone, times])
+    found: Any = page.evaluate(WEIGHTS, [zone, times])
     return [
         (f"{datetime.fromtimestamp(time, ZoneInfo(zone)):%Y-%m-%d %H:%M}", weight)
         for time, weight in zip(times, found, strict=True)
@@ -35,9 +36,8 @@ def weights(opened: ChartPage, zone: str, first: datetime, step: int, count: int
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "UTC"])
-def test_days_months_and_years_begin_on_the_clocks_of_the_zone(tab: Tab, zone: str) -> None:
-    opened = tab(query())
-    found = weights(opened, zone, datetime(2034, 12, 29, 12, tzinfo=ZoneInfo(zone)), 1800, 48 * 40)
+def test_days_months_and_years_begin_on_the_clocks_of_the_zone(blank: Page, zone: str) -> None:
+    found = weights(blank, zone, datetime(2034, 12, 29, 12, tzinfo=ZoneInfo(zone)), 1800, 48 * 40)
     by_time = dict(found)
     assert (by_time["2035-01-01 00:00"], by_time["2035-02-01 00:00"]) == (70, 60)
     assert {weight for time, weight in found if time.endswith(" 00:00") and "-01 " not in time} == {50}
@@ -51,10 +51,9 @@ def test_days_months_and_years_begin_on_the_clocks_of_the_zone(tab: Tab, zone: s
     ]
 
 
-def test_a_repeated_hour_and_a_skipped_hour_have_marks_in_order(tab: Tab) -> None:
-    opened = tab(query())
+def test_a_repeated_hour_and_a_skipped_hour_have_marks_in_order(blank: Page) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    autumn = weights(opened, "Europe/Berlin", datetime(2026, 10, 24, 20, tzinfo=berlin), 3600, 12)
+    autumn = weights(blank, "Europe/Berlin", datetime(2026, 10, 24, 20, tzinfo=berlin), 3600, 12)
     assert [time[11:13] for time, _ in autumn] == [
         "20",
         "21",
@@ -70,11 +69,10 @@ def test_a_repeated_hour_and_a_skipped_hour_have_marks_in_order(tab: Tab) -> Non
         "06",
     ]
     assert [weight for _, weight in autumn][4:] == [50, 30, 30, 0, 31, 30, 30, 32]
-    spring = dict(weights(opened, "Europe/Berlin", datetime(2027, 3, 28, 0, tzinfo=berlin), 3600, 8))
+    spring = dict(weights(blank, "Europe/Berlin", datetime(2027, 3, 28, 0, tzinfo=berlin), 3600, 8))
     assert (spring["2027-03-28 00:00"], spring["2027-03-28 03:00"], spring["2027-03-28 06:00"]) == (50, 31, 32)
 
 
-@pytest.mark.usefixtures("noted_texts")
 def test_the_days_on_the_axis_begin_at_midnight_of_the_zone(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:DAYS", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in range(100)))
@@ -88,7 +86,6 @@ def test_the_days_on_the_axis_begin_at_midnight_of_the_zone(tab: Tab, stage: Sta
         opened.page.locator("#legend-time", has_text=f"-{int(day):02} 00:00").wait_for()
 
 
-@pytest.mark.usefixtures("noted_texts")
 def test_a_shortened_time_without_trades_is_a_break_with_its_length(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:BROKEN", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in (*range(30), *range(1470, 1500))))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,9 +13,9 @@ from playwright.sync_api import Browser, Page, Route
 
 from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
-from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage, Tab, choose_zone, query
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, choose_zone, new_tabs, query
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
-from tests.functional.conftest import browser  # noqa: F401
+from tests.browser.tabs import Tabs
 
 pytestmark = pytest.mark.functional
 
@@ -57,17 +56,6 @@ def clock(time: int, zone: str) -> int:
 
 def midnight(day: str) -> int:
     return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
-
-
-@pytest.fixture(scope="module")
-def blank(browser: Browser, stage: Stage) -> Iterator[Page]:  # noqa: F811
-    """A page whose scripts a test may import."""
-    credentials: Any = {"username": stage.user, "password": stage.password}
-    context = browser.new_context(http_credentials=credentials)
-    page = context.new_page()
-    page.goto(f"{stage.address}healthz")
-    yield page
-    context.close()
 
 
 @pytest.mark.parametrize("zone", sorted({zone for zone, _ in CHANGES.values()} | {"Asia/Kolkata", "Africa/Cairo"}))
@@ -158,17 +146,21 @@ def test_the_api_knows_every_zone_of_the_list(blank: Page, stage: Stage) -> None
     assert set(listed) <= known
 
 
+@pytest.fixture(scope="module")
+def calcutta_tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
+    """A browser whose zone is Asia/Kolkata, which Chromium calls by its old name Asia/Calcutta."""
+    made = new_tabs(browser, stage, timezone_id="Asia/Calcutta")
+    yield made
+    made.context.close()
+
+
 @pytest.fixture
-def calcutta(browser: Browser, stage: Stage) -> Iterator[ChartPage]:  # noqa: F811
-    """A tab in a browser whose zone is Asia/Kolkata, which Chromium calls by its old name Asia/Calcutta."""
-    credentials: Any = {"username": stage.user, "password": stage.password}
-    context = browser.new_context(
-        viewport=SIZE, http_credentials=credentials, reduced_motion="reduce", timezone_id="Asia/Calcutta"
-    )
-    opened = ChartPage(context.new_page(), stage).go(query()).drawn()
+def calcutta(calcutta_tabs: Tabs, stage: Stage) -> Iterator[ChartPage]:
+    """A tab in that browser."""
+    opened = ChartPage(calcutta_tabs.new(), stage).go(query()).drawn()
     yield opened
+    calcutta_tabs.forget()
     assert opened.faults == []
-    context.close()
 
 
 def rows(page: Page) -> list[str]:
@@ -245,8 +237,8 @@ def test_a_day_in_a_named_zone_is_shown_and_stays_live(calcutta: ChartPage, stag
 
 
 def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
-    stage.write(tick("DEMO:OTHER", now(), "1"))
-    opened = tab(query("DEMO:OTHER", "5m")).drawn()
+    stage.write(tick("DEMO:ELSEWHERE", now(), "1"))
+    opened = tab(query("DEMO:ELSEWHERE", "5m")).drawn()
     page = opened.page
     page.keyboard.type(SYMBOL)
     page.get_by_role("option", name=SYMBOL).wait_for()
@@ -271,8 +263,9 @@ def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
     assert page.locator("#trades").is_visible()
 
 
-def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab, stage: Stage) -> None:
-    page = tab("").page
+def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab) -> None:
+    opened = tab()
+    page = opened.page
     refused = {
         "title": "Invalid value", "status": 422, "code": "invalid_value", "detail": "/timeZone is unknown",
         "errors": [{"pointer": "/timeZone", "message": "is unknown"}],
@@ -285,7 +278,7 @@ def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab, stag
             route.continue_()
 
     page.route("**/api/v1/chart?*", answer)
-    opened = ChartPage(page, stage).go(query(zone="Antarctica/Troll"))
+    opened.go(query(zone="Antarctica/Troll"))
     page.get_by_role("heading", name="Unknown time zone").wait_for()
     page.get_by_text("The data API does not know “Antarctica/Troll”.").wait_for()
     page.get_by_role("button", name="Choose another time zone").click()

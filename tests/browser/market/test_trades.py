@@ -180,15 +180,20 @@ def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(ta
     opened = tab(query(symbol, "1d", panels="trades", zone="+05:30")).drawn()
     page = opened.page
     page.locator(ROWS).nth(2).wait_for()
-    cells = page.locator(f"{ROWS} td")
     times = [page.evaluate(LOCAL, [start - days * DAY, 330]) for days in (0, 3, 4)]
     shown = [time if time[:4] != times[0][:4] else time[5:] for time in times[1:]]
-    assert [cells.nth(at).text_content() for at in (0, 3, 6)] == [times[0][11:], *shown]
     names = ("sell at 1", "buy at 999999999999999999999999999999.5", "3")
     assert [page.get_by_role("gridcell", name=name, exact=True).count() for name in names] == [1, 1, 1]
-    marks = "(cell) => getComputedStyle(cell, '::before').content"
-    assert [cells.nth(at).evaluate(marks) for at in (1, 4, 7)] == ['"▼"', '"▲"', "none"]
-    assert [cells.nth(at).text_content() for at in (2, 4)] == ["0.0₂₉1", "9.99999e29"]
+    # Read in one step, because a new list replaces the rows.
+    texts, marks = page.locator(f"{ROWS} td").evaluate_all(
+        """(cells) => [
+          cells.map((cell) => cell.textContent),
+          [1, 4, 7].map((at) => getComputedStyle(cells[at], '::before').content),
+        ]"""
+    )
+    assert [texts[at] for at in (0, 3, 6)] == [times[0][11:], *shown]
+    assert marks == ['"▼"', '"▲"', "none"]
+    assert [texts[at] for at in (2, 4)] == ["0.0₂₉1", "9.99999e29"]
     assert page.locator("#trade-scroller").evaluate("(box) => box.scrollWidth <= box.clientWidth")
 
 

@@ -46,18 +46,19 @@ def row(opened: str, close: str, finalized: bool = True) -> dict[str, Any]:
     return {"o": opened, "h": "130", "l": "90", "c": close, "v": "5", "finalized": finalized}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_up_and_down_differ_by_lightness(tab: Tab, scheme: Literal["light", "dark"]) -> None:
-    opened = tab(query())
-    opened.page.emulate_media(color_scheme=scheme)
-    found = opened.page.evaluate(CONTRASTS)
-    assert found["bodies"] >= 1.6
-    assert min(found["up"], found["down"]) >= 3
-    assert found["volume"] >= 1.6
-    assert found["openVolume"] >= 1.25
-    rise, fall, open_rise, open_fall = found["ofPaper"]
-    assert open_rise < rise, "a bar that can still change is nearer to the background"
-    assert open_fall < fall
+def test_up_and_down_differ_by_lightness(tab: Tab) -> None:
+    page = tab(query()).page
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        found = page.evaluate(CONTRASTS)
+        assert found["bodies"] >= 1.6, scheme
+        assert min(found["up"], found["down"]) >= 3, scheme
+        assert found["volume"] >= 1.6, scheme
+        assert found["openVolume"] >= 1.25, scheme
+        rise, fall, open_rise, open_fall = found["ofPaper"]
+        assert open_rise < rise, "a bar that can still change is nearer to the background"
+        assert open_fall < fall, scheme
 
 
 def test_a_rising_candle_is_hollow_and_a_falling_one_is_filled(tab: Tab, stage: Stage) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled, traded_stage
 from tests.browser.market.stage import HOUR, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -16,6 +18,13 @@ FAST = "const { setInterval } = window; window.setInterval = (run, ms) => setInt
 DOWN = """document.activeElement.dispatchEvent(
   new KeyboardEvent('keydown', { key: 'ArrowDown', bubbles: true, cancelable: true }));"""
 STORE = "(names) => localStorage.setItem('chart-watchlist', names)"
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """One of its own, because the lists compare all symbols."""
+    with traded_stage() as stage:
+        yield stage
 
 
 def listed(opened: ChartPage) -> list[str]:
@@ -80,9 +89,10 @@ def test_the_watchlist_shows_what_moved_most(tab: Tab, stage: Stage) -> None:
         tick("DEMO:MOVED", start - HOUR, "5000"),
         tick("DEMO:BUSY", start - HOUR, "1", "1" + "0" * 20),
     )
-    page = tab("").page
+    opened = tab()
+    page = opened.page
     page.add_init_script(FAST)
-    opened = ChartPage(page, stage).go(query(panels="watchlist")).drawn()
+    opened.go(query(panels="watchlist")).drawn()
     for name, value, first in (("Most moved", "change", "DEMO:MOVED"), ("Most volume", "volume", "DEMO:BUSY")):
         page.get_by_label("Show").select_option(label=name)
         opened.becomes(lambda first=first: listed(opened)[:1] == [first])
