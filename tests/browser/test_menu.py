@@ -138,22 +138,33 @@ def test_the_switch_teacher_is_off_for_another_learner(tab: Any, stage: Stage) -
     assert "x-teacher" not in kinds(stage)
 
 
+def saved_from_menu(page: Page, name: str, folder: Path) -> Path:
+    page.locator("#menu").click()
+    with page.expect_download(timeout=120_000) as download:
+        page.get_by_role("link", name=name).click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    page.keyboard.press("Escape")
+    return path
+
+
 def test_answers_and_sheets_are_saved_from_the_menu(tab: Any, stage: Stage, tmp_path: Path) -> None:
     stage.tcp.post("/api/learners", {"name": "Zoë"})
     page = tab().page
-    saved = {}
-    for name in ("Answers as CSV", "Answers as JSON", "Sheets as HTML", "Sheets as PDF"):
-        page.locator("#menu").click()
-        with page.expect_download(timeout=120_000) as download:
-            page.get_by_role("link", name=name).click()
-        path = tmp_path / download.value.suggested_filename
-        download.value.save_as(path)
-        saved[path.name] = path.read_bytes()
-        page.keyboard.press("Escape")
-    assert sorted(saved) == ["answers-arena-Zoë.csv", "answers-arena-Zoë.json", "arena.html", "arena.pdf"]
-    assert json.loads(saved["answers-arena-Zoë.json"])["learner"] == "Zoë"
-    assert saved["arena.pdf"].startswith(b"%PDF-")
-    assert saved["arena.html"].startswith(b"<!DOCTYPE html>")
+    names = ("Answers as CSV", "Answers as JSON", "Sheets as HTML")
+    csv, answers, html = (saved_from_menu(page, name, tmp_path) for name in names)
+    assert (csv.name, answers.name, html.name) == ("answers-arena-Zoë.csv", "answers-arena-Zoë.json", "arena.html")
+    assert json.loads(answers.read_bytes())["learner"] == "Zoë"
+    assert html.read_bytes().startswith(b"<!DOCTYPE html>")
+    page.locator("#menu").click()
+    assert page.get_by_role("link", name="Sheets as PDF").get_attribute("href") == "/api/sheets/card.pdf"
+
+
+@pytest.mark.full
+def test_a_pdf_is_saved_from_the_menu(tab: Any, tmp_path: Path) -> None:
+    pdf = saved_from_menu(tab().page, "Sheets as PDF", tmp_path)
+    assert pdf.name == "arena.pdf"
+    assert pdf.read_bytes().startswith(b"%PDF-")
 
 
 def test_keys_that_are_typed_in_the_menu_do_nothing_on_the_page(tab: Any, stage: Stage) -> None:

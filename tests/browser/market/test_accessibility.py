@@ -6,15 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.market.conftest import SYMBOL, ChartPage
-from tests.browser.market.stage import Stage, now, tick
-from tests.browser.test_accessibility import CHECK, axe  # noqa: F401
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab
+from tests.browser.market.stage import Stage, minutes, now, tick
+from tests.browser.test_accessibility import CHECK
 
 pytestmark = pytest.mark.functional
 
 
+Faults = Callable[[ChartPage], list[str]]
+
+
 @pytest.fixture(params=["light", "dark"])
-def faults(axe: str, request: pytest.FixtureRequest) -> Callable[[ChartPage], list[str]]:  # noqa: F811
+def faults(axe: str, request: pytest.FixtureRequest) -> Faults:
     def check(opened: ChartPage) -> list[str]:
         opened.page.emulate_media(color_scheme=request.param, reduced_motion="reduce")
         opened.page.evaluate(axe)
@@ -24,17 +27,22 @@ def faults(axe: str, request: pytest.FixtureRequest) -> Callable[[ChartPage], li
     return check
 
 
+MAIN = (
+    ("Alt+n", "#indicators-menu"), ("Alt+o", "#more-menu"), ("e", "dialog[open] [role=option]"), ("Alt+g", "#date"),
+)  # fmt: skip
+
+
 def test_the_main_states_of_the_page_are_accessible(
-    faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage]
+    faults: Faults, tab: Tab, request: pytest.FixtureRequest, loops: Callable[..., int]
 ) -> None:
+    """In the quick run each state is looked at in light or in dark, and the one without a dialog in both."""
     opened = tab(f"?symbol={SYMBOL}&interval=1m&panels=watchlist,trades&indicators=vwap,rsi.14").drawn()
     page = opened.page
     page.locator("#trade-rows tr").first.wait_for()
     page.locator("#watch-rows tr").first.wait_for()
     found = []
-    for key, state in (
-        ("Alt+n", "#indicators-menu"), ("Alt+o", "#more-menu"), ("e", "dialog[open] [role=option]"), ("Alt+g", "#date"),
-    ):  # fmt: skip
+    half = MAIN[: len(MAIN) // 2] if request.node.callspec.params["faults"] == "light" else MAIN[len(MAIN) // 2 :]
+    for key, state in MAIN if loops(quick=0, full=1) else half:
         page.keyboard.press(key)
         page.locator(state).first.wait_for()
         found += faults(opened)
@@ -44,10 +52,10 @@ def test_the_main_states_of_the_page_are_accessible(
 
 
 @pytest.mark.full
-def test_every_state_of_the_page_is_accessible(
-    faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage], stage: Stage
-) -> None:
-    opened = tab(f"?symbol={SYMBOL}&interval=7m").drawn()
+def test_every_state_of_the_page_is_accessible(faults: Faults, tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:STATES"
+    stage.write(*minutes(symbol, now(), 400))
+    opened = tab(f"?symbol={symbol}&interval=7m").drawn()
     page = opened.page
     page.get_by_role("alert").wait_for()
     page.keyboard.press("Alt+t")
@@ -55,9 +63,9 @@ def test_every_state_of_the_page_is_accessible(
     page.keyboard.press("Alt+w")
     page.locator("#watch-rows tr").first.wait_for()
     block = now()  # a retracted block cannot be written again
-    stage.write(tick(SYMBOL, now(), "100", block=block))
+    stage.write(tick(symbol, now(), "100", block=block))
     page.locator("#trade-rows tr", has_text="100").first.wait_for()
-    stage.write({"retract": {"symbol": SYMBOL, "block_hash": f"0x{block:x}"}})
+    stage.write({"retract": {"symbol": symbol, "block_hash": f"0x{block:x}"}})
     page.locator("#trade-rows tr.retracted").wait_for()
     found = faults(opened)
     page.get_by_role("button", name="1 correction since ").wait_for()
@@ -79,14 +87,14 @@ def test_every_state_of_the_page_is_accessible(
     found += faults(opened)
     page.keyboard.press("Escape")
     page.set_viewport_size({"width": 1280, "height": 720})
-    page.goto(f"{stage.address}?symbol={SYMBOL}&from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z")
+    page.goto(f"{stage.address}?symbol={symbol}&from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z")
     page.get_by_role("heading", name="No trades in this range").wait_for()
     found += faults(opened)
     page.goto(f"{stage.address}logout")
     page.get_by_role("link", name="Log in again").wait_for()
     found += faults(opened)
     page.get_by_role("link", name="Log in again").click()
-    opened.go(f"?symbol={SYMBOL}&interval=1m").drawn()
+    opened.go(f"?symbol={symbol}&interval=1m").drawn()
     stage.api.stop()
     page.locator("#live.offline").wait_for()
     found += faults(opened)
