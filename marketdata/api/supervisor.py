@@ -141,7 +141,7 @@ class Process:
             return error
         code = self._running.returncode
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return StateError(f"process {self._running.pid} of the API ended {how}; its log may have the reason")
+        return StateError(f"process {self._running.pid} of the API ended {how}")
 
     def attend(self) -> bool:
         """If the process has ended, start it again when it is time. Returns whether it was started."""

@@ -55,13 +55,13 @@ class Card:
         ends.callback(self._api.stop)
 
     def turn(self, method: str, path: str, *bodies: str) -> Turn:
-        began = _processor_time([self._api.pid])
+        began = processor_time([self._api.pid])
         ended = subprocess.run(
             [sys.executable, "-P", "-m", "tests.bench.load", str(self._api.port), method, path, *bodies],
             cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         seconds: list[float] = json.loads(ended.stdout)
-        cost = (_processor_time([self._api.pid]) - began) / len(seconds)
+        cost = (processor_time([self._api.pid]) - began) / len(seconds)
         return Turn(CLIENTS * len(seconds) / sum(seconds), 1000 * cost)
 
     def snapshots(self) -> list[str]:
@@ -97,9 +97,9 @@ class Market:
     def turn(self, kind: str, clients: int, token: str) -> Turn:
         """``kind`` as in :func:`tests.bench.market_load.requests`, ``token`` the name of a secret."""
         secret = json.loads((self._secrets / f"{token}.json").read_text())["token"]
-        began = _processor_time([self._api.pid, *children(self._postgres)])
+        began = processor_time([self._api.pid, *children(self._postgres)])
         run = _load(self._api.port, kind, clients, secret, SECONDS)
-        took = _processor_time([self._api.pid, *children(self._postgres)]) - began
+        took = processor_time([self._api.pid, *children(self._postgres)]) - began
         return Turn(run["rate"], 1000 * took / len(run["latencies"]))
 
 
@@ -168,7 +168,7 @@ def _row(name: str, sides: Sequence[Callable[[], Turn]]) -> str:
     return f"| {name} | {before} | {after} | {rate:.2f}, {cost:.2f} |"
 
 
-def _processor_time(pids: Sequence[int]) -> float:
+def processor_time(pids: Sequence[int]) -> float:
     """Seconds of the processor that these processes used so far; one that has just ended counts as 0."""
     used = 0
     for pid in pids:
