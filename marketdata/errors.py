@@ -66,6 +66,13 @@ class MalformedJson(MarketError):
     remedy = "Send one JSON document in UTF-8. The message says where reading it failed."
 
 
+class MalformedGzip(MarketError):
+    """The body cannot be unpacked, though its Content-Encoding is gzip."""
+
+    code = "malformed_gzip"
+    remedy = "Pack the whole body with gzip, or send it without Content-Encoding."
+
+
 class InvalidValue(MarketError):
     """A value does not match its schema, or is out of range."""
 
@@ -102,6 +109,8 @@ class UnsupportedMediaType(MarketError):
 
     code = "unsupported_media_type"
     remedy = "Send one of the media types that GET /openapi.json lists for the path."
+    accepted_coding: str | None = None
+    """If the coding is the reason: the one that is accepted."""
 
 
 class NotFound(MarketError):
@@ -206,6 +215,18 @@ class Saturated(MarketError):
     )
     retry_after = 1
     """In seconds."""
+
+
+class StorageUnavailable(MarketError):
+    """The service could not keep the body in a file. Nothing of it was stored."""
+
+    code = "storage_unavailable"
+    remedy = "Send the request again later. If this lasts, the people who run the service must make room on the disk."
+    retry_after = 5
+
+    @classmethod
+    def of(cls, error: OSError) -> Self:
+        return cls(f"the body cannot be kept in a file: {error.strerror or error}")
 
 
 class DatabaseUnavailable(MarketError):

@@ -12,4 +12,8 @@ MAX_SUMMARIES = 200
 MAX_ITEMS = 10_000
 """Maximum items of a batch to store."""
 MAX_BODY_BYTES = 8 << 20
-"""Maximum size of a request's body."""
+"""Maximum size of a request's body, also after it is unpacked."""
+MAX_CSV_BYTES = 256 << 20
+"""Maximum size of a body of CSV, also after it is unpacked."""
+MAX_REJECTED_LINES = 1000
+"""Maximum number of rejected lines in the response to CSV."""

@@ -26,19 +26,19 @@ class TickTable:
     unknown, repeated or missing columns."""
 
     def __init__(self, header: bytes) -> None:
-        self._columns = _fields(header.removeprefix(b"\xef\xbb\xbf"))
-        faults = [f"{name[:80]} is unknown" for name in self._columns if name not in COLUMNS]
-        faults += [f"{name} is there twice" for name in COLUMNS if self._columns.count(name) > 1]
-        faults += [f"{name} is missing" for name in _REQUIRED if name not in self._columns]
+        self.columns = _fields(header.removeprefix(b"\xef\xbb\xbf"))
+        faults = [f"{name[:80]} is unknown" for name in self.columns if name not in COLUMNS]
+        faults += [f"{name} is there twice" for name in COLUMNS if self.columns.count(name) > 1]
+        faults += [f"{name} is missing" for name in _REQUIRED if name not in self.columns]
         if faults:
             raise InvalidValue(f"the first line must name the columns {', '.join(COLUMNS)}: {'; '.join(faults)}")
 
     def tick(self, line: bytes) -> Tick:
         """Parse a line. Raises InvalidValue, which names every invalid column."""
         fields = _fields(line)
-        if len(fields) != len(self._columns):
-            raise InvalidValue(f"has {len(fields)} fields, but the first line names {len(self._columns)} columns")
-        return tick_of(dict(zip(self._columns, fields, strict=True)))
+        if len(fields) != len(self.columns):
+            raise InvalidValue(f"has {len(fields)} fields, but the first line names {len(self.columns)} columns")
+        return tick_of(dict(zip(self.columns, fields, strict=True)))
 
 
 def tick_of(row: Mapping[str, str | None]) -> Tick:

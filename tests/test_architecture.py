@@ -71,9 +71,9 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "limits", "settings", "tick", "tick_csv", "interval", "token", "secretfile", "source", "ingest",
-        "postgres", "store", "graphql", "operations", "http", "api", "frontend", "commands", "backup", "demo", "cli",
-        "__main__",
+        "errors", "limits", "settings", "tick", "tick_csv", "tick_columns", "interval", "token", "secretfile", "source",
+        "ingest", "postgres", "store", "graphql", "operations", "http", "api", "frontend", "commands", "backup", "demo",
+        "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
@@ -109,7 +109,7 @@ MARKET = Product(
         "wsproto": ("api.live.websocket", "source.heads"),
     },
     pure=(
-        "errors", "limits", "tick", "tick_csv", "interval", "token", "api.schemas",
+        "errors", "limits", "tick", "tick_csv", "tick_columns", "interval", "token", "api.schemas",
         "http.revalidation", "http.reply", "http.chunked_coding",
         "api.live.websocket",
         "source.evm", "source.pools", "source.log_filter", "source.swaps", "source.adaptive_range",

@@ -14,7 +14,7 @@ from marketdata.api.services import Services
 from marketdata.http.document import DOCS
 from marketdata.http.failures import PROBLEMS
 from marketdata.http.problem_page import problem_page
-from marketdata.http.reply import CSV, HTML, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
+from marketdata.http.reply import CSV, CSV_TYPE, HTML, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 
 
 def description(_request: Request) -> Reply:
@@ -97,7 +97,7 @@ ROUTES: tuple[Route, ...] = (
           revalidated=True, errors=AS_BINANCE),
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
-          statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)),
+          statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON, CSV_TYPE), accepts_gzip=True),
           problems=("tick_conflict", "retracted", "pruned", "conflict"), headers=((VERSION, VERSION_ABOUT),)),
     Route("PUT", "/v1/coverage", symbols.record_coverage, "Record an indexed time range", "CoverageRecorded",
           scope="write", body=Body("CoverageRequest")),

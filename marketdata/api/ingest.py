@@ -1,4 +1,4 @@
-"""``POST /v1/ingest/tick``: one tick, or a batch of items as JSON or NDJSON.
+"""``POST /v1/ingest/tick``: one tick, or a batch of items as JSON, NDJSON or CSV.
 
 For speed, :mod:`marketdata.tick` checks the items instead of the schema ``Ingest``. A test asserts that both accept the
 same values. Prices and sizes are passed to PostgreSQL as text, without superfluous zeros.
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from marketdata.api.content_coding import whole
 from marketdata.api.current_reads import VERSION
-from marketdata.api.request_validation import decoded, media_type, raw_body
+from marketdata.api.ingest_csv import stored_blocks
+from marketdata.api.request_validation import decoded, media_type
 from marketdata.api.routing import Request
 from marketdata.api.tick_writer import Stored
-from marketdata.errors import Conflict, InvalidValue, MalformedJson, Pruned, TooLarge
-from marketdata.http.reply import JSON, NDJSON, Headers, Reply, answer
-from marketdata.limits import MAX_ITEMS
+from marketdata.errors import Conflict, InvalidValue, MalformedJson, MarketError, Pruned, TooLarge
+from marketdata.http.reply import CSV_TYPE, JSON, NDJSON, Headers, Reply, answer
+from marketdata.limits import MAX_BODY_BYTES, MAX_ITEMS, MAX_REJECTED_LINES
 from marketdata.store.ticks import Outcome
 from marketdata.tick import Item, parse_item, parse_tick
 
@@ -31,9 +33,12 @@ Rejected = dict[str, Any]
 def ingest(request: Request) -> Reply:
     """Store one tick (201, or 200 if the identical tick is already stored), or a batch. The valid items of a batch are
     stored, the others are listed in the response. When the response arrives, the ticks and their candles are
-    durable."""
-    kind = media_type(request.environ, (JSON, NDJSON))
-    raw = raw_body(request.environ)
+    durable. CSV has ticks only, one a line; its first line names the columns: symbol, id, ts, price and size, and
+    where needed seq, side, block_number, block_hash and tx, in any order. Every body may be packed with gzip."""
+    kind = media_type(request.environ, (JSON, NDJSON, CSV_TYPE), accepts_gzip=True)
+    if kind == CSV_TYPE:
+        return _csv(request)
+    raw = whole(request.environ, MAX_BODY_BYTES)
     if kind == NDJSON:
         return _batch(request, _lines(raw), _line_item)
     value = decoded(raw, for_ingest=True)
@@ -62,7 +67,7 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
         try:
             items.append(parse(value))
         except (InvalidValue, MalformedJson) as error:
-            rejected.append({"index": index, "code": error.code, "detail": error.detail[:500]})
+            rejected.append(_invalid(index, error))
         else:
             accepted_indexes.append(index)
     stored = request.services.tick_writer.store(items) if items else Stored((), 0)
@@ -80,8 +85,40 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
     return answer({"accepted": accepted, "duplicates": duplicates, "rejected": rejected}, headers=_version(stored))
 
 
+def _csv(request: Request) -> Reply:
+    """Store the valid lines of CSV. The response lists the first rejected lines, and the number of all."""
+    accepted = duplicates = rejected_count = counter = 0
+    rejected: list[Rejected] = []
+    for block, stored in stored_blocks(request):
+        refused = [
+            _rejection(index, outcome)
+            for index, outcome in zip(block.indexes, stored.outcomes, strict=True)
+            if outcome in _REFUSALS
+        ]
+        if block.rejected:
+            request.services.metrics.ingested("invalid", len(block.rejected))
+        invalid = [_invalid(index, error) for index, error in block.rejected]
+        duplicates += (repeated := stored.outcomes.count(Outcome.DUPLICATE))
+        accepted += len(stored.outcomes) - repeated - len(refused)
+        rejected_count += len(refused) + len(invalid)
+        counter = max(counter, stored.counter)
+        if len(rejected) < MAX_REJECTED_LINES:
+            rejected += sorted([*invalid, *refused], key=lambda each: each["index"])
+    result = {
+        "accepted": accepted,
+        "duplicates": duplicates,
+        "rejected": rejected[:MAX_REJECTED_LINES],
+        "rejected_count": rejected_count,
+    }
+    return answer(result, headers=_version(Stored((), counter)))
+
+
 def _version(stored: Stored) -> Headers:
     return ((VERSION, str(stored.counter)),) if stored.counter else ()
+
+
+def _invalid(index: int, error: MarketError) -> Rejected:
+    return {"index": index, "code": error.code, "detail": error.detail[:500]}
 
 
 def _rejection(index: int, outcome: Outcome) -> Rejected:

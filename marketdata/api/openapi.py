@@ -12,7 +12,8 @@ from marketdata.api.current_reads import SENT_ABOUT, VERSION
 from marketdata.api.live.websocket import SUBPROTOCOL
 from marketdata.api.routing import Route
 from marketdata.http.failures import problem_types, statuses_of_codes
-from marketdata.http.reply import JSON, NDJSON, PROBLEM
+from marketdata.http.reply import CSV_TYPE, JSON, NDJSON, PROBLEM
+from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -39,6 +40,13 @@ _TAGS = {
     "/v1/": "Reading",
 }
 """By the beginning of paths; the first that fits counts."""
+
+_LINES = {
+    NDJSON: "Each line is an item of a batch.",
+    CSV_TYPE: "The first line names the columns, each further line is a tick.",
+}
+_PACKED = f"""With `Content-Encoding: gzip` it is packed. After unpacking, JSON and NDJSON have at most \
+{MAX_BODY_BYTES >> 20} MiB, CSV at most {MAX_CSV_BYTES >> 20} MiB."""
 
 _BEARERS = {
     "read": "A token of scope `read`.",
@@ -122,10 +130,12 @@ def _request_body(route: Route) -> dict[str, Any]:
     assert route.body is not None
     content: dict[str, Any] = {}
     for media_type in route.body.media_types:
-        # Each line of NDJSON is an item, which OpenAPI 3.1 cannot express.
-        lines = {"type": "string", "description": "Each line is an item of a batch."}
-        content[media_type] = {"schema": lines if media_type == NDJSON else _reference(route.body.schema)}
-    return {"required": True, "content": content}
+        # OpenAPI 3.1 cannot express what the lines are.
+        about = _LINES.get(media_type)
+        lines = {"type": "string", "description": about}
+        content[media_type] = {"schema": lines if about else _reference(route.body.schema)}
+    body: dict[str, Any] = {"required": True, "content": content}
+    return body | {"description": _PACKED} if route.body.accepts_gzip else body
 
 
 def _response(route: Route, status: int) -> dict[str, Any]:
@@ -140,6 +150,9 @@ def _response(route: Route, status: int) -> dict[str, Any]:
             response["x-problem-codes"] = codes
         if status in (429, 503):
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+        if status == 415:
+            about = "The accepted Content-Encoding, if that of the request is not."
+            response["headers"] = {"Accept-Encoding": {"description": about, "schema": {"type": "string"}}}
         if status == 401:
             response["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
         return response

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
 from marketdata.api import schemas
-from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
+from marketdata.api.content_coding import coding_of, whole
+from marketdata.errors import FieldError, InvalidValue, MalformedJson, UnsupportedMediaType
 from marketdata.http.reply import JSON
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.tick import JsonNumber, microseconds
@@ -57,31 +58,21 @@ def checked(schema: str, value: Any, what: str) -> None:
         raise InvalidValue(f"{place} {faults[0].message}{more}", errors=faults)
 
 
-def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
+def media_type(environ: Mapping[str, Any], allowed: Iterable[str], *, accepts_gzip: bool = False) -> str:
     """Returns the body's media type. Raises :class:`UnsupportedMediaType` if it is not allowed, or if the body has
-    another charset than UTF-8 or a Content-Encoding."""
+    another charset than UTF-8 or a Content-Encoding that is not accepted."""
     sent, _, parameters = environ.get("CONTENT_TYPE", "").partition(";")
     name: str = sent.strip().lower()
     if name not in allowed or (parameters and not _CHARSET.fullmatch(";" + parameters)):
         raise UnsupportedMediaType(f"send Content-Type: {' or '.join(allowed)}, in UTF-8")
-    if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
-        raise UnsupportedMediaType("send the body without a Content-Encoding")
+    coding_of(environ, accepts_gzip)
     return name
-
-
-def raw_body(environ: Mapping[str, Any]) -> bytes:
-    """Returns the body. Raises :class:`TooLarge` for more than :data:`MAX_BODY_BYTES`."""
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    if length > MAX_BODY_BYTES:
-        raise TooLarge.body(MAX_BODY_BYTES)
-    body: bytes = environ["wsgi.input"].read(length)
-    return body
 
 
 def json_body(environ: Mapping[str, Any], schema: str) -> dict[str, Any]:
     """Returns the JSON body, which must be valid by ``schema``. No object may contain a name twice."""
     media_type(environ, (JSON,))
-    value = decoded(raw_body(environ))
+    value = decoded(whole(environ, MAX_BODY_BYTES))
     checked(schema, value, "the body")
     found: dict[str, Any] = value
     return found

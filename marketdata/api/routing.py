@@ -17,11 +17,12 @@ from marketdata.api.request_validation import checked, media_type, query_of
 from marketdata.api.services import Services
 from marketdata.errors import MarketError, NotFound
 from marketdata.http.failures import MethodNotAllowed, problem, shown_error, statuses_of_codes
-from marketdata.http.reply import JSON, PROBLEM, Headers, Reply, gzipped
+from marketdata.http.reply import CSV_TYPE, JSON, PROBLEM, Headers, Reply, gzipped
 from marketdata.http.request_log import VARIABLE
 from marketdata.http.revalidation import revalidated
+from marketdata.http.spool import Spool
 from marketdata.http.wsgi import StartResponse, send
-from marketdata.limits import MAX_BODY_BYTES
+from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 
 _NO_STORE = ("Cache-Control", "no-store")
 _OF_CREDENTIALS = {"invalid_request", "unauthorized", "invalid_token", "insufficient_scope"}
@@ -30,7 +31,7 @@ OF_DATABASE = {
     "database_defect",
 }  # fmt: skip
 """The codes of errors that the database causes."""
-_OF_BODY = {"malformed_json", "too_large", "unsupported_media_type", "saturated"}
+_OF_BODY = {"malformed_json", "too_large", "unsupported_media_type", "saturated", "storage_unavailable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,11 @@ Handler = Callable[[Request], Reply]
 
 @dataclass(frozen=True)
 class Body:
-    """The body that a route accepts: the schema of its JSON, and its media types."""
+    """The body that a route accepts: the schema of its JSON, its media types, and whether gzip may pack it."""
 
     schema: str
     media_types: tuple[str, ...] = (JSON,)
+    accepts_gzip: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Route:
             found.add("not_found")
         if self.body is not None:
             found |= _OF_BODY
+            found |= {"malformed_gzip"} if self.body.accepts_gzip else set()
         statuses = {**statuses_of_codes(), **self.errors.statuses}
         if self.database_status is not None:
             statuses |= dict.fromkeys(OF_DATABASE, self.database_status)
@@ -170,10 +173,10 @@ class Application:
         reply = gzipped(reply, environ.get("HTTP_ACCEPT_ENCODING", ""))
         return send(reply, start_response, bare=method == "HEAD")
 
-    def admit(self, head: Mapping[str, str], may_block: bool) -> int | Reply | None:
+    def admit(self, head: Mapping[str, str], may_block: bool) -> int | Spool | Reply | None:
         """Decide on a request before its body is read. ``head`` contains the variables of the WSGI environment that
-        come from the request's head. Returns the maximum size of the body in bytes, or the reply that refuses the
-        request, or None if only the database can decide and ``may_block`` is False."""
+        come from the request's head. Returns the maximum size of the body in bytes, or the spool for a body of CSV, or
+        the reply that refuses the request, or None if only the database can decide and ``may_block`` is False."""
         began = perf_counter()
         route = None
         try:
@@ -182,8 +185,8 @@ class Application:
                 return None
             if route.body is None:
                 return 0
-            media_type(head, route.body.media_types)
-            return MAX_BODY_BYTES
+            kind = media_type(head, route.body.media_types, accepts_gzip=route.body.accepts_gzip)
+            return self._services.spools.take(MAX_CSV_BYTES) if kind == CSV_TYPE else MAX_BODY_BYTES
         except Exception as error:
             reply = self._failed(head, route, error)
         self._count(head["REQUEST_METHOD"], route, reply, perf_counter() - began)

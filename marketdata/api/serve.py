@@ -29,8 +29,9 @@ from marketdata.api.symbol_versions import symbol_versions
 from marketdata.api.tick_writer import MAX_LARGE, TickWriter
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
 from marketdata.http.listener import Listener, descriptors
+from marketdata.http.spool import Spools
 from marketdata.http.waitress_adapter import BODIES_BYTES
-from marketdata.limits import MAX_BODY_BYTES
+from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 from marketdata.settings import Settings
 from marketdata.store.pool import SIZE, Pool, server
 from marketdata.store.time_zones import TimeZones
@@ -73,6 +74,7 @@ class Service:
         self._tick_writer = TickWriter(
             self._pool, self._served, metrics, self._backlog, current_reads.note, self._share(MAX_LARGE, 1)
         )
+        self._spools = Spools(settings.state_dir)
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         time_zones = TimeZones(self._reads)
         # Live connections read the primary, because a replica may lag behind the notification of a change.
@@ -86,6 +88,7 @@ class Service:
             authenticator=authenticator,
             revocation_listener=self._revocation_listener,
             tick_writer=self._tick_writer,
+            spools=self._spools,
             live=self._live,
             health=self._health,
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
@@ -109,7 +112,7 @@ class Service:
             self._settings.api_host,
             self._settings.api_port,
             admit=app.admit,
-            body_bytes=MAX_BODY_BYTES,
+            body_bytes=MAX_CSV_BYTES,
             bodies_bytes=self._share(BODIES_BYTES, 2 * MAX_BODY_BYTES),
             reserved=live_connections,
             urgent=WITHOUT_WAITING,
@@ -160,6 +163,7 @@ class Service:
         This takes hardly longer than ``timeout`` seconds. Operations that still wait for the database after this time
         are abandoned."""
         deadline = monotonic() + timeout
+        self._spools.is_ending = True
         first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
         for each in (*first, self.services.graphql, self._health):
             each.stop(max(deadline - monotonic(), _STOP_SECONDS))

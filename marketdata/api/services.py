@@ -19,6 +19,7 @@ from marketdata.api.shared_memory import SharedMemory
 from marketdata.api.stream_limit import StreamLimit
 from marketdata.api.symbol_versions import SymbolVersions
 from marketdata.api.tick_writer import TickWriter
+from marketdata.http.spool import Spools
 from marketdata.store.pool import Pool
 from marketdata.store.time_zones import TimeZones
 
@@ -37,6 +38,7 @@ class Services:
     authenticator: Authenticator
     revocation_listener: RevocationListener
     tick_writer: TickWriter
+    spools: Spools
     live: Live
     health: DatabaseHealth
     graphql: GraphqlCheck

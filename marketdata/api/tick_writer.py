@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
@@ -31,6 +32,7 @@ MAX_SHARED_ITEMS = 256
 MAX_LARGE = 4
 """Maximum number of large requests that are stored at the same time."""
 _LARGE_WAIT_SECONDS = 2.0
+_PART_WAIT_SECONDS = 30.0
 _ATTEMPTS = 4
 
 MAX_BACKLOG = 128
@@ -209,9 +211,18 @@ class TickWriter:
         reached."""
         if self._backlog() > MAX_BACKLOG:
             raise Saturated("too many requests are waiting; send the request again later, or send batches")
-        self._take_slot()
+        is_small = len(items) <= MAX_SHARED_ITEMS
+        return self._stored(self._group_commit.submit if is_small else self._store_alone, items, 0.0)
+
+    def store_part(self, items: Sequence[Item]) -> Stored:
+        """Store a part of a large body in a transaction of its own, like :meth:`store`. This waits longer for its turn,
+        because an error would end the whole request."""
+        return self._stored(partial(self._store_alone, patience=_PART_WAIT_SECONDS), items, _PART_WAIT_SECONDS)
+
+    def _stored(self, store: Callable[[Sequence[Item]], Stored], items: Sequence[Item], patience: float) -> Stored:
+        self._take_slot(patience)
         try:
-            stored = self._group_commit.submit(items) if len(items) <= MAX_SHARED_ITEMS else self._store_alone(items)
+            stored = store(items)
         finally:
             self._progress_at = monotonic()
             self._slots.release()
@@ -222,15 +233,16 @@ class TickWriter:
                 self._metrics.ingested(outcome, count)
         return stored
 
-    def _take_slot(self) -> None:
-        """Wait for a slot while other ingests finish. Raises :class:`Saturated` if none finishes for a while."""
+    def _take_slot(self, patience: float) -> None:
+        """Wait for a slot for ``patience`` seconds, or while other ingests finish. Raises :class:`Saturated` if none
+        finishes for a while."""
         timeout = self._progress_at + _PROGRESS_SECONDS - monotonic()
-        if not self._slots.acquire(timeout=max(timeout, 0.0)):
+        if not self._slots.acquire(timeout=max(timeout, patience)):
             raise Saturated("storing ticks has stalled and too many requests wait for it; send the request again later")
         self._progress_at = monotonic()
 
-    def _store_alone(self, items: Sequence[Item]) -> Stored:
-        if not self._large.acquire(timeout=_LARGE_WAIT_SECONDS):
+    def _store_alone(self, items: Sequence[Item], patience: float = _LARGE_WAIT_SECONDS) -> Stored:
+        if not self._large.acquire(timeout=patience):
             raise Saturated("too many large batches are being stored; send the batch again later")
         try:
             return self._apply([items])[0]

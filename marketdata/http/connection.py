@@ -36,6 +36,10 @@ has to wake another one. The kernel rounds the time up to its tick of 4 to 10 mi
 IDLE_SECONDS = 60.0
 """A connection without traffic is closed after this time."""
 
+MIN_SPOOL_RATE = 64 * 1024
+"""Bytes per second at which a spooled body must arrive on average. A body of 256 MiB may take an hour and ten
+minutes."""
+
 LINGER_BYTES = 64 * 1024 * 1024
 LINGER_SECONDS = 30.0
 """After a refusal, the rest of the request is read and dropped up to these limits."""
@@ -315,6 +319,8 @@ class Connection:
         """Whether the request takes too long to arrive, the connection is idle for too long, or the client keeps
         sending after a refusal."""
         now = monotonic()
+        if self.request is not None:
+            arrival_seconds += self.request.spooled / MIN_SPOOL_RATE
         if self._arriving_since is not None and now - self._arriving_since > arrival_seconds:
             return True
         if self.discarding_since is not None:

@@ -81,6 +81,7 @@ STATUS: dict[type[e.MarketError], int] = {
     e.MarketError: 500,
     BadRequest: 400,
     e.MalformedJson: 400,
+    e.MalformedGzip: 400,
     e.InvalidRequest: 400,
     e.Unauthorized: 401,
     e.Forbidden: 403,
@@ -94,6 +95,7 @@ STATUS: dict[type[e.MarketError], int] = {
     e.Saturated: 429,
     HeadersTooLarge: 431,
     UnknownCoding: 501,
+    e.StorageUnavailable: 503,
     e.DatabaseUnavailable: 503,
     e.DatabaseStalled: 504,
     e.TooSlow: 503,
@@ -186,6 +188,8 @@ def headers_of(error: e.MarketError) -> Headers:
 def _headers(error: e.MarketError, status: int) -> Headers:
     if isinstance(error, MethodNotAllowed):
         return (("Allow", error.allow),)
+    if isinstance(error, e.UnsupportedMediaType) and error.accepted_coding is not None:
+        return (("Accept-Encoding", error.accepted_coding),)  # RFC 9110, section 12.5.3
     if isinstance(error, UpgradeRequired):
         return (("Sec-WebSocket-Version", "13"),)
     if status in (429, 503):

@@ -12,7 +12,8 @@ from typing import Any
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
-CSV = "text/csv; charset=utf-8"
+CSV_TYPE = "text/csv"
+CSV = f"{CSV_TYPE}; charset=utf-8"
 PROBLEM = "application/problem+json"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 HTML = "text/html; charset=utf-8"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from marketdata.http import request_log
 from marketdata.http.request_log import VARIABLE, identify
-from marketdata.http.wsgi import HandOver, Part, WsgiApp, status_line, variable
+from marketdata.http.wsgi import RESERVE, HandOver, Part, WsgiApp, status_line, variable
 
 _BODILESS = ("1", "204", "304")
 
@@ -170,6 +170,7 @@ class ApplicationTask(Task):
             "REQUEST_URI": request.request_uri,
             "QUERY_STRING": request.query,
             "wsgi.input": request.get_body_stream(),
+            RESERVE: request.reserve,
         }
         for name, value in request.headers.items():
             environ[variable(name)] = value

@@ -13,19 +13,21 @@ from typing import Any
 
 from waitress.adjustments import Adjustments
 from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.receiver import ChunkedReceiver
+from waitress.receiver import ChunkedReceiver, FixedStreamReceiver
 from waitress.utilities import BadRequest as MalformedRequest
 from waitress.utilities import Error
 
-from marketdata.errors import MarketError, Saturated, TooLarge
+from marketdata.errors import MarketError, Saturated, StorageUnavailable, TooLarge
 from marketdata.http.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.http.failures import BadRequest, HeadersTooLarge, Problem, UnknownCoding
 from marketdata.http.reply import Reply
 from marketdata.http.request_log import VARIABLE, identify
+from marketdata.http.spool import Spool
 from marketdata.http.wsgi import variable
 
-Admit = Callable[[Mapping[str, str], bool], int | Reply | None]
-"""``admit(head, may_block)`` returns the maximum size of the body in bytes, or the reply that refuses the request.
+Admit = Callable[[Mapping[str, str], bool], int | Spool | Reply | None]
+"""``admit(head, may_block)`` returns the maximum size of the body in bytes, or the spool that keeps it, or the reply
+that refuses the request.
 
 It returns None if the decision needs the database and ``may_block`` is False. ``head`` contains ``REMOTE_ADDR`` and the
 variables of the WSGI environment that come from the request's head.
@@ -114,7 +116,13 @@ class RequestParser(HTTPRequestParser):
         self._address = address
         self._body_limit = UNCOUNTED_BYTES
         self._reserved = 0
+        self._spool: Spool | None = None
         self._reply: Reply | None = None
+
+    @property
+    def spooled(self) -> int:
+        """The size of the body so far, if a spool keeps it."""
+        return len(self._spool) if self._spool is not None else 0
 
     @property
     def is_refused(self) -> bool:
@@ -134,7 +142,11 @@ class RequestParser(HTTPRequestParser):
     def feed(self, data: bytes) -> int:
         """Parse ``data``. Returns the number of its bytes that belong to this request."""
         is_body = self.headers_finished
-        consumed: int = self.received(data)
+        try:
+            consumed: int = self.received(data)
+        except OSError as error:  # the body is kept in a file
+            self.refuse(self._refusal(StorageUnavailable.of(error)))
+            return len(data)
         if self.error is None:
             if is_body:
                 self._count()
@@ -156,9 +168,20 @@ class RequestParser(HTTPRequestParser):
         if isinstance(verdict, Reply):
             self.refuse(verdict)
         elif verdict is not None:
+            if isinstance(verdict, Spool):
+                self._keep_in(verdict)
+                verdict = verdict.limit
             self._body_limit = max(verdict, UNCOUNTED_BYTES)
             if self.content_length > self._body_limit:
                 self.refuse(self._refusal(TooLarge.body(self._body_limit)))
+
+    def reserve(self, size: int) -> bool:
+        """Count ``size`` bytes, which the application makes of the body, until ``close``. Returns False if there are
+        too many bodies."""
+        has_room = self._bodies.reserve(size)
+        if has_room:
+            self._reserved += size
+        return has_room
 
     def refuse(self, reply: Reply) -> None:
         """Refuse the request with ``reply`` and drop the body."""
@@ -181,6 +204,11 @@ class RequestParser(HTTPRequestParser):
             raise ParsingError("the request line or Content-Length is malformed") from error
         if self.body_rcv is not None and self.chunked:
             self.body_rcv = _StrictChunks(self.body_rcv.getbuf())
+
+    def _keep_in(self, spool: Spool) -> None:
+        self._spool = spool
+        buffer: Any = spool
+        self.body_rcv = _StrictChunks(buffer) if self.chunked else FixedStreamReceiver(self.content_length, buffer)
 
     def _check_head(self, following: int) -> None:
         fault = self._ambiguity()
@@ -215,6 +243,8 @@ class RequestParser(HTTPRequestParser):
             return
         if size > self._body_limit:
             self.refuse(self._refusal(TooLarge.body(self._body_limit)))
+        elif self._spool is not None:
+            return  # it is not in memory
         elif self._bodies.reserve(size - self._reserved):
             self._reserved = size
         else:

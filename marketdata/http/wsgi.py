@@ -10,6 +10,9 @@ from typing import Any
 from marketdata.http.reply import Reply
 
 StartResponse = Callable[..., Any]
+RESERVE = "marketdata.reserve"
+"""A variable of the WSGI environment: a function that counts further bytes in memory for the request. It returns False
+if there are too many."""
 Part = bytes | bytearray
 """A part of a response's body."""
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[Part]]

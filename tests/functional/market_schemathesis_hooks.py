@@ -28,6 +28,7 @@ _LINES = st.lists(st.one_of(_TICKS.map(json.dumps), st.text(max_size=9)), max_si
 for name in ("instant", "tick-instant"):
     schemathesis.openapi.format(name, _INSTANTS)
 schemathesis.openapi.media_type("application/x-ndjson", _LINES.map(lambda lines: "\n".join(lines).encode()))
+schemathesis.openapi.media_type("text/csv", _TICKS.map(lambda tick: f"{','.join(tick)}\n{','.join(tick.values())}"))
 
 
 @schemathesis.hook

@@ -24,6 +24,7 @@ from marketdata.api.binance_errors import AS_BINANCE
 from marketdata.api.routing import AS_PROBLEM, Route
 from marketdata.api.serve import Service
 from marketdata.http.reply import PROBLEM
+from marketdata.http.wsgi import StartResponse, WsgiApp
 from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store import tokens
@@ -106,12 +107,22 @@ def eventually(done: Callable[[], bool]) -> None:
     pytest.fail("did not come to pass")
 
 
+def with_files(app: WsgiApp) -> WsgiApp:
+    """Gives the application the request's body as a file, as the listener does. The validator of webtest hides all but
+    the methods that WSGI requires."""
+
+    def application(environ: dict[str, Any], start_response: StartResponse) -> Any:
+        return app(environ | {"wsgi.input": environ["wsgi.input"].input}, start_response)
+
+    return application
+
+
 class Api:
     """A client of the application. ``read``, ``write`` and ``admin`` are what it shows to whom."""
 
     def __init__(self, service: Service, read: str, write: str) -> None:
         self.service = service
-        self.app = webtest.TestApp(make_app(service.services))
+        self.app = webtest.TestApp(with_files(make_app(service.services)))
         self.tokens = {"read": read, "write": write, "any": read, "admin": ADMIN_SECRET}
 
     def __call__(

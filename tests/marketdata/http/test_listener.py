@@ -17,7 +17,7 @@ from marketdata.api.serve import Service
 from marketdata.errors import StateError
 from marketdata.http.listener import WORKERS, Listener
 from marketdata.http.wsgi import StartResponse
-from marketdata.limits import MAX_BODY_BYTES
+from marketdata.limits import MAX_CSV_BYTES
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.http.wire import HEALTH, answer, ask, connected, listening, quick, small_send_buffers
 
@@ -39,7 +39,7 @@ from tests.marketdata.http.wire import HEALTH, answer, ask, connected, listening
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431, "headers_too_large"),
         (
-            b"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1),
+            b"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (MAX_CSV_BYTES + 1),
             413,
             "too_large",
         ),
@@ -51,7 +51,7 @@ def test_a_malformed_request_is_answered_by_a_problem(service: Service, raw: byt
     problem = json.loads(body)
     assert problem["code"] == code
     assert (
-        code != "too_large" or problem["detail"] == f"the body is larger than {MAX_BODY_BYTES} bytes: send it in parts"
+        code != "too_large" or problem["detail"] == f"the body is larger than {MAX_CSV_BYTES} bytes: send it in parts"
     )
 
 

@@ -21,6 +21,8 @@ SIGNATURES: list[tuple[Any, str, str]] = [
     (receiver.ChunkedReceiver, "__init__", "(self, buf)"),
     (receiver.ChunkedReceiver, "received", "(self, s)"),
     (receiver.ChunkedReceiver, "getbuf", "(self)"),
+    (receiver.FixedStreamReceiver, "__init__", "(self, cl, buf)"),
+    (receiver.FixedStreamReceiver, "received", "(self, data)"),
     (receiver.FixedStreamReceiver, "getbuf", "(self)"),
     (utilities.Error, "__init__", "(self, body)"),
     (utilities.BadRequest, "__init__", "(self, body)"),

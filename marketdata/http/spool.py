@@ -1,0 +1,88 @@
+"""Keeps one large request body at a time in a file instead of in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from marketdata.errors import Saturated, StorageUnavailable
+
+
+class Spool:
+    """A body in a file without a name, so a killed process leaves nothing. waitress calls ``append``, ``getfile`` and
+    ``close``. ``released`` is called when the spool is closed, which may be called repeatedly."""
+
+    def __init__(self, folder: Path, limit: int, released: Callable[[], None]) -> None:
+        """``limit`` is the maximum size of the body in bytes. Raises OSError."""
+        self.limit = limit
+        # Without a buffer each write reports a full disk at once.
+        self._file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+        self._released = released
+        self._size = 0
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return self._size
+
+    def append(self, data: bytes) -> None:
+        """Raises OSError, for example when the disk is full."""
+        self._size += len(data)
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def getfile(self) -> Any:
+        self._file.seek(0)
+        return self._file
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._file.close()
+            self._released()
+
+
+class Spools:
+    """Hands out one spool at a time. ``folder`` is for the files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn = threading.Lock()
+        self._file: Any = None
+        self.is_ending = False
+        """Whether the process is ending, and work on a large body should stop soon."""
+
+    def take(self, limit: int) -> Spool:
+        """Raises :class:`Saturated` while another body has the turn, and :class:`StorageUnavailable`."""
+        self._take_turn()
+        try:
+            spool = Spool(self._folder, limit, self._end_turn)
+        except OSError as error:
+            self._end_turn()
+            raise StorageUnavailable.of(error) from error
+        self._file = spool.getfile()
+        return spool
+
+    @contextmanager
+    def turn_of(self, body: Any) -> Iterator[None]:
+        """Take the turn while ``body`` is read, unless it is the file of the present spool, which has the turn."""
+        if body is self._file:
+            yield
+            return
+        self._take_turn()
+        try:
+            yield
+        finally:
+            self._end_turn()
+
+    def _take_turn(self) -> None:
+        if not self._turn.acquire(blocking=False):
+            raise Saturated("another large body is being received or stored; send this one when that has ended")
+
+    def _end_turn(self) -> None:
+        self._file = None
+        self._turn.release()

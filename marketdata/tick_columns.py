@@ -1,0 +1,193 @@
+"""Reads ticks from CSV in blocks of lines.
+
+A block is checked by column: each check is one pass in C over the whole column. If a value is in doubt, every line of
+the block goes through :class:`marketdata.tick_csv.TickTable`. A test asserts that both ways give the same ticks.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import compress, islice, starmap
+from typing import Any, BinaryIO, TextIO
+
+from marketdata.errors import InvalidValue
+from marketdata.tick import EARLIEST, LATEST, NAME, SIDES, SYMBOL, Tick, decimal, sent_time
+from marketdata.tick_csv import MAX_LINE_BYTES, TickTable
+
+Column = Sequence[Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SURROGATES = "surrogateescape"
+_DOUBTFUL = MAX_LINE_BYTES // 4
+"""A line of more characters may be too long, because a character has up to four bytes."""
+
+# Each matches a whole column: its values, each with a comma after it.
+_DECIMALS = re.compile(r"(?:(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{0,29}[1-9])?,)*")
+_INTEGERS = re.compile(r"(?:-?[0-9]{1,18},)*")
+_NATURALS = re.compile(r"(?:[0-9]{0,18},)*")
+_MILLISECONDS = re.compile(r"(?:[1-9][0-9]{11,14},)*")
+_INSTANTS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{6})?Z,)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The valid ticks of some lines, and the lines that are not valid. ``indexes`` has the number of each tick's
+    line."""
+
+    ticks: list[Tick]
+    indexes: Sequence[int]
+    rejected: list[tuple[int, InvalidValue]]
+
+
+class Reader:
+    """Reads the first line and then the others. These are counted from 0; blank ones are counted, but are no ticks."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Raises :class:`InvalidValue` if the first line does not name the columns."""
+        # A byte that is not UTF-8 becomes a surrogate, which no value of a tick contains.
+        text = io.TextIOWrapper(file, errors=_SURROGATES, encoding="utf-8", newline="\n")
+        self._lines = _lines(text)
+        self._table = TickTable(next(self._lines, "").encode(errors=_SURROGATES))
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Returns the lines in blocks of at most ``size``."""
+        first = 0
+        while lines := list(islice(self._lines, size)):
+            yield self._by_column(first, lines) or self._line_by_line(first, lines)
+            first += len(lines)
+
+    def _by_column(self, first: int, lines: list[str]) -> Block | None:
+        """The block if all its lines are ticks, or None if a value is in doubt."""
+        header = self._table.columns
+        try:
+            rows = list(csv.reader(lines, strict=True))
+            if len(rows) != len(lines) or set(map(len, rows)) != {len(header)} or max(map(len, lines)) > _DOUBTFUL:
+                return None
+            ticks = list(starmap(Tick, _ticks(dict(zip(header, zip(*rows, strict=True), strict=True)))))
+        except (csv.Error, ValueError):
+            return None
+        return Block(ticks, range(first, first + len(lines)), [])
+
+    def _line_by_line(self, first: int, lines: list[str]) -> Block:
+        ticks: list[Tick] = []
+        indexes: list[int] = []
+        rejected: list[tuple[int, InvalidValue]] = []
+        for index, line in enumerate(lines, first):
+            if not line.strip("\r\n"):
+                continue
+            try:
+                ticks.append(self._table.tick(line.encode(errors=_SURROGATES)))
+            except InvalidValue as error:
+                rejected.append((index, error))
+            else:
+                indexes.append(index)
+        return Block(ticks, indexes, rejected)
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    """The lines. One that is too long is cut, but stays too long."""
+    while line := text.readline(MAX_LINE_BYTES + 1):
+        yield line
+        while line and line[-1] != "\n":
+            line = text.readline(MAX_LINE_BYTES)
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+# Each function returns the values of a valid column and raises ValueError if a value may be invalid.
+
+
+def _ticks(given: dict[str, Column]) -> Iterator[tuple[Any, ...]]:
+    """The fields of the ticks, whose texts are given by column."""
+    rows = len(given["symbol"])
+    absent = ("",) * rows
+    numbers, hashes = given.get("block_number", absent), given.get("block_hash", absent)
+    if list(map(bool, numbers)) != list(map(bool, hashes)):
+        raise ValueError("a block without number or hash")
+    prices = _decimals(given["price"])
+    if "0" in prices:
+        raise ValueError("a price of 0")
+    return zip(
+        _symbols(given["symbol"]),
+        _names(given["id"]),
+        _times(given["ts"]),
+        _integers(given.get("seq", absent)),
+        prices,
+        _decimals(given["size"]),
+        _sides(given.get("side", absent)),
+        _naturals(numbers),
+        _optional(hashes, _names),
+        _optional(given.get("tx", absent), _names),
+        strict=True,
+    )
+
+
+def _matches(pattern: re.Pattern[str], column: Column) -> bool:
+    joined = ",".join(column) + ","
+    # The number of commas shows that no value contains one.
+    return pattern.fullmatch(joined) is not None and joined.count(",") == len(column)
+
+
+def _symbols(column: Column) -> Column:
+    if not all(map(SYMBOL.fullmatch, set(column))):
+        raise ValueError("an invalid symbol")
+    return column
+
+
+def _names(column: Column) -> Column:
+    joined = "".join(column)
+    lengths = set(map(len, column))
+    is_plain = joined.isascii() and joined.isprintable() and " " not in joined
+    if min(lengths) < 1 or max(lengths) > 128 or not (is_plain or all(map(NAME.fullmatch, column))):
+        raise ValueError("an invalid name")
+    return column
+
+
+def _decimals(column: Column) -> Column:
+    return column if _matches(_DECIMALS, column) else [decimal(each) for each in column]
+
+
+def _integers(column: Column) -> Column:
+    if not any(column):
+        return (0,) * len(column)
+    filled = [each or "0" for each in column]
+    if not _matches(_INTEGERS, filled):
+        raise ValueError("an invalid integer")
+    return list(map(int, filled))
+
+
+def _naturals(column: Column) -> Column:
+    if not _matches(_NATURALS, column):
+        raise ValueError("an invalid integer")
+    return [int(each) if each else None for each in column]
+
+
+def _sides(column: Column) -> Column:
+    if not set(column) <= {*SIDES, ""}:
+        raise ValueError("an invalid side")
+    return [each or None for each in column]
+
+
+def _optional(column: Column, check: Callable[[Column], Column]) -> Column:
+    """Check the values that are not empty, and return None for those that are."""
+    if not any(column):
+        return (None,) * len(column)
+    check(list(compress(column, column)))
+    return [each or None for each in column]
+
+
+def _times(column: Column) -> Column:
+    if _matches(_INSTANTS, column):
+        times = [(each - _EPOCH) // _MICROSECOND for each in map(datetime.fromisoformat, column)]
+    elif _matches(_MILLISECONDS, column):
+        times = [1000 * each for each in map(int, column)]
+    else:
+        return [sent_time(each) for each in column]
+    if min(times) < EARLIEST or max(times) >= LATEST:
+        raise ValueError("a time out of range")
+    return times

@@ -1,0 +1,318 @@
+"""CSV: what is stored, rejected and refused, and that its fast path accepts what a tick in JSON may be."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketdata import tick_columns
+from marketdata.api import ingest_csv
+from marketdata.errors import InvalidValue
+from marketdata.http.reply import NDJSON
+from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES, MAX_REJECTED_LINES
+from marketdata.tick import Tick
+from marketdata.tick_columns import Reader
+from marketdata.tick_csv import COLUMNS, MAX_LINE_BYTES, TickTable, tick_of
+from tests.marketdata.api.conftest import Api
+
+INGEST = "/v1/ingest/tick"
+TYPE = {"Content-Type": "text/csv"}
+GZIP = {"Content-Encoding": "gzip"}
+HEADER = ",".join(COLUMNS)
+
+
+def send(api: Api, text: str | bytes, *, status: int = 200, **headers: str) -> Any:
+    raw = text.encode() if isinstance(text, str) else text
+    return api("POST", INGEST, raw=raw, headers=TYPE | headers, status=status).json
+
+
+def stored(api: Api, symbol: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get(f"/v1/ticks?symbol={quote(symbol)}")["ticks"]
+    return found
+
+
+def test_lines_are_ticks(api: Api) -> None:
+    result = send(
+        api,
+        f"{HEADER}\nCSV:A,1,2024-01-01T00:00:00.000001Z,5,1.50,2,buy,7,0xaa,0x1\n"
+        "CSV:A,2,1704067201000,,0.5,0,,,,\nCSV:A,1,2024-01-01T00:00:00.000001Z,5,1.5,2,buy,7,0xaa,0x1\n",
+    )
+    assert result == {"accepted": 2, "duplicates": 1, "rejected": [], "rejected_count": 0}
+    first, second = stored(api, "CSV:A")
+    assert first == {
+        "symbol": "CSV:A", "id": "1", "ts": "2024-01-01T00:00:00.000001Z", "seq": 5, "price": "1.5", "size": "2",
+        "side": "buy", "block": {"number": 7, "hash": "0xaa"}, "tx": "0x1",
+    }  # fmt: skip
+    assert (second["seq"], second["side"], second["block"], second["tx"]) == (0, None, None, None)
+
+
+def test_columns_have_any_order_and_absent_ones_are_null(api: Api) -> None:
+    assert send(api, "size,price,ts,id,symbol\n2,1.5,1704067200000,1,CSV:ORDER\n")["accepted"] == 1
+    (tick,) = stored(api, "CSV:ORDER")
+    assert (tick["price"], tick["size"], tick["side"], tick["tx"]) == ("1.5", "2", None, None)
+
+
+def test_rfc_4180(api: Api) -> None:
+    """A byte order mark, CRLF, quotes, and a last line without an end."""
+    text = (
+        '\ufeff"symbol",id,ts,price,size\r\n"CSV:RFC","a""b,c","2024-01-01T00:00:00Z",1,2\r\n'
+        "CSV:RFC,d,1704067200001,1,2"
+    )
+    assert send(api, text)["accepted"] == 2
+    assert [each["id"] for each in stored(api, "CSV:RFC")] == ['a"b,c', "d"]
+
+
+def test_rejected_lines_are_counted_from_0_without_the_header(api: Api) -> None:
+    """Blank lines are counted, and are no ticks; a line that ends inside quotes is rejected by itself."""
+    lines = [
+        "CSV:R,0,1704067200000,1,2", "", "CSV:R,2,1704067200000,0,2", "CSV:R,3", '"CSV:R","4"x,1704067200000,1,2',
+        'CSV:R,"5,1704067200000,1,2', "CSV:R,0,1704067200000,1,3", "CSV:R,7,1704067200000,1,2", "\r",
+    ]  # fmt: skip
+    result = send(api, "\n".join(["symbol,id,ts,price,size", *lines, ""]))
+    assert (result["accepted"], result["duplicates"], result["rejected_count"]) == (2, 0, 5)
+    assert [(each["index"], each["code"]) for each in result["rejected"]] == [
+        (2, "invalid_value"),
+        (3, "invalid_value"),
+        (4, "invalid_value"),
+        (5, "invalid_value"),
+        (6, "tick_conflict"),
+    ]
+    assert result["rejected"][0]["detail"] == "price must be greater than 0"
+    assert result["rejected"][1]["detail"] == "has 2 fields, but the first line names 5 columns"
+
+
+def test_at_most_1000_rejected_lines_are_listed(api: Api) -> None:
+    text = "symbol,id,ts,price,size\n" + "".join(f"CSV:MANY,{n},1704067200000,0,1\n" for n in range(1500))
+    result = send(api, text + "CSV:MANY,good,1704067200000,1,1\n")
+    assert (result["accepted"], result["rejected_count"]) == (1, 1500)
+    assert [each["index"] for each in result["rejected"]] == list(range(MAX_REJECTED_LINES))
+
+
+def test_several_blocks_are_one_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_csv, "BLOCK_LINES", 7)
+    rows = [f"CSV:B,{n},{1704067200000 + n},{n % 10},1" for n in range(100)]
+    result = send(api, "\n".join(["symbol,id,ts,price,size", *rows, rows[1]]))
+    assert (result["accepted"], result["duplicates"], result["rejected_count"]) == (90, 1, 10)
+    assert [each["index"] for each in result["rejected"]] == list(range(0, 100, 10))
+
+
+def test_a_retracted_block_is_rejected(api: Api) -> None:
+    api.ingest({"retract": {"symbol": "CSV:GONE", "block_hash": "0xbb"}})
+    result = send(api, f"{HEADER}\nCSV:GONE,1,1704067200000,,1,1,,7,0xbb,\n")
+    assert [each["code"] for each in result["rejected"]] == ["retracted"]
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("", "symbol is missing"),
+        ("\n", "symbol is missing"),
+        ("symbol,id,ts,price\n", "size is missing"),
+        ("symbol,id,ts,price,size,colour\n", "colour is unknown"),
+        ("symbol,id,ts,price,size,id\n", "id is there twice"),
+        ("symbol;id;ts;price;size\n", "symbol;id;ts;price;size is unknown"),
+        ('"symbol"x,id\n', "the line is not CSV"),
+        (b"\xff\xfe", "the line is not UTF-8"),
+        ("symbol," * 10_000, "the line has more than 16384 bytes"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_wrong_first_line_is_refused(api: Api, text: str | bytes, detail: str) -> None:
+    raw = text.encode() if isinstance(text, str) else text
+    problem = api.problem("POST", INGEST, raw=raw, headers=TYPE, status=422, code="invalid_value")
+    assert detail in problem["detail"]
+
+
+def test_bytes_that_are_not_utf_8_are_rejected_with_their_line(api: Api) -> None:
+    result = send(api, b"symbol,id,ts,price,size\nCSV:U,\xff,1704067200000,1,1\nCSV:U,\xc3\xa4,1704067200000,1,1\n")
+    assert (result["accepted"], [each["index"] for each in result["rejected"]]) == (1, [0])
+
+
+def test_a_long_line_is_rejected_and_the_next_one_is_read(api: Api) -> None:
+    long = "x" * (3 * MAX_LINE_BYTES)
+    text = f"symbol,id,ts,price,size\nCSV:L,{long},1704067200000,1,1\nCSV:L,1,1704067200000,1,1\n"
+    result = send(api, text)
+    assert (result["accepted"], [each["index"] for each in result["rejected"]]) == (1, [0])
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_what_is_read_can_be_sent(api: Api, format: str) -> None:
+    """The lines of a symbol, sent to another one, are read back byte for byte."""
+    symbol = f"CSV:FROM:{format}"
+    ticks = [
+        {"symbol": symbol, "id": f'{n},"é\\', "ts": 1704067200000 + n // 2, "seq": n % 3 - 1, "price": f"{n + 1}.250",
+         "size": "0.10", "side": [None, "buy", "sell"][n % 3],
+         "block": [None, {"number": n, "hash": f'0x{n}"'}][n % 2], "tx": [None, "0x,1"][n // 2 % 2]}
+        for n in range(20)
+    ]  # fmt: skip
+    assert api.ingest(*ticks)["accepted"] == 20
+    read = api("GET", f"/v1/ticks?symbol={symbol}&format={format}").body
+    kind = {"Content-Type": "text/csv; charset=utf-8" if format == "csv" else NDJSON}
+    assert api("POST", INGEST, raw=read, headers=kind, status=200).json["duplicates"] == 20
+    moved = read.replace(b"CSV:FROM", b"CSV:TO")
+    assert api("POST", INGEST, raw=moved, headers=kind, status=200).json["accepted"] == 20
+    assert api("GET", f"/v1/ticks?symbol=CSV:TO:{format}&format={format}").body == moved
+
+
+# -- gzip ------------------------------------------------------------------------------------------------------------
+
+LINE = b"symbol,id,ts,price,size\nCSV:Z,1,1704067200000,1,1\n"
+TICK = {"symbol": "CSV:Z", "id": "1", "ts": 1704067200000, "price": "1", "size": "1"}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZip", "x-gzip"])
+def test_every_kind_of_body_may_be_packed(api: Api, coding: str) -> None:
+    one = json.dumps(TICK).encode()
+    for kind, raw in (("text/csv", LINE), (NDJSON, one), ("application/json", b'{"ticks": [' + one + b"]}")):
+        headers = {"Content-Type": kind, "Content-Encoding": coding}
+        result = api("POST", INGEST, raw=gzip.compress(raw), headers=headers, status=200).json
+        assert result["accepted"] + result["duplicates"] == 1
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    assert api("POST", INGEST, raw=gzip.compress(one), headers=headers, status=200).json["status"] == "duplicate"
+
+
+def test_a_body_of_several_members_is_one_body(api: Api) -> None:
+    packed = gzip.compress(LINE) + gzip.compress(b"CSV:Z,2,1704067200000,1,1\n") + gzip.compress(b"")
+    result = send(api, packed, **GZIP)
+    assert result["accepted"] + result["duplicates"] == 2
+
+
+@pytest.mark.parametrize("kind", ["text/csv", NDJSON, "application/json"])
+@pytest.mark.parametrize(
+    "packed",
+    [b"", LINE, gzip.compress(LINE)[:-1], gzip.compress(LINE)[:-9], gzip.compress(LINE) + b"more",
+     gzip.compress(LINE)[:-8] + bytes(8), b"\x1f\x8b\x08\x00" + b"\xff" * 40],
+    ids=["empty", "plain", "without its last byte", "truncated", "with more", "wrong checksum", "no deflate"],
+)  # fmt: skip
+def test_bad_gzip_is_refused_by_name(api: Api, packed: bytes, kind: str) -> None:
+    headers = {"Content-Type": kind, **GZIP}
+    problem = api.problem("POST", INGEST, raw=packed, headers=headers, status=400, code="malformed_gzip")
+    assert "gzip" in problem["detail"]
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "gzip, gzip", "identity, gzip", "zstd"])
+def test_another_coding_is_refused_and_the_answer_names_the_accepted_one(api: Api, coding: str) -> None:
+    found = api("POST", INGEST, raw=LINE, headers=TYPE | {"Content-Encoding": coding}, status=415)
+    assert (found.headers["Accept-Encoding"], found.json["code"]) == ("gzip", "unsupported_media_type")
+    found = api("PUT", "/v1/coverage", raw=b"{}", headers={"Content-Encoding": "gzip"}, status=415)
+    assert found.headers["Accept-Encoding"] == "identity"
+    found = api("POST", INGEST, raw=LINE, headers={"Content-Type": "text/plain"}, status=415)
+    assert "Accept-Encoding" not in found.headers
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"), [("text/csv", MAX_CSV_BYTES), (NDJSON, MAX_BODY_BYTES), ("application/json", MAX_BODY_BYTES)]
+)
+def test_a_bomb_is_unpacked_only_up_to_the_limit(
+    api: Api, kind: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 GiB, packed to 1 MiB."""
+    unpacked = 0
+    read = gzip.GzipFile.read
+
+    def counted(self: gzip.GzipFile, size: int | None = -1) -> bytes:
+        nonlocal unpacked
+        part = read(self, size)
+        unpacked += len(part)
+        return part
+
+    monkeypatch.setattr(gzip.GzipFile, "read", counted)
+    headers = {"Content-Type": kind, **GZIP}
+    problem = api.problem(
+        "POST", INGEST, raw=gzip.compress(bytes(1 << 20)) * 1024, headers=headers, status=413, code="too_large"
+    )
+    assert str(limit) in problem["detail"]
+    assert limit < unpacked <= limit + (1 << 20)
+
+
+# -- the fast path ---------------------------------------------------------------------------------------------------
+
+_VALUES: dict[str, list[str]] = {
+    "symbol": ["A", "CHAIN:A/B-C_d.e", "a" * 64, "a" * 65, "a b", "ü"],
+    "id": ["1", "0xab:1", "a,b", 'a"b', "é" * 128, "a" * 129, " ", "\x7f", "\x1f", "\x1e", "\xa0",
+           "\x00"],
+    "ts": [
+        "2024-01-01T00:00:00Z", "2024-01-01T00:00:00.000001Z", "2024-02-30T00:00:00Z", "1969-12-31T23:59:59Z",
+        "2999-12-31T23:59:59.999999Z", "3000-01-01T00:00:00Z", "2024-01-01 00:00:00+05:30", "2024-01-01T24:00:00Z",
+        "1700000000000", "1700000000", "99999999999", "100000000000", "099999999999999", "32503679999999",
+        "32503680000000", "1700000000000.5", "-1", "1,2", "x",
+    ],
+    "seq": ["0", "5", "-5", "-0", "007", "9" * 18, "9223372036854775807", "9223372036854775808", "9" * 31, "1.0", "+1",
+            "x"],
+    "price": ["1", "1.5", "1.50", "007", "0", "0.0", "9" * 30, "9" * 31, "1." + "1" * 30, "1." + "1" * 31, "1.", ".5",
+              "1e3", "-1", "٣"],
+    "size": ["0", "1", "0.10", "00", "-0", "1,2", " 1"],
+    "side": ["buy", "sell", "BUY", "null"],
+    "block_number": ["0", "7", "-1", "9223372036854775807", "9223372036854775808", "1.0", "x"],
+    "block_hash": ["0xaa", "a b", "b" * 129],
+    "tx": ["0x1", "a b", "c" * 129],
+}  # fmt: skip
+_SOUND = {name: values[0] for name, values in _VALUES.items()}
+
+
+_NO_BREAK = st.characters(codec="utf-8", exclude_characters="\r\n")
+
+
+def _cells(name: str) -> st.SearchStrategy[str]:
+    sound = st.just(_SOUND[name])
+    return st.one_of(
+        sound, sound, sound, sound, st.just(""), st.sampled_from(_VALUES[name]), st.text(_NO_BREAK, max_size=3)
+    )
+
+
+_ROWS = st.lists(st.fixed_dictionaries({name: _cells(name) for name in COLUMNS}), min_size=1, max_size=4)
+
+
+def written(rows: Iterable[dict[str, str]]) -> BinaryIO:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer.writerows([COLUMNS, *([row[name] for name in COLUMNS] for row in rows)])
+    return io.BytesIO(text.getvalue().encode(errors="surrogatepass"))
+
+
+@given(_ROWS)
+def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]]) -> None:
+    wanted: list[Tick | str] = []
+    for row in rows:
+        try:
+            wanted.append(tick_of(row))
+        except InvalidValue as error:
+            wanted.append(error.detail)
+    found: dict[int, Tick | str] = {}
+    for block in Reader(written(rows)).blocks(2):
+        found.update(zip(block.indexes, block.ticks, strict=True))
+        found.update({index: error.detail for index, error in block.rejected})
+    assert [found[index] for index in sorted(found)] == wanted
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_one_odd_value_in_a_column(name: str) -> None:
+    """The check of the columns only accepts what is a tick, as it is."""
+    for value in ["", *dict.fromkeys(each for values in _VALUES.values() for each in values)]:
+        rows = [_SOUND, _SOUND | {name: value}]
+        columns = {each: tuple(row[each] for row in rows) for each in COLUMNS}
+        try:
+            by_column = [Tick(*values) for values in tick_columns._ticks(columns)]
+        except ValueError:
+            continue
+        assert by_column == [tick_of(row) for row in rows], value
+
+
+def test_sound_rows_are_checked_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_table: TickTable, _line: bytes) -> Tick:
+        raise AssertionError("line by line")
+
+    monkeypatch.setattr(TickTable, "tick", fail)
+    rows = [_SOUND, _SOUND | {"seq": "", "side": "", "block_number": "", "block_hash": "", "tx": "", "size": "0.10"}]
+    for ts in ("1700000000000", "2024-01-01T00:00:00Z"):
+        (block,) = Reader(written([row | {"ts": ts} for row in rows])).blocks(10)
+        assert list(block.indexes) == [0, 1]
