@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The set-up. A launcher sources this file, which sets ROOT and PYTHON, and calls
 #
-#   set_up PART...   PART is sheets, card (includes sheets), market or test (includes all).
+#   set_up PART...   PART is sheets, card (includes sheets), market, parquet, or test (includes card and market).
 #
 # It provides what these parts need, and nothing else:
 #   - the virtual environment .venv with the packages of the part's lock. Only its owner makes or changes it; every
@@ -71,7 +71,7 @@ with_included() {
     local part included=() all=" $* "
     [[ $all == *" test "* ]] && all+="card market "
     [[ $all == *" card "* ]] && all+="sheets "
-    for part in sheets card market postgresql test; do
+    for part in sheets card market postgresql parquet test; do
         [[ $all == *" $part "* ]] && included+=("$part")
     done
     echo "${included[*]}"
@@ -80,11 +80,11 @@ with_included() {
 provide() {
     local parts=("$@")
     # An account that cannot finish the set-up must not begin it.
-    may_change_environment || has_packages "${parts[@]}" || give_up_to_owner
+    may_change_environment || has_packages "${parts[@]}" || give_up_to_owner "${parts[*]}"
     provide_programs "${parts[@]}"
     if needs_wheel "${parts[@]}"; then parts+=(postgresql); fi
     if ! has_packages "${parts[@]}"; then
-        may_change_environment || give_up_to_owner
+        may_change_environment || give_up_to_owner "${parts[*]}"
         provide_packages "${parts[@]}"
     fi
     has_library "${parts[@]}" || provide_library
@@ -102,9 +102,13 @@ give_up() {
     exit 3
 }
 
+# give_up_to_owner PARTS: the PARTs are one word.
 give_up_to_owner() {
     local command="bin/start --setup" place=$ROOT
     if [[ ${0##*/} == test ]]; then command="bin/test --setup"; fi
+    if ! has_packages parquet && [[ " $1 " == *" parquet "* ]]; then
+        command="bin/marketdata-export --format parquet --help"
+    fi
     if [[ -e $VENV ]]; then place=$VENV; fi
     give_up "The set-up of $ROOT is not finished, or $(id -un 2>/dev/null) may not read its .venv." \
         "Its owner, $(stat -c %U "$place"), can finish it with: $ROOT/$command" \
@@ -279,7 +283,7 @@ provide_packages() {
 # The parts that were installed at any time, one per line.
 installed_parts() {
     local part
-    for part in sheets card market postgresql test; do
+    for part in sheets card market postgresql parquet test; do
         if [[ -e $PARTS/$part ]]; then echo "$part"; fi
     done
 }

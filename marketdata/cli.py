@@ -21,7 +21,13 @@ from typing import Any, NoReturn, TypeAlias
 
 from marketdata import __version__
 from marketdata.backup import cli as backup
-from marketdata.commands import database_commands, symbol_commands, token_commands, version_commands
+from marketdata.commands import (
+    database_commands,
+    symbol_commands,
+    tick_file_commands,
+    token_commands,
+    version_commands,
+)
 from marketdata.commands.database_connection import initialised, say, warn
 from marketdata.demo import cli as demo
 from marketdata.errors import (
@@ -144,6 +150,7 @@ def make_parser() -> argparse.ArgumentParser:
     backup.add_upgrade_commands(_command(commands, "db", _db, _ABOUT_DB, ("state_dir", "socket_dir")))
     _add_database_commands(commands)
     _add_version_commands(commands)
+    _add_tick_file_commands(commands)
     used = (*_FOLDERS, *_DATABASE)
     backup.add_arguments(_command(commands, "backup", backup.backup, backup.ABOUT_BACKUP, used))
     backup.add_arguments(_command(commands, "restore", backup.restore, backup.ABOUT_RESTORE, used))
@@ -178,6 +185,12 @@ def _add_version_commands(commands: Commands) -> None:
     of.add_drop_arguments(_command(commands, "drop", of.drop, of.ABOUT_DROP, _DATABASE))
     used = (*_DATABASE, *_VERSION)
     symbol_commands.add_actions(_command(commands, "symbol", symbol_commands.drop, symbol_commands.ABOUT, used))
+
+
+def _add_tick_file_commands(commands: Commands) -> None:
+    of = tick_file_commands
+    of.add_export_arguments(_command(commands, "export", of.export, of.ABOUT_EXPORT, (*_DATABASE, *_VERSION)))
+    of.add_import_arguments(_command(commands, "import", of.import_files, of.ABOUT_IMPORT, (*_DATABASE, *_VERSION)))
 
 
 def _command(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from marketdata.errors import InvalidValue
 from marketdata.tick import Tick, parse_tick
@@ -27,11 +27,7 @@ class TickTable:
 
     def __init__(self, header: bytes) -> None:
         self.columns = _fields(header.removeprefix(b"\xef\xbb\xbf"))
-        faults = [f"{name[:80]} is unknown" for name in self.columns if name not in COLUMNS]
-        faults += [f"{name} is there twice" for name in COLUMNS if self.columns.count(name) > 1]
-        faults += [f"{name} is missing" for name in _REQUIRED if name not in self.columns]
-        if faults:
-            raise InvalidValue(f"the first line must name the columns {', '.join(COLUMNS)}: {'; '.join(faults)}")
+        check_columns(self.columns)
 
     def tick(self, line: bytes) -> Tick:
         """Parse a line. Raises InvalidValue, which names every invalid column."""
@@ -39,6 +35,15 @@ class TickTable:
         if len(fields) != len(self.columns):
             raise InvalidValue(f"has {len(fields)} fields, but the first line names {len(self.columns)} columns")
         return tick_of(dict(zip(self.columns, fields, strict=True)))
+
+
+def check_columns(names: Collection[str]) -> None:
+    """Raise InvalidValue if names of columns are unknown, repeated or missing."""
+    faults = [f"{name[:80]} is unknown" for name in names if name not in COLUMNS]
+    faults += [f"{name} is there twice" for name in COLUMNS if list(names).count(name) > 1]
+    faults += [f"{name} is missing" for name in _REQUIRED if name not in names]
+    if faults:
+        raise InvalidValue(f"the columns must be {', '.join(COLUMNS)}: {'; '.join(faults)}")
 
 
 def tick_of(row: Mapping[str, str | None]) -> Tick:

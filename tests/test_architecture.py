@@ -102,6 +102,8 @@ MARKET = Product(
         "jsonschema": ("api.schemas", "source.rpc_file"),
         "psycopg": ("store", "operations", "backup"),
         "psycopg_pool": ("store.pool",),
+        # Only the commands that write or read Parquet files need it.
+        "pyarrow": ("operations.parquet",),
         "referencing": ("api.schemas",),
         "sqlite3": ("ingest.outbox",),
         "waitress": ("http.waitress_adapter",),

@@ -305,6 +305,28 @@ def test_the_chart_library_is_fetched_once_and_again_when_its_lock_changes(machi
     assert {path.name for path in machine.library.iterdir()} == {"LICENSE.txt", "lightweight-charts.mjs", "lock"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "installed"),
+    [
+        (("export", "--format", "csv"), False),
+        (("export", "--format=parquet"), True),
+        (("import", "ticks.csv", "ticks.csv.gz"), False),
+        (("import", "ticks.csv", "more ticks.parquet"), True),
+        (("drop", "1", "--env-file", "parquet.env"), False),
+    ],
+)
+def test_only_commands_on_parquet_files_install_what_reads_them(
+    machine: Machine, arguments: tuple[str, ...], installed: bool
+) -> None:
+    command, *more = arguments
+    shutil.copy(machine.root / "bin" / "marketdata-db", machine.root / "bin" / f"marketdata-{command}")
+    done = machine.run(*more, launcher=f"bin/marketdata-{command}")
+    assert done.stdout == f"ran -P -m marketdata {' '.join(arguments)}\n"
+    assert machine.parts == ({"market", "parquet"} if installed else {"market"})
+    machine.set_up("card")
+    assert machine.parts == {"sheets", "card", "market"} | ({"parquet"} if installed else set())
+
+
 def test_without_a_registry_all_but_the_page_is_set_up(machine: Machine) -> None:
     done = machine.run(launcher="bin/marketdata-db", STUB_NPM_FAILS="yes")
     assert done.returncode == 0
@@ -468,6 +490,15 @@ def test_another_account_gets_the_owner_and_the_command(shared: Machine) -> None
         assert f"Its owner, root, can finish it with: {shared.root}/bin/start --setup\n" in done.stderr
         assert len(shared.installs) == again
         shared.set_up("card")
+
+
+def test_another_account_gets_the_command_that_installs_what_reads_parquet(shared: Machine) -> None:
+    shared.set_up("market")
+    shutil.copy(shared.root / "bin" / "marketdata-db", shared.root / "bin" / "marketdata-import")
+    done = shared.run("ticks.parquet", launcher="bin/marketdata-import", user=NOBODY)
+    assert done.returncode == 3
+    assert f"can finish it with: {shared.root}/bin/marketdata-export --format parquet --help\n" in done.stderr
+    assert shared.run("ticks.csv", launcher="bin/marketdata-import", user=NOBODY).returncode == 0
 
 
 def test_another_account_gets_only_the_missing_program(shared: Machine) -> None:

@@ -18,14 +18,8 @@ from marketdata.api.tick_writer import Stored
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, MarketError, Pruned, TooLarge
 from marketdata.http.reply import CSV_TYPE, JSON, NDJSON, Headers, Reply, answer
 from marketdata.limits import MAX_BODY_BYTES, MAX_ITEMS, MAX_REJECTED_LINES
-from marketdata.store.ticks import Outcome
+from marketdata.store.ticks import REFUSALS, Outcome
 from marketdata.tick import Item, parse_item, parse_tick
-
-_REFUSALS: dict[Outcome, tuple[str, str]] = {
-    Outcome.CONFLICT: ("tick_conflict", "a different tick with this id is stored, and stored ticks never change"),
-    Outcome.RETRACTED: ("retracted", "its block is retracted; if it is part of the chain again, restore it first"),
-    Outcome.PRUNED: (Pruned.code, "the ticks of its time are pruned, and their candles stay as they are"),
-}
 
 Rejected = dict[str, Any]
 
@@ -51,8 +45,8 @@ def _single(request: Request, value: Any) -> Reply:
     tick = parse_tick(value)
     stored = request.services.tick_writer.store((tick,))
     outcome = stored.outcomes[0]
-    if outcome in _REFUSALS:
-        code, detail = _REFUSALS[outcome]
+    if outcome in REFUSALS:
+        code, detail = REFUSALS[outcome]
         raise Pruned(detail) if outcome == Outcome.PRUNED else Conflict(detail, code=code)
     status = 201 if outcome == Outcome.CREATED else 200
     return answer({"id": tick.id, "status": outcome}, status, _version(stored))
@@ -78,7 +72,7 @@ def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[
     refused = [
         _rejection(index, outcome)
         for index, outcome in zip(accepted_indexes, outcomes, strict=True)
-        if outcome in _REFUSALS
+        if outcome in REFUSALS
     ]
     rejected = sorted([*rejected, *refused], key=lambda each: each["index"])
     accepted = len(outcomes) - duplicates - len(refused)
@@ -93,7 +87,7 @@ def _csv(request: Request) -> Reply:
         refused = [
             _rejection(index, outcome)
             for index, outcome in zip(block.indexes, stored.outcomes, strict=True)
-            if outcome in _REFUSALS
+            if outcome in REFUSALS
         ]
         if block.rejected:
             request.services.metrics.ingested("invalid", len(block.rejected))
@@ -122,7 +116,7 @@ def _invalid(index: int, error: MarketError) -> Rejected:
 
 
 def _rejection(index: int, outcome: Outcome) -> Rejected:
-    code, detail = _REFUSALS[outcome]
+    code, detail = REFUSALS[outcome]
     return {"index": index, "code": code, "detail": detail}
 
 

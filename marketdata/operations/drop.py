@@ -27,7 +27,7 @@ from marketdata.store.version import PARTS, Version, registered
 _LOCK_S = 10
 _OUTBOXES = ("ingestor", "demo")
 """The folders in the state directory that contain outboxes."""
-_TABLES = ("ticks", "rollups", "symbols", "chains", "retracted", "pruned", "coverage")
+_TABLES = ("ticks", "rollups", "symbols", "chains", "retracted", "pruned", "coverage", "imports")
 
 
 class Contents(NamedTuple):

@@ -161,6 +161,15 @@ def counters(conn: Connection, version: Version, names: Collection[str]) -> dict
     return {name.decode(): StoredCounter(symbol.decode(), int(counter)) for name, symbol, counter in found}
 
 
+def resolve(conn: Connection, version: Version, symbol: str) -> str:
+    """The symbol that this name or alias means. Raises NotFound if nothing was ever stored of it."""
+    statement = version.query("SELECT s.symbol FROM {symbols} s WHERE " + IS_SYMBOL)
+    row = conn.execute(statement, {"symbol": symbol}).fetchone()
+    if row is None:
+        raise unknown_symbol(symbol)
+    return str(row[0])
+
+
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:
     """Whether anything was ever stored for this symbol or alias."""
     row = conn.execute(version.query("SELECT FROM {symbols} WHERE symbol = {canonical}(%s)"), (symbol,)).fetchone()

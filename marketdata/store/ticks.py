@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, Literal, LiteralString, NamedTuple
 
-from marketdata.errors import InvalidValue
+from marketdata.errors import InvalidValue, Pruned
 from marketdata.interval import clamped
 from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
@@ -31,6 +31,14 @@ class Outcome(StrEnum):
     RETRACTED = "retracted"
     PRUNED = "pruned"
     DONE = "done"
+
+
+REFUSALS: dict[Outcome, tuple[str, str]] = {
+    Outcome.CONFLICT: ("tick_conflict", "a different tick with this id is stored, and stored ticks never change"),
+    Outcome.RETRACTED: ("retracted", "its block is retracted; if it is part of the chain again, restore it first"),
+    Outcome.PRUNED: (Pruned.code, "the ticks of its time are pruned, and their candles stay as they are"),
+}
+"""The code and the message of each outcome of a tick that is not stored."""
 
 
 class Ingested(NamedTuple):

@@ -35,11 +35,11 @@ _RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('market
 
 PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", *(f"rollups_{interval}" for interval in LEVELS),
-    "rollups_insert", "rollups_delete", "symbols", "chains", "retracted", "pruned", "coverage", "candle", "candles",
-    "candles_filled", "candles_pieced", "canonical", "canonicals", "chain_of", "lock", "ingest", "cut_at", "is_pruned",
-    "retract", "restore", "refuse_pruned", "block_time", "finalize", "finalize_chain", "changed", "instant", "ms",
-    "vwap", "bucket_of", "bucket_end", "offset_at", "day_start", "local_day", "first_day", "bounds", "opened_in",
-    "ended_in", "buckets",
+    "rollups_insert", "rollups_delete", "symbols", "chains", "retracted", "pruned", "coverage", "imports", "candle",
+    "candles", "candles_filled", "candles_pieced", "canonical", "canonicals", "chain_of", "lock", "ingest", "cut_at",
+    "is_pruned", "retract", "restore", "refuse_pruned", "block_time", "finalize", "finalize_chain", "changed",
+    "instant", "ms", "vwap", "bucket_of", "bucket_end", "offset_at", "day_start", "local_day", "first_day", "bounds",
+    "opened_in", "ended_in", "buckets",
 )  # fmt: skip
 """The names in braces in the scripts: tables, indexes, triggers and functions."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")

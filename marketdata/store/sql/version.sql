@@ -136,6 +136,19 @@ CREATE TABLE {coverage} (
 COMMENT ON TABLE {coverage} IS 'Time ranges [from, to) that were read from a source; those of a symbol never overlap.';
 COMMENT ON COLUMN {coverage}.symbol IS 'CHAIN:* for a range of a chain: it extends the ranges of the chain''s symbols that end within it.';
 
+-- How far files were imported (operations/tick_import.py). A row changes in the transaction of each batch.
+CREATE TABLE {imports} (
+    rows        bigint NOT NULL,
+    position    bigint NOT NULL,
+    created     bigint NOT NULL,
+    duplicates  bigint NOT NULL,
+    rejected    bigint NOT NULL,
+    is_complete boolean NOT NULL,
+    file        text COLLATE "C" PRIMARY KEY
+);
+COMMENT ON TABLE {imports} IS 'Imported files: the rows that were read, and the position of the next one in the unpacked bytes of CSV.';
+COMMENT ON COLUMN {imports}.file IS 'SHA-256 of the size, the time of change and the first bytes of the file.';
+
 -- The row type of the candles function. It is an empty table, because GraphQL engines track only functions that return rows
 -- of a tracked table.
 CREATE TABLE {candle} (

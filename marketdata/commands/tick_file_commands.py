@@ -1,0 +1,214 @@
+"""The command lines of ``bin/marketdata-export`` and ``bin/marketdata-import``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from marketdata.commands.database_connection import initialised, say, warn
+from marketdata.commands.progress_bar import ProgressBar
+from marketdata.errors import AlreadyRunning, InvalidValue, StateError, UsageError
+from marketdata.settings import Settings
+from marketdata.tick import tick_time
+from marketdata.tick_csv import COLUMNS
+
+if TYPE_CHECKING:
+    from marketdata.operations.tick_export import Selection, Sink
+    from marketdata.operations.tick_import import Progress, Rejection, Source
+    from marketdata.store.pool import Connection
+    from marketdata.store.version import Version
+
+ABOUT_IMPORT = "Store the ticks of files. The same command goes on with files that were imported in part."
+ABOUT_EXPORT = "Write ticks as CSV or Parquet, from one snapshot of the served version."
+
+_STANDARD_INPUT = "-"
+_MAX_NAMED = 1000
+"""Rejected rows that a command names. The others are only counted."""
+_MAX_PRUNED = 3
+"""If ticks of many symbols are pruned, this many are named."""
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("csv", "parquet"), required=True, help="of the file; parquet uses pyarrow")
+    parser.add_argument(
+        "--symbol", action="append", default=[], metavar="S", help="a symbol or alias, repeatable; default: all symbols"
+    )
+    parser.add_argument(
+        "--from", dest="start", type=_time, metavar="TIME", help="ticks from TIME on, like 2026-01-31T00:00:00Z"
+    )
+    parser.add_argument("--to", dest="end", type=_time, metavar="TIME", help="ticks until TIME, itself included")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file; default: standard output")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.epilog = (
+        "Example: bin/marketdata-export --format parquet --symbol ETH:WETH-USDC -o weth.parquet\n\n"
+        f"The columns are {', '.join(COLUMNS)}. Ticks are in the order of symbol, ts, seq and id.\n\n{parser.epilog}"
+    )
+
+
+def _time(text: str) -> int:
+    try:
+        return tick_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
+
+
+def export(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.operations import tick_export
+    from marketdata.store.version import find_served
+
+    if options.start is not None and options.end is not None and options.start > options.end:
+        raise UsageError("--from is after --to")
+    signal.signal(signal.SIGTERM, _exit)  # so that SIGTERM removes an unfinished file, like Ctrl-C
+    bar = ProgressBar("export")
+    with initialised(settings) as connection:
+        version = find_served(connection, settings)
+        with tick_export.snapshot(connection):
+            selection = tick_export.selected(connection, version, options.symbol, options.start, options.end)
+            with _output(options) as file:
+                expected = max(sum(each.expected for each in selection.symbols), 1)
+                sink = _sink(options.format, file)
+                try:
+                    count = tick_export.export(
+                        connection, version, selection, sink, lambda ticks: bar.show(ticks / expected, ticks)
+                    )
+                finally:
+                    bar.clear()
+    name, tell = ("standard output", warn) if options.output is None else (str(options.output), say)
+    tell(f"{name}: {count:,} ticks of {len(selection.symbols):,} symbols in {bar.seconds:.1f} s{_pruned(selection)}")
+
+
+def _pruned(selection: Selection) -> str:
+    """From when on the ticks of symbols are there whose older ticks are pruned."""
+    lines = [f"{each.symbol} from {each.pruned:%Y-%m-%d} on" for each in selection.symbols if each.pruned]
+    more = f" and {len(lines) - _MAX_PRUNED:,} more symbols" if len(lines) > _MAX_PRUNED else ""
+    return f"; older ticks are pruned: {', '.join(lines[:_MAX_PRUNED])}{more}" if lines else ""
+
+
+def _exit(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def _output(options: argparse.Namespace) -> Iterator[BinaryIO]:
+    from marketdata.operations.tick_export import new_file
+
+    if options.output is not None:
+        with new_file(options.output, replaces=options.force) as file:
+            yield file
+    elif options.format == "parquet" and sys.stdout.isatty():
+        raise UsageError("Parquet is not written to a terminal: name a file with -o FILE")
+    else:
+        yield sys.stdout.buffer
+
+
+def _sink(format: str, file: BinaryIO) -> Sink:
+    if format == "csv":
+        from marketdata.operations.tick_export import CsvSink
+
+        return CsvSink(file)
+    from marketdata.operations.parquet import ParquetSink
+
+    return ParquetSink(file)
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE",
+        help="NAME.parquet, or CSV under any other name, also compressed by gzip; - is CSV on standard input",
+    )  # fmt: skip
+    parser.add_argument("--again", action="store_true", help="begin anew with files that were imported, also in part")
+    parser.epilog = (
+        "Example: bin/marketdata-import weth.parquet more.csv.gz\n\n"
+        f"The first line of CSV names the columns, in any order: {', '.join(COLUMNS)}.\n\n{parser.epilog}"
+    )
+
+
+def import_files(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.store.version import find_served
+
+    rejected = 0
+    with initialised(settings) as connection:
+        version = find_served(connection, settings)
+        for name in options.files:
+            try:
+                rejected += _import_file(connection, version, name, options.again).rejected
+            except (InvalidValue, StateError, AlreadyRunning) as error:
+                raise type(error)(f"{name}: {error.detail}") from error
+    if rejected:
+        raise StateError(f"{rejected:,} rows were rejected")
+
+
+def _import_file(connection: Connection, version: Version, name: str, again: bool) -> Progress:
+    from marketdata.operations.tick_import import Import, Progress, identity
+
+    with _input(name) as file:
+        size = os.fstat(file.fileno()).st_size
+        task = Import(connection, version, identity(file) if file.seekable() else None)
+        with task.alone():
+            begun = Progress() if again else task.progress()
+            if begun.is_complete:
+                say(f"{name}: already imported ({_counts(begun)}); --again imports it anew")
+                return begun
+            source = _source(name, file, size)
+            report = _Report(name, begun, source)
+            try:
+                done = task.run(source, begun, report.tell)
+            finally:
+                report.bar.clear()
+    say(f"{name}: {_counts(done)}, in {report.bar.seconds:.1f} s{_resumed(begun)}")
+    return done
+
+
+def _source(name: str, file: BufferedReader, size: int) -> Source:
+    from marketdata.operations.tick_import import CsvSource, ParquetSource
+
+    return ParquetSource(file) if name.endswith(".parquet") else CsvSource(file, size if file.seekable() else 0)
+
+
+@contextlib.contextmanager
+def _input(name: str) -> Iterator[BufferedReader]:
+    if name == _STANDARD_INPUT:
+        yield sys.stdin.buffer  # type: ignore[misc]
+        return
+    try:
+        file = open(name, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    with file:
+        yield file
+
+
+class _Report:
+    """Shows the progress of an import, and names the rejected rows."""
+
+    def __init__(self, name: str, begun: Progress, source: Source) -> None:
+        self._name = name
+        self._begun = begun
+        self._source = source
+        self._named = 0
+        self.bar = ProgressBar(name)
+
+    def tell(self, done: Progress, rejected: list[Rejection]) -> None:
+        if rejected:
+            self.bar.clear()
+        for row, code, detail in rejected[: _MAX_NAMED - self._named]:
+            warn(f"{self._name}: row {row} is rejected ({code}): {detail}")
+        self._named += len(rejected[: _MAX_NAMED - self._named])
+        self.bar.show(self._source.share, done.place.rows - self._begun.place.rows)
+
+
+def _counts(done: Progress) -> str:
+    return (
+        f"{done.place.rows:,} rows: {done.created:,} new ticks, {done.duplicates:,} known, {done.rejected:,} rejected"
+    )
+
+
+def _resumed(begun: Progress) -> str:
+    return f"; it went on after row {begun.place.rows:,}" if begun.place.rows else ""

@@ -1,0 +1,140 @@
+"""``bin/marketdata-export``: writes ticks as CSV or as Parquet, all from one snapshot of the database.
+
+The lines of CSV are those of ``GET /v1/ticks?format=csv``. A Parquet file is made from the same lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+from marketdata import __version__
+from marketdata.errors import UsageError
+from marketdata.store import symbols, ticks
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version
+
+
+class Selected(NamedTuple):
+    """A symbol of an export. ``expected`` is about the number of its ticks. ``pruned`` is the day from which on they
+    are stored, or None if no tick is pruned."""
+
+    symbol: str
+    expected: int
+    pruned: datetime | None
+
+
+class Selection(NamedTuple):
+    """The ticks of ``symbols`` from ``start`` to ``end``, both included, in microseconds."""
+
+    symbols: list[Selected]
+    start: int | None
+    end: int | None
+
+
+class Sink(Protocol):
+    """Writes ticks to a file."""
+
+    def write(self, lines: bytes) -> int:
+        """Write the ticks of these lines of CSV, and return their number."""
+
+    def finish(self, about: dict[str, str]) -> None:
+        """Complete the file. ``about`` are facts to keep with it."""
+
+
+class CsvSink:
+    """Writes CSV."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        file.write(ticks.CSV_HEADER)
+
+    def write(self, lines: bytes) -> int:
+        self._file.write(lines)
+        return lines.count(b"\n")
+
+    def finish(self, about: dict[str, str]) -> None:
+        """CSV keeps no facts."""
+        self._file.flush()
+
+
+@contextlib.contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """A transaction in which all statements see the same data. It changes nothing."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+def selected(
+    connection: Connection, version: Version, names: Sequence[str], start: int | None, end: int | None
+) -> Selection:
+    """Find the symbols of these names or aliases, or all symbols if there are no names. Raises NotFound for a name of
+    which nothing was ever stored."""
+    found = dict.fromkeys(symbols.resolve(connection, version, name) for name in names)
+    values = {"symbols": list(found), "all": not names, "start": start, "end": end}
+    rows = connection.execute(version.query(_SELECTED), values)
+    return Selection([Selected(*row) for row in rows], start, end)
+
+
+_SELECTED = """
+    SELECT s.symbol, coalesce(sum(r.n), 0)::bigint, nullif(s.pruned_until, '-infinity')
+    FROM {symbols} s LEFT JOIN {rollups_1d} r
+        ON r.symbol = s.symbol AND r.res = 86400 AND r.bucket >= s.pruned_until
+        AND (%(start)s::bigint IS NULL OR r.bucket > {instant}(%(start)s) - interval '24 hours')
+        AND (%(end)s::bigint IS NULL OR r.bucket <= {instant}(%(end)s))
+    WHERE s.symbol = ANY (%(symbols)s::text[]) OR %(all)s
+    GROUP BY s.symbol ORDER BY s.symbol"""
+
+
+def export(
+    connection: Connection, version: Version, selection: Selection, sink: Sink, progress: Callable[[int], None]
+) -> int:
+    """Write the selected ticks: one symbol after the other by name, each in the order of ts, seq and id. Returns their
+    number.
+
+    ``progress`` is called with the number of ticks so far.
+    """
+    count = 0
+    _, start, end = selection
+    names = [each.symbol for each in selection.symbols]
+    for symbol in names:
+        blocks = ticks.stream(connection, version, symbol, start=start, end=end, format="csv")
+        for lines in islice(blocks, 1, None):  # the first block is the header
+            count += sink.write(lines)
+            progress(count)
+    sink.finish(
+        {
+            "symbol": ",".join(names),
+            "version": str(version.n),
+            "source": f"{version.ticks_table} of marketdata {__version__}",
+            "count": str(count),
+        }
+    )
+    return count
+
+
+@contextlib.contextmanager
+def new_file(path: Path, *, replaces: bool) -> Iterator[BinaryIO]:
+    """Open a file for writing. It has its name when the block has ended without an error; before, it is a hidden file
+    in the same folder. Raises UsageError if the file exists, unless ``replaces``."""
+    if path.exists() and not replaces:
+        raise UsageError(f"{path} already exists: name another file, or replace it with --force")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        file = part.open("xb")
+    except OSError as error:
+        raise UsageError(f"{part} cannot be created: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,216 @@
+"""``bin/marketdata-import``: stores the ticks of CSV and Parquet files, by the rules of the API.
+
+A batch of ticks, their candles and the place in the file where the next batch begins are stored in one transaction. So
+an import may be killed at any moment, and the next one of the same file goes on from there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from typing import BinaryIO, NamedTuple, Protocol, TypeVar
+
+from marketdata.errors import InvalidValue, StateError
+from marketdata.operations.advisory_lock import exclusive
+from marketdata.store import ticks
+from marketdata.store.pool import Connection
+from marketdata.store.ticks import REFUSALS, Outcome
+from marketdata.store.version import Version
+from marketdata.tick import Tick
+from marketdata.tick_csv import MAX_LINE_BYTES, TickTable, tick_of
+
+BATCH = 5000
+"""Rows of a transaction."""
+_DIGESTED_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+RowT = TypeVar("RowT")
+
+
+class Place(NamedTuple):
+    """A place in a file: the number of rows before it, and its position in the (unpacked) bytes of CSV."""
+
+    rows: int = 0
+    position: int = 0
+
+
+class Rejection(NamedTuple):
+    """A row that was not stored. Rows are counted from 1; the first line of CSV is no row."""
+
+    row: int
+    code: str
+    detail: str
+
+
+class Batch(NamedTuple):
+    """The valid ticks of some rows with the numbers of these rows, the other rows, and the place after them."""
+
+    ticks: list[Tick]
+    rows: list[int]
+    rejected: list[Rejection]
+    after: Place
+
+
+class Source(Protocol):
+    """A file with ticks."""
+
+    def batches(self, start: Place) -> Iterator[Batch]:
+        """The rows from ``start`` on."""
+
+    @property
+    def share(self) -> float:
+        """Which share of the file was read."""
+
+
+class CsvSource:
+    """CSV, also compressed by gzip. ``size`` is the size of the file, or 0 if it is not known."""
+
+    def __init__(self, file: io.BufferedReader, size: int) -> None:
+        self._raw, self._size = file, size
+        is_packed = file.peek(len(_GZIP)).startswith(_GZIP)
+        self._file = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file
+
+    @property
+    def share(self) -> float:
+        return self._raw.tell() / self._size if self._size else 0.0
+
+    def batches(self, start: Place) -> Iterator[Batch]:
+        try:
+            header = self._line()
+            table = TickTable(header)
+            if start.position:
+                self._file.seek(start.position)
+            place = start if start.position else Place(0, len(header))
+            while lines := list(islice(iter(self._line, b""), BATCH)):
+                place = Place(place.rows + len(lines), self._file.tell() if self._size else 0)
+                numbered = enumerate(lines, place.rows - len(lines) + 1)
+                yield _batch(((row, line) for row, line in numbered if line.strip()), table.tick, place)
+        except (EOFError, zlib.error, OSError) as error:
+            raise StateError(f"it cannot be read to its end: {error}") from error
+
+    def _line(self) -> bytes:
+        """The next line, empty at the end of the file. Of a line that is too long, only the beginning is kept."""
+        line = rest = self._file.readline(MAX_LINE_BYTES + 1)
+        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = self._file.readline(MAX_LINE_BYTES + 1)
+        return line
+
+
+class ParquetSource:
+    """A Parquet file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        from marketdata.operations.parquet import ParquetRows
+
+        self._rows = ParquetRows(file)
+        self._read = 0
+
+    @property
+    def share(self) -> float:
+        return self._read / max(self._rows.count, 1)
+
+    def batches(self, start: Place) -> Iterator[Batch]:
+        self._read = start.rows
+        for rows in self._rows.batches(start.rows, BATCH):
+            numbered = enumerate(rows, self._read + 1)
+            self._read += len(rows)
+            yield _batch(numbered, tick_of, Place(self._read))
+
+
+def _batch(rows: Iterable[tuple[int, RowT]], parse: Callable[[RowT], Tick], after: Place) -> Batch:
+    batch = Batch([], [], [], after)
+    for number, row in rows:
+        try:
+            batch.ticks.append(parse(row))
+        except InvalidValue as error:
+            batch.rejected.append(Rejection(number, error.code, error.detail))
+        else:
+            batch.rows.append(number)
+    return batch
+
+
+class Progress(NamedTuple):
+    """How far a file was imported: the place of the next batch, and the numbers of new, known and rejected ticks."""
+
+    place: Place = Place()
+    created: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    is_complete: bool = False
+
+
+class Import:
+    """Imports one file into a version. ``file`` identifies the file where progress is kept; without it, none is
+    kept."""
+
+    def __init__(self, connection: Connection, version: Version, file: str | None) -> None:
+        self._connection = connection
+        self._version = version
+        self._file = file
+
+    def alone(self) -> AbstractContextManager[None]:
+        """A context in which no other process imports the file into the version."""
+        if self._file is None:
+            return nullcontext()
+        name = f"marketdata import {self._version.ticks_table} {self._file}"
+        return exclusive(self._connection, name, "another process imports this file: wait for it, or stop it")
+
+    def progress(self) -> Progress:
+        """How far the file was imported before."""
+        row = self._connection.execute(self._version.query(_PROGRESS), (self._file,)).fetchone()
+        return Progress() if row is None else Progress(Place(*row[:2]), *row[2:])
+
+    def run(self, source: Source, begun: Progress, tell: Callable[[Progress, list[Rejection]], None]) -> Progress:
+        """Store what follows after ``begun``. ``tell`` is called after each batch, with its rejected rows."""
+        done = begun
+        for batch in source.batches(begun.place):
+            done, rejected = self._store(batch, done)
+            tell(done, rejected)
+        done = done._replace(is_complete=True)
+        self._keep(done)
+        return done
+
+    def _store(self, batch: Batch, done: Progress) -> tuple[Progress, list[Rejection]]:
+        with self._connection.transaction():
+            outcomes = ticks.ingest(self._connection, self._version, batch.ticks).outcomes
+            refused = [
+                Rejection(row, *REFUSALS[outcome])
+                for row, outcome in zip(batch.rows, outcomes, strict=True)
+                if outcome in REFUSALS
+            ]
+            rejected = sorted([*batch.rejected, *refused])
+            duplicates = outcomes.count(Outcome.DUPLICATE)
+            done = Progress(
+                batch.after,
+                done.created + len(outcomes) - duplicates - len(refused),
+                done.duplicates + duplicates,
+                done.rejected + len(rejected),
+            )
+            self._keep(done)
+        return done, rejected
+
+    def _keep(self, done: Progress) -> None:
+        if self._file is not None:
+            self._connection.execute(self._version.query(_KEEP), (self._file, *done.place, *done[1:]))
+
+
+def identity(file: BinaryIO) -> str:
+    """Identifies a file by its size, its time of change and its first bytes. Its name may change."""
+    status = os.fstat(file.fileno())
+    first = os.pread(file.fileno(), _DIGESTED_BYTES, 0)
+    return hashlib.sha256(b"%d %d " % (status.st_size, status.st_mtime_ns) + first).hexdigest()
+
+
+_PROGRESS = "SELECT rows, position, created, duplicates, rejected, is_complete FROM {imports} WHERE file = %s"
+_KEEP = """
+    INSERT INTO {imports} (file, rows, position, created, duplicates, rejected, is_complete)
+    VALUES (%s, %s, %s, %s, %s, %s, %s)
+    ON CONFLICT (file) DO UPDATE SET
+        rows = excluded.rows, position = excluded.position, created = excluded.created,
+        duplicates = excluded.duplicates, rejected = excluded.rejected, is_complete = excluded.is_complete"""

@@ -1,0 +1,297 @@
+"""``bin/marketdata-export``: files of ticks, read back by other programs to the last digit."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pandas
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from marketdata.interval import DAY, SECOND
+from marketdata.operations.parquet import ROW_GROUP
+from marketdata.settings import ROOT, Settings
+from marketdata.store import prune, ticks
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version, registered
+from marketdata.tick import Tick
+from tests.marketdata.conftest import Command
+from tests.marketdata.store.conftest import START, tick
+
+MOST = "9" * 30 + "." + "9" * 30
+LEAST = "0." + "0" * 29 + "1"
+BIGINT = (1 << 63) - 1
+
+TICKS = [
+    tick("X:A", "first", START + 1, MOST, LEAST, side="buy"),
+    tick("X:A", 'q"uo",te', START + 999_999, LEAST, MOST, seq=-BIGINT - 1, tx='"'),
+    tick("X:A", "NULL", START + 999_999, "1", "0", seq=BIGINT, block_number=BIGINT, block_hash="é💥", tx="NULL"),
+    tick("X:A", "\\N", START + SECOND, "0.1", "100", side="sell", block_number=0, block_hash=",", tx="\\."),
+    tick("X:B", "first", 1, "10", "0.50"),
+]
+"""In the order of an export."""
+
+
+@pytest.fixture
+def conn(two_versions: Connection) -> Connection:
+    ticks.ingest(two_versions, version_1(two_versions), TICKS)
+    return two_versions
+
+
+def version_1(connection: Connection) -> Version:
+    return registered(connection, "md")[0].version
+
+
+def rows(of: list[Tick]) -> list[dict[str, object]]:
+    """Ticks as a program reads them: decimals and times."""
+    return [
+        each._asdict()
+        | {"price": Decimal(each.price), "size": Decimal(each.size), "ts": pandas.Timestamp(each.ts * 1000, tz="UTC")}
+        for each in of
+    ]
+
+
+@pytest.mark.usefixtures("conn")
+def test_parquet_is_read_by_pyarrow_to_the_last_digit(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.parquet"
+    done = command("export", "--format", "parquet", "-o", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{path}: 5 ticks of 2 symbols in ")
+    table = parquet.read_table(path)
+    assert table.to_pylist() == rows(TICKS)
+    assert table.schema.field("price").type == pa.decimal256(60, 30)
+    assert table.schema.field("ts").type == pa.timestamp("us", "UTC")
+    facts = {
+        key.decode(): value.decode()
+        for key, value in parquet.read_metadata(path).metadata.items()
+        if key != b"ARROW:schema"
+    }
+    assert facts | {"source": ""} == {"symbol": "X:A,X:B", "version": "1", "count": "5", "source": ""}
+    assert facts["source"].startswith("md_ticks_v1 of marketdata ")
+
+
+@pytest.mark.usefixtures("conn")
+def test_parquet_is_read_by_pandas_to_the_last_digit(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.parquet"
+    assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
+    frame = pandas.read_parquet(path)
+    for column in ("price", "size", "ts", "symbol", "id", "seq"):
+        assert list(frame[column]) == [row[column] for row in rows(TICKS)], column
+    assert [None if pandas.isna(each) else each for each in frame["tx"]] == [each.tx for each in TICKS]
+    assert [None if pandas.isna(each) else each for each in frame["side"]] == [each.side for each in TICKS]
+
+
+@pytest.mark.usefixtures("conn")
+def test_csv_is_read_by_duckdb_to_the_last_digit(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.csv"
+    assert command("export", "--format", "csv", "-o", str(path)).returncode == 0
+    found = duckdb.sql(
+        f"SELECT * FROM read_csv('{path}', all_varchar = true, nullstr = '', allow_quoted_nulls = false)"
+    )
+    read = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert [Decimal(row["price"]) for row in read] == [Decimal(each.price) for each in TICKS]
+    assert [Decimal(row["size"]) for row in read] == [Decimal(each.size) for each in TICKS]
+    for column in ("symbol", "id", "side", "block_hash", "tx"):
+        assert [row[column] for row in read] == [getattr(each, column) for each in TICKS], column
+    # Amounts with at most 38 digits are exact as DECIMAL, too.
+    [(price,)] = (
+        duckdb.sql(f"SELECT price FROM read_csv('{path}', all_varchar = true) WHERE symbol = 'X:B'")
+        .project("price::DECIMAL(38, 18)")
+        .fetchall()
+    )
+    assert price == Decimal(10)
+
+
+@pytest.mark.usefixtures("conn")
+def test_duckdb_reads_the_decimals_of_parquet_as_double(command: Command, tmp_path: Path) -> None:
+    """The README says so, and to use CSV there."""
+    path = tmp_path / "ticks.parquet"
+    assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
+    kinds = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM '{path}')").fetchall())
+    assert (kinds["price"], kinds["size"]) == ("DOUBLE", "DOUBLE")
+
+
+def test_csv_has_the_bytes_of_the_api(conn: Connection, command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.csv"
+    assert command("export", "--format", "csv", "--symbol", "X:A", "-o", str(path)).returncode == 0
+    assert path.read_bytes() == b"".join(ticks.stream(conn, version_1(conn), "X:A", format="csv"))
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_standard_output_gets_the_same_bytes_and_the_summary_is_apart(conn: Connection, command: Command) -> None:
+    done = command("export", "--format", "csv", "--symbol", "X:B")
+    assert done.stdout.encode() == b"".join(ticks.stream(conn, version_1(conn), "X:B", format="csv"))
+    assert done.stderr.startswith("standard output: 1 ticks of 1 symbols in ")
+
+
+@pytest.mark.usefixtures("conn")
+def test_symbols_and_times_are_chosen(command: Command) -> None:
+    assert command("alias", "add", "B", "X:B").returncode == 0
+
+    def ids(*arguments: str) -> list[str]:
+        lines = command("export", "--format", "csv", *arguments).stdout.splitlines()[1:]
+        return [",".join(line.split(",")[:2]) for line in lines]
+
+    assert ids("--symbol", "B", "--symbol", "X:B") == ['X:B,"first"']
+    assert ids("--symbol", "X:A", "--from", "2024-01-31T00:00:00.999999Z", "--to", "2024-01-31T00:00:00.999999Z") == [
+        'X:A,"q""uo""',
+        'X:A,"NULL"',
+    ]
+    assert len(ids()) == len(TICKS)
+    assert ids("--to", "1970-01-01T00:00:00Z") == []
+
+
+@pytest.mark.usefixtures("conn")
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--format", "csv", "--symbol", "X:C"), 1, "there is no symbol X:C"),
+        (("--format", "csv", "--from", "2024-02-01T00:00:00Z", "--to", "2024-01-01T00:00:00Z"), 2, "--from is after"),
+        (("--format", "csv", "--from", "yesterday"), 2, "'yesterday' must be a time"),
+        (("--format", "csv", "-o", "/nowhere/ticks.csv"), 2, "No such file or directory"),
+        ((), 2, "the following arguments are required: --format"),
+    ],
+)
+def test_wrong_use(command: Command, arguments: tuple[str, ...], code: int, says: str) -> None:
+    done = command("export", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+
+
+@pytest.mark.usefixtures("conn")
+def test_an_existing_file_is_kept_unless_told(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.csv"
+    path.write_text("mine")
+    done = command("export", "--format", "csv", "-o", str(path))
+    assert (done.returncode, path.read_text()) == (2, "mine")
+    assert "already exists: name another file, or replace it with --force" in done.stderr
+    assert command("export", "--format", "csv", "-o", str(path), "--force").returncode == 0
+    assert path.read_text().startswith("symbol,id,ts,")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_summary_says_from_when_on_ticks_are_there(conn: Connection, command: Command, tmp_path: Path) -> None:
+    version = version_1(conn)
+    [line] = prune.lines(conn, version, prune.EPOCH.replace(year=2024, month=1, day=31), ["X:B"])
+    prune.draw(conn, version, line)
+    done = command("export", "--format", "csv", "-o", str(tmp_path / "ticks.csv"))
+    assert done.stdout.endswith("; older ticks are pruned: X:B from 2024-01-31 on\n")
+
+
+def test_a_version_without_ticks_is_an_empty_table(two_versions: Connection, command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.parquet"
+    assert command("export", "--format", "csv").stdout.encode() == ticks.CSV_HEADER
+    assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
+    assert parquet.read_table(path).num_rows == 0
+
+
+def test_many_ticks_fill_row_groups_and_all_are_of_one_moment(
+    conn: Connection, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ticks that come in during an export are not in the file."""
+    version, path = version_1(conn), tmp_path / "ticks.parquet"
+    many = [tick("X:M", f"{n:06}", START + n * SECOND) for n in range(2 * ROW_GROUP + 1)]
+    ticks.ingest(conn, version, many)
+    stream = ticks.stream
+
+    def disturbed(*arguments: object, **more: object) -> object:
+        blocks = stream(*arguments, **more)  # type: ignore[arg-type]
+        yield next(blocks)
+        ticks.ingest(conn, version, [tick("X:M", "late", START + DAY), tick("X:A", "late", START)])
+        yield from blocks
+
+    monkeypatch.setattr(ticks, "stream", disturbed)
+    assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
+    file = parquet.ParquetFile(path)
+    assert file.read(["id"])["id"].to_pylist() == [each.id for each in (*TICKS[:4], TICKS[4], *many)]
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [10_000 + 5, 10_000, 1]
+
+
+# -- as a process -----------------------------------------------------------------------------------------------------
+
+
+class Exporting:
+    """An export of many ticks by a process of its own."""
+
+    def __init__(self, settings: Settings, *arguments: str) -> None:
+        assert settings.database_url is not None
+        self.command = [sys.executable, "-P", "-m", "marketdata", "export", *arguments]
+        self.environment = os.environ | {
+            "DATABASE_URL": settings.database_url,
+            "MARKET_STATE_DIR": str(settings.state_dir),
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def begin(self, **how: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.command, env=self.environment, **how)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.fixture
+def slow(conn: Connection) -> Connection:
+    """A database in which reading 40 000 ticks takes some seconds."""
+    many = [tick("X:M", f"{n:06}", START + n * SECOND) for n in range(40_000)]
+    for n in range(0, len(many), 10_000):
+        ticks.ingest(conn, version_1(conn), many[n : n + 10_000])
+    return conn
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_export_that_is_ended_leaves_no_file_of_this_name(
+    fresh: Settings, tmp_path: Path, format: str, number: signal.Signals
+) -> None:
+    path = tmp_path / "ticks"
+    process = Exporting(fresh, "--format", format, "-o", str(path)).begin(stderr=subprocess.PIPE)
+    while not (parts := list(tmp_path.iterdir())):
+        assert process.poll() is None
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    assert not path.exists()
+    assert (list(tmp_path.iterdir()), errors) == (parts if number == signal.SIGKILL else [], b"")
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_closed_pipe_ends_the_export(fresh: Settings, format: str) -> None:
+    with Exporting(fresh, "--format", format).begin(stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141)
+
+
+@pytest.mark.usefixtures("conn")
+def test_parquet_is_not_written_to_a_terminal_and_a_terminal_shows_progress(fresh: Settings, tmp_path: Path) -> None:
+    leader, terminal = pty.openpty()
+    try:
+        process = Exporting(fresh, "--format", "parquet").begin(stdout=terminal, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert b"Parquet is not written to a terminal: name a file with -o FILE" in errors
+        path = tmp_path / "ticks.csv"
+        process = Exporting(fresh, "--format", "csv", "-o", str(path)).begin(stdout=subprocess.DEVNULL, stderr=terminal)
+        assert process.wait(60) == 0
+        shown = os.read(leader, 10_000).decode()
+    finally:
+        os.close(leader)
+        os.close(terminal)
+    assert shown.startswith("\rexport [")
+    assert "]  80%  4 ticks  " in shown, "after the first symbol"
+    assert shown.endswith("\r\x1b[K")
