@@ -2,7 +2,8 @@
 
 The source's newest tick of each symbol bounds the comparison, because the target may have received further ticks.
 Candles of the target that contain newer ticks are left out. The minute of the source's newest tick is an exception: its
-candle in the target is computed from the ticks up to that tick.
+candle in the target is computed from the ticks up to that tick. If these ticks were pruned, this candle is left out,
+too. Everything else needs the stored candles alone, so pruned ranges are compared like all others.
 """
 
 from __future__ import annotations
@@ -64,6 +65,18 @@ class Orphan(NamedTuple):
         )
 
 
+class Line(NamedTuple):
+    """A symbol whose line of pruned ticks differs; None if no tick is pruned."""
+
+    symbol: str
+    source: datetime | None
+    target: datetime | None
+
+    def described(self, source: int, target: int) -> str:
+        parts = [f"{line:%Y-%m-%d}" if line else "the beginning" for line in (self.source, self.target)]
+        return f"{self.symbol} from {parts[0]} on in version {source}, from {parts[1]} on in version {target}"
+
+
 class Bounds(NamedTuple):
     """Only candles that open from ``start`` to ``end``, both inclusive, are compared."""
 
@@ -97,6 +110,11 @@ def orphans(connection: Connection, pair: Pair, bounds: Bounds) -> list[Orphan]:
     return [Orphan(*row) for row in rows]
 
 
+def lines(connection: Connection, pair: Pair) -> list[Line]:
+    """The symbols of which the two versions have ticks from different days on, by name."""
+    return [Line(*row) for row in connection.execute(pair.query(_LINES))]
+
+
 def _compare_days(
     connection: Connection, pair: Pair, symbol: str, starts: list[datetime], bounds: Bounds
 ) -> Iterator[Difference]:
@@ -109,6 +127,11 @@ def _compare_days(
 
 _COUNT: LiteralString = """
     SELECT count(DISTINCT symbol), count(*) FROM {source_rollups} WHERE bucket BETWEEN %(start)s AND %(end)s"""
+
+_LINES: LiteralString = """
+    SELECT symbol, nullif(s.pruned_until, '-infinity'), nullif(t.pruned_until, '-infinity')
+    FROM {source_symbols} s JOIN {target_symbols} t USING (symbol)
+    WHERE s.pruned_until <> t.pruned_until ORDER BY symbol"""
 
 _ORPHANS: LiteralString = """
     SELECT r.symbol, r.block_hash, min(t.ts) FROM {source_retracted} r
@@ -125,6 +148,8 @@ _SOURCE, _TARGET = (_MADE.replace("{side}", side) for side in "st")
 _DIFFERENCES: LiteralString = f"""
     WITH newest AS (
         SELECT last_ts FROM {{source_rollups_1d}} WHERE symbol = %(symbol)s ORDER BY bucket DESC LIMIT 1
+    ), kept AS (  -- the target has ticks from this time on
+        SELECT pruned_until AS since FROM {{target_symbols}} WHERE symbol = %(symbol)s
     ), s AS ({_ROWS.replace("{rollups}", "{source_rollups}")}
     ), whole AS ({_ROWS.replace("{rollups}", "{target_rollups}")}
     ), cut AS (  -- the minute of the source's newest tick, if the target has newer ticks in this minute
@@ -138,6 +163,7 @@ _DIFFERENCES: LiteralString = f"""
             FROM {{target_ticks}} k WHERE k.symbol = w.symbol AND k.ts >= w.bucket AND k.ts <= newest.last_ts
         ) m
         WHERE w.res = 60 AND w.last_ts > newest.last_ts AND w.first_ts <= newest.last_ts
+          AND w.bucket >= (SELECT since FROM kept)
     ), t AS (
         SELECT symbol, res, bucket, {", ".join(_FIELDS)} FROM whole
         WHERE last_ts <= (SELECT last_ts FROM newest)
@@ -149,5 +175,6 @@ _DIFFERENCES: LiteralString = f"""
            {_TEXT.replace("{side}", "s")}, {_TEXT.replace("{side}", "t")}
     FROM s FULL JOIN t USING (res, bucket)
     WHERE ({_SOURCE}) IS DISTINCT FROM ({_TARGET})
-      AND (t.symbol IS NOT NULL OR res = 60 OR (res, bucket) NOT IN (TABLE newer))
+      AND (t.symbol IS NOT NULL OR (res, bucket) NOT IN (TABLE newer)
+           OR res = 60 AND bucket >= (SELECT since FROM kept))
     ORDER BY res, bucket"""

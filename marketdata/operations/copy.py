@@ -1,5 +1,7 @@
 """``bin/marketdata-copy FROM TO``: copies ticks, retractions, finality and coverage from one version to another.
 
+Of days whose ticks were pruned, it copies the candles (``pruned_ranges.py``).
+
 Both versions may receive data meanwhile. A pass reads the changes of the source in one snapshot, and applies them to
 the target in a transaction per symbol and batch. Other data of the target stay as they are. A copy may be killed at any
 moment. The target's ticks and the tables ``market_copied_…`` tell the next copy what was already copied.
@@ -11,15 +13,26 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from time import monotonic
 from typing import LiteralString, NamedTuple
 
 import psycopg
 
 from marketdata.errors import AlreadyRunning, Stopped
-from marketdata.operations import Say
-from marketdata.operations.version_pair import Day, DayStates, Pair, changed_days, day_chunks, read_days
-from marketdata.store.coverage import UNREAD, Range, record
+from marketdata.operations import Say, copied_coverage
+from marketdata.operations.copied_coverage import Coverage
+from marketdata.operations.pruned_ranges import PrunedRanges
+from marketdata.operations.version_pair import (
+    SESSION,
+    Day,
+    DayStates,
+    Pair,
+    changed_days,
+    day_chunks,
+    read_days,
+    writing,
+)
 from marketdata.store.pool import Connection
 
 BATCH = 10_000
@@ -33,11 +46,12 @@ statement."""
 
 
 class Carried(NamedTuple):
-    """Numbers of copied ticks, and of retracted and restored blocks."""
+    """Numbers of copied ticks, of retracted and restored blocks, and of days that were copied as candles."""
 
     ticks: int = 0
     retracted: int = 0
     restored: int = 0
+    days: int = 0
 
     def plus(self, other: Carried) -> Carried:
         return Carried(*map(sum, zip(self, other, strict=True)))
@@ -50,15 +64,11 @@ class _Finality(NamedTuple):
     """The time as PostgreSQL's text, because it may be infinite."""
 
 
-class _Coverage(NamedTuple):
-    """A symbol whose coverage changed: the ranges ``carried`` by earlier passes, and those in the source ``now``."""
-
-    carried: list[Range]
-    now: list[Range]
-
-
 class _Changes(NamedTuple):
-    """What the target lacks, in one snapshot of both versions."""
+    """What the target lacks, in one snapshot of both versions. ``lines`` changes with every line of pruned ticks in the
+    source."""
+
+    lines: Decimal | None
 
     retracted: dict[str, list[str]]
     restored: dict[str, list[str]]
@@ -66,7 +76,7 @@ class _Changes(NamedTuple):
     finality: list[_Finality]
     chains: list[tuple[str, int, int]]
     """The newest final block of chains, and its time in microseconds."""
-    coverage: dict[str, _Coverage]
+    coverage: dict[str, Coverage]
 
 
 class Copy:
@@ -77,29 +87,43 @@ class Copy:
         self._connection = connection
         self._pair = pair
         self._progress = progress
+        self._pruned = PrunedRanges(connection, pair)
         self._days: DayStates = {}
+        self.is_overtaken = False
+        """Whether ticks of the source were pruned during the last pass, which may have missed them."""
 
     def carry(self) -> Carried:
-        """Make one pass. Afterwards the target has everything that the source had at the beginning of the pass."""
+        """Make one pass. Afterwards the target has everything that the source had at the beginning of the pass, unless
+        the pass was overtaken."""
         changes = self._read()
         # The order matters. Blocks are restored before their ticks are copied, because the target refuses ticks of
         # retracted blocks. Finality and coverage come last, because they are about ticks that must be copied already.
+        # The ticks below a line are deleted after the line has risen, which the candles of the same times require.
         for symbol, hashes in changes.retracted.items():
             self._apply(_RETRACT, symbol, hashes)
         for symbol, hashes in changes.restored.items():
             self._apply(_RESTORE, symbol, hashes)
         done = Carried(0, *(sum(map(len, each.values())) for each in (changes.retracted, changes.restored)))
-        for day, ticks in self._carry_ticks(changed_days(self._days, changes.days)):
+        changed = changed_days(self._days, changes.days)
+        pruned = [day for day in changed if day in changes.days and changes.days[day].is_pruned]
+        for day, days in self._pruned.carry_days(pruned):
+            done = done.plus(Carried(days=days))
+            self._progress(done, day)
+        for day, ticks in self._carry_ticks(sorted({*changed} - {*pruned})):
             done = done.plus(Carried(ticks))
             self._progress(done, day)
         self._days = changes.days
+        self._pruned.carry_lines()
+        self._pruned.carry_blocks()
+        self._pruned.delete_ticks({day.symbol for day in pruned})
         for finality in changes.finality:
             self._finalize(finality)
         for chain in changes.chains:
             with self._connection.transaction():
-                self._connection.execute(_SESSION)
+                self._connection.execute(SESSION)
                 self._connection.execute(self._pair.query(_FINALIZE_CHAIN), chain)
-        _apply_coverage(self._connection, self._pair, changes.coverage)
+        copied_coverage.apply(self._connection, self._pair, changes.coverage)
+        self.is_overtaken = self._lines() != changes.lines
         return done
 
     def _read(self) -> _Changes:
@@ -107,13 +131,18 @@ class Copy:
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             return _Changes(
+                lines=self._lines(),
                 retracted=self._hashes(_RETRACTED),
                 restored=self._hashes(_RESTORED),
                 days=read_days(connection, pair),
                 finality=[_Finality(*row) for row in connection.execute(pair.query(_FINALITY))],
                 chains=connection.execute(pair.query(_CHAINS)).fetchall(),
-                coverage=_read_coverage(connection, pair),
+                coverage=copied_coverage.changed(connection, pair),
             )
+
+    def _lines(self) -> Decimal | None:
+        row = self._connection.execute(self._pair.query(_LINES)).fetchone()
+        return row[0] if row else None
 
     def _hashes(self, statement: LiteralString) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -123,7 +152,7 @@ class Copy:
 
     def _apply(self, statements: Sequence[LiteralString], symbol: str, hashes: list[str]) -> None:
         values = {"symbol": symbol, "hashes": hashes, **self._pair.tables}
-        with self._writing(symbol):
+        with writing(self._connection, self._pair, symbol):
             for statement in statements:
                 self._connection.execute(self._pair.query(statement), values)
 
@@ -133,22 +162,14 @@ class Copy:
                 self._pair.query(_MINUTES), {"symbol": symbol, "days": starts}
             ).fetchall()
             for batch in _batches(minutes):
-                with self._writing(symbol):
+                with writing(self._connection, self._pair, symbol):
                     values = {"symbol": symbol, "minutes": batch}
                     stored = self._connection.execute(self._pair.query(_TICKS), values).rowcount
                 yield Day(symbol, batch[-1]), stored
 
-    @contextmanager
-    def _writing(self, symbol: str) -> Iterator[None]:
-        """A transaction that locks the symbol in the target, like the functions of ``store/sql/ingest.sql``."""
-        with self._connection.transaction():
-            self._connection.execute(_SESSION)
-            self._connection.execute(self._pair.query(_LOCK), {"symbol": symbol})
-            yield
-
     def _finalize(self, finality: _Finality) -> None:
         values = finality._asdict()
-        with self._writing(finality.symbol):
+        with writing(self._connection, self._pair, finality.symbol):
             row = self._connection.execute(self._pair.query(_FINAL_UNTIL), values).fetchone()
             self._connection.execute(self._pair.query(_FINALIZE), values)
             self._connection.execute(self._pair.query(_FINALIZED), {**values, "earlier": row[0] if row else None})
@@ -176,7 +197,7 @@ class CopyLoop:
             at = datetime.now(UTC)
             done = self._copy.carry()
             self.total = self.total.plus(done)
-            is_behind = done.ticks > BATCH
+            is_behind = done.ticks > BATCH or self._copy.is_overtaken
             if not is_behind and not self._has_caught_up:
                 self._say(
                     f"caught up: version {self._target} has what version {self._source} had at {at:%H:%M:%S} UTC; "
@@ -190,8 +211,9 @@ class CopyLoop:
 
     def described(self) -> str:
         """The totals, in words."""
-        ticks, retracted, restored = self.total
-        return f"{ticks} ticks, {retracted} retracted and {restored} restored blocks"
+        ticks, retracted, restored, days = self.total
+        pruned = f"; of {days} days the candles, since the ticks are pruned" if days else ""
+        return f"{ticks} ticks, {retracted} retracted and {restored} restored blocks{pruned}"
 
     def _progress(self, done: Carried, day: Day) -> None:
         if self._stopping.is_set() and not self._has_caught_up:
@@ -243,47 +265,12 @@ def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]
         yield batch
 
 
-def _read_coverage(connection: Connection, pair: Pair) -> dict[str, _Coverage]:
-    """Read the coverage of each symbol whose coverage in the source has changed since it was copied. Unchanged coverage
-    is not copied again, because an ingestor may have recorded other coverage in the target meanwhile."""
-    found: dict[str, _Coverage] = {}
-    for symbol, is_now, start, end, state in connection.execute(pair.query(_CHANGED_COVERAGE), pair.tables):
-        coverage = found.setdefault(symbol, _Coverage([], []))
-        (coverage.now if is_now else coverage.carried).append(Range(start, end, state))
-    return found
-
-
-def _apply_coverage(connection: Connection, pair: Pair, coverage: dict[str, _Coverage]) -> None:
-    for symbol, (carried, now) in coverage.items():
-        values = {"symbol": symbol, **pair.tables}
-        with connection.transaction():
-            for part in _changed_ranges(now, carried):
-                record(connection, pair.target, [symbol], part._replace(state=UNREAD))
-            for part in _changed_ranges(carried, now):
-                record(connection, pair.target, [symbol], part)
-            connection.execute(_FORGET_COVERAGE, values)
-            with connection.cursor() as cursor:
-                cursor.executemany(pair.query(_REMEMBER_COVERAGE), [{**values, **each._asdict()} for each in now])
-
-
-def _changed_ranges(before: Sequence[Range], now: Sequence[Range]) -> Iterator[Range]:
-    """The parts of ``now`` whose times had a different state in ``before``, or no state. Both are in order."""
-    for each in now:
-        start = each.start
-        for old in before:
-            if old.state == each.state and old.end > start and old.start < each.end:
-                if old.start > start:
-                    yield Range(start, old.start, each.state)
-                start = old.end
-        if start < each.end:
-            yield Range(start, each.end, each.state)
-
-
-_SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('marketdata.pause', 'passed', true)"
+_LINES: LiteralString = """
+    SELECT sum(extract(epoch FROM pruned_until)) FROM {source_symbols} WHERE pruned_until > '-infinity'"""
 
 # A retraction or restoration is copied once, so a later change of the block by another writer of the target stays. A
 # block counts as restored in the source if two conditions hold: its retraction was copied, in either direction, and the
-# source no longer refuses the block.
+# source no longer refuses the block. A block whose ticks the target has pruned cannot be retracted there.
 _RETRACTED: LiteralString = """
     SELECT symbol, block_hash FROM {source_retracted} r WHERE NOT EXISTS (
         SELECT FROM market_copied_retracted c WHERE c.source = %(source)s AND c.target = %(target)s
@@ -298,8 +285,12 @@ _RETRACT: tuple[LiteralString, ...] = (
     """INSERT INTO {target_retracted} (symbol, block_hash, block_number)
        SELECT %(symbol)s, hash, r.block_number FROM unnest(%(hashes)s::text[]) AS hash
        LEFT JOIN {source_retracted} r ON r.symbol = %(symbol)s AND r.block_hash = hash
+       WHERE NOT {target_is_pruned}(
+           %(symbol)s, (SELECT pruned_until FROM {target_symbols} WHERE symbol = %(symbol)s), hash)
        ON CONFLICT DO NOTHING""",
-    "DELETE FROM {target_ticks} WHERE symbol = %(symbol)s AND block_hash = ANY (%(hashes)s)",
+    """DELETE FROM {target_ticks} t USING {target_retracted} r
+       WHERE t.symbol = %(symbol)s AND t.block_hash = ANY (%(hashes)s)
+         AND r.symbol = t.symbol AND r.block_hash = t.block_hash""",
     """INSERT INTO market_copied_retracted (source, target, symbol, block_hash)
        SELECT %(source)s, %(target)s, %(symbol)s, unnest(%(hashes)s::text[])""",
 )
@@ -309,10 +300,6 @@ _RESTORE: tuple[LiteralString, ...] = (
        WHERE (source, target) IN ((%(source)s, %(target)s), (%(target)s, %(source)s))
        AND symbol = %(symbol)s AND block_hash = ANY (%(hashes)s)""",
 )
-_LOCK: LiteralString = """
-    INSERT INTO {target_symbols} AS s (symbol, version) VALUES (%(symbol)s, 1)
-    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1"""
-
 # Minutes with equal candles may have different ticks. So the ids of the first and the last tick are compared, too.
 _MINUTES: LiteralString = """
     SELECT s.bucket, s.n
@@ -335,6 +322,7 @@ _TICKS: LiteralString = """
         OFFSET 0  -- keeps an index scan per minute
     ) f
     WHERE NOT EXISTS (SELECT FROM {target_retracted} r WHERE r.symbol = f.symbol AND r.block_hash = f.block_hash)
+      AND f.ts >= (SELECT pruned_until FROM {target_symbols} WHERE symbol = %(symbol)s)
     ON CONFLICT (symbol, id) DO NOTHING"""
 
 # final_until is infinity if the symbol never had a block, and -infinity if no block is final. The later state wins.
@@ -360,24 +348,3 @@ _CHAINS: LiteralString = """
     WHERE t.chain IS NULL OR (s.finalized_block, s.final_until) > (t.finalized_block, t.final_until)
     ORDER BY s.chain"""
 _FINALIZE_CHAIN: LiteralString = "SELECT {target_finalize_chain}(%s, %s, %s)"
-
-_CHANGED_COVERAGE: LiteralString = """
-    WITH now AS (SELECT symbol, "from", "to", state FROM {source_coverage}),
-    carried AS (
-        SELECT symbol, "from", "to", state FROM market_copied_coverage
-        WHERE source = %(source)s AND target = %(target)s),
-    differing AS (
-        SELECT symbol FROM (TABLE now EXCEPT TABLE carried) a
-        UNION SELECT symbol FROM (TABLE carried EXCEPT TABLE now) b)
-    SELECT symbol, is_now, (extract(epoch FROM "from") * 1000000)::bigint,
-           (extract(epoch FROM "to") * 1000000)::bigint, state
-    FROM (SELECT *, true AS is_now FROM now UNION ALL SELECT *, false FROM carried) each
-    WHERE symbol IN (TABLE differing) ORDER BY symbol, "from"
-"""
-_FORGET_COVERAGE = (
-    "DELETE FROM market_copied_coverage WHERE source = %(source)s AND target = %(target)s AND symbol = %(symbol)s"
-)
-_REMEMBER_COVERAGE: LiteralString = """
-    INSERT INTO market_copied_coverage (source, target, symbol, state, "from", "to")
-    VALUES (%(source)s, %(target)s, %(symbol)s, %(state)s, {target_instant}(%(start)s), {target_instant}(%(end)s))
-"""

@@ -19,7 +19,7 @@ from psycopg import sql
 from marketdata.errors import StateError, VersionMissing
 from marketdata.interval import LEVELS
 from marketdata.operations import Say, comparison
-from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Orphan
+from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Line, Orphan
 from marketdata.operations.copy import is_copying
 from marketdata.operations.version_pair import DayStates, Pair, changed_days, find, read_days
 from marketdata.store import migrations
@@ -87,6 +87,7 @@ class Cutover:
         with self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             symbols, candles = comparison.count(self._connection, self._pair, self._bounds)
+            lines = comparison.lines(self._connection, self._pair)
             found = self._differences(())
         source, target = self._numbers
         if not candles and self._bounds != EVERYTHING:
@@ -98,7 +99,18 @@ class Cutover:
             f"compared {candles} candles of {symbols} symbols ({', '.join(LEVELS)}) "
             f"of version {source} with version {target}: {_counted(found)}"
         )
+        self._say_lines(lines)
         return found
+
+    def _say_lines(self, lines: Sequence[Line]) -> None:
+        """Say of which symbols the versions have ticks from different days on. It is no reason to refuse, because the
+        candles are compared all the same."""
+        if lines:
+            more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
+            self._say(
+                f"note: ticks of {len(lines)} symbols are pruned up to different days: "
+                f"{lines[0].described(*self._numbers)}{more}"
+            )
 
     def switch(self, *, despite: bool = False) -> Differences:
         """Make the new version the current one, unless something differs. Returns the differences.

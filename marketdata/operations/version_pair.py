@@ -1,13 +1,14 @@
 """Two versions of a prefix: builds statements over the tables of both, and finds the days on which one has changed.
 
 Every transaction that stores or removes a tick writes the symbol's row of that day in the level 1d. This changes the
-row's ``xmin``. If the ``xmin`` of both versions are the same as before, nothing has changed on that day. So one row per
-day is enough to find changes.
+row's ``xmin``. If the ``xmin`` of both versions are the same as before, nothing has changed on that day, unless its
+ticks were pruned. So one row per day is enough to find changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -24,8 +25,8 @@ CHUNK = 31
 """Maximum days of one statement."""
 
 _PARTS = (
-    "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "chains", "retracted", "coverage", "changed", "instant",
-    "vwap", "finalize_chain", "pause",
+    "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "chains", "retracted", "pruned", "coverage", "changed",
+    "instant", "vwap", "finalize_chain", "is_pruned", "pause",
 )  # fmt: skip
 
 
@@ -78,18 +79,29 @@ class Day(NamedTuple):
     start: datetime
 
 
-DayStates = dict[Day, tuple[str | None, str | None]]
-"""For each day the ``xmin`` in source and target; None if there is no tick."""
+class DayState(NamedTuple):
+    """The ``xmin`` in source and target; None if there is no tick. ``is_pruned``: its ticks were pruned in one of
+    them, or will be."""
+
+    source: str | None
+    target: str | None
+    is_pruned: bool
+
+
+DayStates = dict[Day, DayState]
 
 _DAYS = """
-    SELECT symbol, bucket, s.xmin::text, t.xmin::text
-    FROM {source_rollups_1d} s FULL JOIN {target_rollups_1d} t USING (symbol, bucket) ORDER BY symbol, bucket
+    SELECT symbol, bucket, s.xmin::text, t.xmin::text,
+           bucket < greatest(of_source.pruned_until, of_target.pruned_until) IS TRUE
+    FROM {source_rollups_1d} s FULL JOIN {target_rollups_1d} t USING (symbol, bucket)
+    LEFT JOIN {source_symbols} of_source USING (symbol) LEFT JOIN {target_symbols} of_target USING (symbol)
+    ORDER BY symbol, bucket
 """
 
 
 def read_days(connection: Connection, pair: Pair) -> DayStates:
     rows = connection.execute(pair.query(_DAYS))
-    return {Day(symbol, start): (source, target) for symbol, start, source, target in rows}
+    return {Day(symbol, start): DayState(*state) for symbol, start, *state in rows}
 
 
 def changed_days(before: DayStates, after: DayStates) -> list[Day]:
@@ -102,3 +114,19 @@ def day_chunks(days: Iterable[Day]) -> Iterator[tuple[str, list[datetime]]]:
     for symbol, group in groupby(days, lambda day: day.symbol):
         starts = [day.start for day in group]
         yield from ((symbol, starts[at : at + CHUNK]) for at in range(0, len(starts), CHUNK))
+
+
+@contextmanager
+def writing(connection: Connection, pair: Pair, symbol: str) -> Iterator[None]:
+    """A transaction that locks the symbol in the target, like the functions of ``store/sql/ingest.sql``."""
+    with connection.transaction():
+        connection.execute(SESSION)
+        connection.execute(pair.query(_LOCK), {"symbol": symbol})
+        yield
+
+
+SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('marketdata.pause', 'passed', true)"
+"""Begins a transaction that locks what it writes, and writes during the pause after a switch, too."""
+_LOCK: LiteralString = """
+    INSERT INTO {target_symbols} AS s (symbol, version) VALUES (%(symbol)s, 1)
+    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1"""

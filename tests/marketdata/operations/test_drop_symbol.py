@@ -99,8 +99,8 @@ def test_the_symbol_stays_in_another_version_with_its_aliases_and_what_a_copy_kn
         "dropped ETH:A from version 1 (md_ticks_v1): 1 ticks and 12 candles",
     ]
     left = rows(conn, GONE)
-    assert left.keys() == {"md_coverage_v2", "md_retracted_v2", "md_rollups_v2", "md_symbols_v2", "md_ticks_v2",
-                           "market_aliases"}  # fmt: skip
+    assert left.keys() == {"md_coverage_v2", "md_pruned_v2", "md_retracted_v2", "md_rollups_v2", "md_symbols_v2",
+                           "md_ticks_v2", "market_aliases"}  # fmt: skip
     carry(conn, pair)
     assert rows(conn, GONE) == left
 
