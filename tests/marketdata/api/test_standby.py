@@ -207,7 +207,7 @@ def test_a_new_symbol_is_found(api: Api, writer: Api, standby: Standby, tick: Ma
             assert symbol in shown(api, path, header)
 
 
-@pytest.mark.parametrize("path", ["/v1/chart?symbol=TAG:A&interval=1m", "/v1/ticks?symbol=TAG:A"])
+@pytest.mark.parametrize("path", ["/v1/chart?symbol=TAG:A&interval=1M", "/v1/ticks?symbol=TAG:A"])
 def test_an_etag_holds_the_version(api: Api, writer: Api, standby: Standby, tick: Make, path: str) -> None:
     name = f"{len(path)}"
     written(writer, tick(symbol="TAG:A", id=name))
@@ -251,11 +251,11 @@ def test_a_process_remembers_its_own_writes(
             written(api, tick(symbol=name, id=f"{number}", price="4"))
             for each in ("OWN:A", "OWN-ALIAS"):
                 assert len(api.get(f"/v1/ticks?symbol={each}")["ticks"]) == number + 1
-                chart = api("GET", f"/v1/chart?symbol={each}&interval=1m", status=200)
+                chart = api("GET", f"/v1/chart?symbol={each}&interval=1M", status=200)
                 assert chart.json["candles"][0]["n"] == number + 1
         # The client has what is newest: 304 comes from the primary, too.
         tag = {"If-None-Match": chart.headers["ETag"]}
-        api("GET", "/v1/chart?symbol=OWN-ALIAS&interval=1m", headers=tag, status=304)
+        api("GET", "/v1/chart?symbol=OWN-ALIAS&interval=1M", headers=tag, status=304)
 
 
 def test_the_writes_of_a_removed_symbol_are_forgotten(
@@ -278,7 +278,7 @@ def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
     api: Api, writer: Api, standby: Standby, tick: Make
 ) -> None:
     """Several clients, each with its own symbol: one process writes, the other one reads, from caches, too."""
-    paths = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
+    paths = ("/v1/chart?symbol={}&interval=1M", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
 
     def client(name: str) -> None:
         tag = {}

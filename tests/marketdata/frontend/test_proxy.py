@@ -49,6 +49,7 @@ def test_the_api_gets_only_safe_header_fields(frontend: Frontend, upstream: Scri
         "X-Gone": "1",
         "Accept": "text/csv",
         "If-None-Match": 'W/"a"',
+        "Marketdata-Version": "7",
         "X-Kept": "2",
     }
     for name in ("Cookie", "Proxy-Authorization", "TE", "Trailer", "Keep-Alive", "Proxy-Connection", "X-Forwarded-For",
@@ -63,6 +64,7 @@ def test_the_api_gets_only_safe_header_fields(frontend: Frontend, upstream: Scri
         "accept": "text/csv",
         "accept-encoding": "identity",
         "if-none-match": 'W/"a"',
+        "marketdata-version": "7",
         "x-kept": "2",
     }
     assert len(request.fields) == len(found)
@@ -72,15 +74,15 @@ def test_the_client_gets_only_safe_header_fields(frontend: Frontend, upstream: S
     upstream.script = always(
         answered(
             "418 I'm a teapot", "Content-Type: text/plain", "ETag: W/\"x\"", "Connection: keep-alive, X-Gone",
-            "X-Gone: 1",
+            "X-Gone: 1", "Marketdata-Version: 8",
             "Keep-Alive: timeout=5", "Set-Cookie: a=b", 'WWW-Authenticate: Bearer realm="marketdata"', "Server: api",
             "Proxy-Authenticate: Basic", "X-Kept: 2", "Content-Length: 3", body=b"tea",
         )
     )  # fmt: skip
     answer = frontend.get("/api/v1/x")
     assert (answer.status, answer.body) == (418, b"tea")
-    kept = {name: answer.headers[name] for name in ("Content-Type", "ETag", "X-Kept", "Content-Length")}
-    assert kept == {"Content-Type": "text/plain", "ETag": 'W/"x"', "X-Kept": "2", "Content-Length": "3"}
+    kept = {name: answer.headers[name] for name in ("Content-Type", "ETag", "X-Kept", "Marketdata-Version")}
+    assert kept == {"Content-Type": "text/plain", "ETag": 'W/"x"', "X-Kept": "2", "Marketdata-Version": "8"}
     gone = ("X-Gone", "Keep-Alive", "Set-Cookie", "WWW-Authenticate", "Server", "Proxy-Authenticate")
     assert [name for name in gone if name in answer.headers] == []
 
