@@ -23,6 +23,7 @@ from marketdata import __version__
 from marketdata.backup import cli as backup
 from marketdata.commands import (
     database_commands,
+    prune_command,
     symbol_commands,
     tick_file_commands,
     token_commands,
@@ -185,6 +186,7 @@ def _add_version_commands(commands: Commands) -> None:
     of.add_drop_arguments(_command(commands, "drop", of.drop, of.ABOUT_DROP, _DATABASE))
     used = (*_DATABASE, *_VERSION)
     symbol_commands.add_actions(_command(commands, "symbol", symbol_commands.drop, symbol_commands.ABOUT, used))
+    prune_command.add_arguments(_command(commands, "prune", prune_command.run, prune_command.ABOUT, used))
 
 
 def _add_tick_file_commands(commands: Commands) -> None:

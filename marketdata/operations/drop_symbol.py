@@ -44,7 +44,7 @@ def contents(connection: Connection, version: Version, symbol: str) -> Contents:
     """What ``drop`` would remove. Raises UsageError, which names a similar symbol, if the version has no such one."""
     row = connection.execute(version.query(_CONTENTS), (symbol,)).fetchone()
     if row is None:
-        raise UsageError(_unknown(connection, version, symbol))
+        raise unknown(connection, version, symbol)
     counted, candles, first, last = row
     lease = leases.current(connection, f"ingestor-{version.ticks_table}")
     return Contents(
@@ -69,11 +69,14 @@ def drop(connection: Connection, version: Version, symbol: str) -> tuple[Erased,
         return erased, aliases.remove_all(connection, symbol) if is_last else []
 
 
-def _unknown(connection: Connection, version: Version, symbol: str) -> str:
+def unknown(connection: Connection, version: Version, symbol: str) -> UsageError:
+    """The error for a symbol of which nothing was ever stored. It names a similar one."""
     named = aliases.all_of(connection)
     if symbol in named:
-        return f"SYMBOL {symbol} is an alias: name its symbol, {named[symbol]}"
+        return UsageError(f"SYMBOL {symbol} is an alias: name its symbol, {named[symbol]}")
     stored = [name for (name,) in connection.execute(version.query("SELECT symbol FROM {symbols}"))]
     close = get_close_matches(symbol, stored, 1, 0.0)
     nearest = f"; did you mean {close[0]}?" if close else ""
-    return f"SYMBOL {symbol[:80]!r}: version {version.n} ({version.ticks_table}) has no such symbol{nearest}"
+    return UsageError(
+        f"SYMBOL {symbol[:80]!r}: version {version.n} ({version.ticks_table}) has no such symbol{nearest}"
+    )

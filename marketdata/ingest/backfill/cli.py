@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import shutil
 import signal
 import sys
 import threading
@@ -19,6 +18,7 @@ from marketdata import secretfile
 from marketdata.errors import MarketError, StateError, UsageError
 from marketdata.ingest.cli import api_client, chosen, rpc_file
 from marketdata.settings import Settings
+from marketdata.status_line import StatusLine, bar, clock
 
 if TYPE_CHECKING:
     from marketdata.ingest.backfill.coordinator import Backfill
@@ -136,7 +136,6 @@ def _block(text: str) -> int:
 
 _WINDOW_S = 30.0
 """The shown rate is the mean of the last 30 seconds, because the number of ticks in a block changes over the years."""
-_BAR_WIDTH = 20
 _REASONS = {"no_price": "without a price", "not_a_swap": "no swap of its kind of pool"}
 
 
@@ -146,7 +145,7 @@ class Progress:
     def __init__(self, work: Backfill, chain: str, stream: TextIO | None) -> None:
         self._work = work
         self._chain = chain
-        self._terminal = stream if stream is not None and stream.isatty() else None
+        self._status = StatusLine(stream)
         self._began = monotonic()
         self._seen: deque[tuple[float, int, int]] = deque()
 
@@ -155,15 +154,10 @@ class Progress:
         self._seen.append((now, counts.blocks, counts.ticks))
         while now - self._seen[0][0] > _WINDOW_S:
             self._seen.popleft()
-        if self._terminal is not None:
-            line = self._line(now)[: shutil.get_terminal_size().columns - 1]
-            self._terminal.write(f"\r{line}\x1b[K")
-            self._terminal.flush()
+        self._status.show(self._line(now))
 
     def clear(self) -> None:
-        if self._terminal is not None:
-            self._terminal.write("\r\x1b[K")
-            self._terminal.flush()
+        self._status.clear()
 
     def summary(self) -> str:
         """One line about the whole run."""
@@ -195,11 +189,9 @@ class Progress:
         then, blocks_then, ticks_then = self._seen[0]
         seconds = max(now - then, 0.001)
         blocks_s, ticks_s = (counts.blocks - blocks_then) / seconds, (counts.ticks - ticks_then) / seconds
-        left = _clock((all_blocks - counts.blocks) / blocks_s) if blocks_s else "--:--"
-        done = counts.blocks / all_blocks
-        bar = "#" * int(_BAR_WIDTH * done)
+        left = clock((all_blocks - counts.blocks) / blocks_s) if blocks_s else "--:--"
         return (
-            f"{self._chain} [{bar:<{_BAR_WIDTH}}] {done:4.0%}  {counts.blocks:,} of {all_blocks:,} blocks  "
+            f"{self._chain} {bar(counts.blocks / all_blocks)}  {counts.blocks:,} of {all_blocks:,} blocks  "
             f"{ticks_s:,.0f} ticks/s  {left} left"
         )
 
@@ -251,9 +243,3 @@ def _cause(bounds: Bounds, newest: int) -> str:
         )
     final = f"the newest final block is {last:,}" if last >= 0 else f"the newest block is {newest:,}"
     return f"block {first:,} is not final yet, {final}: run it again later"
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -201,7 +201,7 @@ def test_a_symbol_without_older_ticks_is_unaffected(conn: Connection, version: V
     symbol, line = new_symbol(), START + DAY
     ticks.ingest(conn, version, [tick(symbol, "a", line)])
     assert pruned(conn, version, symbol, line) == 0
-    assert ticks.ingest(conn, version, [tick(symbol, "b", line - 1)]) == ["pruned"]
+    assert ticks.ingest(conn, version, [tick(symbol, "b", line - 1)]).outcomes == ["pruned"]
     assert read_all(conn, version, symbol, start=0) == read_all(conn, version, symbol) == (["a"], False)
     assert seconds(conn, version, symbol, start=0) == seconds(conn, version, symbol, end=line)
     assert json.loads(trades.read(conn, version, symbol, start=0, limit=9, format="trade").body)
