@@ -90,7 +90,7 @@ function message() {
       button('Try now', () => { live.retry(); if (state.symbol) feed.reopen(); else location.reload(); }, { class: 'primary' })];
   }
   if (failure?.code === 'unknown_symbol' || failure?.pointers?.includes('/symbol')) {
-    return [element('h2', {}, 'Unknown symbol'), element('p', {}, `Nothing was ever stored of “${state.symbol}”.`), chooser()];
+    return [element('h2', {}, 'Unknown symbol'), element('p', {}, `Nothing is stored of “${state.symbol}”.`), chooser()];
   }
   if (failure?.pointers?.includes('/timeZone')) {
     return [element('h2', {}, 'Unknown time zone'), element('p', {}, `The data API does not know “${zones.label(state.zone)}”.`),

@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 
+from marketdata.errors import Pruned
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import comparison, copy, cutover
 from marketdata.operations.comparison import EVERYTHING
 from marketdata.operations.copy import Carried, Copy, CopyLoop
 from marketdata.operations.version_pair import Day, Pair, read_days
 from marketdata.settings import Settings
+from marketdata.store import candles as store_candles
 from marketdata.store import prune, ticks
 from marketdata.store.pool import Connection, connect
 from marketdata.store.ticks import Outcome
@@ -126,6 +128,13 @@ def outcomes(connection: Connection, version: Version) -> list[Outcome]:
         ).outcomes
 
 
+def assert_has_seconds_from(connection: Connection, version: Version, day: int) -> None:
+    """Candles of a second exist from this day on, and are refused for the time before."""
+    assert store_candles.read(connection, version, "A", "1s", start=START + day * DAY).count
+    with pytest.raises(Pruned):
+        store_candles.read(connection, version, "A", "1s", start=START + day * DAY - SECOND)
+
+
 REFUSED = [Outcome.PRUNED, Outcome.PRUNED, Outcome.DONE]
 
 
@@ -144,6 +153,8 @@ def test_a_new_version_gets_the_same_candles_and_refuses_the_same(
     assert lines(conn, target) == [3, 3]
     assert ids(conn, target) == {each.id for each in history() if each.ts >= START + 3 * DAY}
     assert outcomes(conn, source) == outcomes(conn, target) == REFUSED
+    assert_has_seconds_from(conn, source, 3)
+    assert_has_seconds_from(conn, target, 3)
     before = conn.execute("SELECT symbol, version FROM md_symbols_v2").fetchall()
     assert carry(conn, pair) == Carried()
     assert conn.execute("SELECT symbol, version FROM md_symbols_v2").fetchall() == before
@@ -450,4 +461,5 @@ def test_a_backup_of_a_pruned_version_gives_the_same_answers_when_it_is_restored
             assert candles(each, version) == filled
             assert lines(each, version) == [3, 3]
             assert outcomes(each, version) == REFUSED
+            assert_has_seconds_from(each, version, 3)
         assert hashes(restored, version) == hashes(conn, version)
