@@ -16,4 +16,4 @@ MAX_BODY_BYTES = 8 << 20
 MAX_CSV_BYTES = 256 << 20
 """Maximum size of a body of CSV, also after it is unpacked."""
 MAX_REJECTED_LINES = 1000
-"""Maximum number of rejected lines in the response to CSV."""
+"""Maximum number of rejected lines that the response to CSV has, and that an import of a file names."""

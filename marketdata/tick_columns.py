@@ -1,4 +1,4 @@
-"""Reads ticks from CSV in blocks of lines.
+"""Reads ticks from CSV in blocks of lines, and from other tables in blocks of rows.
 
 A block is checked by column: each check is one pass in C over the whole column. If a value is in doubt, every line of
 the block goes through :class:`marketdata.tick_csv.TickTable`. A test asserts that both ways give the same ticks.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import compress, islice, starmap
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, TextIO
 
 from marketdata.errors import InvalidValue
 from marketdata.tick import EARLIEST, LATEST, NAME, SIDES, SYMBOL, Tick, decimal, sent_time
-from marketdata.tick_csv import MAX_LINE_BYTES, TickTable
+from marketdata.tick_csv import MAX_LINE_BYTES, TickTable, tick_of
 
 Column = Sequence[Any]
 
@@ -53,16 +54,28 @@ class Reader:
         # A byte that is not UTF-8 becomes a surrogate, which no value of a tick contains.
         text = io.TextIOWrapper(file, errors=_SURROGATES, encoding="utf-8", newline="\n")
         self._lines = _lines(text)
-        self._table = TickTable(next(self._lines, "").encode(errors=_SURROGATES))
+        self._table = LineTable(next(self._lines, "").encode(errors=_SURROGATES))
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Returns the lines in blocks of at most ``size``."""
         first = 0
         while lines := list(islice(self._lines, size)):
-            yield self._by_column(first, lines) or self._line_by_line(first, lines)
+            yield self._table.block(first, lines)
             first += len(lines)
 
-    def _by_column(self, first: int, lines: list[str]) -> Block | None:
+
+class LineTable:
+    """The lines of a table whose columns are named by ``header``, its first line. Raises :class:`InvalidValue` if it
+    does not name them."""
+
+    def __init__(self, header: bytes) -> None:
+        self._table = TickTable(header)
+
+    def block(self, first: int, lines: Sequence[str]) -> Block:
+        """The block of these lines. ``first`` is the number of the first one."""
+        return self._by_column(first, lines) or self._line_by_line(first, lines)
+
+    def _by_column(self, first: int, lines: Sequence[str]) -> Block | None:
         """The block if all its lines are ticks, or None if a value is in doubt."""
         header = self._table.columns
         try:
@@ -74,7 +87,7 @@ class Reader:
             return None
         return Block(ticks, range(first, first + len(lines)), [])
 
-    def _line_by_line(self, first: int, lines: list[str]) -> Block:
+    def _line_by_line(self, first: int, lines: Sequence[str]) -> Block:
         ticks: list[Tick] = []
         indexes: list[int] = []
         rejected: list[tuple[int, InvalidValue]] = []
@@ -88,6 +101,26 @@ class Reader:
             else:
                 indexes.append(index)
         return Block(ticks, indexes, rejected)
+
+
+def block_of(first: int, columns: Mapping[str, Sequence[str | None]]) -> Block:
+    """The block of rows that are given by column, empty or None without a value. ``first`` is the number of the first
+    row."""
+    columns = {name: [text or "" for text in column] for name, column in columns.items()}
+    with suppress(ValueError):
+        ticks = list(starmap(Tick, _ticks(columns)))
+        return Block(ticks, range(first, first + len(ticks)), [])
+    parsed: list[Tick] = []
+    indexes: list[int] = []
+    rejected: list[tuple[int, InvalidValue]] = []
+    for index, row in enumerate(zip(*columns.values(), strict=True), first):
+        try:
+            parsed.append(tick_of(dict(zip(columns, row, strict=True))))
+        except InvalidValue as error:
+            rejected.append((index, error))
+        else:
+            indexes.append(index)
+    return Block(parsed, indexes, rejected)
 
 
 def _lines(text: TextIO) -> Iterator[str]:

@@ -39,7 +39,7 @@ class TickTable:
 
 def check_columns(names: Collection[str]) -> None:
     """Raise InvalidValue if names of columns are unknown, repeated or missing."""
-    faults = [f"{name[:80]} is unknown" for name in names if name not in COLUMNS]
+    faults = [f"{name[:80]!r} is unknown" for name in names if name not in COLUMNS]
     faults += [f"{name} is there twice" for name in COLUMNS if list(names).count(name) > 1]
     faults += [f"{name} is missing" for name in _REQUIRED if name not in names]
     if faults:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from marketdata.commands.database_connection import initialised, say, warn
 from marketdata.commands.progress_bar import ProgressBar
 from marketdata.errors import AlreadyRunning, InvalidValue, StateError, UsageError
+from marketdata.limits import MAX_REJECTED_LINES
 from marketdata.settings import Settings
 from marketdata.tick import tick_time
 from marketdata.tick_csv import COLUMNS
@@ -29,8 +30,6 @@ ABOUT_IMPORT = "Store the ticks of files. The same command goes on with files th
 ABOUT_EXPORT = "Write ticks as CSV or Parquet, from one snapshot of the served version."
 
 _STANDARD_INPUT = "-"
-_MAX_NAMED = 1000
-"""Rejected rows that a command names. The others are only counted."""
 _MAX_PRUNED = 3
 """If ticks of many symbols are pruned, this many are named."""
 
@@ -198,9 +197,9 @@ class _Report:
     def tell(self, done: Progress, rejected: list[Rejection]) -> None:
         if rejected:
             self.bar.clear()
-        for row, code, detail in rejected[: _MAX_NAMED - self._named]:
+        for row, code, detail in rejected[: MAX_REJECTED_LINES - self._named]:
             warn(f"{self._name}: row {row} is rejected ({code}): {detail}")
-        self._named += len(rejected[: _MAX_NAMED - self._named])
+        self._named += len(rejected[: MAX_REJECTED_LINES - self._named])
         self.bar.show(self._source.share, done.place.rows - self._begun.place.rows)
 
 

@@ -100,8 +100,8 @@ class ParquetRows:
             raise InvalidValue("; ".join(faults))
         self.count = int(self._file.metadata.num_rows)
 
-    def batches(self, skipped: int, size: int) -> Iterator[list[dict[str, str | None]]]:
-        """The rows in batches of at most ``size``, without the first ``skipped`` ones."""
+    def batches(self, skipped: int, size: int) -> Iterator[dict[str, list[str | None]]]:
+        """The rows by column, in batches of at most ``size``, without the first ``skipped`` ones."""
         try:
             for group in range(self._file.num_row_groups):
                 rows = self._file.metadata.row_group(group).num_rows
@@ -111,13 +111,12 @@ class ParquetRows:
         except (pa.ArrowException, OSError) as error:
             raise StateError(f"it cannot be read to its end: {error}") from error
 
-    def _group(self, group: int, skipped: int, size: int) -> Iterator[list[dict[str, str | None]]]:
+    def _group(self, group: int, skipped: int, size: int) -> Iterator[dict[str, list[str | None]]]:
         for batch in self._file.iter_batches(size, [group], self._columns, use_threads=False):
-            texts = [_texts(batch.column(name).slice(skipped)) for name in self._columns]
-            skipped = max(skipped - batch.num_rows, 0)
-            if texts[0]:
-                yield [dict(zip(self._columns, row, strict=True)) for row in zip(*texts, strict=True)]
+            if skipped < batch.num_rows:
+                yield {name: _texts(batch.column(name).slice(skipped)) for name in self._columns}
                 _release_memory()
+            skipped = max(skipped - batch.num_rows, 0)
 
 
 def _release_memory() -> None:
@@ -148,6 +147,8 @@ def _texts(column: Any) -> list[str | None]:
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", "UTC"), safe=False)
     texts: list[str | None] = column.cast(pa.string()).to_pylist()
+    if pa.types.is_timestamp(kind):
+        return [text and text.replace(" ", "T") for text in texts]
     if pa.types.is_decimal(kind):  # pyarrow writes small numbers with an exponent
-        return [plain(text) if text is not None else None for text in texts]
+        return [text and plain(text) for text in texts]
     return texts

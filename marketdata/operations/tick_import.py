@@ -11,10 +11,10 @@ import hashlib
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import BinaryIO, NamedTuple, Protocol
 
 from marketdata.errors import InvalidValue, StateError
 from marketdata.operations.advisory_lock import exclusive
@@ -22,15 +22,14 @@ from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.ticks import REFUSALS, Outcome
 from marketdata.store.version import Version
-from marketdata.tick import Tick
-from marketdata.tick_csv import MAX_LINE_BYTES, TickTable, tick_of
+from marketdata.tick_columns import Block, LineTable, block_of
+from marketdata.tick_csv import MAX_LINE_BYTES
 
 BATCH = 5000
 """Rows of a transaction."""
 _DIGESTED_BYTES = 1 << 20
-_GZIP = b"\x1f\x8b"
-
-RowT = TypeVar("RowT")
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+"""The first bytes of files."""
 
 
 class Place(NamedTuple):
@@ -48,20 +47,11 @@ class Rejection(NamedTuple):
     detail: str
 
 
-class Batch(NamedTuple):
-    """The valid ticks of some rows with the numbers of these rows, the other rows, and the place after them."""
-
-    ticks: list[Tick]
-    rows: list[int]
-    rejected: list[Rejection]
-    after: Place
-
-
 class Source(Protocol):
     """A file with ticks."""
 
-    def batches(self, start: Place) -> Iterator[Batch]:
-        """The rows from ``start`` on."""
+    def blocks(self, start: Place) -> Iterator[tuple[Block, Place]]:
+        """The rows from ``start`` on, in blocks, each with the place after it."""
 
     @property
     def share(self) -> float:
@@ -73,24 +63,25 @@ class CsvSource:
 
     def __init__(self, file: io.BufferedReader, size: int) -> None:
         self._raw, self._size = file, size
-        is_packed = file.peek(len(_GZIP)).startswith(_GZIP)
+        begin = file.peek(len(_PARQUET))
+        if begin.startswith(_PARQUET):
+            raise InvalidValue("the name of a Parquet file must end in .parquet")
+        is_packed = begin.startswith(_GZIP)
         self._file = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file
 
     @property
     def share(self) -> float:
         return self._raw.tell() / self._size if self._size else 0.0
 
-    def batches(self, start: Place) -> Iterator[Batch]:
+    def blocks(self, start: Place) -> Iterator[tuple[Block, Place]]:
         try:
-            header = self._line()
-            table = TickTable(header)
+            table = LineTable(self._line())
             if start.position:
                 self._file.seek(start.position)
-            place = start if start.position else Place(0, len(header))
-            while lines := list(islice(iter(self._line, b""), BATCH)):
-                place = Place(place.rows + len(lines), self._file.tell() if self._size else 0)
-                numbered = enumerate(lines, place.rows - len(lines) + 1)
-                yield _batch(((row, line) for row, line in numbered if line.strip()), table.tick, place)
+            rows = start.rows
+            while lines := [line.decode(errors="surrogateescape") for line in islice(iter(self._line, b""), BATCH)]:
+                yield table.block(rows, lines), Place(rows + len(lines), self._file.tell() if self._size else 0)
+                rows += len(lines)
         except (EOFError, zlib.error, OSError) as error:
             raise StateError(f"it cannot be read to its end: {error}") from error
 
@@ -115,24 +106,11 @@ class ParquetSource:
     def share(self) -> float:
         return self._read / max(self._rows.count, 1)
 
-    def batches(self, start: Place) -> Iterator[Batch]:
+    def blocks(self, start: Place) -> Iterator[tuple[Block, Place]]:
         self._read = start.rows
-        for rows in self._rows.batches(start.rows, BATCH):
-            numbered = enumerate(rows, self._read + 1)
-            self._read += len(rows)
-            yield _batch(numbered, tick_of, Place(self._read))
-
-
-def _batch(rows: Iterable[tuple[int, RowT]], parse: Callable[[RowT], Tick], after: Place) -> Batch:
-    batch = Batch([], [], [], after)
-    for number, row in rows:
-        try:
-            batch.ticks.append(parse(row))
-        except InvalidValue as error:
-            batch.rejected.append(Rejection(number, error.code, error.detail))
-        else:
-            batch.rows.append(number)
-    return batch
+        for columns in self._rows.batches(start.rows, BATCH):
+            first, self._read = self._read, self._read + len(columns["id"])
+            yield block_of(first, columns), Place(self._read)
 
 
 class Progress(NamedTuple):
@@ -169,31 +147,26 @@ class Import:
     def run(self, source: Source, begun: Progress, tell: Callable[[Progress, list[Rejection]], None]) -> Progress:
         """Store what follows after ``begun``. ``tell`` is called after each batch, with its rejected rows."""
         done = begun
-        for batch in source.batches(begun.place):
-            done, rejected = self._store(batch, done)
+        for block, after in source.blocks(begun.place):
+            done, rejected = self._store(block, after, done)
             tell(done, rejected)
         done = done._replace(is_complete=True)
         self._keep(done)
         return done
 
-    def _store(self, batch: Batch, done: Progress) -> tuple[Progress, list[Rejection]]:
+    def _store(self, block: Block, after: Place, done: Progress) -> tuple[Progress, list[Rejection]]:
+        rejected = [Rejection(index + 1, error.code, error.detail) for index, error in block.rejected]
         with self._connection.transaction():
-            outcomes = ticks.ingest(self._connection, self._version, batch.ticks).outcomes
-            refused = [
-                Rejection(row, *REFUSALS[outcome])
-                for row, outcome in zip(batch.rows, outcomes, strict=True)
+            outcomes = ticks.ingest(self._connection, self._version, block.ticks).outcomes
+            rejected += [
+                Rejection(index + 1, *REFUSALS[outcome])
+                for index, outcome in zip(block.indexes, outcomes, strict=True)
                 if outcome in REFUSALS
             ]
-            rejected = sorted([*batch.rejected, *refused])
-            duplicates = outcomes.count(Outcome.DUPLICATE)
-            done = Progress(
-                batch.after,
-                done.created + len(outcomes) - duplicates - len(refused),
-                done.duplicates + duplicates,
-                done.rejected + len(rejected),
-            )
+            created, duplicates = outcomes.count(Outcome.CREATED), outcomes.count(Outcome.DUPLICATE)
+            done = Progress(after, done.created + created, done.duplicates + duplicates, done.rejected + len(rejected))
             self._keep(done)
-        return done, rejected
+        return done, sorted(rejected)
 
     def _keep(self, done: Progress) -> None:
         if self._file is not None:

@@ -65,7 +65,7 @@ def test_the_longest_line_of_a_tick_is_not_too_long() -> None:
     [
         (b"symbol,id,ts,price", "size is missing"),
         (b"symbol,id,ts,price,size,size", "size is there twice"),
-        (b"symbol,id,ts,price,size,fee", "fee is unknown"),
+        (b"symbol,id,ts,price,size,fee", "'fee' is unknown"),
         (b"", "symbol is missing; id is missing; ts is missing; price is missing; size is missing"),
         (b"PAR1\xff", "the line is not UTF-8"),
         (b"symbol," * 10_000, "the line has more than 16384 bytes"),

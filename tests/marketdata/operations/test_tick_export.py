@@ -35,7 +35,7 @@ TICKS = [
     tick("X:A", 'q"uo",te', START + 999_999, LEAST, MOST, seq=-BIGINT - 1, tx='"'),
     tick("X:A", "NULL", START + 999_999, "1", "0", seq=BIGINT, block_number=BIGINT, block_hash="é💥", tx="NULL"),
     tick("X:A", "\\N", START + SECOND, "0.1", "100", side="sell", block_number=0, block_hash=",", tx="\\."),
-    tick("X:B", "first", 1, "10", "0.50"),
+    tick("X:B", "first", 1, "10", "0.5"),
 ]
 """In the order of an export."""
 

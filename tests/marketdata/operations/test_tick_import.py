@@ -1,0 +1,310 @@
+"""``bin/marketdata-import``: files of ticks, also after an import of them was killed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from marketdata.operations import tick_import
+from marketdata.operations.advisory_lock import exclusive
+from marketdata.settings import ROOT, Settings
+from marketdata.store import ticks
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version, registered
+from marketdata.tick_csv import MAX_LINE_BYTES
+from tests.functional.killed import KILLED
+from tests.marketdata.conftest import Command, Done
+from tests.marketdata.operations.test_tick_export import TICKS
+from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
+
+HEADER = "symbol,id,ts,price,size\n"
+COUNT = 12_000
+"""Ticks of a large file: two full batches and a part of one."""
+
+
+@pytest.fixture
+def versions(two_versions: Connection) -> tuple[Version, Version]:
+    first, second = (each.version for each in registered(two_versions, "md"))
+    return first, second
+
+
+@pytest.fixture
+def into_2(command: Command, fresh: Settings) -> Command:
+    """Imports into version 2."""
+
+    def run(*arguments: str) -> Done:
+        return command("import", "--env-file", str(fresh.state_dir / "v2.env"), *arguments)
+
+    return run
+
+
+def csv_file(folder: Path, *lines: str, name: str = "ticks.csv") -> Path:
+    path = folder / name
+    path.write_text(HEADER + "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def large(name: Path) -> Path:
+    """A file of the format that its name says, with ``COUNT`` ticks."""
+    lines = [f"X:A,{n},{START // 1000 + n * 1000},1.5,{n}\n" for n in range(COUNT)]
+    if name.suffix == ".parquet":
+        texts = zip(*(line.strip().split(",") for line in lines), strict=True)
+        table = pa.table(dict(zip(HEADER.strip().split(","), map(list, texts), strict=True)))
+        parquet.write_table(table, name, row_group_size=10_000)
+    else:
+        text = (HEADER + "".join(lines)).encode()
+        name.write_bytes(gzip.compress(text) if name.suffix == ".gz" else text)
+    return name
+
+
+LARGE = ["ticks.csv", "ticks.csv.gz", "ticks.parquet"]
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_exported_ticks_and_their_candles_are_the_same_in_another_version(
+    two_versions: Connection, versions: tuple[Version, Version], command: Command, into_2: Command, tmp_path: Path,
+    name: str,
+) -> None:  # fmt: skip
+    first, second = versions
+    ticks.ingest(two_versions, first, TICKS)
+    format = "parquet" if name.endswith(".parquet") else "csv"
+    path = tmp_path / name.removesuffix(".gz")
+    assert command("export", "--format", format, "-o", str(path)).returncode == 0
+    if name.endswith(".gz"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    done = into_2(str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{path}: 5 rows: 5 new ticks, 0 known, 0 rejected, in ")
+    for symbol in ("X:A", "X:B"):
+        assert stored_ticks(two_versions, second, symbol) == stored_ticks(two_versions, first, symbol)
+        assert stored_rollups(two_versions, second, symbol) == stored_rollups(two_versions, first, symbol)
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize(("call", "when", "row"), [("2", "before", 5000), ("2", "after", 10_000), ("1", "before", 0)])
+def test_an_import_that_was_killed_goes_on_where_it_stopped(
+    two_versions: Connection, versions: tuple[Version, Version], fresh: Settings, into_2: Command, tmp_path: Path,
+    name: str, call: str, when: str, row: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    assert fresh.database_url is not None
+    path = large(tmp_path / name)
+    place = ("marketdata.operations.tick_import", "Import._store", call, when)
+    v2 = ("--env-file", str(fresh.state_dir / "v2.env"))
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *place, "import", *v2, str(path)],
+        env=os.environ | {"DATABASE_URL": fresh.database_url, "MARKET_STATE_DIR": str(fresh.state_dir)},
+        cwd=ROOT, capture_output=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert (killed.returncode, killed.stderr) == (-9, b"")
+    assert len(stored_ticks(two_versions, versions[1], "X:A")) == row
+    moved = path.rename(tmp_path / f"moved-{name}")
+    read = count_blocks(monkeypatch)
+    done = into_2(str(moved))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{moved}: 12,000 rows: 12,000 new ticks, 0 known, 0 rejected, in " in done.stdout
+    assert done.stdout.endswith(f"; it went on after row {row:,}\n" if row else " s\n")
+    assert sum(read) == COUNT - row, "what was stored is not read again"
+    assert len(stored_ticks(two_versions, versions[1], "X:A")) == COUNT
+
+
+def count_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lists the number of ticks in each block that is stored from now on."""
+    found: list[int] = []
+    store = ticks.ingest
+
+    def counted(connection: Connection, version: Version, items: list[ticks.Item]) -> ticks.Ingested:
+        found.append(len(items))
+        return store(connection, version, items)
+
+    monkeypatch.setattr(ticks, "ingest", counted)
+    return found
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_an_imported_file_is_named_and_begun_anew_only_if_told_or_changed(
+    command: Command, into_2: Command, tmp_path: Path
+) -> None:
+    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
+    assert command("import", str(path)).returncode == 0
+    done = command("import", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        f"{path}: already imported (1 rows: 1 new ticks, 0 known, 0 rejected); --again imports it anew\n"
+    )
+    assert "1 rows: 0 new ticks, 1 known, 0 rejected, in" in command("import", "--again", str(path)).stdout
+    assert "1 new ticks" in into_2(str(path)).stdout, "another version does not have it"
+    with path.open("a") as file:
+        file.write("X:A,2,2024-01-31T00:00:00Z,1,1\n")
+    assert "2 rows: 1 new ticks, 1 known, 0 rejected, in" in command("import", str(path)).stdout
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_rejected_rows_are_named_and_the_others_are_stored(command: Command, tmp_path: Path) -> None:
+    path = csv_file(
+        tmp_path,
+        "X:A,1,2024-01-31T00:00:00Z,1,1",
+        "X:A,1,2024-01-31T00:00:00Z,2,1",
+        "",
+        "X:A,2,2024-01-31T00:00:00Z,-1,1",
+        'X:A,"3,2024-01-31T00:00:00Z,1,1',
+        "x" * 3 * MAX_LINE_BYTES,
+        "X:A,4,2024-01-31T00:00:00Z,1,1",
+    )
+    done = command("import", str(path))
+    assert done.returncode == 1
+    assert "7 rows: 2 new ticks, 0 known, 4 rejected, in" in done.stdout
+    errors = done.stderr.splitlines()
+    assert errors[0].startswith(f"{path}: row 2 is rejected (tick_conflict): a different tick with this id is stored")
+    assert errors[1].startswith(
+        f"{path}: row 4 is rejected (invalid_value): price must be a decimal number greater than 0"
+    )
+    assert errors[2] == f"{path}: row 5 is rejected (invalid_value): the line is not CSV: unexpected end of data"
+    assert errors[3] == f"{path}: row 6 is rejected (invalid_value): the line has more than {MAX_LINE_BYTES} bytes"
+    assert errors[4:] == ["bin/marketdata-import: 4 rows were rejected"]
+    again = command("import", str(path))
+    assert (again.returncode, again.stderr) == (1, "bin/marketdata-import: 4 rows were rejected\n")
+    assert "already imported (7 rows: 2 new ticks, 0 known, 4 rejected)" in again.stdout
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_at_most_a_thousand_rejected_rows_are_named(command: Command, tmp_path: Path) -> None:
+    path = csv_file(tmp_path, *["nothing"] * 6000)
+    done = command("import", str(path))
+    assert "6,000 rows: 0 new ticks, 0 known, 6,000 rejected, in" in done.stdout
+    assert len(done.stderr.splitlines()) == 1000 + 1
+    assert done.stderr.endswith("bin/marketdata-import: 6,000 rows were rejected\n")
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_standard_input_is_csv(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = HEADER + "X:A,1,2024-01-31T00:00:00Z,1,1\n"
+    for content in (text.encode(), gzip.compress(text.encode())):
+        reader, writer = os.pipe()
+        os.write(writer, content)
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            done = command("import", "-")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("-: 1 rows: ")
+
+
+def test_two_imports_of_a_file_exclude_each_other(
+    two_versions: Connection, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("marketdata.operations.advisory_lock._WAIT_S", 0.1)
+    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
+    with path.open("rb") as file:
+        name = f"marketdata import md_ticks_v1 {tick_import.identity(file)}"
+    with exclusive(two_versions, name, "held"):
+        done = command("import", str(path))
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f"{path}: another process imports this file" in done.stderr
+    assert command("import", str(path)).returncode == 0
+
+
+def test_a_file_of_another_program_is_read(two_versions: Connection, command: Command, tmp_path: Path) -> None:
+    """Columns in another order and of other types."""
+    path = tmp_path / "foreign.parquet"
+    table = pa.table(
+        {
+            "size": pa.array([2, 3], pa.int32()),
+            "price": pa.array([Decimal("0.00000001"), Decimal("2500")], pa.decimal128(38, 8)),
+            "ts": pa.array([START * 1000 + 999, START * 1000], pa.timestamp("ns", "+02:00")),
+            "id": pa.array(["1", "2"], pa.large_string()),
+            "side": pa.array(["buy", None]).dictionary_encode(),
+            "symbol": pa.array(["X:A", "X:A"], pa.string_view()),
+            "tx": pa.nulls(2),
+        }
+    )
+    parquet.write_table(table, path)
+    done = command("import", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert stored_ticks(two_versions, registered(two_versions, "md")[0].version, "X:A") == [
+        tick("X:A", "1", START, "0.00000001", "2", side="buy"),
+        tick("X:A", "2", START, "2500", "3"),
+    ]
+
+
+def test_rejected_rows_of_parquet_are_named(command: Command, tmp_path: Path, two_versions: Connection) -> None:
+    path = tmp_path / "ticks.parquet"
+    prices = ["1", "0", None, "1"]
+    table = {"symbol": ["X:A"] * 4, "id": list("1234"), "ts": [START // 1000] * 4, "price": prices, "size": ["1"] * 4}
+    parquet.write_table(pa.table(table), path)
+    done = command("import", str(path))
+    assert (done.returncode, done.stderr.splitlines()) == (
+        1,
+        [
+            f"{path}: row 2 is rejected (invalid_value): price must be greater than 0",
+            f"{path}: row 3 is rejected (invalid_value): price is missing",
+            "bin/marketdata-import: 2 rows were rejected",
+        ],
+    )
+    assert len(stored_ticks(two_versions, registered(two_versions, "md")[0].version, "X:A")) == 2
+
+
+NOON = datetime(2024, 1, 31, 12, tzinfo=timezone(timedelta(hours=1)))
+COLUMNS = {"symbol": ["X:A"], "id": ["1"], "ts": [NOON], "price": ["1"], "size": ["1"]}
+
+
+def parquet_bytes(**columns: object) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(COLUMNS | columns), sink)
+    return sink.getvalue()
+
+
+@pytest.mark.usefixtures("two_versions")
+@pytest.mark.parametrize(
+    ("name", "content", "code", "says"),
+    [
+        ("a.csv", b"", 1, "the columns must be symbol, id, ts, "),
+        ("a.csv", b"symbol,id,ts,price\n", 1, "size is missing"),
+        ("a.csv", parquet_bytes(), 1, "the name of a Parquet file must end in .parquet"),
+        ("a.csv", b"symbol,\x1b[2J", 1, r"'\x1b[2J' is unknown"),
+        ("a.csv.gz", gzip.compress(HEADER.encode())[:-4], 1, "it cannot be read to its end: "),
+        ("a.parquet", b"symbol,id,ts,price,size\n", 1, "it is not a Parquet file: "),
+        ("a.parquet", parquet_bytes(price=[1.5]), 1, "price is double, and floating-point numbers are not exact"),
+        ("a.parquet", parquet_bytes(ts=[NOON.astimezone(UTC).replace(tzinfo=None)]), 1, "without a time zone"),
+        ("a.parquet", parquet_bytes(size=[True]), 1, "size is bool: make it text"),
+        ("a.parquet", parquet_bytes(fee=[1]), 1, "'fee' is unknown"),
+    ],
+)
+def test_what_is_no_file_of_ticks_is_refused(
+    command: Command, tmp_path: Path, name: str, content: bytes, code: int, says: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    done = command("import", str(path))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(f"bin/marketdata-import: {path}: ")
+    assert says in done.stderr
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_a_file_that_is_not_there_is_named_after_the_others_were_imported(command: Command, tmp_path: Path) -> None:
+    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
+    done = command("import", str(path), "/nowhere/ticks.csv")
+    assert done.returncode == 2
+    assert done.stderr == "bin/marketdata-import: /nowhere/ticks.csv cannot be read: No such file or directory\n"
+    assert "1 new ticks" in done.stdout
+
+
+def test_a_dropped_version_forgets_what_was_imported(
+    command: Command, into_2: Command, two_versions: Connection, tmp_path: Path
+) -> None:
+    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
+    assert into_2(str(path)).returncode == 0
+    assert command("drop", "2", "--yes").returncode == 0
+    assert command("version", "2").returncode == 0
+    assert "1 new ticks" in into_2(str(path)).stdout
