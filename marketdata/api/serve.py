@@ -58,10 +58,8 @@ class Service:
         url = settings.database_url
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
-        self._settings = settings
-        self._url = url
-        self._memory = memory or SharedMemory.of_one_process()
-        self._listening = listening
+        self._settings, self._url = settings, url
+        self._memory, self._listening = memory or SharedMemory.of_one_process(), listening
         self._health = DatabaseHealth(url, settings)
         self._pool = self._made_pool(url, "marketdata-api", self._health.primary)
         replica = self._replica_pool()

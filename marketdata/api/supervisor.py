@@ -55,6 +55,7 @@ class Supervisor:
     """Starts the processes, starts those again that end, and ends them all."""
 
     def __init__(self, settings: Settings, bound: socket.socket) -> None:
+        self._bound = bound
         memory = shared_file(settings.api_processes)
         self._memory = SharedMemory(settings.api_processes, own=None, descriptor=memory)
         self._processes = [
@@ -89,7 +90,9 @@ class Supervisor:
         return True
 
     def stop(self) -> None:
-        """Let all processes end what they do, and wait for them."""
+        """Let all processes end what they do, and wait for them. As they do, the supervisor closes the port first, so
+        that new clients are refused and need not wait."""
+        self._bound.close()
         for process in self._processes:
             process.terminate()
         deadline = monotonic() + _END_SECONDS
