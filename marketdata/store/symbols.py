@@ -115,14 +115,11 @@ def with_ticks(conn: Connection, version: Version) -> set[str]:
     return {symbol for (symbol,) in found}
 
 
-def without_ticks(conn: Connection, version: Version, symbols: Collection[str]) -> set[str]:
-    """Those of the symbols that have no tick."""
+def unknown(conn: Connection, version: Version, symbols: Collection[str]) -> set[str]:
+    """Those of the symbols of which nothing is stored."""
     found = conn.execute(
-        version.query(
-            "SELECT name FROM unnest(%s::text[]) AS name"
-            " WHERE NOT EXISTS (SELECT FROM {rollups_1d} r WHERE r.symbol = name AND r.res = 86400)"
-        ),
-        (list(symbols),),
+        version.query("SELECT unnest(%s::text[]) EXCEPT SELECT symbol FROM {symbols} WHERE symbol = ANY (%s)"),
+        (list(symbols), list(symbols)),
     )
     return {symbol for (symbol,) in found}
 

@@ -1,4 +1,4 @@
-"""Finds symbols that get their first tick, for the message ``symbol``, and symbols that lose their last one.
+"""Finds symbols that get their first tick, for the message ``symbol``, and symbols that were dropped.
 
 A notification does not say whether its symbol is new, so each process keeps the set of all symbols that have ticks.
 """
@@ -19,8 +19,8 @@ from marketdata.store.version import Version
 
 
 class NewSymbols:
-    """Calls ``announce`` with new symbols, and ``withdraw`` with symbols that have no tick any more, in the listener's
-    or in the reader's thread."""
+    """Calls ``announce`` with new symbols, and ``withdraw`` with symbols that were dropped, in the listener's or in the
+    reader's thread."""
 
     def __init__(
         self,
@@ -73,16 +73,17 @@ class NewSymbols:
         found = symbols.with_ticks(connection, version)
         with self._lock:
             is_first = version != self._version
-            missed, gone = (set(), set()) if is_first else (found - self._known, self._known - found)
-            self._known = found
+            missed = set() if is_first else found - self._known
+            lacking = set() if is_first else self._known - found
+            self._known = found if is_first else self._known | found
             self._version = version
             self._is_loading = False
         self._announce(sorted(missed))
-        self._withdraw(gone)
+        self._check(lacking, connection, version)
 
-    def _check(self, reduced: Collection[str], connection: Connection, version: Version) -> None:
-        """Withdraw those symbols that have no tick any more."""
-        gone = symbols.without_ticks(connection, version, reduced)
+    def _check(self, lacking: Collection[str], connection: Connection, version: Version) -> None:
+        """Withdraw those of these symbols that were dropped."""
+        gone = symbols.unknown(connection, version, lacking)
         with self._lock:
             gone &= self._known
             self._known -= gone
