@@ -79,6 +79,9 @@ const pauses = new Set(); // functions that end a pause
 // Sends each request that waits for its next try now.
 export const retryNow = () => pauses.forEach((end) => end());
 
+// See pruned.js, which few symbols need.
+export const above = async (...refused) => (await import('./pruned.js')).above(...refused);
+
 function pause(duration, signal) {
   return new Promise((resolve) => {
     const end = () => {

@@ -42,6 +42,9 @@ export const isComplete = () => shown !== null && shown === asked;
 // Whether the symbol has no candle at any time.
 export const isEmpty = () => shown !== null && !shown.candles.last && !shown.candles.hasOlder && !shown.candles.hasNewer;
 
+// The line below which the ticks of these candles were removed, if the candles end there; otherwise null.
+export const line = () => (shown?.line && !shown.candles.hasOlder ? shown.line : null);
+
 export const isCorrected = (t) => shown.corrections.some((each) => each.t === t);
 
 // The corrections that this page has found, oldest first: [{t, before, after, at}]. `after` is null for a removed candle. They
@@ -50,7 +53,7 @@ export const corrections = () => shown?.corrections ?? [];
 
 // A view before its candles are loaded.
 const begun = ({ symbol, chosen, zone, interval, range, abort }) => ({
-  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrections: [], reads: new Set(), tag: null, isStale: false, extended: 0,
+  symbol, chosen, candles: new Candles(interval, zone), range, abort, busy: {}, corrections: [], reads: new Set(), line: null, tag: null, isStale: false, extended: 0,
 });
 
 // Opens a view of state.symbol, state.interval and state.zone. It shows the times from `from` to `to`. If these are null, it
@@ -127,11 +130,13 @@ function correctionsOf({ symbol, candles: { interval, zone } }) {
 
 // Returns {content, tag} of api.request(), and in `during` the live candles that arrived during the request, by t.
 async function read(mine, query, options = {}) {
-  const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: mine.candles.zone, ...query });
+  const { symbol, candles: { interval, zone } } = mine;
+  const send = (given) => api.request(api.chartPath({ symbol, interval, timeZone: zone, ...given }), { signal: mine.abort.signal, ...options });
   const during = new Map();
   mine.reads.add(during);
   try {
-    return { ...await api.request(path, { signal: mine.abort.signal, ...options }), during };
+    const found = await send(query).catch((failure) => api.above(mine, query, send, failure));
+    return { ...found ?? { content: { symbol, candles: [], more: false }, tag: null }, during };
   } finally {
     mine.reads.delete(during);
   }
@@ -362,17 +367,28 @@ async function revalidate() {
   }
 }
 
+// Drops loaded candles whose ticks were removed meanwhile. That is no correction.
+function dropBelow(line) {
+  const known = shown.candles;
+  known.hasOlder = false;
+  if (known.first?.t < line) {
+    known.rows.splice(0, known.index(line));
+    draw();
+  }
+}
+
 // The entity tag changes with every change of the symbol. So a 304 for the tag of the first read means that nothing has
 // changed since.
 async function readAgain(mine) {
   const known = mine.candles;
-  let start = known.hasOlder ? known.first?.t ?? mine.range.from ?? 0 : 0;
+  let start = known.hasOlder ? known.first?.t ?? mine.range.from ?? 0 : mine.line ?? 0;
   let newest = null;
   for (let isMore = true; isMore;) {
     const end = known.hasNewer ? known.last?.t ?? mine.range.to : Infinity;
     const query = { startTime: start, limit: MAX_READ, ...(end < Infinity && { endTime: Math.max(start, end) }) };
     const { content, tag, during } = await read(mine, query, { tag: newest ? null : mine.tag });
     if (mine !== shown || !content) return;
+    if (start < mine.line) dropBelow(mine.line);
     newest ??= tag;
     isMore = content.more;
     const until = isMore ? content.candles.at(-1).t : end;

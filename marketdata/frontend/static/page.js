@@ -58,6 +58,7 @@ function start() {
   subscribe((changed) => { if (changed.has('panels')) for (const id of address.PANELS) $(id).hidden = !state.panels.includes(id); });
   subscribe((changed) => { if (changed.has('symbols')) noteNewest(); });
   document.addEventListener('show-newest', reset);
+  document.addEventListener('show-minutes', () => chooseInterval('1m'));
   $('close-notice').onclick = () => notice([]);
   for (const panel of address.PANELS) $(`close-${panel}`).onclick = () => togglePanel(panel);
   addEventListener('popstate', openAddress);
@@ -140,6 +141,7 @@ function moved() {
   if (state.isEmpty && legend.lastVisible(feed.candles())) update({ isEmpty: false });
   legend.draw();
   feed.prefetch(view);
+  status.drawEnd();
   settleSoon();
 }
 
@@ -152,6 +154,7 @@ function settle() {
   update({ isEmpty: !legend.lastVisible(feed.candles()) });
   legend.draw();
   coverage.drawKey();
+  status.drawEnd();
   writeAddress();
 }
 

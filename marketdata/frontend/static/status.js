@@ -1,4 +1,4 @@
-// The status of the page: the live dot, and the message in place of a chart.
+// The status of the page: the live dot, the message in place of a chart, and the note where candles end.
 
 import * as api from './api.js';
 import * as chart from './chart.js';
@@ -104,6 +104,10 @@ function message() {
       element('p', {}, 'Trades come from the ingestor, or from any program that has the write token.')];
   }
   if (!state.isEmpty) return null;
+  const line = feed.line();
+  if (line !== null && (feed.isEmpty() || chart.view()?.from < line)) {
+    return [element('h2', {}, removed(line)), toMinutes()];
+  }
   if (feed.isEmpty()) return [element('h2', {}, 'No trades'), element('p', {}, `${state.symbol} has no trades now: each one that was stored was retracted.`), chooser()];
   const view = chart.view();
   const isMissing = view && coverage.missing(view.from, view.to) !== null;
@@ -111,4 +115,20 @@ function message() {
     button('Show the newest', () => document.dispatchEvent(new CustomEvent('show-newest')), { class: 'primary' })];
 }
 
+const toMinutes = () => button('Show 1m candles', () => document.dispatchEvent(new CustomEvent('show-minutes')), { class: 'primary' });
 const chooser = () => button('Choose another symbol', () => $('symbol').click(), { class: 'primary' });
+
+// -- where candles end -------------------------------------------------------------------------------------------------
+
+export function removed(line) {
+  const { day, month, year, minute } = zones.parts(line, state.zone);
+  return `Ticks before ${day} ${month} ${year}${minute === '00:00' ? '' : ` ${minute}`} were removed; candles of 1m and longer remain.`;
+}
+
+// Says why there are no older candles, while the first of them is in sight.
+export function drawEnd() {
+  const [line, view] = [feed.line(), chart.view()];
+  const isEnd = line !== null && !state.isEmpty && view?.from < feed.candles().first?.t;
+  if (isEnd && $('pruned').hidden) $('pruned').replaceChildren(removed(line), toMinutes());
+  $('pruned').hidden = !isEnd;
+}

@@ -29,13 +29,14 @@ export class TradeList {
     this.next = {}; // the query of the next older page; null if there are no older trades
     this.seen = 0; // how many trades were read
     this.hasNewer = false; // whether newer trades were dropped
+    this.line = null; // the time before which ticks were removed, once a refusal has named it
     this.reads = new Set(); // for each running request, the ids of the trades that changed during the request
   }
 
   // The query that reads the loaded trades and all newer ones again; null before the first page.
   get again() {
     if (!this.oldest) return null;
-    return { startTime: this.next ? this.oldest.ts : 0, ...(this.hasNewer && { endTime: this.rows[0].ts }) };
+    return { startTime: this.next ? this.oldest.ts : this.line ?? 0, ...(this.hasNewer && { endTime: this.rows[0].ts }) };
   }
 
   #fits = (trade) => this.minSize === null || isAtLeast(trade.size, this.minSize);
@@ -43,6 +44,7 @@ export class TradeList {
   // Keeps the trades of another size, until the first page with this size is read.
   filter(minSize) {
     const filtered = new TradeList(minSize);
+    filtered.line = this.line;
     if (!this.hasNewer) filtered.rows = this.rows.filter(filtered.#fits);
     return filtered;
   }
@@ -63,7 +65,7 @@ export class TradeList {
     const isLoaded = (trade) => !isAgain || !this.next || !isNewer(this.oldest, trade);
     const found = new Map(ticks.filter(this.#fits).filter(isLoaded).map((trade) => [trade.id, trade]));
     const end = isAgain || !cursor ? null : ticks.at(-1);
-    const rows = this.rows.filter((trade) => !end || !isNewer(end, trade))
+    const rows = this.rows.filter((trade) => !(Date.parse(trade.ts) < this.line || (end && isNewer(end, trade))))
       .map((trade) => (during.has(trade.id) ? trade : found.get(trade.id) ?? { ...trade, retracted: true }));
     for (const { id } of rows) found.delete(id);
     this.rows = [...rows, ...found.values()].sort((one, other) => (isNewer(one, other) ? -1 : 1));

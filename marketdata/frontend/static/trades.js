@@ -5,6 +5,7 @@ import * as api from './api.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import { now, state, subscribe, update } from './state.js';
+import { removed } from './status.js';
 import * as zones from './time_zones.js';
 import { parsedSize, TradeList } from './trade_list.js';
 
@@ -112,7 +113,9 @@ function readPage(query, take) {
     const during = new Set();
     mine.reads.add(during);
     try {
-      const page = await api.ticks({ symbol, sort: 'desc', ...query() }, { signal: abort.signal, onFailure: () => fail(mine) });
+      const send = (given) => api.ticks({ symbol, sort: 'desc', ...given }, { signal: abort.signal, onFailure: () => fail(mine) });
+      const wanted = query();
+      const page = await send(wanted).catch((failure) => api.above(mine, wanted, send, failure)) ?? { ticks: [], next_cursor: null };
       if (mine === list) take(page, during);
       hasFailed = false;
     } catch {
@@ -217,6 +220,7 @@ function note() {
   if ($('min-size').getAttribute('aria-invalid') === 'true') return 'The size is a number like 0.5.';
   if (hasFailed) return 'The trades could not be read.';
   if (pending && !rows.length) return 'Reading …';
+  if (!next && list.line) return removed(list.line);
   if (rows.length) return next ? '' : 'There are no older trades.';
   if (minSize === null) return 'No trades yet.';
   return next ? `None of the last ${decimals.short(String(seen))} trades has this size.` : 'No trade has this size.';

@@ -76,6 +76,10 @@ class Stage:
     def drop(self, symbol: str) -> None:
         self._command("symbol", "drop", symbol, "--yes")
 
+    def prune(self, symbol: str, before: int) -> None:
+        """Remove the symbol's ticks before a midnight (UTC)."""
+        self._command("prune", "--symbol", symbol, "--before", str(before))
+
     def cover(self, symbol: str, start: int, end: int, state: str = "indexed") -> None:
         with closing(Client(self.api.port, self.api.token("alg"))) as client:
             body = {"symbol": symbol, "from": start, "to": end, "state": state}
