@@ -13,7 +13,7 @@ from itertools import groupby
 from time import monotonic
 from typing import Any, NamedTuple
 
-from marketdata.errors import StateError
+from marketdata.errors import Pruned, StateError
 from marketdata.ingest.api_client import NDJSON, ApiClient, ApiUnavailable, Response
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem, Rejection, chain_of
@@ -77,6 +77,8 @@ class Delivery:
         self._settled: list[_SettledBatch] = []
         """Settled batches that are still in the outbox."""
         self.delivered = 0
+        self.pruned = 0
+        """Items that the API refused, because ticks of their time are pruned."""
 
     def step(self) -> bool:
         """Deliver one batch, and also coverage if ``COVERAGE_S`` seconds have passed. Returns False if no item waited.
@@ -130,9 +132,13 @@ class Delivery:
             items, rejections = self._settled[0]
             dead, again = self._outbox.acknowledged(items, rejections)
             del self._settled[0]
-            if dead or again:
-                _log.info("refused items: %d became dead letters, %d are sent again", dead, again)
-            for rejection in rejections[:3] if dead else ():
+            pruned = sum(rejection.code == Pruned.code for rejection in rejections)
+            self.pruned += pruned
+            if dead or again or pruned:
+                counts = (dead, again, pruned)
+                _log.info("refused items: %d became dead letters, %d are sent again, %d were pruned", *counts)
+            shown = [rejection for rejection in rejections if rejection.code != Pruned.code]
+            for rejection in shown[:3] if dead else ():
                 _log.warning("refused: %s (%s): %s", rejection.detail, rejection.code, rejection.item.body[:300])
 
 

@@ -76,6 +76,7 @@ class Ingestor:
             delivered_total=self.delivery.delivered,
             outbox_items=waiting,
             dead_letters=dead,
+            pruned_total=self.delivery.pruned,
             chains={
                 name: reader.metrics(*read.get(name, (0, None)), has_failed=name in self._failed)
                 for reader in self.readers

@@ -45,6 +45,7 @@ class Metrics:
     delivered_total: int = _metric("Items that the API stored or refused.")
     outbox_items: int = _metric("Items that wait for delivery.")
     dead_letters: int = _metric("Items that the API refused.")
+    pruned_total: int = _metric("Items that the API refused because ticks of their time are pruned.")
     chains: Mapping[str, ChainMetrics] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from marketdata.errors import StateError, UsageError
+from marketdata.errors import Pruned, StateError, UsageError
 from marketdata.settings import Settings
 
 FOLDER = "ingestor"
@@ -239,6 +239,8 @@ class Outbox:
         retracted the block and then sent the tick a second time, because a response was lost. Such a tick is dropped,
         also if the block came back while the pool was not read. If the block is still in the chain, another program
         retracted it. Then the block is restored, and its tick is sent again.
+
+        What the API refuses as ``pruned`` is dropped, because it will never be stored.
         """
         dead = again = 0
         with self.transaction() as connection:
@@ -356,6 +358,8 @@ def encoded(item: Item) -> str:
 def _fate(connection: Transaction, item: OutboxItem, code: str) -> str:
     """Decides what to do with a refused item. ``dead``: make it a dead letter. ``done``: drop it. ``again``: send it
     again."""
+    if code == Pruned.code:
+        return "done"
     tick = json.loads(item.body)
     if code != "retracted" or "block" not in tick:
         return "dead"

@@ -168,13 +168,14 @@ class Progress:
         if self._work.is_planned and not counts.blocks and self._work.next_block is None:
             return f"{self._chain}: nothing to read{_causes(bounds, self._work.newest) if bounds else _NO_POOL}"
         skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
+        pruned = f", {counts.pruned:,} not stored, because ticks of their time are pruned" if counts.pruned else ""
         contradicted = (
             f", {counts.contradicted:,} ranges in which the provider contradicted itself" if counts.contradicted else ""
         )
         return (
             f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
-            f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}{contradicted}"
-            f"{self._not_final()}"
+            f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters)"
+            f"{pruned}{skipped}{contradicted}{self._not_final()}"
         )
 
     def _not_final(self) -> str:

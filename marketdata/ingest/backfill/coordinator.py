@@ -42,6 +42,8 @@ class Counts:
     ticks: int = 0
     new: int = 0
     known: int = 0
+    pruned: int = 0
+    """Ticks that were refused, because those of their time are pruned."""
     dead: int = 0
     contradicted: int = 0
     """Ranges that were read header by header, because the provider contradicted itself."""
@@ -211,6 +213,7 @@ class Backfill:
         self.counts.ticks += outcome.ticks
         self.counts.new += outcome.new
         self.counts.known += outcome.known
+        self.counts.pruned += outcome.pruned
         self.counts.dead += len(outcome.refusals)
         self.counts.contradicted += outcome.contradicted
         self.counts.skipped += outcome.skipped

@@ -42,6 +42,7 @@ class SpanOutcome:
     ticks: int = 0
     new: int = 0
     known: int = 0
+    pruned: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     """Swaps that yielded no tick, by the reason of :data:`marketdata.source.swaps.Skip`."""
@@ -118,7 +119,8 @@ class SpanWorkers:
 
         ticks = swaps.ticks(index, logs, skip)
         outcome.ticks = len(ticks)
-        outcome.new, outcome.known, outcome.refusals = writer.ticks([tick.body for tick in ticks])
+        stored = writer.ticks([tick.body for tick in ticks])
+        outcome.new, outcome.known, outcome.refusals, outcome.pruned = stored
         return outcome
 
     def _select(self, symbols: tuple[str, ...]) -> tuple[PoolIndex[Pool], LogFilter]:

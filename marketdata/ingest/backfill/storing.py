@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
-from marketdata.errors import MarketError, ProviderError, Stopped
+from marketdata.errors import MarketError, ProviderError, Pruned, Stopped
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable, served_table
 from marketdata.ingest.backfill.plan import Blocks, Span, merged
 from marketdata.ingest.delivery import MAX_BATCH_ITEMS, send
@@ -68,11 +68,13 @@ class Refusal(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The API's response to ticks: the number of new ticks, the number of known ticks, and the refused ticks."""
+    """The API's response to ticks: the number of new ticks, the number of known ticks, the refused ticks, and the
+    number of ticks that were refused because those of their time are pruned. The latter are not among the refused."""
 
     new: int
     known: int
     refusals: list[Refusal]
+    pruned: int = 0
 
 
 class ApiWriter:
@@ -88,14 +90,14 @@ class ApiWriter:
 
     def ticks(self, items: Sequence[str]) -> Stored:
         """Store ticks, which are JSON."""
-        new, known, refused = self._send(items)
+        new, known, refused, pruned = self._send(items)
         # The API refuses a tick as retracted if the ingestor once retracted its block. Now the block is final, so the
         # block is restored and the tick is sent again.
         again = [body for body, code, _ in refused if code == "retracted"]
         left = [each for each in refused if each.code != "retracted"]
         if again:
             left += self._send([line for body in again for line in after_restore(body)]).refusals
-        return Stored(new, known, left)
+        return Stored(new, known, left, pruned)
 
     def cover(self, symbols: Sequence[str], start: int, end: int) -> None:
         """Report the times [start, end) as indexed, in seconds since 1970. On some chains several blocks have the same
@@ -117,15 +119,18 @@ class ApiWriter:
             raise ApiUnavailable(f"{self._api.url} takes no coverage: {response.detail}", response.retry_after)
 
     def _send(self, items: Sequence[str]) -> Stored:
-        new = known = 0
+        new = known = pruned = 0
         refused: list[Refusal] = []
         for at in range(0, len(items), MAX_BATCH_ITEMS):
             part = items[at : at + MAX_BATCH_ITEMS]
             sent = self._limit.retry(lambda part=part: send(self._api, part))  # type: ignore[misc]
             new += sent.accepted
             known += sent.duplicates
-            refused += [Refusal(part[index], code, detail) for index, code, detail in sent.rejected]
-        return Stored(new, known, refused)
+            rejected = [Refusal(part[index], code, detail) for index, code, detail in sent.rejected]
+            left = [each for each in rejected if each.code != Pruned.code]
+            pruned += len(rejected) - len(left)
+            refused += left
+        return Stored(new, known, refused, pruned)
 
 
 class StoredRanges:

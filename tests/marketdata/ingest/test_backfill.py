@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
+from marketdata.ingest.backfill.cli import Progress
 from marketdata.ingest.backfill.coordinator import Backfill
 from marketdata.ingest.backfill.plan import Plan
 from marketdata.ingest.outbox import Outbox
@@ -61,6 +63,7 @@ class Api(Provider):
         super().__init__(lambda *_: None)
         self.failure: Raw | None = None
         self.ids: list[str] = []
+        self.rejected: list[dict[str, Any]] = []
         self.covered: list[tuple[int, int]] = []
         self.finalized: list[int] = []
 
@@ -76,7 +79,8 @@ class Api(Provider):
         items = [json.loads(line) for line in body.splitlines()]
         self.ids += [each["id"] for each in items if "id" in each]
         self.finalized += [each["finalize"]["block"] for each in items if "finalize" in each]
-        return {"accepted": len(items), "duplicates": 0, "rejected": []}
+        rejected = self.rejected if "id" in items[0] else []
+        return {"accepted": len(items) - len(rejected), "duplicates": 0, "rejected": rejected}
 
 
 @pytest.fixture
@@ -114,6 +118,18 @@ def test_the_backfill_adapts_to_a_provider_with_small_ranges(tmp_path: Path, cha
     covered = sorted(api.covered)
     assert all(one[1] >= other[0] for one, other in pairwise(covered))
     assert (covered[0][0], covered[-1][1]) == (START * 1000, (START + 201 * BLOCK_S) * 1000)
+
+
+def test_pruned_ticks_are_counted_and_no_dead_letters(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    api.rejected = [{"index": 0, "code": "pruned", "detail": "why"}]
+    work = backfill(tmp_path, chain, api)
+    assert (work.error, work.counts.dead) == (None, 0)
+    assert work.counts.pruned == work.counts.ticks - work.counts.new > 0
+    assert "(dead letters), 1 not stored, because ticks of their time are pruned" in re.sub(
+        r", \d+ not", ", 1 not", Progress(work, "T", None).summary()
+    )
+    with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
+        assert outbox.count_dead_letters() == 0
 
 
 def test_no_block_is_requested_twice(tmp_path: Path, api: Api) -> None:

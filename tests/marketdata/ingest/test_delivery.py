@@ -277,3 +277,21 @@ def test_the_lock_file_has_one_holder(tmp_path: Path) -> None:
             pass
     with locked(tmp_path / "a"):
         pass
+
+
+def test_what_is_pruned_is_counted_and_dropped(
+    api: Api, outbox: Outbox, sending: Sending, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It will never be stored, so a dead letter would only wait for nothing."""
+    rejected = [
+        {"index": 2, "code": "pruned", "detail": "why"},
+        {"index": 3, "code": "tick_conflict", "detail": "another"},
+    ]
+    api.ingest = lambda items: {"accepted": len(items) - 2, "duplicates": 0, "rejected": rejected}
+    delivery = sending()
+    with caplog.at_level("INFO"):
+        assert delivery.step()
+    assert (outbox.count(), delivery.pruned) == (0, 1)
+    assert [letter.code for letter in outbox.dead_letters()] == ["tick_conflict"]
+    assert "refused items: 1 became dead letters, 0 are sent again, 1 were pruned" in caplog.text
+    assert "why" not in caplog.text
