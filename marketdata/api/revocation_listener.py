@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 REFRESH_SECONDS = 5.0
 RECORD_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
+_UNWATCHED_SECONDS = 0.05
+"""While nobody watches, changes are received at most once in this time. Else the thread would wake with each commit."""
 
 
 class RevocationListener:
@@ -85,6 +87,8 @@ class RevocationListener:
                     self.is_receiving = True
                 revoked, changes = notifications.wait(max(refresh_at - monotonic(), 0.0))
                 self._live.changed(changes)
+                if changes and not self._live.connections:
+                    self._stopping.wait(_UNWATCHED_SECONDS)
                 for identity in revoked:
                     self._authenticator.forget(identity)
                     self._live.revoked(identity)

@@ -53,6 +53,9 @@ class Notifications:
     def __init__(self, conn: Connection[Any]) -> None:
         """``conn`` must be in autocommit mode; this object closes it."""
         self._conn = conn
+        self._pending: list[tuple[str, str]] = []
+        # For notifications that arrive during a statement on this connection.
+        conn.add_notify_handler(lambda each: self._pending.append((each.channel, each.payload)))
         for channel in (REVOKED, CHANGED):
             self._conn.execute(f"LISTEN {channel}")
         self._wake_writer, self._wake_reader = socket.socketpair()
@@ -64,14 +67,24 @@ class Notifications:
         """Wait up to ``seconds`` for notifications. Returns the ids of revoked tokens, and the changes, since the
         previous call. Raises OSError when the connection is lost."""
         try:
-            found = list(self._conn.notifies(timeout=0))
+            found = self._received()
             if not found:
                 self._poll.poll(seconds * 1000)
-                found = list(self._conn.notifies(timeout=0))
+                found = self._received()
         except (psycopg.Error, ValueError) as error:
             raise OSError("the connection that listens for notifications was lost") from error
-        revoked = [each.payload for each in found if each.channel == REVOKED]
-        return revoked, [Change.parsed(each.payload) for each in found if each.channel == CHANGED]
+        revoked = [payload for channel, payload in found if channel == REVOKED]
+        return revoked, [Change.parsed(payload) for channel, payload in found if channel == CHANGED]
+
+    def _received(self) -> list[tuple[str, str]]:
+        """The channels and payloads that have arrived. They are read from libpq directly: the driver's generator takes
+        several times as long, and gives up the GIL several times."""
+        pgconn = self._conn.pgconn
+        pgconn.consume_input()
+        while (each := pgconn.notifies()) is not None:
+            self._pending.append((each.relname.decode(), each.extra.decode()))
+        found, self._pending = self._pending, []
+        return found
 
     def wake(self) -> None:
         """Make a running ``wait`` return."""

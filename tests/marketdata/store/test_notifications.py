@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from marketdata.interval import SECOND
 from marketdata.store import ticks
-from marketdata.store.notifications import Change
+from marketdata.store.notifications import Change, Notifications
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Item, Retract
@@ -40,3 +42,18 @@ def test_a_final_block_is_notified(database: str, conn: Connection, version: Ver
     ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=1, block_hash="0x1")])
     (change,) = notified(database, conn, version, Finalize(symbol, 1))
     assert (change.symbol, change.kind) == (symbol, "final")
+
+
+def test_what_arrives_during_a_statement_is_kept(database: str, conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    with connect(database) as connection, closing(Notifications(connection)) as listening:
+        ticks.ingest(conn, version, [tick(symbol, "a", START)])
+        while not listening._pending:
+            connection.execute("SELECT 1")
+        ticks.ingest(conn, version, [tick(symbol, "b", START + SECOND)])
+        changes = []
+        while len(changes) < 2:
+            revoked, found = listening.wait(10)
+            changes += found
+            assert not revoked
+    assert [(each.symbol, each.first) for each in changes] == [(symbol, START), (symbol, START + SECOND)]
