@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from marketdata.api.app import make_app
+from marketdata.store import ticks
 from tests.marketdata.api.conftest import Api
 
 Make = Callable[..., dict[str, Any]]
@@ -248,6 +249,29 @@ def test_large_bodies_are_compressed_where_the_client_accepts_it(api: Api, minut
         assert json.loads(body)["candles"] == wide.json["candles"]
     small = api("GET", path.replace("limit=100", "limit=1"), headers={"Accept-Encoding": "gzip"}, status=200)
     assert "Content-Encoding" not in small.headers
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_streams_are_compressed_where_the_client_accepts_it(
+    api: Api, tick: Make, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticks, "STREAM_PAGE", 7)
+    symbol = f"READ:PACKED:{format}"
+    api.ingest(*(tick(symbol=symbol, id=f"{n:03}", ts=START + n // 3) for n in range(50)))
+    path = f"/v1/ticks?symbol={symbol}&format={format}"
+    plain = api("GET", path, status=200)
+    assert (plain.headers["Vary"], "Content-Encoding" in plain.headers) == ("Accept-Encoding", False)
+    for accepted, coded in {"gzip": True, "br, *;q=0.1": True, "gzip;q=0": False, "identity": False}.items():
+        for method in ("GET", "HEAD"):
+            request = api.app.RequestClass.blank(
+                path, method=method,
+                headers={"Accept-Encoding": accepted, "Authorization": f"Bearer {api.tokens['read']}"},
+            )  # fmt: skip
+            response = request.get_response(make_app(api.service.services))
+            assert (response.headers.get("Content-Encoding") == "gzip") == coded
+            assert response.headers["Vary"] == "Accept-Encoding"
+            body = gzip.decompress(response.body) if coded and method == "GET" else response.body
+            assert body == (plain.body if method == "GET" else b"")
 
 
 def test_pages_of_ticks_survive_inserts(api: Api, tick: Make) -> None:
