@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import compress, islice, starmap
@@ -49,10 +49,8 @@ class Block:
 class Reader:
     """Reads the first line and then the others. These are counted from 0; blank ones are counted, but are no ticks."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, text: TextIO) -> None:
         """Raises :class:`InvalidValue` if the first line does not name the columns."""
-        # A byte that is not UTF-8 becomes a surrogate, which no value of a tick contains.
-        text = io.TextIOWrapper(file, errors=_SURROGATES, encoding="utf-8", newline="\n")
         self._lines = _lines(text)
         self._table = LineTable(next(self._lines, "").encode(errors=_SURROGATES))
 
@@ -121,6 +119,17 @@ def block_of(first: int, columns: Mapping[str, Sequence[str | None]]) -> Block:
         else:
             indexes.append(index)
     return Block(parsed, indexes, rejected)
+
+
+@contextmanager
+def reading(file: BinaryIO) -> Iterator[Reader]:
+    """Gives a reader of ``file``, which stays open. Raises :class:`InvalidValue` like the reader."""
+    # A byte that is not UTF-8 becomes a surrogate, which no value of a tick contains.
+    text = io.TextIOWrapper(file, errors=_SURROGATES, encoding="utf-8", newline="\n")
+    try:
+        yield Reader(text)
+    finally:
+        text.detach()  # otherwise its end would close the file
 
 
 def _lines(text: TextIO) -> Iterator[str]:

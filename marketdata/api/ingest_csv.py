@@ -10,7 +10,7 @@ from marketdata.api.routing import Request
 from marketdata.api.tick_writer import Stored
 from marketdata.errors import DatabaseUnavailable
 from marketdata.limits import MAX_CSV_BYTES
-from marketdata.tick_columns import Block, Reader
+from marketdata.tick_columns import Block, reading
 
 BLOCK_LINES = 10_000
 
@@ -25,10 +25,9 @@ def stored_blocks(request: Request) -> Iterator[tuple[Block, Stored]]:
     spools = request.services.spools
     with spools.turn_of(request.environ["wsgi.input"]), unpacked(request.environ) as stream:
         check_size(stream, MAX_CSV_BYTES)
-        blocks = Reader(stream).blocks(BLOCK_LINES)
-        with ThreadPoolExecutor(1, "csv") as thread:
+        with reading(stream) as reader, ThreadPoolExecutor(1, "csv") as thread:
             earlier: tuple[Block, Future[Stored]] | None = None
-            for block in blocks:
+            for block in reader.blocks(BLOCK_LINES):
                 if earlier is not None:
                     yield earlier[0], earlier[1].result()
                 if spools.is_ending:

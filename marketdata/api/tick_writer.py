@@ -211,8 +211,9 @@ class TickWriter:
         reached."""
         if self._backlog() > MAX_BACKLOG:
             raise Saturated("too many requests are waiting; send the request again later, or send batches")
-        is_small = len(items) <= MAX_SHARED_ITEMS
-        return self._stored(self._group_commit.submit if is_small else self._store_alone, items, 0.0)
+        if len(items) <= MAX_SHARED_ITEMS:
+            return self._stored(self._group_commit.submit, items, 0.0)
+        return self._stored(partial(self._store_alone, patience=_LARGE_WAIT_SECONDS), items, 0.0)
 
     def store_part(self, items: Sequence[Item]) -> Stored:
         """Store a part of a large body in a transaction of its own, like :meth:`store`. This waits longer for its turn,
@@ -241,7 +242,7 @@ class TickWriter:
             raise Saturated("storing ticks has stalled and too many requests wait for it; send the request again later")
         self._progress_at = monotonic()
 
-    def _store_alone(self, items: Sequence[Item], patience: float = _LARGE_WAIT_SECONDS) -> Stored:
+    def _store_alone(self, items: Sequence[Item], patience: float) -> Stored:
         if not self._large.acquire(timeout=patience):
             raise Saturated("too many large batches are being stored; send the batch again later")
         try:

@@ -39,6 +39,9 @@ class Spool:
         self._file.seek(0)
         return self._file
 
+    def is_of(self, file: Any) -> bool:
+        return file is self._file
+
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
@@ -52,7 +55,7 @@ class Spools:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._turn = threading.Lock()
-        self._file: Any = None
+        self._spool: Spool | None = None
         self.is_ending = False
         """Whether the process is ending, and work on a large body should stop soon."""
 
@@ -64,25 +67,29 @@ class Spools:
         except OSError as error:
             self._end_turn()
             raise StorageUnavailable.of(error) from error
-        self._file = spool.getfile()
+        self._spool = spool
         return spool
 
     @contextmanager
     def turn_of(self, body: Any) -> Iterator[None]:
-        """Take the turn while ``body`` is read, unless it is the file of the present spool, which has the turn."""
-        if body is self._file:
-            yield
-            return
-        self._take_turn()
+        """Take the turn while ``body`` is read. If it is the file of the present spool, it has the turn already. The
+        turn ends before the response, so that the client may send the next body at once."""
+        spool = self._spool
+        if spool is None or not spool.is_of(body):
+            self._take_turn()
+            spool = None
         try:
             yield
         finally:
-            self._end_turn()
+            if spool is not None:
+                spool.close()
+            else:
+                self._end_turn()
 
     def _take_turn(self) -> None:
         if not self._turn.acquire(blocking=False):
             raise Saturated("another large body is being received or stored; send this one when that has ended")
 
     def _end_turn(self) -> None:
-        self._file = None
+        self._spool = None
         self._turn.release()

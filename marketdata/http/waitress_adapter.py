@@ -142,6 +142,8 @@ class RequestParser(HTTPRequestParser):
     def feed(self, data: bytes) -> int:
         """Parse ``data``. Returns the number of its bytes that belong to this request."""
         is_body = self.headers_finished
+        if self._spool is not None:
+            self.body_bytes_received = 0  # waitress would count the frames of chunks, too
         try:
             consumed: int = self.received(data)
         except OSError as error:  # the body is kept in a file
@@ -238,7 +240,7 @@ class RequestParser(HTTPRequestParser):
         return {**fields, **derived, VARIABLE: identify(self)}
 
     def _count(self) -> None:
-        size = self.body_bytes_received
+        size = self.body_bytes_received if self._spool is None else self.spooled
         if size <= UNCOUNTED_BYTES:
             return
         if size > self._body_limit:

@@ -112,7 +112,8 @@ def with_files(app: WsgiApp) -> WsgiApp:
     the methods that WSGI requires."""
 
     def application(environ: dict[str, Any], start_response: StartResponse) -> Any:
-        return app(environ | {"wsgi.input": environ["wsgi.input"].input}, start_response)
+        body = environ["wsgi.input"]
+        return app(environ | {"wsgi.input": getattr(body, "input", body)}, start_response)
 
     return application
 

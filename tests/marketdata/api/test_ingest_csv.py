@@ -20,7 +20,7 @@ from marketdata.errors import InvalidValue
 from marketdata.http.reply import NDJSON
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES, MAX_REJECTED_LINES
 from marketdata.tick import Tick
-from marketdata.tick_columns import Reader
+from marketdata.tick_columns import reading
 from marketdata.tick_csv import COLUMNS, MAX_LINE_BYTES, TickTable, tick_of
 from tests.marketdata.api.conftest import Api
 
@@ -288,9 +288,10 @@ def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]]) 
         except InvalidValue as error:
             wanted.append(error.detail)
     found: dict[int, Tick | str] = {}
-    for block in Reader(written(rows)).blocks(2):
-        found.update(zip(block.indexes, block.ticks, strict=True))
-        found.update({index: error.detail for index, error in block.rejected})
+    with reading(written(rows)) as reader:
+        for block in reader.blocks(2):
+            found.update(zip(block.indexes, block.ticks, strict=True))
+            found.update({index: error.detail for index, error in block.rejected})
     assert [found[index] for index in sorted(found)] == wanted
 
 
@@ -314,5 +315,6 @@ def test_sound_rows_are_checked_by_column(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(TickTable, "tick", fail)
     rows = [_SOUND, _SOUND | {"seq": "", "side": "", "block_number": "", "block_hash": "", "tx": "", "size": "0.10"}]
     for ts in ("1700000000000", "2024-01-01T00:00:00Z"):
-        (block,) = Reader(written([row | {"ts": ts} for row in rows])).blocks(10)
+        with reading(written([row | {"ts": ts} for row in rows])) as reader:
+            (block,) = reader.blocks(10)
         assert list(block.indexes) == [0, 1]
