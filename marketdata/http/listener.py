@@ -53,7 +53,8 @@ _SOCKET_OPTIONS: tuple[tuple[int, int, int | bytes], ...] = (
 in recv(2) and needs no poll(2), which saves one switch of the GIL. All other calls have MSG_DONTWAIT."""
 _QUEUE = 1024
 _ACCEPTED_AT_ONCE = 64
-_PAUSE_SECONDS = 0.001
+_PAUSE_SECONDS = 0.002
+"""How long a process leaves new connections to the others that share its socket."""
 _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
 

@@ -286,7 +286,8 @@ def test_connections_of_one_moment_are_spread_over_the_processes(api: Processes)
             return [len(peers_of(pid) & ports) for pid in api.pids()]
 
         eventually(lambda: sum(spread()) == len(opened))
-        assert min(spread()) >= len(opened) / PROCESSES / 2, spread()
+        # Each has 12 to 21 of them, but fewer where other programs keep one process from running meanwhile.
+        assert min(spread()) >= len(opened) / PROCESSES / 4, spread()
 
 
 # -- the end of all, and of the supervisor ----------------------------------------------------------------------------
