@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO
 
 from marketdata.commands.database_connection import initialised, say, warn
-from marketdata.commands.progress_bar import ProgressBar
 from marketdata.errors import AlreadyRunning, InvalidValue, StateError, UsageError
 from marketdata.limits import MAX_REJECTED_LINES
 from marketdata.settings import Settings
+from marketdata.status_line import StatusLine, bar, clock
 from marketdata.tick import tick_time
 from marketdata.tick_csv import COLUMNS
 
@@ -65,7 +66,7 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
     if options.start is not None and options.end is not None and options.start > options.end:
         raise UsageError("--from is after --to")
     signal.signal(signal.SIGTERM, _exit)  # so that SIGTERM removes an unfinished file, like Ctrl-C
-    bar = ProgressBar("export")
+    progress = _Progress("export")
     with initialised(settings) as connection:
         version = find_served(connection, settings)
         with tick_export.snapshot(connection):
@@ -75,17 +76,19 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
                 sink = _sink(options.format, file)
                 try:
                     count = tick_export.export(
-                        connection, version, selection, sink, lambda ticks: bar.show(ticks / expected, ticks)
+                        connection, version, selection, sink, lambda ticks: progress.show(ticks / expected, ticks)
                     )
                 finally:
-                    bar.clear()
+                    progress.clear()
     name, tell = ("standard output", warn) if options.output is None else (str(options.output), say)
-    tell(f"{name}: {count:,} ticks of {len(selection.symbols):,} symbols in {bar.seconds:.1f} s{_pruned(selection)}")
+    tell(
+        f"{name}: {count:,} ticks of {len(selection.symbols):,} symbols in {progress.seconds:.1f} s{_pruned(selection)}"
+    )
 
 
 def _pruned(selection: Selection) -> str:
     """From when on the ticks of symbols are there whose older ticks are pruned."""
-    lines = [f"{each.symbol} from {each.pruned:%Y-%m-%d} on" for each in selection.symbols if each.pruned]
+    lines = [f"{each.symbol} from {each.line:%Y-%m-%d} on" for each in selection.symbols if each.line]
     more = f" and {len(lines) - _MAX_PRUNED:,} more symbols" if len(lines) > _MAX_PRUNED else ""
     return f"; older ticks are pruned: {', '.join(lines[:_MAX_PRUNED])}{more}" if lines else ""
 
@@ -160,8 +163,8 @@ def _import_file(connection: Connection, version: Version, name: str, again: boo
             try:
                 done = task.run(source, begun, report.tell)
             finally:
-                report.bar.clear()
-    say(f"{name}: {_counts(done)}, in {report.bar.seconds:.1f} s{_resumed(begun)}")
+                report.progress.clear()
+    say(f"{name}: {_counts(done)}, in {report.progress.seconds:.1f} s{_resumed(begun)}")
     return done
 
 
@@ -192,15 +195,15 @@ class _Report:
         self._begun = begun
         self._source = source
         self._named = 0
-        self.bar = ProgressBar(name)
+        self.progress = _Progress(name)
 
     def tell(self, done: Progress, rejected: list[Rejection]) -> None:
         if rejected:
-            self.bar.clear()
+            self.progress.clear()
         for row, code, detail in rejected[: MAX_REJECTED_LINES - self._named]:
             warn(f"{self._name}: row {row} is rejected ({code}): {detail}")
         self._named += len(rejected[: MAX_REJECTED_LINES - self._named])
-        self.bar.show(self._source.share, done.place.rows - self._begun.place.rows)
+        self.progress.show(self._source.share, done.place.rows - self._begun.place.rows)
 
 
 def _counts(done: Progress) -> str:
@@ -211,3 +214,29 @@ def _counts(done: Progress) -> str:
 
 def _resumed(begun: Progress) -> str:
     return f"; it went on after row {begun.place.rows:,}" if begun.place.rows else ""
+
+
+class _Progress:
+    """The progress of a command, on standard error if that is a terminal."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._status = StatusLine(sys.stderr)
+        self._began = monotonic()
+        self._first: tuple[float, float] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The time since the beginning."""
+        return monotonic() - self._began
+
+    def show(self, share: float, ticks: int) -> None:
+        """Show which share of the work is done, and the number of ticks so far."""
+        share, seconds = min(share, 1.0), self.seconds
+        then, done = self._first = self._first or (seconds, share)
+        left = clock((1 - share) * (seconds - then) / (share - done)) if share > done else "--:--"
+        speed = ticks / max(seconds, 0.001)
+        self._status.show(f"{self._name} {bar(share)}  {ticks:,} ticks  {speed:,.0f} ticks/s  {left} left")
+
+    def clear(self) -> None:
+        self._status.clear()

@@ -8,25 +8,25 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from marketdata import __version__
 from marketdata.errors import UsageError
-from marketdata.store import symbols, ticks
+from marketdata.store import prune, symbols, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
 
 class Selected(NamedTuple):
-    """A symbol of an export. ``expected`` is about the number of its ticks. ``pruned`` is the day from which on they
-    are stored, or None if no tick is pruned."""
+    """A symbol of an export. ``expected`` is about the number of its ticks. If ticks of the wanted times are pruned,
+    ``line`` is the midnight before which they are, else it is None."""
 
     symbol: str
     expected: int
-    pruned: datetime | None
+    line: datetime | None
 
 
 class Selection(NamedTuple):
@@ -83,7 +83,8 @@ def selected(
 
 
 _SELECTED = """
-    SELECT s.symbol, coalesce(sum(r.n), 0)::bigint, nullif(s.pruned_until, '-infinity')
+    SELECT s.symbol, coalesce(sum(r.n), 0)::bigint,
+           CASE WHEN s.pruned_until > coalesce({instant}(%(start)s::bigint), '-infinity') THEN s.pruned_until END
     FROM {symbols} s LEFT JOIN {rollups_1d} r
         ON r.symbol = s.symbol AND r.res = 86400 AND r.bucket >= s.pruned_until
         AND (%(start)s::bigint IS NULL OR r.bucket > {instant}(%(start)s) - interval '24 hours')
@@ -101,22 +102,29 @@ def export(
     ``progress`` is called with the number of ticks so far.
     """
     count = 0
-    _, start, end = selection
-    names = [each.symbol for each in selection.symbols]
-    for symbol in names:
-        blocks = ticks.stream(connection, version, symbol, start=start, end=end, format="csv")
-        for lines in islice(blocks, 1, None):  # the first block is the header
+    for each in selection.symbols:
+        for lines in _lines(connection, version, each, selection):
             count += sink.write(lines)
             progress(count)
     sink.finish(
         {
-            "symbol": ",".join(names),
+            "symbol": ",".join(each.symbol for each in selection.symbols),
             "version": str(version.n),
             "source": f"{version.ticks_table} of marketdata {__version__}",
             "count": str(count),
         }
     )
     return count
+
+
+def _lines(connection: Connection, version: Version, of: Selected, selection: Selection) -> Iterator[bytes]:
+    """The ticks of a symbol that are not pruned, as lines of CSV without the header."""
+    _, start, end = selection
+    if of.line is not None:
+        start = (of.line - prune.EPOCH) // timedelta(microseconds=1)
+        if end is not None and end < start:
+            return
+    yield from islice(ticks.stream(connection, version, of.symbol, start=start, end=end, format="csv"), 1, None)
 
 
 @contextlib.contextmanager

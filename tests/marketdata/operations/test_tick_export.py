@@ -184,12 +184,21 @@ def test_an_existing_file_is_kept_unless_told(command: Command, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_summary_says_from_when_on_ticks_are_there(conn: Connection, command: Command, tmp_path: Path) -> None:
+def test_the_summary_says_from_when_on_ticks_are_there(conn: Connection, command: Command) -> None:
     version = version_1(conn)
     [line] = prune.lines(conn, version, prune.EPOCH.replace(year=2024, month=1, day=31), ["X:B"])
     prune.draw(conn, version, line)
-    done = command("export", "--format", "csv", "-o", str(tmp_path / "ticks.csv"))
-    assert done.stdout.endswith("; older ticks are pruned: X:B from 2024-01-31 on\n")
+    ticks.ingest(conn, version, [tick("X:B", "last", START)])
+
+    def written(*arguments: str) -> tuple[list[str], str]:
+        done = command("export", "--format", "csv", "--symbol", "X:B", *arguments)
+        return [line.split(",")[1] for line in done.stdout.splitlines()[1:]], done.stderr.partition(" s; ")[2]
+
+    missing = "older ticks are pruned: X:B from 2024-01-31 on\n"
+    assert written() == (['"last"'], missing)
+    assert written("--from", "2024-01-30T23:59:59Z") == (['"last"'], missing)
+    assert written("--to", "2024-01-30T23:59:59Z") == ([], missing)
+    assert written("--from", "2024-01-31T00:00:00Z") == (['"last"'], "")
 
 
 def test_a_version_without_ticks_is_an_empty_table(two_versions: Connection, command: Command, tmp_path: Path) -> None:
