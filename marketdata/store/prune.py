@@ -40,10 +40,9 @@ def lines(conn: Connection, version: Version, before: datetime, symbols: Sequenc
 
 
 def draw(conn: Connection, version: Version, line: Line) -> None:
-    """Move the line of a symbol up to ``line.until``, in a transaction that excludes other writers of the symbol."""
-    with conn.transaction():
-        conn.execute(version.query("SELECT {lock}(%s)"), ([line.symbol],))
-        conn.execute(version.query(_DRAW), line._asdict())
+    """Move the line of a symbol up to ``line.until``. This waits for the other writers of the symbol. A symbol that was
+    dropped meanwhile stays absent."""
+    conn.execute(version.query(_DRAW), line._asdict())
 
 
 def below(conn: Connection, version: Version, symbols: Sequence[str]) -> list[Below]:
@@ -72,7 +71,8 @@ _LINES: LiteralString = """
     WHERE %(symbols)s::text[] IS NULL OR s.symbol = ANY (%(symbols)s)
     ORDER BY s.symbol"""
 _DRAW: LiteralString = """
-    UPDATE {symbols} SET pruned_until = greatest(pruned_until, %(until)s::timestamptz) WHERE symbol = %(symbol)s"""
+    UPDATE {symbols} SET version = version + 1, pruned_until = greatest(pruned_until, %(until)s::timestamptz)
+    WHERE symbol = %(symbol)s"""
 _BELOW: LiteralString = """
     SELECT s.symbol, s.pruned_until, (
         SELECT sum(n)::bigint FROM {rollups_1d} r

@@ -11,6 +11,7 @@ from marketdata.interval import DAY
 from marketdata.store import prune, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.prune import EPOCH, Line
+from marketdata.store.symbols import is_known
 from marketdata.store.version import Version
 from marketdata.tick import Item, Restore, Retract, Tick
 
@@ -100,3 +101,9 @@ def test_outcomes_of_any_sequence_with_a_line(conn: Connection, version: Version
             kept = below
 
     holds()
+
+
+def test_a_dropped_symbol_is_not_made_again_by_its_line(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    prune.draw(conn, version, Line(symbol, None, moment(START)))
+    assert not is_known(conn, version, symbol)
