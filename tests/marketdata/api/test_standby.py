@@ -4,13 +4,17 @@ knows of a write is never older."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import psycopg
 import pytest
@@ -24,7 +28,7 @@ from marketdata.settings import Settings
 from marketdata.store import pool, symbols
 from marketdata.store.pool import connect
 from marketdata.store.version import Version
-from tests.functional.market_process import give_cluster
+from tests.functional.market_process import ApiProcess, give_cluster
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 from tests.marketdata.api.standby import Standby
 
@@ -296,6 +300,36 @@ def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
     for delay in (20, 150):
         with standby.delayed(delay), ThreadPoolExecutor(4) as clients:
             list(clients.map(client, [f"LAGGING:{delay}-{number}" for number in range(4)]))
+
+
+def test_it_is_the_same_in_two_processes(primary: tuple[Cluster, Settings], standby: Standby) -> None:
+    databases = {"DATABASE_URL": primary[0].conninfo, "DATABASE_READ_URL": standby.url}
+    with ExitStack() as held:
+        processes = []
+        for _ in range(2):
+            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="market-", dir="/tmp"))
+            processes.append(process := ApiProcess(Path(folder), **databases))
+            held.callback(process.stop)
+            process.start()
+        read = {"Authorization": f"Bearer {new_token(primary[0].conninfo, 'read')}"}
+        write = {
+            "Authorization": f"Bearer {new_token(primary[0].conninfo, 'write')}",
+            "Content-Type": "application/json",
+        }
+
+        def send(process: ApiProcess, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
+            return urlopen(Request(f"http://127.0.0.1:{process.port}{path}", body, headers))
+
+        held.enter_context(standby.paused())
+        for number in range(1, 4):
+            sent = b'{"symbol":"TWO:A","id":"%d","ts":1700000000000,"price":"1","size":"1"}' % number
+            version = send(processes[0], INGEST, write, sent).headers["Marketdata-Version"]
+            assert version == f"{number}"
+            for headers in (read | {"Marketdata-Version": version}, read | {"If-None-Match": f'W/"{version}.x"'}):
+                found = json.load(send(processes[1], "/v1/chart?symbol=TWO:A&interval=1M", headers))
+                assert found["candles"][0]["n"] == number
+        with pytest.raises(HTTPError, match="404"):
+            send(processes[1], "/v1/ticks?symbol=TWO:A", read)  # this process knows of no write
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "x", "1, 2", "9" * 30])
