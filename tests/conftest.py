@@ -27,9 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("full") and config.getoption("timeout") is None:
         config.option.timeout = FULL_TIMEOUT
-    # The quick run tells the same of the same code each time, by half of hypothesis' usual number of examples; the full
-    # one looks further with every run. How long one example takes says more of the machine than of the code.
-    settings.register_profile("quick", derandomize=True, deadline=None, max_examples=50)
+    # The quick run tells the same of the same code each time, by a fifth of hypothesis' usual number of examples; the
+    # full one looks further with every run. How long one example takes says more of the machine than of the code.
+    settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
     settings.register_profile("full", deadline=None)
     settings.load_profile("full" if config.getoption("full") else "quick")
 

@@ -142,6 +142,7 @@ def test_a_chain_that_is_dead_delays_no_other_and_catches_up(chains: Chains) -> 
     chains.market.assert_complete()
 
 
+@pytest.mark.full
 def test_a_deep_history_and_a_silent_provider_delay_no_other_chain(chains: Chains, silent: dict[str, Any]) -> None:
     with closing(SyntheticChain(head=100_000, swaps=20, most=500)) as deep:
         chains.start(silent, deep.rpc_file())

@@ -148,6 +148,7 @@ def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.full
 def test_pools_that_a_reorganisation_removes_are_made_again_in_another_order(
     market: FactoryMarket, loops: Callable[..., int]
 ) -> None:

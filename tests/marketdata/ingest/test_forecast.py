@@ -60,10 +60,10 @@ def chain_of(folder: Path, server: SyntheticChain, **content: Any) -> rpc_file.C
     ("server", "per_second"),
     [
         (lambda: UnevenChain(3), 30),
-        (lambda: UnevenChain(1), 15),
-        (lambda: UnevenChain(50, most=700), 120),
+        pytest.param(lambda: UnevenChain(1), 15, marks=pytest.mark.full),
+        pytest.param(lambda: UnevenChain(50, most=700), 120, marks=pytest.mark.full),
         (lambda: UnevenChain(50, most=700, suggests=False), 120),
-        (lambda: UnevenChain(100, names_times=False), 90),
+        pytest.param(lambda: UnevenChain(100, names_times=False), 90, marks=pytest.mark.full),
     ],
 )
 def test_the_forecast_is_within_a_quarter_of_the_backfill(tmp_path: Path, server: Any, per_second: float) -> None:

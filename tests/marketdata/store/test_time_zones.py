@@ -119,18 +119,21 @@ def test_candles_are_those_of_the_ticks_in_each_bucket(
     holds()
 
 
+LASTING = (
+    "an hour forward", "an hour back", "half an hour back",
+    "a skipped day", "no change in months", "no change in years",
+)  # fmt: skip
+WIDE = [each for each in WIDTHS if each not in ("1s", "1m")]
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        "an hour forward",
-        "an hour back",
-        "half an hour back",
-        "a skipped day",
-        "no change in months",
-        "no change in years",
+    ("interval", "change"),
+    [  # in the quick run each interval has one change, and each change two or three intervals
+        pytest.param(interval, change, marks=[] if at % len(LASTING) == number else [pytest.mark.full])
+        for at, interval in enumerate(WIDE)
+        for number, change in enumerate(LASTING)
     ],
 )
-@pytest.mark.parametrize("interval", [each for each in WIDTHS if each not in ("1s", "1m")])
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, zones: TimeZones, change: str, interval: str
 ) -> None:
