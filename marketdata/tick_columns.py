@@ -27,6 +27,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _SURROGATES = "surrogateescape"
 _DOUBTFUL = MAX_LINE_BYTES // 4
 """A line of more characters may be too long, because a character has up to four bytes."""
+_BLOCK_CHARACTERS = 4 << 20
+"""A block ends after this many characters: 10 000 lines of usual ticks have fewer."""
 
 # Each matches a whole column: its values, each with a comma after it.
 _DECIMALS = re.compile(r"(?:(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{0,29}[1-9])?,)*")
@@ -55,11 +57,21 @@ class Reader:
         self._table = LineTable(next(self._lines, "").encode(errors=_SURROGATES))
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Returns the lines in blocks of at most ``size``."""
+        """Returns the lines in blocks of at most ``size``, or fewer if they are long."""
         first = 0
-        while lines := list(islice(self._lines, size)):
+        while lines := self._next(size):
             yield self._table.block(first, lines)
             first += len(lines)
+
+    def _next(self, size: int) -> list[str]:
+        lines = []
+        left = _BLOCK_CHARACTERS
+        for line in islice(self._lines, size):
+            lines.append(line)
+            left -= len(line)
+            if left < 0:
+                break
+        return lines
 
 
 class LineTable:
@@ -75,12 +87,12 @@ class LineTable:
 
     def _by_column(self, first: int, lines: Sequence[str]) -> Block | None:
         """The block if all its lines are ticks, or None if a value is in doubt."""
+        if max(map(len, lines)) > _DOUBTFUL:
+            return None
         header = self._table.columns
         try:
-            rows = list(csv.reader(lines, strict=True))
-            if len(rows) != len(lines) or set(map(len, rows)) != {len(header)} or max(map(len, lines)) > _DOUBTFUL:
-                return None
-            ticks = list(starmap(Tick, _ticks(dict(zip(header, zip(*rows, strict=True), strict=True)))))
+            columns = _split(lines, len(header)) or _read(lines, len(header))
+            ticks = list(starmap(Tick, _ticks(dict(zip(header, columns, strict=True)))))
         except (csv.Error, ValueError):
             return None
         return Block(ticks, range(first, first + len(lines)), [])
@@ -95,10 +107,26 @@ class LineTable:
             try:
                 ticks.append(self._table.tick(line.encode(errors=_SURROGATES)))
             except InvalidValue as error:
-                rejected.append((index, error))
+                rejected.append((index, _bare(error)))
             else:
                 indexes.append(index)
         return Block(ticks, indexes, rejected)
+
+
+def _split(lines: Sequence[str], width: int) -> list[Column] | None:
+    """The columns of lines without quotes, in half the time of a reader of CSV; None if there are quotes."""
+    text = "".join(lines)
+    if '"' in text or "\r" in text or {line.count(",") for line in lines} != {width - 1}:
+        return None
+    values = text.removesuffix("\n").replace("\n", ",").split(",")
+    return [values[place::width] for place in range(width)]
+
+
+def _read(lines: Sequence[str], width: int) -> list[Column]:
+    rows = list(csv.reader(lines, strict=True))
+    if len(rows) != len(lines) or {len(row) for row in rows} != {width}:
+        raise ValueError("not a row of values on each line")
+    return list(zip(*rows, strict=True))
 
 
 def block_of(first: int, columns: Mapping[str, Sequence[str | None]]) -> Block:
@@ -115,10 +143,15 @@ def block_of(first: int, columns: Mapping[str, Sequence[str | None]]) -> Block:
         try:
             parsed.append(tick_of(dict(zip(columns, row, strict=True))))
         except InvalidValue as error:
-            rejected.append((index, error))
+            rejected.append((index, _bare(error)))
         else:
             indexes.append(index)
     return Block(parsed, indexes, rejected)
+
+
+def _bare(error: InvalidValue) -> InvalidValue:
+    """The same error without its traceback, which would keep the lines of its block in memory."""
+    return InvalidValue(error.detail, errors=error.errors)
 
 
 @contextmanager

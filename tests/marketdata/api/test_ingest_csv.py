@@ -272,15 +272,15 @@ def _cells(name: str) -> st.SearchStrategy[str]:
 _ROWS = st.lists(st.fixed_dictionaries({name: _cells(name) for name in COLUMNS}), min_size=1, max_size=4)
 
 
-def written(rows: Iterable[dict[str, str]]) -> BinaryIO:
+def written(rows: Iterable[dict[str, str]], quoting: Any = csv.QUOTE_ALL) -> BinaryIO:
     text = io.StringIO(newline="")
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer = csv.writer(text, quoting=quoting, lineterminator="\n")
     writer.writerows([COLUMNS, *([row[name] for name in COLUMNS] for row in rows)])
     return io.BytesIO(text.getvalue().encode(errors="surrogatepass"))
 
 
-@given(_ROWS)
-def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]]) -> None:
+@given(_ROWS, st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
+def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]], quoting: Any) -> None:
     wanted: list[Tick | str] = []
     for row in rows:
         try:
@@ -288,7 +288,7 @@ def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]]) 
         except InvalidValue as error:
             wanted.append(error.detail)
     found: dict[int, Tick | str] = {}
-    with reading(written(rows)) as reader:
+    with reading(written(rows, quoting)) as reader:
         for block in reader.blocks(2):
             found.update(zip(block.indexes, block.ticks, strict=True))
             found.update({index: error.detail for index, error in block.rejected})
