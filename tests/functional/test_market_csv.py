@@ -1,0 +1,101 @@
+"""A file of CSV against a process that is stopped and killed, and the memory that it takes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.figures import resident
+from tests.functional.market_process import SECONDS, ApiProcess, Client
+from tests.functional.session_process import eventually
+
+pytestmark = pytest.mark.functional
+
+TICKS = 100_000
+LINES = "symbol,id,ts,price,size\n" + "".join(f"CSV:FILE,{n},{1704067200000 + n * 100},1.5,2\n" for n in range(TICKS))
+
+
+@pytest.fixture
+def api(state_dir: Path) -> Iterator[ApiProcess]:
+    process = ApiProcess(state_dir)
+    process.start()
+    yield process
+    process.stop()
+
+
+def send(api: ApiProcess, body: Any) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {api.token('alg')}", "Content-Type": "text/csv"}
+    with closing(http.client.HTTPConnection("127.0.0.1", api.port, timeout=SECONDS)) as connection:
+        connection.request("POST", "/v1/ingest/tick", body, headers)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+def stored(api: ApiProcess) -> int:
+    with closing(Client(api.port, api.token("read"))) as client:
+        status, found = client("GET", "/v1/chart?symbol=CSV:FILE&interval=1M")
+        return sum(each["n"] for each in found["candles"]) if status == 200 else 0
+
+
+@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
+def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Signals) -> None:
+    """SIGTERM is answered after the present block; nothing is left of the file; the second time completes it."""
+    answers: list[tuple[int, Any] | None] = []
+
+    def try_to_send() -> None:
+        try:
+            answers.append(send(api, LINES))
+        except (OSError, http.client.HTTPException):
+            answers.append(None)
+
+    names = {each.name for each in api.state_dir.iterdir()}
+    sender = threading.Thread(target=try_to_send)
+    sender.start()
+    eventually(lambda: stored(api) > 0, seconds=SECONDS)
+    if way == signal.SIGKILL:
+        api.kill()
+    else:
+        assert api.stop() == 0
+    sender.join(SECONDS)
+    (cut_off,) = answers
+    if way == signal.SIGTERM:
+        assert cut_off is not None
+        assert (cut_off[0], cut_off[1]["code"]) == (503, "database_unavailable")
+    else:
+        assert cut_off is None
+    assert {each.name for each in api.state_dir.iterdir()} <= names
+    api.start()
+    before = stored(api)
+    assert 0 < before < TICKS
+    status, answer = send(api, LINES)
+    assert (status, answer["accepted"] + answer["duplicates"], answer["rejected"]) == (200, TICKS, [])
+    assert answer["duplicates"] == before
+    assert stored(api) == TICKS
+
+
+def test_the_largest_file_takes_little_memory(api: ApiProcess, tmp_path: Path) -> None:
+    """256 MiB: ticks, and lines too long for one, which are refused quickly."""
+    file = tmp_path / "largest.csv"
+    with file.open("w") as writer:
+        writer.write(LINES)
+        long = "x" * (1 << 16) + "\n"
+        while writer.tell() + len(long) < 256 << 20:
+            writer.write(long)
+    status, answer = send(api, "symbol,id,ts,price,size\nCSV:FIRST,1,1704067200000,1,1\n")
+    assert (status, answer["accepted"]) == (200, 1)
+    before = resident(api.pid)
+    Path(f"/proc/{api.pid}/clear_refs").write_text("5")  # the peak begins anew
+    with file.open("rb") as reader:
+        status, answer = send(api, reader)
+    assert (status, answer["accepted"], len(answer["rejected"])) == (200, TICKS, 1000)
+    assert answer["rejected_count"] == (os.path.getsize(file) - len(LINES)) // len(long)
+    assert resident(api.pid, "VmHWM") - before < 40 * 1024
