@@ -51,6 +51,9 @@ MAX_TRANSACTION_ITEMS = 1024
 """Maximum number of items in a shared transaction. In a larger one, the first requests would wait longer for the
 commit."""
 
+GATHER_SECONDS = 0.003
+"""Longest time that a transaction waits for further requests. Most of its cost does not depend on its ticks."""
+
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -89,6 +92,8 @@ class GroupCommit(Generic[ItemT, ResultT]):
         self._queued = 0
         self._changed = threading.Condition()
         self._stopping = False
+        self._expected = 0
+        """The number of requests in the last transaction. Their clients probably send the next ones soon."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -118,7 +123,8 @@ class GroupCommit(Generic[ItemT, ResultT]):
                 raise Saturated("too many ticks are queued; send the request again later, or send batches")
             self._queue.append(submission)
             self._queued += len(items)
-            self._changed.notify()
+            if len(self._queue) in (1, self._expected):
+                self._changed.notify()
         submission.done.acquire()
         if submission.error is not None:
             raise submission.error
@@ -131,8 +137,17 @@ class GroupCommit(Generic[ItemT, ResultT]):
                     self._changed.wait()
                 if not self._queue:
                     return
+                self._gather()
                 group = self._take()
+            self._expected = len(group)
             self._store(group)
+
+    def _gather(self) -> None:
+        """Wait a moment for as many requests as the last transaction had. Otherwise the first client that sends again
+        would get a transaction of its own, and the others would wait for it."""
+        until = monotonic() + GATHER_SECONDS
+        while len(self._queue) < self._expected and not self._stopping and (left := until - monotonic()) > 0:
+            self._changed.wait(left)
 
     def _take(self) -> list[_Submission[ItemT, ResultT]]:
         """The oldest submissions that fit into one transaction, at least one."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from marketdata.api import tick_writer
 from marketdata.api.tick_writer import GroupCommit
 from marketdata.errors import DatabaseUnavailable, Saturated
 from tests.marketdata.api.conftest import eventually
@@ -70,6 +71,31 @@ def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit
     store.let(2)
     assert (first.join(), others.join()) == ([-1], [-4, -3, -2])
     assert [sorted(group) for group in store.groups] == [[1], [2, 3, 4]]
+
+
+def test_a_transaction_waits_for_as_many_requests_as_the_one_before_had(
+    combining: GroupCommit[int, list[int]], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Clients(combining, [[1]])
+    eventually(lambda: store.groups == [[1]])
+    both = Clients(combining, [[2], [3]])
+    eventually(lambda: combining.depth == 2)
+    monkeypatch.setattr(tick_writer, "GATHER_SECONDS", 30.0)
+    store.let(2)
+    first.join()
+    both.join()
+    one = Clients(combining, [[4]])
+    eventually(lambda: combining.depth == 1)
+    other = Clients(combining, [[5]])
+    eventually(lambda: store.groups[2:] == [[4, 5]])
+    monkeypatch.setattr(tick_writer, "GATHER_SECONDS", 0.01)
+    store.let(2)
+    one.join()
+    other.join()
+    alone = Clients(combining, [[6]])
+    eventually(lambda: store.groups[3:] == [[6]])
+    store.let()
+    alone.join()
 
 
 def test_a_transaction_has_at_most_its_maximum_of_items(combining: GroupCommit[int, list[int]], store: Store) -> None:
