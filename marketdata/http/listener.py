@@ -191,8 +191,8 @@ class Listener:
                 self._make_room()
             if monotonic() >= self._sweep_at:
                 self._sweep_at = monotonic() + min(_POLL_SECONDS, self._arrival_seconds)
-                if self._shared is not None:  # the process that was woken for a connection may not react
-                    self._accept(server, bound)
+                if self._shared is not None and not self._accept_at:
+                    self._accept(server, bound)  # the process that was woken for a connection may not react
                 for each in self.connections():
                     if not each.is_in_worker and each.is_overdue(self._arrival_seconds):
                         each.cut()

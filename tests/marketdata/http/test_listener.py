@@ -16,6 +16,7 @@ import pytest
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
 from marketdata.http.listener import WORKERS, Listener
+from marketdata.http.listener import listening as bind
 from marketdata.http.wsgi import StartResponse
 from marketdata.limits import MAX_CSV_BYTES
 from tests.marketdata.api.conftest import eventually
@@ -344,3 +345,14 @@ def test_a_failed_start_leaves_no_worker_and_no_socket(monkeypatch: pytest.Monke
         listener.start()
     eventually(lambda: threading.active_count() == before)
     socket.create_server(("127.0.0.1", listener.port)).close()
+
+
+def test_a_pause_of_a_shared_socket_is_kept_by_the_sweep(caplog: pytest.LogCaptureFixture) -> None:
+    shared = bind("127.0.0.1", 0, "api")
+    with ExitStack() as clients:
+        waiting = [clients.enter_context(connected(shared.getsockname()[1])) for _ in range(3)]
+        with listening(quick, shared=shared):
+            for each in waiting:
+                each.sendall(HEALTH)
+                assert answer(each)[0] == 200
+    assert not caplog.records
