@@ -184,6 +184,20 @@ def test_an_existing_file_is_kept_unless_told(command: Command, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.usefixtures("conn")
+def test_what_is_no_regular_file_is_never_replaced(command: Command, tmp_path: Path) -> None:
+    target, pipe, link = (tmp_path / name for name in ("target", "pipe", "link"))
+    target.write_text("mine")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for path in (pipe, link):
+        done = command("export", "--format", "csv", "-o", str(path), "--force")
+        assert (done.returncode, done.stderr) == (
+            2, f"bin/marketdata-export: {path} is no regular file: name another one, or write to standard output\n"
+        )  # fmt: skip
+    assert (pipe.is_fifo(), link.is_symlink(), target.read_text()) == (True, True, "mine")
+
+
 def test_the_summary_says_from_when_on_ticks_are_there(conn: Connection, command: Command) -> None:
     version = version_1(conn)
     [line] = prune.lines(conn, version, prune.EPOCH.replace(year=2024, month=1, day=31), ["X:B"])
