@@ -144,6 +144,8 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str], *, with_ch
         )
         for statement in _ERASE:
             conn.execute(version.query(statement), (symbols,))
+        # An import would go on after the rows that it has stored. So all files are read from their beginning again.
+        conn.execute(version.query("DELETE FROM {imports}"))
         for statement in _FORGET:
             conn.execute(statement, {"table": version.ticks_table, "symbols": symbols})
         chains = list(filter(None, map(chain_of, symbols)))

@@ -308,3 +308,11 @@ def test_a_dropped_version_forgets_what_was_imported(
     assert command("drop", "2", "--yes").returncode == 0
     assert command("version", "2").returncode == 0
     assert "1 new ticks" in into_2(str(path)).stdout
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_a_dropped_symbol_is_imported_again(command: Command, tmp_path: Path) -> None:
+    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
+    assert command("import", str(path)).returncode == 0
+    assert command("symbol", "drop", "X:A", "--yes").returncode == 0
+    assert "1 rows: 1 new ticks, 0 known, 0 rejected, in" in command("import", str(path)).stdout
