@@ -42,6 +42,11 @@ _REPEATED = ["symbol", "side", "block_number", "block_hash"]
 """Columns in which a few values occur often."""
 
 
+_SEARCHED = ["symbol", "ts"]
+"""Columns by which row groups are chosen, so their least and greatest values are kept. Those of the others would only
+take memory, some kilobytes for each row group."""
+
+
 class ParquetSink:
     """Writes lines of CSV as a Parquet file."""
 
@@ -56,7 +61,9 @@ class ParquetSink:
     _PARSE = csv.ParseOptions(newlines_in_values=True)
 
     def __init__(self, file: BinaryIO) -> None:
-        self._writer = parquet.ParquetWriter(file, SCHEMA, compression="zstd", use_dictionary=_REPEATED)
+        self._writer = parquet.ParquetWriter(
+            file, SCHEMA, compression="zstd", use_dictionary=_REPEATED, write_statistics=_SEARCHED
+        )
         self._tables: list[Any] = []
 
     def write(self, lines: bytes) -> int:

@@ -17,6 +17,7 @@ from pyarrow import parquet
 
 from marketdata.operations import tick_import
 from marketdata.operations.advisory_lock import exclusive
+from marketdata.operations.tick_import import BATCH
 from marketdata.settings import ROOT, Settings
 from marketdata.store import ticks
 from marketdata.store.pool import Connection
@@ -29,7 +30,7 @@ from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks,
 
 HEADER = "symbol,id,ts,price,size\n"
 COUNT = 12_000
-"""Ticks of a large file: two full batches and a part of one."""
+"""Ticks of a large file: some full batches and a part of one."""
 
 
 @pytest.fixture
@@ -92,7 +93,9 @@ def test_exported_ticks_and_their_candles_are_the_same_in_another_version(
 
 
 @pytest.mark.parametrize("name", LARGE)
-@pytest.mark.parametrize(("call", "when", "row"), [("2", "before", 5000), ("2", "after", 10_000), ("1", "before", 0)])
+@pytest.mark.parametrize(
+    ("call", "when", "row"), [("2", "before", BATCH), ("2", "after", 2 * BATCH), ("1", "before", 0)]
+)
 def test_an_import_that_was_killed_goes_on_where_it_stopped(
     two_versions: Connection, versions: tuple[Version, Version], fresh: Settings, into_2: Command, tmp_path: Path,
     name: str, call: str, when: str, row: int, monkeypatch: pytest.MonkeyPatch,
