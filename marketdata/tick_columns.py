@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TextIO
 
 from marketdata.errors import InvalidValue
 from marketdata.tick import EARLIEST, LATEST, NAME, SIDES, SYMBOL, Tick, decimal, sent_time
-from marketdata.tick_csv import MAX_LINE_BYTES, TickTable, tick_of
+from marketdata.tick_csv import LINE, MAX_LINE_BYTES, TickTable, tick_of
 
 Column = Sequence[Any]
 
@@ -123,6 +123,8 @@ def _split(lines: Sequence[str], width: int) -> list[Column] | None:
 
 
 def _read(lines: Sequence[str], width: int) -> list[Column]:
+    if not all(map(LINE.fullmatch, lines)):
+        raise ValueError("not a line of CSV")
     rows = list(csv.reader(lines, strict=True))
     if len(rows) != len(lines) or {len(row) for row in rows} != {width}:
         raise ValueError("not a row of values on each line")

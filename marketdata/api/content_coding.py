@@ -3,10 +3,10 @@ limit."""
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from gzip import BadGzipFile, GzipFile
 from typing import Any, BinaryIO
 
 from marketdata.errors import MalformedGzip, Saturated, TooLarge, UnsupportedMediaType
@@ -16,6 +16,11 @@ from marketdata.http.wsgi import RESERVE
 GZIP, IDENTITY = "gzip", "identity"
 _CODINGS = {"": IDENTITY, "identity": IDENTITY, "gzip": GZIP, "x-gzip": GZIP}
 _PART_BYTES = 256 * 1024
+_PACKED_BYTES = 64 * 1024
+
+MAX_MEMBERS = 10_000
+"""Maximum number of gzip members of a body. A file of 256 MiB from bgzip has 4 096. Empty members take time to unpack,
+although they count for no byte of the limit."""
 
 
 def coding_of(environ: Mapping[str, Any], accepts_gzip: bool) -> str:
@@ -37,13 +42,64 @@ def unpacked(environ: Mapping[str, Any]) -> Iterator[BinaryIO]:
         yield body
         return
     try:
-        if not body.read(1):
-            raise EOFError("the body is empty")
-        body.seek(0)
-        with GzipFile(fileobj=body) as stream:
-            yield stream  # type: ignore[misc]
-    except (EOFError, BadGzipFile, zlib.error) as error:
+        with io.BufferedReader(_Unpacked(body)) as stream:
+            yield stream
+    except (EOFError, zlib.error) as error:
         raise MalformedGzip(f"the body is not valid gzip: {error}") from error
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a gzip file without their coding. zlib parses the headers of its members, too: ``gzip.GzipFile``
+    reads a long file name in a header byte by byte. Raises EOFError when the file is cut off, and zlib.error."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._begin()
+
+    def _begin(self) -> None:
+        self._packed = b""
+        self._members = 1
+        self._member = zlib.decompressobj(wbits=31)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go back to the start, the only place to go."""
+        assert (offset, whence) == (0, io.SEEK_SET)
+        self._file.seek(0)
+        self._begin()
+        return 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer)
+        while not self._member.eof or self._has_next():
+            packed = self._packed or self._file.read(_PACKED_BYTES)
+            part = self._member.decompress(packed, len(view))
+            # Zeros between members and at the end are padding.
+            self._packed = self._member.unused_data.lstrip(b"\0") if self._member.eof else self._member.unconsumed_tail
+            if part:
+                view[: len(part)] = part
+                return len(part)
+            if not packed and not self._member.eof:
+                raise EOFError("it is empty" if self._file.tell() == 0 else "it is cut off")
+        return 0
+
+    def _has_next(self) -> bool:
+        """Begin the next member, if there is one."""
+        while not self._packed:
+            more = self._file.read(_PACKED_BYTES)
+            if not more:
+                return False
+            self._packed = more.lstrip(b"\0")
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise zlib.error(f"it has more than {MAX_MEMBERS} members")
+        self._member = zlib.decompressobj(wbits=31)
+        return True
 
 
 def whole(environ: Mapping[str, Any], limit: int) -> bytes:

@@ -101,7 +101,7 @@ class ParquetRows:
         except (pa.ArrowException, OSError) as error:
             raise InvalidValue(f"it is not a Parquet file: {error}") from error
         kinds = {field.name: field.type for field in self._file.schema_arrow}
-        check_columns(kinds)
+        check_columns(list(kinds))
         self._columns = [name for name in COLUMNS if name in kinds]
         if faults := [fault for name in self._columns if (fault := _fault(name, kinds[name]))]:
             raise InvalidValue("; ".join(faults))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from typing import Any
 
@@ -16,6 +17,8 @@ from marketdata.tick_csv import COLUMNS, MAX_LINE_BYTES, TickTable, tick_of
 
 HEADER = ",".join(COLUMNS).encode() + b"\n"
 LEAST = Tick("eth:A/B", "0xb:1", 1_700_000_000_000_000, 0, "1.5", "2", None, None, None, None)
+
+NO_CSV = "the line is not CSV: a quote is not closed, or is in a field that does not begin with one"
 
 
 def test_the_least_that_is_a_tick() -> None:
@@ -66,9 +69,14 @@ def test_the_longest_line_of_a_tick_is_not_too_long() -> None:
         (b"symbol,id,ts,price", "size is missing"),
         (b"symbol,id,ts,price,size,size", "size is there twice"),
         (b"symbol,id,ts,price,size,fee", "'fee' is unknown"),
-        (b"", "symbol is missing; id is missing; ts is missing; price is missing; size is missing"),
-        (b"PAR1\xff", "the line is not UTF-8"),
-        (b"symbol," * 10_000, "the line has more than 16384 bytes"),
+        (b"side", "symbol is missing; id is missing; ts is missing; price is missing; size is missing"),
+        (b"symbol;id", "size is missing; columns are separated by commas"),
+        (b"", "the first line is empty: it must name the columns"),
+        (b"\n", "the first line is empty: it must name the columns"),
+        (b"PAR1\xff", "the first line: the line is not UTF-8"),
+        (gzip.compress(b"symbol"), "or by a name that ends in .gz"),
+        ("\ufeffsymbol".encode("utf-16-le"), "this is UTF-16: save it as UTF-8"),
+        (b"symbol," * 10_000, "the file must have its line ends (curl keeps them with --data-binary)"),
     ],
 )
 def test_a_header_that_does_not_name_the_columns_is_refused(header: bytes, fault: str) -> None:
@@ -81,8 +89,10 @@ def test_a_header_that_does_not_name_the_columns_is_refused(header: bytes, fault
     ("line", "fault"),
     [
         ("A,1,1700000000000,0,1,2,,,", "has 9 fields, but the first line names 10 columns"),
-        ('A,"1,1700000000000,0,1,2,,,,', "the line is not CSV: unexpected end of data"),
-        ('A,"1"x,1700000000000,0,1,2,,,,', "the line is not CSV: ',' expected after '\"'"),
+        ('A,"1,1700000000000,0,1,2,,,,', NO_CSV),
+        ('A,"1"x,1700000000000,0,1,2,,,,', NO_CSV),
+        ('A,1",1700000000000,0,1,2,,,,', NO_CSV),
+        ('A,1"",1700000000000,0,1,2,,,,', NO_CSV),
         ("A,1,1700000000000,0,1,2,,,,\ud800", "the line is not UTF-8"),
         (",,,,,,,,,", "symbol is missing; id is missing; ts is missing; price is missing; size is missing"),
         ("A,1,1700000000000,0,1e3,-1,,,,", "size must be a decimal number"),
