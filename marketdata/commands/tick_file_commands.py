@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 ABOUT_IMPORT = "Store the ticks of files. The same command goes on with files that were imported in part."
 ABOUT_EXPORT = "Write ticks as CSV or Parquet, from one snapshot of the served version."
 
-_STANDARD_INPUT = "-"
+_STANDARD = "-"
+"""This name is standard input or standard output."""
 _MAX_PRUNED = 3
 """If ticks of many symbols are pruned, this many are named."""
 
@@ -44,7 +45,9 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "--from", dest="start", type=_time, metavar="TIME", help="ticks from TIME on, like 2026-01-31T00:00:00Z"
     )
     parser.add_argument("--to", dest="end", type=_time, metavar="TIME", help="ticks until TIME, itself included")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file; default: standard output")
+    parser.add_argument(
+        "-o", "--output", type=_new_file, metavar="FILE", help="a new file; default, and -: standard output"
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = (
         "Example: bin/marketdata-export --format parquet --symbol ETH:WETH-USDC -o weth.parquet\n\n"
@@ -57,6 +60,13 @@ def _time(text: str) -> int:
         return tick_time(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
+
+
+def _new_file(text: str) -> Path | None:
+    """The path of the file, or None for standard output."""
+    if text.endswith("/"):  # Path would remove it
+        raise argparse.ArgumentTypeError(f"{text} is the name of a folder: name a file")
+    return None if text == _STANDARD else Path(text)
 
 
 def export(options: argparse.Namespace, settings: Settings) -> None:
@@ -176,7 +186,7 @@ def _source(name: str, file: BufferedReader, size: int) -> Source:
 
 @contextlib.contextmanager
 def _input(name: str) -> Iterator[BufferedReader]:
-    if name == _STANDARD_INPUT:
+    if name == _STANDARD:
         yield sys.stdin.buffer  # type: ignore[misc]
         return
     try:

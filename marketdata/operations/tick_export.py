@@ -132,15 +132,19 @@ def new_file(path: Path, *, replaces: bool) -> Iterator[BinaryIO]:
     """Open a file for writing. It has its name when the block has ended without an error; before, it is a hidden file
     in the same folder. Raises UsageError if the file exists, unless ``replaces``, and for what is no regular file, like
     a device: it would be replaced, too."""
-    if path.exists() and not replaces:
-        raise UsageError(f"{path} already exists: name another file, or replace it with --force")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file")
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UsageError(f"{path} is no regular file: name another one, or write to standard output")
+    if path.exists() and not replaces:
+        raise UsageError(f"{path} already exists: name another file, or replace it with --force")
+    if not path.parent.is_dir():
+        raise UsageError(f"the folder {path.parent} does not exist")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         file = part.open("xb")
     except OSError as error:
-        raise UsageError(f"{part} cannot be created: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be created: {error.strerror}") from error
     try:
         with file:
             yield file

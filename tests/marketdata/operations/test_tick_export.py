@@ -133,9 +133,10 @@ def _umask() -> int:
 
 
 def test_standard_output_gets_the_same_bytes_and_the_summary_is_apart(conn: Connection, command: Command) -> None:
-    done = command("export", "--format", "csv", "--symbol", "X:B")
-    assert done.stdout.encode() == b"".join(ticks.stream(conn, version_1(conn), "X:B", format="csv"))
-    assert done.stderr.startswith("standard output: 1 ticks of 1 symbols in ")
+    for output in ((), ("-o", "-")):
+        done = command("export", "--format", "csv", "--symbol", "X:B", *output)
+        assert done.stdout.encode() == b"".join(ticks.stream(conn, version_1(conn), "X:B", format="csv"))
+        assert done.stderr.startswith("standard output: 1 ticks of 1 symbols in ")
 
 
 @pytest.mark.usefixtures("conn")
@@ -162,7 +163,11 @@ def test_symbols_and_times_are_chosen(command: Command) -> None:
         (("--format", "csv", "--symbol", "X:C"), 1, "there is no symbol X:C"),
         (("--format", "csv", "--from", "2024-02-01T00:00:00Z", "--to", "2024-01-01T00:00:00Z"), 2, "--from is after"),
         (("--format", "csv", "--from", "yesterday"), 2, "'yesterday' must be a time"),
-        (("--format", "csv", "-o", "/nowhere/ticks.csv"), 2, "No such file or directory"),
+        (("--format", "csv", "-o", "/nowhere/ticks.csv"), 2, "export: the folder /nowhere does not exist"),
+        (("--format", "csv", "-o", "/nowhere/"), 2, "/nowhere/ is the name of a folder: name a file"),
+        (("--format", "csv", "-o", "/usr"), 2, "export: /usr is a folder: name a file"),
+        (("--format", "csv", "-o", "/usr", "--force"), 2, "export: /usr is a folder: name a file"),
+        (("--format", "csv", "-o", "/dev/null"), 2, "export: /dev/null is no regular file"),
         ((), 2, "the following arguments are required: --format"),
     ],
 )
