@@ -29,7 +29,7 @@ from marketdata.commands import (
     token_commands,
     version_commands,
 )
-from marketdata.commands.database_connection import initialised, say, warn
+from marketdata.commands.database_connection import discard_output, initialised, say, warn
 from marketdata.demo import cli as demo
 from marketdata.errors import (
     DATABASE_ERRORS,
@@ -95,8 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # At its exit the interpreter flushes the rest of the output. It goes to the null device, so this cannot fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 128 + signal.SIGPIPE
     return SUCCESS
 

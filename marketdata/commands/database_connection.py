@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -34,6 +35,12 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a line on standard error at once."""
     print(text, file=sys.stderr, flush=True)
+
+
+def discard_output() -> None:
+    """Send the rest of standard output to the null device. It failed before, and the interpreter flushes it again at
+    its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def confirm(what: str) -> None:

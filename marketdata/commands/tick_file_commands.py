@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO
 
-from marketdata.commands.database_connection import initialised, say, warn
+from marketdata.commands.database_connection import discard_output, initialised, say, warn
 from marketdata.errors import AlreadyRunning, InvalidValue, StateError, UsageError
 from marketdata.limits import MAX_REJECTED_LINES
 from marketdata.settings import Settings
@@ -77,11 +77,12 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
         raise UsageError("--from is after --to")
     signal.signal(signal.SIGTERM, _exit)  # so that SIGTERM removes an unfinished file, like Ctrl-C
     progress = _Progress("export")
+    name, tell = ("standard output", warn) if options.output is None else (str(options.output), say)
     with initialised(settings) as connection:
         version = find_served(connection, settings)
         with tick_export.snapshot(connection):
             selection = tick_export.selected(connection, version, options.symbol, options.start, options.end)
-            with _output(options) as file:
+            with _written(name), _output(options) as file:
                 expected = max(sum(each.expected for each in selection.symbols), 1)
                 sink = _sink(options.format, file)
                 try:
@@ -90,7 +91,6 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
                     )
                 finally:
                     progress.clear()
-    name, tell = ("standard output", warn) if options.output is None else (str(options.output), say)
     tell(
         f"{name}: {count:,} ticks of {len(selection.symbols):,} symbols in {progress.seconds:.1f} s{_pruned(selection)}"
     )
@@ -108,6 +108,17 @@ def _exit(number: int, _frame: object) -> None:
 
 
 @contextlib.contextmanager
+def _written(name: str) -> Iterator[None]:
+    """Raises StateError if the file of this name cannot be written, for example because the disk is full."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StateError(f"{name} cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
 def _output(options: argparse.Namespace) -> Iterator[BinaryIO]:
     from marketdata.operations.tick_export import new_file
 
@@ -117,7 +128,12 @@ def _output(options: argparse.Namespace) -> Iterator[BinaryIO]:
     elif options.format == "parquet" and sys.stdout.isatty():
         raise UsageError("Parquet is not written to a terminal: name a file with -o FILE")
     else:
-        yield sys.stdout.buffer
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except OSError:
+            discard_output()
+            raise
 
 
 def _sink(format: str, file: BinaryIO) -> Sink:

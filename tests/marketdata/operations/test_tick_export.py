@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -303,6 +304,33 @@ def test_a_closed_pipe_ends_the_export(fresh: Settings, format: str) -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert (process.stderr.read(), process.wait(60)) == (b"", 141)
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_full_disk_is_told_in_one_line(fresh: Settings, format: str) -> None:
+    with open("/dev/full", "wb") as full:
+        process = Exporting(fresh, "--format", format).begin(stdout=full, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (
+        1, "bin/marketdata-export: standard output cannot be written: No space left on device\n"
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_a_full_disk_leaves_no_file(fresh: Settings, tmp_path: Path, format: str) -> None:
+    path = tmp_path / "ticks"
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    process = Exporting(fresh, "--format", format, "-o", str(path)).begin(stderr=subprocess.PIPE, preexec_fn=limit)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (
+        1, f"bin/marketdata-export: {path} cannot be written: File too large\n"
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("conn")
