@@ -107,7 +107,7 @@ def row(route: Route) -> Any:
     return pytest.param(route, marks=marks, id=f"{route.method} {route.path}")
 
 
-@pytest.mark.parametrize("route", map(row, ROUTES))
+@pytest.mark.parametrize("route", [row(route) for route in ROUTES])
 def test_every_row_answers_as_documented(
     route: Route, connection: http.client.HTTPConnection, service: Service
 ) -> None:

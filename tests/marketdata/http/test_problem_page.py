@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from marketdata import errors
-from marketdata.api.ingest import _REFUSALS
 from marketdata.frontend import problems
 from marketdata.http import failures
 from marketdata.http.problem_page import problem_page
 from marketdata.settings import ROOT
+from marketdata.store.ticks import REFUSALS
 
 API = set(re.findall(r'id="([^"]+)"', problem_page().decode()))
 FRONTEND = set(re.findall(r'id="([^"]+)"', problems.explained().decode()))
@@ -38,7 +38,7 @@ def test_every_code_in_the_source_has_an_entry() -> None:
     found = {code for name, code in given() if not is_internal(name)}
     assert {"unknown_symbol", "lease_held", "upstream_refused"} <= found
     assert found <= FRONTEND
-    assert {code for code, _ in _REFUSALS.values()} <= API
+    assert {code for code, _ in REFUSALS.values()} <= API
 
 
 def test_every_class_that_a_client_can_get_has_an_entry() -> None:
