@@ -47,6 +47,24 @@ _SEARCHED = ["symbol", "ts"]
 take memory, some kilobytes for each row group."""
 
 
+class _Output:
+    """Passes on what pyarrow writes, until it is given up. pyarrow completes a file also when its writer is deleted, so
+    an incomplete file would look like a whole one."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.is_given_up = False
+
+    def write(self, data: bytes) -> int:
+        return len(data) if self.is_given_up else self._file.write(data)
+
+    def flush(self) -> None:
+        if not self.is_given_up:
+            self._file.flush()
+
+
 class ParquetSink:
     """Writes lines of CSV as a Parquet file."""
 
@@ -61,8 +79,9 @@ class ParquetSink:
     _PARSE = csv.ParseOptions(newlines_in_values=True)
 
     def __init__(self, file: BinaryIO) -> None:
+        self._output = _Output(file)
         self._writer = parquet.ParquetWriter(
-            file, SCHEMA, compression="zstd", use_dictionary=_REPEATED, write_statistics=_SEARCHED
+            self._output, SCHEMA, compression="zstd", use_dictionary=_REPEATED, write_statistics=_SEARCHED
         )
         self._tables: list[Any] = []
 
@@ -83,6 +102,10 @@ class ParquetSink:
             self._write_group()
         self._writer.add_key_value_metadata(about)
         self._writer.close()
+
+    def give_up(self) -> None:
+        """Write nothing more."""
+        self._output.is_given_up = True
 
     def _write_group(self) -> None:
         group, self._tables = pa.concat_tables(self._tables), []

@@ -46,6 +46,9 @@ class Sink(Protocol):
     def finish(self, about: dict[str, str]) -> None:
         """Complete the file. ``about`` are facts to keep with it."""
 
+    def give_up(self) -> None:
+        """Write nothing more: the file stays incomplete."""
+
 
 class CsvSink:
     """Writes CSV."""
@@ -61,6 +64,9 @@ class CsvSink:
     def finish(self, about: dict[str, str]) -> None:
         """CSV keeps no facts."""
         self._file.flush()
+
+    def give_up(self) -> None:
+        """CSV has no end that could be written."""
 
 
 @contextlib.contextmanager
@@ -102,18 +108,22 @@ def export(
     ``progress`` is called with the number of ticks so far.
     """
     count = 0
-    for each in selection.symbols:
-        for lines in _lines(connection, version, each, selection):
-            count += sink.write(lines)
-            progress(count)
-    sink.finish(
-        {
-            "symbol": ",".join(each.symbol for each in selection.symbols),
-            "version": str(version.n),
-            "source": f"{version.ticks_table} of marketdata {__version__}",
-            "count": str(count),
-        }
-    )
+    try:
+        for each in selection.symbols:
+            for lines in _lines(connection, version, each, selection):
+                count += sink.write(lines)
+                progress(count)
+        sink.finish(
+            {
+                "symbol": ",".join(each.symbol for each in selection.symbols),
+                "version": str(version.n),
+                "source": f"{version.ticks_table} of marketdata {__version__}",
+                "count": str(count),
+            }
+        )
+    except BaseException:
+        sink.give_up()
+        raise
     return count
 
 

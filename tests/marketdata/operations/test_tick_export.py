@@ -296,6 +296,26 @@ def test_an_export_that_is_ended_leaves_no_file_of_this_name(
 
 
 @pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("has_name", [False, True])
+def test_an_export_of_parquet_that_is_interrupted_is_silent_and_incomplete(
+    fresh: Settings, tmp_path: Path, has_name: bool
+) -> None:
+    """It is interrupted after a row group is written."""
+    path = tmp_path / "ticks.parquet"
+    output = ("-o", str(path)) if has_name else ()
+    with (tmp_path / "stdout").open("wb") as stdout:
+        process = Exporting(fresh, "--format", "parquet", *output).begin(stdout=stdout, stderr=subprocess.PIPE)
+        while not any(each.stat().st_size > 1000 for each in tmp_path.iterdir()):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (130, "")
+    assert not path.exists()
+    with pytest.raises(pa.ArrowInvalid):
+        parquet.ParquetFile(tmp_path / "stdout")
+
+
+@pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_a_closed_pipe_ends_the_export(fresh: Settings, format: str) -> None:
     with Exporting(fresh, "--format", format).begin(stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
