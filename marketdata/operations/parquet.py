@@ -5,6 +5,7 @@ Prices and sizes are decimals of 60 digits, 30 of them after the point, so that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -155,18 +156,30 @@ def _release_memory() -> None:
 
 
 _READ_BYTES = 1 << 16
+_WHOLE = ("seq", "block_number")
+"""Columns of integers. pandas makes an integer column with missing values one of doubles."""
+_EXACT = 1 << 53
+"""Each integer below it has a double of its own."""
 
 
 def _fault(name: str, kind: Any) -> str | None:
     """What is wrong with the type of a column, if anything."""
     kinds = pa.types
-    if kinds.is_floating(kind):
-        return f"{name} is {kind}, and floating-point numbers are not exact: make it decimal or text"
+    if kinds.is_floating(kind) and not (name in _WHOLE and kinds.is_float64(kind)):
+        exact = "an integer" if name in _WHOLE else "decimal or text"
+        return f"{name} is {kind}, and floating-point numbers are not exact: make it {exact}"
     if kinds.is_timestamp(kind) and kind.tz is None:
         return f"{name} is {kind} without a time zone: make it a timestamp of UTC, or text"
     if kinds.is_dictionary(kind):
         return _fault(name, kind.value_type)
-    known = (kinds.is_string, kinds.is_large_string, kinds.is_string_view, kinds.is_decimal, kinds.is_integer)
+    known = (
+        kinds.is_float64,
+        kinds.is_string,
+        kinds.is_large_string,
+        kinds.is_string_view,
+        kinds.is_decimal,
+        kinds.is_integer,
+    )
     if kinds.is_timestamp(kind) or kinds.is_null(kind) or any(each(kind) for each in known):
         return None
     return f"{name} is {kind}: make it text"
@@ -174,6 +187,8 @@ def _fault(name: str, kind: Any) -> str | None:
 
 def _texts(column: Any) -> list[str | None]:
     kind = column.type
+    if pa.types.is_floating(kind):
+        return [None if each is None else _integer(each) for each in column.to_pylist()]
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", "UTC"), safe=False)
     texts: list[str | None] = column.cast(pa.string()).to_pylist()
@@ -182,3 +197,10 @@ def _texts(column: Any) -> list[str | None]:
     if pa.types.is_decimal(kind):  # pyarrow writes small numbers with an exponent
         return [text and plain(text) for text in texts]
     return texts
+
+
+def _integer(value: float) -> str | None:
+    """The text of a whole number, None for NaN, and for others a text that is no integer."""
+    if math.isnan(value):
+        return None
+    return str(int(value)) if abs(value) < _EXACT and value.is_integer() else repr(value)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
+import pandas
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -242,6 +243,43 @@ def test_a_file_of_another_program_is_read(two_versions: Connection, command: Co
     ]
 
 
+def test_a_file_that_pandas_wrote_is_read(
+    two_versions: Connection, versions: tuple[Version, Version], command: Command, into_2: Command, tmp_path: Path
+) -> None:
+    """pandas makes a column of integers with missing values one of doubles."""
+    first, second = versions
+    stored = [
+        tick("X:A", "1", START, "1.5", "2", block_number=123, block_hash="a", tx="b"),
+        tick("X:A", "2", START + 1, "0.1", "2", seq=-7),
+    ]
+    ticks.ingest(two_versions, first, stored)
+    exported, path = tmp_path / "exported.parquet", tmp_path / "pandas.parquet"
+    assert command("export", "--format", "parquet", "-o", str(exported)).returncode == 0
+    frame = pandas.read_parquet(exported)
+    assert frame["block_number"].dtype == "float64"
+    frame.to_parquet(path)
+    done = into_2(str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert stored_ticks(two_versions, second, "X:A") == stored
+    frame.assign(block_number=None, block_hash=None, id=["3", "4"]).to_parquet(path)
+    assert "2 new ticks" in into_2(str(path)).stdout, "columns without any value"
+
+
+def test_doubles_that_are_no_exact_integers_are_rejected(
+    two_versions: Connection, versions: tuple[Version, Version], command: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "ticks.parquet"
+    seqs = [2.0**53 - 1, -5.0, float("nan"), None, 2.0**53, 1.5, float("inf")]
+    count = len(seqs)
+    table = pa.table({name: column * count for name, column in COLUMNS.items()} | {"id": list("1234567"), "seq": seqs})
+    parquet.write_table(table, path)
+    done = command("import", str(path))
+    rows = [f"{path}: row {n} is rejected (invalid_value): seq must be an integer" for n in (5, 6, 7)]
+    assert [line[: len(rows[0])] for line in done.stderr.splitlines()[:-1]] == rows
+    found = {each.id: each.seq for each in stored_ticks(two_versions, versions[0], "X:A")}
+    assert found == {"1": 2**53 - 1, "2": -5, "3": 0, "4": 0}
+
+
 def test_rejected_rows_of_parquet_are_named(command: Command, tmp_path: Path, two_versions: Connection) -> None:
     path = tmp_path / "ticks.parquet"
     prices = ["1", "0", None, "1"]
@@ -280,6 +318,7 @@ def parquet_bytes(**columns: object) -> bytes:
         ("a.csv.gz", gzip.compress(HEADER.encode(), mtime=0)[:-4], 1, "it cannot be read to its end: "),
         ("a.parquet", b"symbol,id,ts,price,size\n", 1, "it is not a Parquet file: "),
         ("a.parquet", parquet_bytes(price=[1.5]), 1, "price is double, and floating-point numbers are not exact"),
+        ("a.parquet", parquet_bytes(seq=pa.array([1], pa.float32())), 1, "not exact: make it an integer"),
         ("a.parquet", parquet_bytes(ts=[NOON.astimezone(UTC).replace(tzinfo=None)]), 1, "without a time zone"),
         ("a.parquet", parquet_bytes(size=[True]), 1, "size is bool: make it text"),
         ("a.parquet", parquet_bytes(fee=[1]), 1, "'fee' is unknown"),
