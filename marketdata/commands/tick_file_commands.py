@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO
 
 from marketdata.commands.database_connection import discard_output, initialised, say, warn
-from marketdata.errors import AlreadyRunning, InvalidValue, StateError, UsageError
+from marketdata.errors import AlreadyRunning, InvalidValue, MarketError, StateError, UsageError
 from marketdata.limits import MAX_REJECTED_LINES
 from marketdata.settings import Settings
 from marketdata.status_line import StatusLine, bar, clock
@@ -162,15 +162,20 @@ def import_files(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store.version import find_served
 
     rejected = 0
+    faults: list[MarketError] = []
     with initialised(settings) as connection:
         version = find_served(connection, settings)
         for name in options.files:
             try:
                 rejected += _import_file(connection, version, name, options.again).rejected
-            except (InvalidValue, StateError, AlreadyRunning) as error:
-                raise type(error)(f"{name}: {error.detail}") from error
+            except (InvalidValue, StateError, AlreadyRunning, UsageError) as error:
+                faults.append(type(error)(f"{name}: {error.detail}"))
     if rejected:
-        raise StateError(f"{rejected:,} rows were rejected")
+        faults.append(StateError(f"{rejected:,} rows were rejected"))
+    for fault in faults[:-1]:
+        warn(f"{options.prog}: {fault.detail}")
+    if faults:
+        raise faults[0] if len(faults) == 1 else StateError(faults[-1].detail)
 
 
 def _import_file(connection: Connection, version: Version, name: str, again: bool) -> Progress:
@@ -188,6 +193,8 @@ def _import_file(connection: Connection, version: Version, name: str, again: boo
             report = _Report(name, begun, source)
             try:
                 done = task.run(source, begun, report.tell)
+            except StateError as error:
+                raise StateError(f"{error.detail}; stored before: {_counts(report.done)}") from error
             finally:
                 report.progress.clear()
     say(f"{name}: {_counts(done)}, in {report.progress.seconds:.1f} s{_resumed(begun)}")
@@ -208,7 +215,7 @@ def _input(name: str) -> Iterator[BufferedReader]:
     try:
         file = open(name, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+        raise UsageError(f"it cannot be read: {error.strerror}") from error
     with file:
         yield file
 
@@ -221,9 +228,11 @@ class _Report:
         self._begun = begun
         self._source = source
         self._named = 0
+        self.done = begun
         self.progress = _Progress(name)
 
     def tell(self, done: Progress, rejected: list[Rejection]) -> None:
+        self.done = done
         if rejected:
             self.progress.clear()
         for row, code, detail in rejected[: MAX_REJECTED_LINES - self._named]:

@@ -336,12 +336,36 @@ def test_what_is_no_file_of_ticks_is_refused(
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_a_file_that_is_not_there_is_named_after_the_others_were_imported(command: Command, tmp_path: Path) -> None:
-    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
-    done = command("import", str(path), "/nowhere/ticks.csv")
-    assert done.returncode == 2
-    assert done.stderr == "bin/marketdata-import: /nowhere/ticks.csv cannot be read: No such file or directory\n"
+def test_files_that_cannot_be_imported_are_named_after_the_others_were_imported(
+    command: Command, tmp_path: Path
+) -> None:
+    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1", "nothing")
+    more = csv_file(tmp_path, "X:A,2,2024-01-31T00:00:00Z,1,1", name="more.csv")
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    absent = "/nowhere/ticks.csv: it cannot be read: No such file or directory\n"
+    done = command("import", "/nowhere/ticks.csv", str(more))
+    assert (done.returncode, done.stderr) == (2, f"bin/marketdata-import: {absent}")
     assert "1 new ticks" in done.stdout
+    done = command("import", "/nowhere/ticks.csv", str(path), str(empty), str(more))
+    assert done.returncode == 1
+    assert done.stderr.splitlines(keepends=True)[1:] == [
+        f"bin/marketdata-import: {absent}",
+        f"bin/marketdata-import: {empty}: the first line is empty: it must name the columns\n",
+        "bin/marketdata-import: 1 rows were rejected\n",
+    ]
+    assert f"{path}: 2 rows: 1 new ticks" in done.stdout
+    assert f"{more}: already imported" in done.stdout
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_of_a_file_that_is_cut_the_stored_rows_are_counted(command: Command, tmp_path: Path) -> None:
+    path = large(tmp_path / "ticks.csv.gz")
+    path.write_bytes(path.read_bytes()[:-2000])
+    done = command("import", str(path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "it cannot be read to its end: " in done.stderr
+    assert done.stderr.endswith("; stored before: 10,000 rows: 10,000 new ticks, 0 known, 0 rejected\n")
 
 
 def test_a_dropped_version_forgets_what_was_imported(
