@@ -226,7 +226,7 @@ def _command(
 def _add_processes(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--processes", type=_processes, metavar="N",
-        help="serve with N processes on one port, for example one for each core; default: MARKET_API_PROCESSES",
+        help="serve with N processes on one port, for example half as many as cores; default: MARKET_API_PROCESSES",
     )  # fmt: skip
 
 
