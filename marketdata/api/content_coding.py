@@ -69,7 +69,8 @@ class _Unpacked(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Go back to the start, the only place to go."""
-        assert (offset, whence) == (0, io.SEEK_SET)
+        if (offset, whence) != (0, io.SEEK_SET):
+            raise io.UnsupportedOperation("only the start can be sought")
         self._file.seek(0)
         self._begin()
         return 0

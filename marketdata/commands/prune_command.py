@@ -39,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a date like 2026-01-01, a time like 2026-01-01T12:00:00Z, or milliseconds since 1970; rounded down to a "
         "day (UTC), and for symbols with blocks to a day that is final",
     )
-    parser.add_argument("--symbol", metavar="S", help="only this symbol or alias; default: all that exist now")
+    parser.add_argument(
+        "--symbol", action="append", default=[], metavar="S",
+        help="only this symbol or alias; may be given several times; default: all that exist now",
+    )  # fmt: skip
     parser.epilog = EXAMPLE + (parser.epilog or "")
 
 

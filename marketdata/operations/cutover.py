@@ -117,7 +117,7 @@ class Cutover:
 
         With ``despite`` the new version becomes the current one in any case.
         """
-        found = self.compare()
+        found = first = self.compare()
         if despite:
             with self._writers_waiting():
                 self._name_current()
@@ -131,6 +131,8 @@ class Cutover:
                 found = self._settled(found, has_copy)
                 if not found:
                     self._name_current()
+            if first and not found:
+                self._say("while the writers waited, the differences were compared again: now all are equal")
             if not found or not has_copy:
                 break
         return found

@@ -74,9 +74,9 @@ def unknown(connection: Connection, version: Version, symbol: str) -> UsageError
     named = aliases.all_of(connection)
     if symbol in named:
         return UsageError(f"SYMBOL {symbol} is an alias: name its symbol, {named[symbol]}")
-    stored = [name for (name,) in connection.execute(version.query("SELECT symbol FROM {symbols}"))]
-    close = get_close_matches(symbol, stored, 1, 0.0)
-    nearest = f"; did you mean {close[0]}?" if close else ""
+    stored = {name.lower(): name for (name,) in connection.execute(version.query("SELECT symbol FROM {symbols}"))}
+    close = get_close_matches(symbol.lower(), stored, 1)
+    nearest = f"; did you mean {stored[close[0]]}?" if close else ""
     return UsageError(
         f"SYMBOL {symbol[:80]!r}: version {version.n} ({version.ticks_table}) has no such symbol{nearest}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
@@ -39,13 +39,13 @@ _HOLDER = f"""
 
 
 class Prune:
-    """Prunes the symbols of a version, or one of them. ``before`` is a midnight in the past."""
+    """Prunes the symbols of a version, or only those of the given names. ``before`` is a midnight in the past."""
 
-    def __init__(self, connection: Connection, version: Version, before: datetime, symbol: str | None = None) -> None:
+    def __init__(self, connection: Connection, version: Version, before: datetime, names: Sequence[str] = ()) -> None:
         self._connection = connection
         self._version = version
         self._before = before
-        self._symbol = None if symbol is None else _stored(connection, version, symbol)
+        self._symbols = [_stored(connection, version, name) for name in names] or None
         self._below: list[Below] = []
         self.lines: list[Line] = []
         """The lines before this run, and what they may be."""
@@ -56,7 +56,7 @@ class Prune:
     def draw(self) -> None:
         """Draw the lines. From now on nothing is stored below them."""
         connection, version = self._connection, self._version
-        self.lines = prune.lines(connection, version, self._before, self._symbol and [self._symbol])
+        self.lines = prune.lines(connection, version, self._before, self._symbols)
         for line in self.lines:
             if line.until is not None and (line.now is None or line.now < line.until):
                 prune.draw(connection, version, line)

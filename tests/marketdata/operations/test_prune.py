@@ -97,6 +97,12 @@ def test_a_second_prune_goes_on_and_never_lowers_a_line(conn: Connection, comman
     assert "deleted 4 ticks of X:PLAIN" in command("prune", "--before", "2024-02-04", "--symbol", PLAIN).stdout
 
 
+def test_several_symbols_are_pruned(conn: Connection, command: Command) -> None:
+    done = command("prune", "--before", "2024-02-02", "--symbol", PLAIN, "--symbol", CHAINED)
+    assert "of 2 symbols" in done.stdout
+    assert days(conn, PLAIN) == days(conn, CHAINED) == [2, 3, 4]
+
+
 def test_what_cannot_be_pruned_is_refused(conn: Connection, command: Command) -> None:
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
     for arguments, message in (
@@ -105,6 +111,8 @@ def test_what_cannot_be_pruned_is_refused(conn: Connection, command: Command) ->
         (("--before", "1706745600"), "looks like seconds"),
         (("--before", tomorrow), f"--before {tomorrow}T00:00:00Z is in the future: give a time in the past"),
         (("--before", "2024-02-01", "--symbol", "X:PLANE"), "has no such symbol; did you mean X:PLAIN?"),
+        (("--before", "2024-02-01", "--symbol", "x:plain"), "has no such symbol; did you mean X:PLAIN?"),
+        (("--before", "2024-02-01", "--symbol", PLAIN, "--symbol", "other"), "'other': version 1 (md_ticks_v1) has no"),
         ((), "the following arguments are required: --before"),
     ):
         done = command("prune", *arguments)
