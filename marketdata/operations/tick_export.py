@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from marketdata import __version__
-from marketdata.errors import UsageError
+from marketdata.errors import AlreadyRunning, UsageError
+from marketdata.postgres.locks import EXCLUSIVE, acquire
 from marketdata.store import prune, symbols, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
@@ -150,16 +151,28 @@ def new_file(path: Path, *, replaces: bool) -> Iterator[BinaryIO]:
         raise UsageError(f"{path} already exists: name another file, or replace it with --force")
     if not path.parent.is_dir():
         raise UsageError(f"the folder {path.parent} does not exist")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.part")
     try:
-        file = part.open("xb")
+        # What a killed export left has the same name.
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         raise UsageError(f"{path} cannot be created: {error.strerror}") from error
-    try:
-        with file:
+    with open(descriptor, "wb") as file:
+        if not acquire(descriptor, EXCLUSIVE) or not _names(part, descriptor):
+            raise AlreadyRunning(f"another export writes {path}: wait for it, or name another file")
+        try:
+            file.truncate(0)
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+            os.fsync(descriptor)
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    """Whether ``path`` still names the open file: another process may have renamed it before it was locked."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    return False

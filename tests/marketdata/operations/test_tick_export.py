@@ -296,6 +296,26 @@ def test_an_export_that_is_ended_leaves_no_file_of_this_name(
 
 
 @pytest.mark.usefixtures("slow")
+def test_the_next_export_replaces_what_a_killed_one_left_but_not_what_another_writes(
+    fresh: Settings, command: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "ticks"
+    process = Exporting(fresh, "--format", "csv", "-o", str(path)).begin(stderr=subprocess.PIPE)
+    while not any(each.stat().st_size > 1000 for each in tmp_path.iterdir()):
+        assert process.poll() is None
+    process.send_signal(signal.SIGSTOP)
+    done = command("export", "--format", "csv", "--symbol", "X:B", "-o", str(path))
+    assert (done.returncode, done.stderr) == (
+        4, f"bin/marketdata-export: another export writes {path}: wait for it, or name another file\n"
+    )  # fmt: skip
+    process.kill()
+    process.communicate(timeout=60)
+    assert command("export", "--format", "csv", "--symbol", "X:B", "-o", str(path)).returncode == 0
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes().count(b"\n") == 2
+
+
+@pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("has_name", [False, True])
 def test_an_export_of_parquet_that_is_interrupted_is_silent_and_incomplete(
     fresh: Settings, tmp_path: Path, has_name: bool
