@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from marketdata.commands.database_connection import initialised, say
+from marketdata.commands.time_argument import EPOCH, TIMES, time_argument
 from marketdata.settings import Settings
 from marketdata.status_line import StatusLine, bar, clock
-from marketdata.tick import sent_time
 
 if TYPE_CHECKING:
     from marketdata.operations.prune import Prune
@@ -24,8 +23,6 @@ ABOUT = "Delete old ticks and keep their candles. Afterwards nothing can be stor
 EXAMPLE = "Example: bin/marketdata-prune --before 2026-01-01 --symbol ETH:WETH-USDC\n\n"
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_NAMED = 3
 """Of many symbols with an earlier line, this many are named."""
 
@@ -34,23 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--before",
         required=True,
-        type=_time,
+        type=time_argument,
         metavar="TIME",
-        help="a date like 2026-01-01, a time like 2026-01-01T12:00:00Z, or milliseconds since 1970; rounded down to a "
-        "day (UTC), and for symbols with blocks to a day that is final",
+        help=f"{TIMES}; rounded down to a day (UTC), and for symbols with blocks to a day that is final",
     )
     parser.add_argument(
         "--symbol", action="append", default=[], metavar="S",
         help="only this symbol or alias; may be given several times; default: all that exist now",
     )  # fmt: skip
     parser.epilog = EXAMPLE + (parser.epilog or "")
-
-
-def _time(text: str) -> datetime:
-    try:
-        return _EPOCH + timedelta(microseconds=sent_time(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
@@ -122,7 +111,7 @@ class _Progress:
 
 def _limits(lines: Sequence[Line], before: datetime) -> str:
     """The symbols whose line is another one."""
-    early = sorted((each for each in lines if each.until != before), key=lambda each: each.until or _EPOCH)
+    early = sorted((each for each in lines if each.until != before), key=lambda each: each.until or EPOCH)
     later = [each for each in lines if each.now is not None and each.now > before]
     found = ""
     if early:

@@ -14,11 +14,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO
 
 from marketdata.commands.database_connection import discard_output, initialised, say, warn
+from marketdata.commands.time_argument import TIMES, microseconds_argument
 from marketdata.errors import AlreadyRunning, InvalidValue, MarketError, StateError, UsageError
 from marketdata.limits import MAX_REJECTED_LINES
 from marketdata.settings import Settings
 from marketdata.status_line import StatusLine, bar, clock
-from marketdata.tick import tick_time
 from marketdata.tick_csv import COLUMNS
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "--symbol", action="append", default=[], metavar="S", help="a symbol or alias, repeatable; default: all symbols"
     )
     parser.add_argument(
-        "--from", dest="start", type=_time, metavar="TIME", help="ticks from TIME on, like 2026-01-31T00:00:00Z"
+        "--from", dest="start", type=microseconds_argument, metavar="TIME", help=f"ticks from TIME on: {TIMES}"
     )
-    parser.add_argument("--to", dest="end", type=_time, metavar="TIME", help="ticks until TIME, itself included")
+    parser.add_argument(
+        "--to", dest="end", type=microseconds_argument, metavar="TIME", help="ticks until TIME, itself included"
+    )
     parser.add_argument(
         "-o", "--output", type=_new_file, metavar="FILE", help="a new file; default, and -: standard output"
     )
@@ -53,13 +55,6 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         "Example: bin/marketdata-export --format parquet --symbol ETH:WETH-USDC -o weth.parquet\n\n"
         f"The columns are {', '.join(COLUMNS)}. Ticks are in the order of symbol, ts, seq and id.\n\n{parser.epilog}"
     )
-
-
-def _time(text: str) -> int:
-    try:
-        return tick_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def _new_file(text: str) -> Path | None:

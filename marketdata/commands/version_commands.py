@@ -6,14 +6,11 @@ import argparse
 import shlex
 import signal
 import threading
-from datetime import UTC, datetime, timedelta
 
 from marketdata.commands.database_connection import confirm, initialised, say
+from marketdata.commands.time_argument import TIMES, time_argument
 from marketdata.errors import StateError, UsageError
 from marketdata.settings import Settings
-from marketdata.tick import sent_time
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ABOUT_VERSION = "Create the tables and functions of version N, and write its vN.env."
 ABOUT_COPY = "Carry what version FROM received over to version TO: ticks, retracted and final blocks, coverage."
@@ -35,9 +32,15 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
 def add_cutover_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("n", metavar="N", type=_number, help="the number of the version to make the current one")
     parser.add_argument(
-        "--from", dest="start", type=_time, metavar="TIME", help="compare candles that open from TIME on"
+        "--from",
+        dest="start",
+        type=time_argument,
+        metavar="TIME",
+        help=f"compare candles that open from TIME on: {TIMES}",
     )
-    parser.add_argument("--to", dest="end", type=_time, metavar="TIME", help="compare candles that open until TIME")
+    parser.add_argument(
+        "--to", dest="end", type=time_argument, metavar="TIME", help="compare candles that open until TIME"
+    )
     parser.add_argument("--compare", action="store_true", help="only compare and report")
     parser.add_argument("--despite-differences", action="store_true", help="switch although candles differ")
 
@@ -51,13 +54,6 @@ def _number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:7]) <= 999_999:
         raise argparse.ArgumentTypeError(f"must be the number of a version, from 1 to 999999, like 2, not {text!r}")
     return int(text)
-
-
-def _time(text: str) -> datetime:
-    try:
-        return EPOCH + timedelta(microseconds=sent_time(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def version(options: argparse.Namespace, settings: Settings) -> None:

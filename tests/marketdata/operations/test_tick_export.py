@@ -155,6 +155,8 @@ def test_symbols_and_times_are_chosen(command: Command) -> None:
     ]
     assert len(ids()) == len(TICKS)
     assert ids("--to", "1970-01-01T00:00:00Z") == []
+    assert len(ids("--from", "2024-01-31")) == 4, "a date, as for bin/marketdata-prune"
+    assert len(ids("--to", "2024-01-31")) == 1
 
 
 @pytest.mark.usefixtures("conn")
