@@ -67,11 +67,8 @@ class Service:
         current_reads = CurrentReads(self._pool, replica)
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics(self._memory)
-        admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
-        authenticator = Authenticator(finder(self._pool), admin_digest)
-        self._tick_writer = TickWriter(
-            self._pool, self._served, metrics, self._backlog, current_reads.note, self._share(MAX_LARGE, 1)
-        )
+        authenticator = self._made_authenticator()
+        self._tick_writer = self._made_tick_writer(metrics, current_reads)
         self._spools = Spools(settings.state_dir)
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         time_zones = TimeZones(self._reads)
@@ -102,6 +99,14 @@ class Service:
             started_at=monotonic(),
         )
         self._listener = self._made_listener(live_connections)
+
+    def _made_authenticator(self) -> Authenticator:
+        admin_digest = secretfile.admin_digest(self._settings.secrets_dir, warn=_log.warning)
+        return Authenticator(finder(self._pool), admin_digest)
+
+    def _made_tick_writer(self, metrics: Metrics, current_reads: CurrentReads) -> TickWriter:
+        large = self._share(MAX_LARGE, 1)
+        return TickWriter(self._pool, self._served, metrics, self._backlog, current_reads.note, large)
 
     def _made_listener(self, live_connections: int) -> Listener:
         app = make_app(self.services)

@@ -57,9 +57,9 @@ class Prune:
         """Draw the lines. From now on nothing is stored below them."""
         connection, version = self._connection, self._version
         self.lines = prune.lines(connection, version, self._before, self._symbols)
-        for line in self.lines:
+        for at, line in enumerate(self.lines):
             if line.until is not None and (line.now is None or line.now < line.until):
-                prune.draw(connection, version, line)
+                self.lines[at] = prune.draw_where_final(connection, version, self._before, line.symbol)
         self._below = prune.below(connection, version, [line.symbol for line in self.lines])
         self.most = sum(each.most for each in self._below)
 

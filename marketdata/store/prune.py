@@ -39,6 +39,17 @@ def lines(conn: Connection, version: Version, before: datetime, symbols: Sequenc
     return [Line(*row) for row in rows]
 
 
+def draw_where_final(conn: Connection, version: Version, before: datetime, symbol: str) -> Line:
+    """Move the line of a symbol up to ``before``, or to where finality limits it. Returns the line as it was, and as it
+    is. Finality is read under the symbol's lock, because its first block may arrive at any moment."""
+    with conn.transaction():
+        conn.execute(version.query("SELECT {lock}(%s)"), ([symbol],))
+        (line,) = lines(conn, version, before, [symbol])
+        if line.until is not None:
+            conn.execute(version.query(_DRAW), line._asdict())
+        return line
+
+
 def draw(conn: Connection, version: Version, line: Line) -> None:
     """Move the line of a symbol up to ``line.until``. This waits for the other writers of the symbol. A symbol that was
     dropped meanwhile stays absent."""

@@ -162,7 +162,8 @@ BEGIN
 END $$;
 
 -- Ends the retraction of a block. Its ticks are accepted again; the deleted ticks must be sent again. Returns whether this was
--- done; false: the block is not later than the last candle below the line, so its ticks would be refused.
+-- done; false: the block is not later than the last candle below the line, so its ticks would be refused. The time of a retracted
+-- block is not kept. So for one that was the last block below the line, this is true, although its ticks are refused.
 CREATE FUNCTION {restore}(name text, hash text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name CONSTANT text := {canonical}(name);

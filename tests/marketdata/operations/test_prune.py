@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import aliases
-from marketdata.operations.prune import pruning
+from marketdata.operations.prune import Prune, pruning
 from marketdata.settings import Settings
-from marketdata.store import ticks
+from marketdata.store import prune, ticks
 from marketdata.store.pool import Connection, connect
+from marketdata.store.prune import Line
 from marketdata.store.version import Version, registered
 from marketdata.tick import Finalize, FinalizeChain, Retract
 from tests.marketdata.conftest import Command
@@ -95,6 +97,27 @@ def test_a_second_prune_goes_on_and_never_lowers_a_line(conn: Connection, comman
     assert days(conn, PLAIN) == [3, 4]
     assert days(conn, CHAINED) == [0, 1, 2, 3, 4]
     assert "deleted 4 ticks of X:PLAIN" in command("prune", "--before", "2024-02-04", "--symbol", PLAIN).stdout
+
+
+def test_a_block_that_arrives_while_the_lines_are_drawn_is_not_pruned(conn: Connection, command: Command) -> None:
+    work = Prune(conn, version_of(conn), datetime(2024, 2, 3, tzinfo=UTC), [PLAIN])
+    found = prune.lines
+
+    def lines(*arguments: Any) -> list[Line]:
+        result = found(*arguments)
+        if "block" not in stored:
+            stored.add("block")
+            block = {"block_number": 9, "block_hash": "0x9"}
+            assert ticks.ingest(conn, version_of(conn), [tick(PLAIN, "block", START, **block)]).outcomes == ["created"]
+        return result
+
+    stored: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prune, "lines", lines)
+        work.draw()
+    assert [line.until for line in work.lines] == [None]
+    assert list(work.delete()) == []
+    assert days(conn, PLAIN) == [0, 1, 2, 3, 4]
 
 
 def test_several_symbols_are_pruned(conn: Connection, command: Command) -> None:
