@@ -87,8 +87,13 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
                 finally:
                     progress.clear()
     tell(
-        f"{name}: {count:,} ticks of {len(selection.symbols):,} symbols in {progress.seconds:.1f} s{_pruned(selection)}"
+        f"{name}: {_number(count, 'tick')} of {_number(len(selection.symbols), 'symbol')} "
+        f"in {progress.seconds:.1f} s{_pruned(selection)}"
     )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
 def _pruned(selection: Selection) -> str:

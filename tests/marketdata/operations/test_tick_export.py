@@ -137,7 +137,7 @@ def test_standard_output_gets_the_same_bytes_and_the_summary_is_apart(conn: Conn
     for output in ((), ("-o", "-")):
         done = command("export", "--format", "csv", "--symbol", "X:B", *output)
         assert done.stdout.encode() == b"".join(ticks.stream(conn, version_1(conn), "X:B", format="csv"))
-        assert done.stderr.startswith("standard output: 1 ticks of 1 symbols in ")
+        assert done.stderr.startswith("standard output: 1 tick of 1 symbol in ")
 
 
 @pytest.mark.usefixtures("conn")
