@@ -6,6 +6,7 @@ The lines of CSV are those of ``GET /v1/ticks?format=csv``. A Parquet file is ma
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +16,6 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from marketdata import __version__
 from marketdata.errors import AlreadyRunning, UsageError
-from marketdata.postgres.locks import EXCLUSIVE, acquire
 from marketdata.store import prune, symbols, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
@@ -158,7 +158,7 @@ def new_file(path: Path, *, replaces: bool) -> Iterator[BinaryIO]:
     except OSError as error:
         raise UsageError(f"{path} cannot be created: {error.strerror}") from error
     with open(descriptor, "wb") as file:
-        if not acquire(descriptor, EXCLUSIVE) or not _names(part, descriptor):
+        if not _lock(part, descriptor):
             raise AlreadyRunning(f"another export writes {path}: wait for it, or name another file")
         try:
             file.truncate(0)
@@ -171,8 +171,10 @@ def new_file(path: Path, *, replaces: bool) -> Iterator[BinaryIO]:
             raise
 
 
-def _names(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` still names the open file: another process may have renamed it before it was locked."""
-    with contextlib.suppress(FileNotFoundError):
+def _lock(path: Path, descriptor: int) -> bool:
+    """Lock the open file, without waiting. Returns False if another process has locked it, or renamed it before."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
-    return False
+    except (BlockingIOError, FileNotFoundError):
+        return False
