@@ -16,7 +16,10 @@ export async function firstView(read, range, interval, mayBeEmpty) {
   const { bars, from, to } = range;
   if (from === null) return newest(read, range, interval);
   const pad = Math.ceil((to - from) / 2);
-  const { content, tag } = await read({ startTime: Math.max(from - pad, 0), endTime: Math.min(to + pad, MAX_TIME), limit: MAX_READ });
+  const end = { endTime: Math.min(to + pad, MAX_TIME), limit: MAX_READ };
+  let { content, tag } = await read({ startTime: Math.max(from - pad, 0), ...end });
+  // The candles before the range may be too many for one response.
+  if (content.more && content.candles.at(-1).t < from) ({ content, tag } = await read({ startTime: from, ...end }));
   const rows = content.candles;
   if (!mayBeEmpty && !rows.some(({ t }) => t >= from && t <= to)) return newest(read, { bars, from: null, to: null }, interval);
   const [first, last] = [rows[0]?.t ?? from, rows.at(-1)?.t ?? from - 1];

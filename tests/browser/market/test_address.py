@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -85,6 +86,21 @@ def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) ->
     assert settled(opened) == address
     assert "from=" in address
     assert page.locator("#chart").screenshot() == picture
+
+
+def test_a_link_to_a_range_after_more_candles_than_an_answer_has_shows_the_range(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:THEN-QUIET", now() // HOUR * HOUR
+    dense = end - 200 * 24 * HOUR
+    stage.write(*(tick(symbol, dense - at * MINUTE, "100") for at in range(11_000)), tick(symbol, end, "7"))
+    opened = tab(query(symbol, "1m", **{"from": iso(dense - 30 * MINUTE), "to": iso(end - 24 * HOUR)})).drawn()
+    page = opened.page
+    address = settled(opened)
+    page.mouse.move(600, 300)
+    page.mouse.wheel(0, 120)
+    opened.becomes(lambda: settled(opened) != address)
+    first, last = (page.evaluate("(text) => Date.parse(text)", each) for each in times(opened.url))
+    assert dense - 2 * HOUR < first < dense + 24 * HOUR
+    assert last > end - 30 * 24 * HOUR
 
 
 def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> None:
@@ -191,6 +207,10 @@ def test_a_symbol_that_has_trades_in_the_range_keeps_it(tab: Tab, stage: Stage) 
     choose(opened, "DEMO:OTHER")
     opened.becomes(lambda: "DEMO:OTHER" in opened.url)
     assert times(settled(opened)) == kept
+
+
+def iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def times(address: str) -> tuple[str, str]:
