@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -16,16 +16,16 @@ statement."""
 
 
 @contextmanager
-def exclusive(connection: Connection, name: str, held: str) -> Iterator[None]:
-    """Hold the lock ``name`` while the block runs. Raises AlreadyRunning with the message ``held`` if another process
-    has it."""
+def exclusive(connection: Connection, name: str, held: Callable[[], str]) -> Iterator[None]:
+    """Hold the lock ``name`` while the block runs. Raises AlreadyRunning with the message that ``held`` returns if
+    another process has it."""
     values = {"name": name}
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL lock_timeout = '{_WAIT_S}s'")
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%(name)s, 0))", values)
     except psycopg.errors.LockNotAvailable as error:
-        raise AlreadyRunning(held) from error
+        raise AlreadyRunning(held()) from error
     try:
         yield
     finally:

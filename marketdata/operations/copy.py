@@ -17,10 +17,9 @@ from decimal import Decimal
 from time import monotonic
 from typing import LiteralString, NamedTuple
 
-import psycopg
-
-from marketdata.errors import AlreadyRunning, Stopped
+from marketdata.errors import Stopped
 from marketdata.operations import Say, copied_coverage
+from marketdata.operations.advisory_lock import exclusive
 from marketdata.operations.copied_coverage import Coverage
 from marketdata.operations.pruned_ranges import PrunedRanges
 from marketdata.operations.version_pair import (
@@ -39,10 +38,7 @@ BATCH = 10_000
 """Maximum ticks of a transaction, unless a single minute has more."""
 _PROGRESS_S = 5.0
 _IDLE_S = 0.5
-_COPY_LOCK = "hashtextextended('marketdata copy ' || %(prefix)s, 0)"
-_LOCK_WAIT_S = 5
-"""How long a copy waits for the lock. A killed copy keeps its lock until the server has finished the copy's current
-statement."""
+_COPY_LOCK = "marketdata copy {prefix}"
 
 
 class Carried(NamedTuple):
@@ -229,25 +225,15 @@ class CopyLoop:
 @contextmanager
 def copying(connection: Connection, prefix: str) -> Iterator[None]:
     """Hold the lock of copies of this prefix while the block runs. Raises AlreadyRunning if another copy has it."""
-    values = {"prefix": prefix}
-    try:
-        with connection.transaction():
-            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'")
-            connection.execute(f"SELECT pg_advisory_lock({_COPY_LOCK})", values)
-    except psycopg.errors.LockNotAvailable as error:
-        raise AlreadyRunning(
-            f"another copy of versions with the prefix {prefix} runs: wait for it, or stop it"
-        ) from error
-    try:
+    held = f"another copy of versions with the prefix {prefix} runs: wait for it, or stop it"
+    with exclusive(connection, _COPY_LOCK.format(prefix=prefix), lambda: held):
         yield
-    finally:
-        if not connection.closed:
-            connection.execute(f"SELECT pg_advisory_unlock({_COPY_LOCK})", values)
 
 
 def is_copying(connection: Connection, prefix: str) -> bool:
     """Whether a copy runs. If this returns False, no copy can begin before the caller's transaction ends."""
-    row = connection.execute(f"SELECT pg_try_advisory_xact_lock({_COPY_LOCK})", {"prefix": prefix}).fetchone()
+    name = _COPY_LOCK.format(prefix=prefix)
+    row = connection.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (name,)).fetchone()
     return row is not None and not row[0]
 
 

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
 
-import psycopg
-
-from marketdata.errors import AlreadyRunning, UsageError
+from marketdata.errors import UsageError
+from marketdata.operations.advisory_lock import exclusive
 from marketdata.operations.drop_symbol import unknown
 from marketdata.store import prune
 from marketdata.store.pool import Connection
@@ -27,14 +26,10 @@ BATCH = 2000
 """Ticks of a transaction."""
 _WORK_SHARE = 0.5
 """The part of the time that is spent on deleting; the rest are pauses."""
-_LOCK_WAIT_S = 5
-"""How long a prune waits for the lock. A killed prune keeps its lock until the server has finished its statement."""
-
-_KEY = "hashtextextended('marketdata prune ' || %(table)s, 0)"
-_HOLDER = f"""
+_HOLDER = """
     SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid)
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-      AND (l.classid::bigint << 32) | l.objid::bigint = {_KEY}
+      AND (l.classid::bigint << 32) | l.objid::bigint = hashtextextended(%(name)s, 0)
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
@@ -95,14 +90,13 @@ def check_past(connection: Connection, moment: datetime) -> None:
 def pruning(connection: Connection, version: Version) -> Iterator[None]:
     """Hold the lock of prunes of this version during the block. Raises AlreadyRunning, which names the holder, if
     another prune has it."""
-    values = {"table": version.ticks_table, "holder": f"process {os.getpid()} on {socket.gethostname()}"[:63]}
-    connection.execute("SELECT set_config('application_name', %(holder)s, false)", values)
-    try:
-        with connection.transaction():
-            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'")
-            connection.execute(f"SELECT pg_advisory_lock({_KEY})", values)
-    except psycopg.errors.LockNotAvailable as error:
-        row = connection.execute(_HOLDER, values).fetchone()
-        holder = row[0] if row else "a process that has just ended"
-        raise AlreadyRunning(f"another prune of {version.ticks_table} runs: {holder}") from error
-    yield  # PostgreSQL releases the lock when the connection is closed
+    holder = f"process {os.getpid()} on {socket.gethostname()}"[:63]
+    connection.execute("SELECT set_config('application_name', %s, false)", (holder,))
+
+    def held() -> str:
+        row = connection.execute(_HOLDER, {"name": name}).fetchone()
+        return f"another prune of {version.ticks_table} runs: {row[0] if row else 'a process that has just ended'}"
+
+    name = f"marketdata prune {version.ticks_table}"
+    with exclusive(connection, name, held):
+        yield

@@ -137,7 +137,7 @@ class Import:
         if self._file is None:
             return nullcontext()
         name = f"marketdata import {self._version.ticks_table} {self._file}"
-        return exclusive(self._connection, name, "another process imports this file: wait for it, or stop it")
+        return exclusive(self._connection, name, lambda: "another process imports this file: wait for it, or stop it")
 
     def progress(self) -> Progress:
         """How far the file was imported before."""
