@@ -32,6 +32,8 @@ CHART = f"/v1/chart?symbol={SYMBOL}&interval=1m"
 CLIENTS = 60  # more than the listener has workers
 ANSWER_SECONDS = 2.0  # within which health and readiness are answered at every moment
 PATIENCE = 15.0  # within which bin/start expects a service to end
+# A request that finds no kept connection asks for a new one, which the stopped postmaster does not accept.
+REFUSALS = {(504, "database_stalled"), (503, "database_unavailable")}
 DEADLINE = 30.0  # within which every request is answered, also on a busy machine
 
 
@@ -134,7 +136,7 @@ def test_every_request_ends_and_nothing_acknowledged_is_lost(api: ApiProcess, lo
         assert not ask(api.port, "/healthz")[1]["database"]["reachable"]
         before = len(load.statuses)
         until(lambda: len(load.statuses) > before + 2 * CLIENTS, 60)
-        assert set(load.statuses[before:]) == {(504, "database_stalled")}
+        assert set(load.statuses[before:]) <= REFUSALS
     finally:
         stopped.go_on()
     until(lambda: ask(api.port, "/ready")[0] == 200, 60)
