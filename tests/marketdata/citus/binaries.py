@@ -1,0 +1,81 @@
+"""The programs of a PostgreSQL with Citus, which are built once and kept outside the repository.
+
+``TEST_CITUS`` names a prefix in which they are already; ``TEST_CITUS_SOURCE`` the source from which ``build.sh`` builds
+them into the cache. Neither begins with ``MARKET_``, so that no program of the tests warns of an unknown setting.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+RELEASE = "citus-13.2.2"
+_PROGRAMS = Path("usr/lib/postgresql/15/bin")
+_PACKAGES = (
+    "postgresql-15", "postgresql-server-dev-15", "libcurl4-openssl-dev", "liblz4-dev", "libzstd-dev", "flex", "bison",
+    "autoconf", "libkrb5-dev", "libssl-dev", "libselinux1-dev", "libxslt1-dev", "libpam0g-dev", "libreadline-dev",
+    "zlib1g-dev", "gcc", "make", "xz-utils",
+)  # fmt: skip
+
+
+def binaries() -> Path:
+    """The folder of ``initdb`` and ``postgres``. Without Citus and without its source, the test is reported as not run,
+    with what is missing."""
+    if prefix := os.environ.get("TEST_CITUS"):
+        programs = Path(prefix).resolve() / _PROGRAMS
+        assert (programs / "postgres").is_file(), f"TEST_CITUS: there is no {programs / 'postgres'}"
+        return programs
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / f"marketdata-{RELEASE}"
+    if not cache.exists():
+        _build(cache)
+    return cache / _PROGRAMS
+
+
+def _build(cache: Path) -> None:
+    """Build into a temporary folder, and rename it when it is complete. Other processes wait meanwhile."""
+    source = os.environ.get("TEST_CITUS_SOURCE")
+    if not source:
+        pytest.skip(
+            f"not run: there is no Citus in {cache}. Set TEST_CITUS_SOURCE to the file {RELEASE}.tar.xz, from which it "
+            "is built there once, or TEST_CITUS to a prefix that tests/marketdata/citus/build.sh has made"
+        )
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with cache.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if cache.exists():
+            return
+        _install_packages()
+        with tempfile.TemporaryDirectory(prefix=f"{cache.name}.new-", dir=cache.parent) as folder:
+            os.chmod(folder, 0o755)
+            prefix = Path(folder) / "prefix"
+            done = _run(Path(__file__).with_name("build.sh"), source, prefix)
+            assert done.returncode == 0, done.stdout[-4000:]
+            prefix.rename(cache)
+
+
+def _install_packages() -> None:
+    """Install the Debian packages that the build needs. Only root can."""
+    if shutil.which("dpkg-query") is None:
+        pytest.skip("not run: Citus is built with Debian's packages, and there is no dpkg here")
+    known = _run("dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *_PACKAGES).stdout.splitlines()
+    missing = [name for name in _PACKAGES if f"{name} installed" not in known]
+    if not missing:
+        return
+    install = f"apt-get install {' '.join(missing)}"
+    if os.geteuid() != 0:
+        pytest.skip(f"not run: the build of Citus lacks packages, which only root can install: {install}")
+    done = _run("apt-get", "install", "-y", "-qq", *missing)
+    if done.returncode != 0:
+        pytest.skip(f"not run: the build of Citus lacks packages, and this failed: {install}\n{done.stdout[-1000:]}")
+
+
+def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )

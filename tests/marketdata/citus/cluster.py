@@ -1,0 +1,288 @@
+"""A real Citus: one coordinator and three workers on ports of 127.0.0.1, and databases on them.
+
+By hand: ``python -m tests.marketdata.citus.cluster`` starts one, prints its URLs and runs until it is interrupted.
+
+Each node is a PostgreSQL of its own. Citus works per database: a fresh database is created on each node, gets the
+extension there, and the coordinator is told of the workers in it. The database and what is in it belong to the role
+``marketdata``, which is no superuser; nodes are added, drained and removed by the superuser.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from marketdata.postgres.processes import Account, end_with_parent
+from tests.marketdata.citus.binaries import binaries
+
+OWNER = "marketdata"
+"""The role that owns the databases, and that the URLs name."""
+SUPERUSER = "postgres"
+WORKERS = 3
+HOST = "127.0.0.1"
+STARTING = 60.0  # seconds
+
+SETTINGS = {
+    "shared_preload_libraries": "citus",
+    "wal_level": "logical",  # a move without a lock on writes copies by logical replication
+    "fsync": "off",  # a killed process loses nothing by it, only a machine that fails would
+    "shared_buffers": "64MB",
+    "max_connections": "200",
+    "max_prepared_transactions": "400",  # each connection of another node may prepare one
+    "max_worker_processes": "64",  # Citus runs a daemon per database
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "listen_addresses": HOST,
+    "unix_socket_directories": "",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "citus.node_conninfo": "sslmode=disable",  # between the nodes; the default wants TLS
+    "citus.shard_count": "8",
+}
+
+
+class Node:
+    """One PostgreSQL. The kernel chooses its port."""
+
+    def __init__(self, programs: Path, folder: Path, account: Account) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._account = account
+        self._process: subprocess.Popen[bytes] | None = None
+        # While it is bound here, the kernel gives the port to nobody else. PostgreSQL, which sets SO_REUSEADDR as well,
+        # can listen on it, now and after it was killed.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((HOST, 0))
+        self.port: int = self._reserved.getsockname()[1]
+
+    def url(self, database: str, user: str = OWNER) -> str:
+        return make_conninfo(host=HOST, port=self.port, user=user, dbname=database)
+
+    @property
+    def log(self) -> Path:
+        return self._folder.with_suffix(".log")
+
+    def start(self) -> None:
+        """Return when it accepts connections. It stops when the calling thread ends."""
+        # Without this process's settings, like HOME and PGDATA, PostgreSQL is the same on every machine.
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", self._folder, "-p", str(self.port)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", env=environment,
+                preexec_fn=end_with_parent(),  # noqa: PLW1509
+                **self._account.options,
+            )  # fmt: skip
+        deadline = monotonic() + STARTING
+        while True:
+            with suppress(psycopg.OperationalError):
+                psycopg.connect(self.url("postgres", SUPERUSER)).close()
+                return
+            assert self._process.poll() is None, self.log.read_text()
+            assert monotonic() < deadline, f"it accepts no connections:\n{self.log.read_text()[-4000:]}"
+            Event().wait(0.02)
+
+    def kill(self) -> None:
+        """End it without a shutdown, as a machine that fails does: the next start recovers from the log of writes."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(STARTING)
+            self._process = None
+
+    def close(self) -> None:
+        self.kill()
+        self._reserved.close()
+
+    def execute(self, statement: str, values: Sequence[Any] = (), *, database: str = "postgres") -> list[Any]:
+        """The rows of a statement of the superuser, in a transaction of its own."""
+        with psycopg.connect(self.url(database, SUPERUSER), autocommit=True) as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of the cluster. Its ``nodes`` are the coordinator and the workers that belong to it, in this order."""
+
+    cluster: CitusCluster
+    name: str
+    nodes: list[Node]
+
+    @property
+    def url(self) -> str:
+        """The connection string of its owner to the coordinator."""
+        return self.nodes[0].url(self.name)
+
+    @property
+    def node_urls(self) -> list[str]:
+        """Those of the coordinator and of each worker."""
+        return [node.url(self.name) for node in self.nodes]
+
+    @property
+    def workers(self) -> list[Node]:
+        return self.nodes[1:]
+
+    def execute(self, statement: str, *values: Any) -> list[Any]:
+        """The rows of a statement of the superuser on the coordinator."""
+        return self.nodes[0].execute(statement, values, database=self.name)
+
+    def node_of(self, table: str, symbol: str) -> Node:
+        """The node that holds the shard of a symbol."""
+        _shard, port = self._shard_and_port(table, symbol)
+        return next(node for node in self.nodes if node.port == port)
+
+    def move(self, table: str, symbol: str, mode: str = "block_writes") -> Node:
+        """Move the shard of a symbol, with those that are colocated, to the next worker, which is returned. With
+        ``block_writes`` writes wait meanwhile; with ``force_logical`` only at its end."""
+        shard, port = self._shard_and_port(table, symbol)
+        ports = [node.port for node in self.workers]
+        target = self.workers[(ports.index(port) + 1) % len(ports)]
+        self.execute(
+            "SELECT citus_move_shard_placement(%s, %s, %s, %s, %s, %s::citus.shard_transfer_mode)",
+            shard, HOST, port, HOST, target.port, mode,
+        )  # fmt: skip
+        return target
+
+    def add_node(self) -> Node:
+        """A worker more, which holds no shard until the shards are rebalanced."""
+        node = next((node for node in self.cluster.nodes if node not in self.nodes), None) or self.cluster.new_node()
+        _create(node, self.name)
+        self._join(node)
+        self.nodes.append(node)
+        return node
+
+    def _join(self, node: Node) -> None:
+        self.execute("SELECT citus_add_node(%s, %s)", HOST, node.port)
+
+    def rebalance(self, mode: str = "block_writes") -> None:
+        """Move shards until each worker holds as many."""
+        self.execute("SELECT rebalance_table_shards(shard_transfer_mode => %s::citus.shard_transfer_mode)", mode)
+
+    def drain(self, node: Node, mode: str = "block_writes") -> None:
+        """Move all shards of a worker to the others. It stays a node without shards."""
+        self.execute(
+            "SELECT citus_drain_node(%s, %s, shard_transfer_mode => %s::citus.shard_transfer_mode)",
+            HOST, node.port, mode,
+        )  # fmt: skip
+
+    def drop(self) -> None:
+        """Drop it on every node, with the connections to it."""
+        _on_each(self.nodes, lambda node: node.execute(f'DROP DATABASE "{self.name}" WITH (FORCE)'))
+
+    def _shard_and_port(self, table: str, symbol: str) -> tuple[int, int]:
+        rows = self.execute(
+            "SELECT shardid, nodeport FROM pg_dist_placement JOIN pg_dist_node USING (groupid)"
+            " WHERE shardid = get_shard_id_for_distribution_column(%s::regclass, %s::text)",
+            table, symbol,
+        )  # fmt: skip
+        assert len(rows) == 1, f"{table} has {len(rows)} placements of the shard of {symbol}"
+        shard, port = rows[0]
+        return shard, port
+
+
+class CitusCluster:
+    """``nodes`` are the coordinator, three workers, and those that a test added. ``kill`` and ``start`` of a node may
+    be called repeatedly, from a thread that lives as long as the node."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._programs = binaries()
+        self._account = Account.of_this_process()
+        self._folder = folder
+        if os.geteuid() == 0:
+            os.chown(folder, self._account.uid, self._account.gid)
+        self._template = folder / "template"
+        self._initialise(SETTINGS | dict(settings or {}))
+        self.nodes: list[Node] = []
+
+    def start(self) -> None:
+        for _ in range(1 + WORKERS):
+            self.new_node()
+
+    def new_node(self) -> Node:
+        """A further PostgreSQL, that no database has as its worker yet."""
+        folder = self._folder / f"node{len(self.nodes)}"
+        # The nodes share a system identifier. It matters to physical replication alone, which Citus does not use.
+        subprocess.run(["cp", "-a", self._template, folder], check=True)
+        node = Node(self._programs, folder, self._account)
+        self.nodes.append(node)
+        node.start()
+        node.execute(f"CREATE ROLE {OWNER} LOGIN")
+        return node
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+
+    def fresh_database(self, name: str | None = None, workers: int = WORKERS) -> Database:
+        """An empty database with the extension on the coordinator and the first ``workers`` workers."""
+        database = Database(self, name or f"test_{uuid.uuid4().hex}", self.nodes[: 1 + workers])
+        _on_each(database.nodes, lambda node: _create(node, database.name))
+        database.execute("SELECT citus_set_coordinator_host(%s, %s)", HOST, self.nodes[0].port)
+        for node in database.workers:
+            database._join(node)
+        return database
+
+    def _initialise(self, settings: Mapping[str, str]) -> None:
+        done = subprocess.run(
+            [self._programs / "initdb", "-D", self._template, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C",
+             "--auth=trust", "--no-sync", "--no-instructions"],
+            capture_output=True, text=True, check=False, cwd="/", **self._account.options,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
+        with (self._template / "postgresql.conf").open("a") as configuration:
+            configuration.writelines(lines)
+
+
+def _create(node: Node, database: str) -> None:
+    node.execute(f'CREATE DATABASE "{database}" OWNER {OWNER}')
+    node.execute("CREATE EXTENSION citus", database=database)
+
+
+def _on_each(nodes: Iterable[Node], work: Callable[[Node], object]) -> None:
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(work, nodes))
+
+
+@contextmanager
+def citus_cluster(settings: Mapping[str, str] | None = None) -> Iterator[CitusCluster]:
+    """A running cluster in a temporary folder. ``settings`` are PostgreSQL's, beside those above."""
+    with tempfile.TemporaryDirectory(prefix="citus-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        cluster = CitusCluster(Path(folder), settings)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.close()
+
+
+def main() -> None:
+    with citus_cluster() as cluster:
+        database = cluster.fresh_database("marketdata")
+        for name, url in zip(("coordinator", "worker", "worker", "worker"), database.node_urls, strict=True):
+            sys.stdout.write(f"{name:<12} {url}\n")
+        sys.stdout.flush()
+        ends = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        signal.sigwait(ends)
+
+
+if __name__ == "__main__":
+    main()
