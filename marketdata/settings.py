@@ -33,6 +33,7 @@ Warn = Callable[[str], None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _PORT = re.compile(r"[0-9]{1,5}")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^\s/?#@\\,]+")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -48,6 +49,12 @@ def processes(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_PROCESSES:
         raise ValueError(f"must be a number of processes from 1 to {MAX_PROCESSES}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not _SECONDS.fullmatch(text):
+        raise ValueError("must be a number of seconds, like 5 or 0.5")
+    return float(text)
 
 
 def _optional_port(text: str) -> int | None:
@@ -191,8 +198,13 @@ class Settings:
         Setting("DATABASE_URL", _optional, "", "URL of another PostgreSQL; unset: the private cluster."),
     ] = field(repr=False)
     database_read_url: Annotated[
-        str | None, Setting("DATABASE_READ_URL", _optional, "", "URL of a replica for reads; unset: the same database.")
+        str | None,
+        Setting("DATABASE_READ_URL", _optional, "", "URL of replicas for reads; unset: the same database."),
     ] = field(repr=False)
+    read_lag_s: Annotated[
+        float,
+        Setting("MARKET_READ_LAG_S", _seconds, "5", "A replica that is further behind than this is not read."),
+    ]
     ticks_table: Annotated[
         str | None,
         Setting("TICKS_TABLE", _optional_identifier, "", "Table of ticks; unset: the current version's."),

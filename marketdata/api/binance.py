@@ -148,10 +148,9 @@ def _symbols(request: Request, version: Version) -> list[str] | None:
 def _resolved(services: Services, version: Version, names: Sequence[str]) -> list[str]:
     """Returns the symbols of these names. A replica may not have a new symbol yet, so the primary is asked, too."""
     try:
-        with services.reads.connection() as connection:
-            return markets.resolved(connection, version, names)
+        return services.reads.read(lambda connection: markets.resolved(connection, version, names))
     except NotFound:
-        if services.reads is services.pool:
+        if not services.reads:
             raise
     with services.pool.connection() as connection:
         return markets.resolved(connection, version, names)

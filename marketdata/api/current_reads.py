@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
 from typing import Any
 
+from marketdata.api.replicas import Replicas
 from marketdata.errors import InvalidValue
 from marketdata.http.revalidation import weak_tag
 from marketdata.store import symbols
@@ -47,19 +48,19 @@ def known_counter(environ: Mapping[str, Any]) -> int:
 
 
 class CurrentReads:
-    """Lends connections for reads. ``replica`` is None if all reads go to the primary, which is always current.
+    """Lends connections for reads. Without replicas all reads go to the primary, which is always current.
     Thread-safe."""
 
-    def __init__(self, primary: Pool, replica: Pool | None) -> None:
+    def __init__(self, primary: Pool, replicas: Replicas) -> None:
         self._primary = primary
-        self._replica = replica
+        self._replicas = replicas
         self._written: dict[tuple[Version, str], int] = {}
         self._lock = threading.Lock()
         self._waiting = threading.Event()
 
     def note(self, version: Version, counters: Mapping[str, int]) -> None:
         """Remember the counters of a transaction of this process."""
-        if self._replica is not None:
+        if self._replicas:
             with self._lock:  # transactions of the same symbol may be noted in another order than they were committed
                 for symbol, counter in counters.items():
                     key = (version, symbol)
@@ -68,7 +69,7 @@ class CurrentReads:
     def is_current(self, version: Version, symbol: str, counter: int, known: int) -> bool:
         """Whether an answer with this counter of ``symbol`` (not an alias) is recent enough for a client that knows of
         the counter ``known``."""
-        return self._replica is None or counter >= max(known, self._written.get((version, symbol), 0))
+        return not self._replicas or counter >= max(known, self._written.get((version, symbol), 0))
 
     def connection(
         self, version: Version, names: Collection[str] | None, known: int
@@ -76,11 +77,12 @@ class CurrentReads:
         """A context manager that lends a connection to read these symbols or aliases, for a client that knows of the
         counter ``known``. ``names`` is None to read all symbols. The counters are of single symbols, so ``known`` then
         does not tell whether the replica is current, and the primary is read."""
-        if self._replica is None or (names is None and known):
+        replica = self._replicas.least_lagging()
+        if replica is None or (names is None and known):
             return self._primary.connection()
         if names is None or not (known or self._written):
-            return self._replica.connection()
-        return self._checked(self._replica, version, names, known)
+            return replica.connection()
+        return self._checked(replica, version, names, known)
 
     @contextmanager
     def _checked(self, replica: Pool, version: Version, names: Collection[str], known: int) -> Iterator[Connection]:
@@ -105,7 +107,6 @@ class CurrentReads:
                     self._written[version, symbol] = counter
 
     def renew(self, connection: Connection) -> None:
-        """Do what :meth:`Pool.renew` does, for a connection of either pool."""
+        """Do what :meth:`Pool.renew` does, for a connection of any pool."""
         self._primary.renew(connection)
-        if self._replica is not None:
-            self._replica.renew(connection)
+        self._replicas.renew(connection)

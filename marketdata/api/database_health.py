@@ -1,13 +1,11 @@
-"""Checks the health of the databases, and how far the replica is behind the primary.
+"""Checks the health of the databases, and compares the replicas with the primary.
 
 For each database a thread connects anew every few seconds and calls the served candles function. A pooled connection
 would be no proof: its backend has loaded all libraries, and continues to work when no new backend can start, for
 example after PostgreSQL's libraries were replaced. The connection stays open until the next check. If the server closes
 the connection, the next check begins at once.
 
-Each check of the primary records the position in its log. The lag is the age of the oldest recorded position that the
-replica has not replayed. The age of the last replayed transaction is no measure, because it also grows while nothing is
-written.
+With replicas, each check also measures the database's position in the write-ahead log, more often than it connects.
 """
 
 from __future__ import annotations
@@ -16,17 +14,18 @@ import logging
 import select
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
 from marketdata.api.failure_log import described
+from marketdata.api.log_position import Lag, LogPosition, PrimaryLog, log_position
+from marketdata.api.replica_state import REASONS, ReplicaState, State
 from marketdata.errors import DatabaseStalled, DatabaseUnavailable, MarketError
 from marketdata.settings import Settings
 from marketdata.store import candles
-from marketdata.store.pool import Connection, connect
+from marketdata.store.pool import Connection, address, connect, hosts, name_cluster
 from marketdata.store.version import Version, find_served
 
 PERIOD_SECONDS = 2.0
@@ -36,29 +35,10 @@ STALL_SECONDS = 5.0
 FIRST_SECONDS = 1.5
 """How long after the start a request waits for the first check, at most. Requests must not wait longer, because the
 worker for urgent requests must be free."""
-_MAX_SAMPLES = 1800
-"""Number of the primary's positions that are kept, one per check. If the replica is behind all of them, the true lag is
-larger than the reported one."""
-
-_POSITION = """
-    SELECT in_recovery, (CASE WHEN in_recovery THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END
-                         - '0/0'::pg_lsn)::bigint
-    FROM pg_is_in_recovery() AS in_recovery
-"""
+MEASURE_SECONDS = 0.5
+"""How often positions in the log are measured."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class LogPosition:
-    """A database's position in the write-ahead log: the end of what a primary has written, or of what a standby has
-    replayed.
-
-    ``written`` is the position in bytes from the beginning of the log.
-    """
-
-    is_standby: bool
-    written: int
 
 
 @dataclass(frozen=True)
@@ -71,16 +51,22 @@ class Checked:
 
 class HealthCheck:
     """Checks one database in a thread. Call ``start`` once; ``stop`` may be called repeatedly. ``name`` is the
-    database's name in messages. If ``measure`` is given, each check calls it with the database's position in the
-    write-ahead log."""
+    database's name in messages. If ``measured`` is given, it is called with each position of the database in the
+    write-ahead log. ``lost`` is called when the connection of a check is lost, or when a check fails."""
 
     def __init__(
-        self, name: str, conninfo: str, settings: Settings, measure: Callable[[LogPosition], None] | None = None
+        self,
+        name: str,
+        conninfo: str,
+        settings: Settings,
+        measured: Callable[[LogPosition], None] | None = None,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._name = name
         self._conninfo = conninfo
         self._settings = settings
-        self._measure = measure
+        self._measured = measured
+        self._lost = lost
         self.version: Version | None = None
         """The version that the last successful check found."""
         self._began: float | None = None
@@ -148,7 +134,7 @@ class HealthCheck:
                 with connect(self._conninfo, application_name="marketdata-api-check") as connection:
                     self.version = self._call_candles(connection)
                     self._record(Checked(monotonic()))
-                    self._pause(PERIOD_SECONDS, connection.fileno())
+                    self._keep(connection)
             except MarketError as error:
                 self._record(Checked(monotonic(), error=error))
                 self._pause(RETRY_SECONDS)
@@ -162,83 +148,89 @@ class HealthCheck:
             connection.execute(f"SET LOCAL statement_timeout = {STALL_SECONDS * 1000:.0f}", prepare=False)
             version = find_served(connection, self._settings)
             candles.check(connection, version)
-            if self._measure is not None:
-                self._measure(_log_position(connection))
+        if self._measured is not None:
+            name_cluster(connection)
+            self._measured(log_position(connection))
         return version
+
+    def _keep(self, connection: Connection) -> None:
+        """Keep the connection until the next check, and measure positions meanwhile."""
+        until = monotonic() + PERIOD_SECONDS
+        while (left := until - monotonic()) > 0 and not self._stopping.is_set():
+            if self._pause(left if self._measured is None else min(left, MEASURE_SECONDS), connection.fileno()):
+                self._lost()
+                return
+            if self._measured is not None:
+                self._began = monotonic()
+                self._measured(log_position(connection))
+                self._began = None
 
     def _record(self, checked: Checked) -> None:
         previous, self._last = self._last, checked
         self._began = None
         self._first.set()
+        if checked.error is not None:
+            self._lost()
         if checked.error is not None and (previous is None or previous.error is None):
             _log.error("the %s is not usable: %s, SQLSTATE %s: %s", self._name, *described(checked.error))
         elif checked.error is None and previous is not None and previous.error is not None:
             _log.info("the %s is usable again", self._name)
 
-    def _pause(self, seconds: float, connection: int | None = None) -> None:
-        """Wait for ``seconds``, or until the check is stopped or the server closes the connection."""
+    def _pause(self, seconds: float, connection: int | None = None) -> bool:
+        """Wait for ``seconds``, or until the check is stopped or the server closes the connection. Returns whether it
+        did not last so long."""
         if self._stopping.is_set():
-            return
+            return True
         poll = select.poll()
         for descriptor in (self._wake_reader.fileno(), *(() if connection is None else (connection,))):
             poll.register(descriptor, select.POLLIN)
-        poll.poll(seconds * 1000)
+        return bool(poll.poll(seconds * 1000))
 
 
-def _log_position(connection: Connection) -> LogPosition:
-    row = connection.execute(_POSITION, prepare=False).fetchone()
-    assert row is not None
-    return LogPosition(row[0], row[1] or 0)
+class ReplicaHealth:
+    """The check of a host of ``DATABASE_READ_URL``, and what it is in comparison with the primary."""
 
+    def __init__(self, conninfo: str, settings: Settings, primary: PrimaryLog) -> None:
+        self.conninfo = conninfo
+        self.name = ":".join(address(conninfo))
+        self._state = ReplicaState(self.name, primary, settings.read_lag_s)
+        self.check = HealthCheck(f"replica {self.name}", conninfo, settings, self._state.measured, self._state.forget)
 
-@dataclass(frozen=True)
-class Lag:
-    """How far the replica is behind. ``is_standby`` is False if DATABASE_READ_URL leads to a database that accepts
-    writes, like the primary itself."""
+    @property
+    def usable_lag(self) -> Lag | None:
+        """Its lag if it may be read, otherwise None."""
+        return self._state.lag if self.check.is_answering() and self._state.state is State.USABLE else None
 
-    is_standby: bool
-    seconds: float
-    bytes: int
+    @property
+    def state(self) -> str:
+        """The code of the check's error, or the state."""
+        error = self.check.error()
+        return self._state.state if error is None else error.code
 
+    @property
+    def reason(self) -> str | None:
+        """Why it is not read, or None."""
+        error = self.check.error()
+        return REASONS.get(self._state.state) if error is None else error.detail
 
-class ReplicaLag:
-    """Computes the lag. ``wrote`` is called with each position of the primary, ``replayed`` with each position of the
-    replica."""
-
-    def __init__(self) -> None:
-        self._primary: deque[tuple[float, int]] = deque(maxlen=_MAX_SAMPLES)
-        self.current: Lag | None = None
-        """The lag at the last check of the replica; None before the first check."""
-
-    def wrote(self, position: LogPosition) -> None:
-        self._primary.append((monotonic(), position.written))
-
-    def replayed(self, position: LogPosition) -> None:
-        samples = list(self._primary)
-        if not position.is_standby or not samples:
-            self.current = Lag(position.is_standby, 0.0, 0)
-            return
-        missing = [at for at, written in samples if written > position.written]
-        # The first missing record was written after the previous sample, so the true lag is at most one check interval
-        # longer than this.
-        seconds = monotonic() - missing[0] if missing else 0.0
-        self.current = Lag(True, round(seconds, 3), max(samples[-1][1] - position.written, 0))
+    @property
+    def lag(self) -> Lag | None:
+        """None if it is no standby of the primary, or if its check failed."""
+        return self._state.lag if self.check.error() is None else None
 
 
 class DatabaseHealth:
-    """The checks of the database ``url`` and, if ``DATABASE_READ_URL`` is set, of the replica.
+    """The checks of the database ``url``, and of each host of ``DATABASE_READ_URL``.
 
     Call ``start`` once; ``stop`` may be called repeatedly. The other methods never wait for a database.
     """
 
     def __init__(self, url: str, settings: Settings) -> None:
-        self._lag = ReplicaLag()
-        self.primary = HealthCheck("database", url, settings)
-        self.replica: HealthCheck | None = None
-        if settings.database_read_url is not None:
-            self.primary = HealthCheck("database", url, settings, self._lag.wrote)
-            self.replica = HealthCheck("replica", settings.database_read_url, settings, self._lag.replayed)
-        self._checks = [self.primary] if self.replica is None else [self.primary, self.replica]
+        log = PrimaryLog()
+        read_url = settings.database_read_url
+        self.replicas = [] if read_url is None else [ReplicaHealth(each, settings, log) for each in hosts(read_url)]
+        self.primary = HealthCheck("database", url, settings, log.record if self.replicas else None)
+        self._checks = [self.primary, *(replica.check for replica in self.replicas)]
 
     def start(self) -> None:
         for check in self._checks:
@@ -253,16 +245,7 @@ class DatabaseHealth:
         for check in self._checks:
             check.wait_for_first()
 
-    def error(self) -> MarketError | None:
-        """Returns why one of the databases is not usable, or None if all are."""
-        return next((error for check in self._checks if (error := check.error()) is not None), None)
-
-    @property
-    def lag(self) -> Lag | None:
-        """How far the replica is behind. None if there is no replica, or if the last check of one database failed."""
-        return self._lag.current if self.error() is None else None
-
     @property
     def age(self) -> float:
-        """The age in seconds of the least recent result among all checks."""
-        return max(check.age for check in self._checks)
+        """The age in seconds of the last result of the primary's check."""
+        return self.primary.age

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any, NamedTuple
 
-from marketdata.api.metrics import ByLabel
+from marketdata.api.database_health import ReplicaHealth
+from marketdata.api.metrics import ByLabel, ByLabels, Figure
 from marketdata.api.routing import OF_DATABASE, Request
 from marketdata.api.services import Services
 from marketdata.errors import DatabaseUnavailable, MarketError, NotFound
@@ -34,10 +35,10 @@ def healthz(request: Request) -> Reply:
 
 
 def ready(request: Request) -> Reply:
-    """200 if the last check could call the candles function of the served version on a new connection to the database,
-    and to the replica if there is one; otherwise 503. With several processes it is 200 if one of them is ready.
-    `checked_s_ago` is the age of that result. `lag_s` and `lag_bytes` say how far the replica is behind. `graphql` says
-    whether the GraphQL engine tracks the version; the status does not depend on it."""
+    """200 if the last check could call the candles function of the served version on a new connection to the database;
+    otherwise 503. With several processes it is 200 if one of them is ready. `checked_s_ago` is the age of that result.
+    `replicas` says which hosts of `DATABASE_READ_URL` are read, and why others are not. `graphql` says whether the
+    GraphQL engine tracks the version. The status depends on neither."""
     services = request.services
     services.health.wait_for_first()
     error = _error(services)
@@ -51,7 +52,7 @@ def ready(request: Request) -> Reply:
 
 
 def _readiness(services: Services) -> dict[str, Any]:
-    version, lag = services.health.primary.version, services.health.lag
+    version = services.health.primary.version
     assert version is not None, "a check succeeded"
     tracking = services.graphql.tracking(version)
     return {
@@ -59,7 +60,7 @@ def _readiness(services: Services) -> dict[str, Any]:
         "ticks_table": version.ticks_table,
         "candles_function": version.candles_function,
         "checked_s_ago": round(services.health.age, 3),
-        "replica": lag and {"is_standby": lag.is_standby, "lag_s": lag.seconds, "lag_bytes": lag.bytes},
+        "replicas": [_shown(replica) for replica in services.health.replicas],
         "graphql": tracking
         and {
             "tracked": tracking.reason is None,
@@ -69,8 +70,19 @@ def _readiness(services: Services) -> dict[str, Any]:
     }
 
 
+def _shown(replica: ReplicaHealth) -> dict[str, Any]:
+    lag = replica.lag
+    return {
+        "host": replica.name,
+        "state": replica.state,
+        "reason": replica.reason,
+        "lag_s": lag and lag.seconds,
+        "lag_bytes": lag and lag.bytes,
+    }
+
+
 def _error(services: Services) -> MarketError | None:
-    return services.health.error() or services.pool.error() or services.reads.error()
+    return services.health.primary.error() or services.pool.error() or services.reads.error()
 
 
 def _unready(error: MarketError) -> MarketError:
@@ -133,7 +145,7 @@ def metrics(request: Request) -> Reply:
         raise NotFound("this service shows no metrics: MARKET_METRICS is off")
     memory = services.memory
     reported = [_gauges(services), *(report["gauges"] for report in memory.other_reports())]
-    figures: dict[str, tuple[str, float | ByLabel]] = {
+    figures: dict[str, Figure] = {
         name: (gauge.about, gauge.combined(each[name] for each in reported)) for name, gauge in GAUGES.items()
     }
     lags = _lags(services)
@@ -153,12 +165,26 @@ def metrics(request: Request) -> Reply:
     return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
 
 
-def _figures_of_checks(services: Services) -> dict[str, tuple[str, float | ByLabel]]:
-    """What this process found at the replica and at the GraphQL engine; the others find the same."""
-    figures: dict[str, tuple[str, float | ByLabel]] = {}
-    if (lag := services.health.lag) is not None:
-        figures["marketdata_replica_lag_seconds"] = ("How old the replica's data are.", lag.seconds)
-        figures["marketdata_replica_lag_bytes"] = ("Log that the replica has not replayed.", lag.bytes)
+def _figures_of_checks(services: Services) -> dict[str, Figure]:
+    """What this process found at the replicas and at the GraphQL engine; the others find the same."""
+    figures: dict[str, Figure] = {}
+    if replicas := services.health.replicas:
+        usable: dict[tuple[str, ...], float] = {
+            (each.name, each.state): float(each.usable_lag is not None) for each in replicas
+        }
+        lags = {each.name: lag for each in replicas if (lag := each.lag) is not None}
+        figures["marketdata_replica_usable"] = (
+            "1 while the replica may be read, else 0, with what it is.",
+            ByLabels(("replica", "state"), usable),
+        )
+        figures["marketdata_replica_lag_seconds"] = (
+            "How old the replica's data are.",
+            ByLabel("replica", {name: lag.seconds for name, lag in lags.items()}),
+        )
+        figures["marketdata_replica_lag_bytes"] = (
+            "Log that the replica has not replayed.",
+            ByLabel("replica", {name: lag.bytes for name, lag in lags.items()}),
+        )
     if (tracking := services.graphql.tracking(services.health.primary.version)) is not None:
         figures["marketdata_graphql_tracked"] = (
             "1 while the GraphQL engine tracks the version.",
@@ -168,10 +194,10 @@ def _figures_of_checks(services: Services) -> dict[str, tuple[str, float | ByLab
 
 
 def _lags(services: Services) -> Lags:
-    if services.health.error() is not None or services.reads.stats().get("requests_waiting"):
+    if services.health.primary.error() is not None or services.reads.pool.stats().get("requests_waiting"):
         return Lags({}, {})  # metrics must not wait for a connection while the service is overloaded
     try:
-        with services.reads.connection() as connection:
-            return coverage.lags(connection, services.served.version())
+        version = services.served.version()
+        return services.reads.read(lambda connection: coverage.lags(connection, version))
     except MarketError:
         return Lags({}, {})

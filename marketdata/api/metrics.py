@@ -25,6 +25,17 @@ class ByLabel(NamedTuple):
     values: Mapping[str, float]
 
 
+class ByLabels(NamedTuple):
+    """The values of a metric, by the values of its labels."""
+
+    labels: Sequence[str]
+    values: Mapping[tuple[str, ...], float]
+
+
+Figure = tuple[str, float | ByLabel | ByLabels]
+"""A metric's help text, and its value or its values by labels."""
+
+
 class Metrics:
     """The counters of this process in the memory that it shares with the others."""
 
@@ -65,9 +76,9 @@ class Metrics:
             row = self._rows[name] = self._region.add_row(name, length)
         return row
 
-    def render(self, figures: Mapping[str, tuple[str, float | ByLabel]]) -> str:
-        """Returns the counters of all processes as text. ``figures`` are further metrics: a name, its help text, and
-        its value or its values by a label. Names that end with ``_total`` are counters, the others are gauges."""
+    def render(self, figures: Mapping[str, Figure]) -> str:
+        """Returns the counters of all processes as text. ``figures`` are further metrics by their names.
+        Names that end with ``_total`` are counters, the others are gauges."""
         rows = sorted(self._memory.totals().items(), key=lambda each: tuple(map(str, each[0])))
         lines = _head("marketdata_requests_total", "Answered requests.", "counter")
         for (method, path, status), (count,) in _of(_REQUESTS, rows):
@@ -89,7 +100,9 @@ class Metrics:
         for name, (about, value) in figures.items():
             lines += _head(name, about, "counter" if name.endswith("_total") else "gauge")
             if isinstance(value, ByLabel):
-                lines += [f'{name}{{{value.label}="{_escaped(key)}"}} {each:.3f}' for key, each in value.values.items()]
+                value = ByLabels([value.label], {(key,): each for key, each in value.values.items()})
+            if isinstance(value, ByLabels):
+                lines += [f"{name}{{{_labels(value.labels, key)}}} {each:.3f}" for key, each in value.values.items()]
             else:
                 lines.append(f"{name} {value:.12g}")
         return "\n".join(lines) + "\n"
@@ -102,6 +115,10 @@ def _of(kind: str, rows: Sequence[tuple[Name, list[float]]]) -> Iterator[tuple[N
 
 def _head(name: str, about: str, kind: str) -> list[str]:
     return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
 
 
 def _escaped(label: str) -> str:

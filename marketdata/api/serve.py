@@ -12,13 +12,14 @@ from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.current_reads import CurrentReads
-from marketdata.api.database_health import DatabaseHealth, HealthCheck
+from marketdata.api.database_health import DatabaseHealth, HealthCheck, ReplicaHealth
 from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health import WITHOUT_WAITING, report
 from marketdata.api.live.server import MAX_CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.process import STOP_SIGNALS, prepare_process, print_address
+from marketdata.api.replicas import Replica, Replicas
 from marketdata.api.response_cache import MAX_BYTES, ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
@@ -62,22 +63,21 @@ class Service:
         self._memory, self._listening = memory or SharedMemory.of_one_process(), listening
         self._health = DatabaseHealth(url, settings)
         self._pool = self._made_pool(url, "marketdata-api", self._health.primary)
-        replica = self._replica_pool()
-        self._reads = replica or self._pool
-        current_reads = CurrentReads(self._pool, replica)
+        self._replicas = Replicas(self._pool, [self._made_replica(each) for each in self._health.replicas])
+        current_reads = CurrentReads(self._pool, self._replicas)
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics(self._memory)
         authenticator = self._made_authenticator()
         self._tick_writer = self._made_tick_writer(metrics, current_reads)
         self._spools = Spools(settings.state_dir)
         live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
-        time_zones = TimeZones(self._reads)
+        time_zones = TimeZones(self._pool)
         # Live connections read the primary, because a replica may lag behind the notification of a change.
         self._live = Live(self._pool, self._served, time_zones, metrics.live_sent, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(
             pool=self._pool,
-            reads=self._reads,
+            reads=self._replicas,
             current_reads=current_reads,
             served=self._served,
             authenticator=authenticator,
@@ -89,7 +89,7 @@ class Service:
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
             response_cache=ResponseCache(self._share(MAX_BYTES, MAX_BYTES // 4)),
             streams=StreamLimit(self._share(MAX_STREAMS, 1)),
-            symbol_versions=symbol_versions(self._reads),
+            symbol_versions=symbol_versions(self._replicas),
             time_zones=time_zones,
             metrics=metrics,
             memory=self._memory,
@@ -126,11 +126,8 @@ class Service:
         """The share of this process in what all processes of the API may use together, but not less than ``least``."""
         return max(whole // len(self._memory.regions), least)
 
-    def _replica_pool(self) -> Pool | None:
-        url, check = self._settings.database_read_url, self._health.replica
-        if url is None or check is None:
-            return None
-        return self._made_pool(url, "marketdata-api-read", check)
+    def _made_replica(self, health: ReplicaHealth) -> Replica:
+        return Replica(health, self._made_pool(health.conninfo, "marketdata-api-read", health.check))
 
     def _made_pool(self, url: str, name: str, check: HealthCheck) -> Pool:
         return Pool(url, application_name=name, size=self._share(SIZE, MIN_CONNECTIONS), answers=check.is_answering)
@@ -170,7 +167,7 @@ class Service:
         first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
         for each in (*first, self.services.graphql, self._health):
             each.stop(max(deadline - monotonic(), _STOP_SECONDS))
-        for pool in (self._pool, self._reads):
+        for pool in (self._pool, self._replicas):
             pool.close(max(deadline - monotonic(), _STOP_SECONDS))
 
     def _find_version(self) -> bool:

@@ -12,6 +12,7 @@ from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.live.server import Live
 from marketdata.api.metrics import Metrics
+from marketdata.api.replicas import Replicas
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
@@ -26,13 +27,13 @@ from marketdata.store.time_zones import TimeZones
 
 @dataclass(frozen=True)
 class Services:
-    """``pool`` is for writes, ``reads`` for reads, ``current_reads`` for reads that are as new as a client knows,
-    ``symbol_versions`` for the version counters of symbols that reads see. ``backlog`` returns the number of requests
-    that wait for a worker. ``memory`` is shared with the other processes of the API. ``shows_metrics`` is False if the
-    settings switch ``/metrics`` off. ``started_at`` is in monotonic seconds."""
+    """``pool`` is for writes, ``reads`` for reads that may be old, ``current_reads`` for reads that are as new as a
+    client knows, ``symbol_versions`` for the version counters of symbols that reads see. ``backlog`` returns the number
+    of requests that wait for a worker. ``memory`` is shared with the other processes of the API. ``shows_metrics`` is
+    False if the settings switch ``/metrics`` off. ``started_at`` is in monotonic seconds."""
 
     pool: Pool
-    reads: Pool
+    reads: Replicas
     current_reads: CurrentReads
     served: ServedVersion
     authenticator: Authenticator

@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
+from marketdata.api.replicas import Replicas
 from marketdata.store import candles
 from marketdata.store.candles import Counter
-from marketdata.store.pool import Pool
+from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
 KeyT = TypeVar("KeyT")
@@ -83,16 +84,15 @@ Key = tuple[Version, str]
 SymbolVersions = RequestCoalescing[Key, Counter]
 
 
-def symbol_versions(pool: Pool) -> SymbolVersions:
-    """Reads the counters on a connection of ``pool``. A symbol that was never stored has none."""
+def symbol_versions(replicas: Replicas) -> SymbolVersions:
+    """Reads the counters as a replica has them. A symbol that was never stored has none."""
 
-    def fetch(keys: Collection[Key]) -> Mapping[Key, Counter]:
+    def fetch(connection: Connection, keys: Collection[Key]) -> Mapping[Key, Counter]:
         found: dict[Key, Counter] = {}
-        with pool.connection() as connection:
-            for version in {version for version, _ in keys}:
-                names = [name for owner, name in keys if owner == version]
-                counters = candles.counters(connection, version, names)
-                found |= {(version, name): counter for name, counter in counters.items()}
+        for version in {version for version, _ in keys}:
+            names = [name for owner, name in keys if owner == version]
+            counters = candles.counters(connection, version, names)
+            found |= {(version, name): counter for name, counter in counters.items()}
         return found
 
-    return RequestCoalescing(fetch)
+    return RequestCoalescing(lambda keys: replicas.read(lambda connection: fetch(connection, keys)))

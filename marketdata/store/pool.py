@@ -321,29 +321,56 @@ def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> No
 
 def _configure_pooled(connection: Connection) -> None:
     _configure(connection)
-    # Some hosting providers do not allow this query. The counter's origin then has only the table and the transaction.
+    name_cluster(connection)
+
+
+def name_cluster(connection: Connection) -> None:
+    """Let the session know its cluster. Some hosting providers do not allow this query. The counter's origin then has
+    only the table and the transaction."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
         connection.execute(_CLUSTER, prepare=False)
 
 
 def _completed(conninfo: str, application_name: str) -> str:
-    """``conninfo`` with :data:`CONNECTING` as defaults. Raises UsageError if ``conninfo`` is malformed. The error does
-    not quote ``conninfo``, because it may contain a password."""
+    """``conninfo`` with :data:`CONNECTING` as defaults. Raises UsageError if ``conninfo`` is malformed."""
+    return make_conninfo("", **{**CONNECTING, "fallback_application_name": application_name, **_parsed(conninfo)})
+
+
+def _parsed(conninfo: str) -> dict[str, Any]:
+    """Raises UsageError if ``conninfo`` is malformed. The error does not quote it, because it may contain a
+    password."""
     try:
-        given = conninfo_to_dict(conninfo)
+        return conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
         raise e.UsageError(
             "DATABASE_URL or DATABASE_READ_URL is malformed: it must be a connection string of libpq, like "
             "postgresql://user@host/database"
         ) from error
-    return make_conninfo("", **{**CONNECTING, "fallback_application_name": application_name, **given})
+
+
+def hosts(conninfo: str) -> list[str]:
+    """A connection string for each host that ``conninfo`` names, in their order. ``target_session_attrs`` is left out,
+    because it chooses among several hosts. Raises UsageError if ``conninfo`` is malformed."""
+    given = _parsed(conninfo)
+    given.pop("target_session_attrs", None)
+    lists = {name: str(given[name]).split(",") for name in ("host", "hostaddr", "port") if given.get(name)}
+    count = max((len(each) for name, each in lists.items() if name != "port"), default=1)
+    if any(len(each) != count and (name, len(each)) != ("port", 1) for name, each in lists.items()):
+        raise e.UsageError("DATABASE_READ_URL is malformed: it must have a port for each host, or one for all")
+    single = [{name: each[n % len(each)] for name, each in lists.items()} for n in range(count)]
+    return list(dict.fromkeys(make_conninfo("", **{**given, **each}) for each in single))
 
 
 def server(conninfo: str) -> str:
     """Host and port of a valid connection string, for messages to operators."""
+    host, port = address(conninfo)
+    return f"host {host}, port {port}"
+
+
+def address(conninfo: str) -> tuple[str, str]:
+    """Host and port of a valid connection string."""
     given = conninfo_to_dict(conninfo)
-    host = given.get("host") or given.get("hostaddr") or "of libpq's default"
-    return f"host {host}, port {given.get('port') or 5432}"
+    return str(given.get("host") or given.get("hostaddr") or "of libpq's default"), str(given.get("port") or 5432)
 
 
 def _is_cut(connection: Connection) -> bool:

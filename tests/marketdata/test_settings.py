@@ -70,12 +70,14 @@ def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
             "API_UPSTREAM": "http://api.example:8787/",
             "BASIC_AUTH_MODE": "off",
             "MARKET_TRUSTED_PROXIES": "10.0.0.0/8, ::1",
+            "MARKET_READ_LAG_S": "0.5",
         }
     )
     assert settings.secrets_dir == Path("/data/{x}/secrets")
     assert (settings.ticks_table, settings.candles_function) == ("a_ticks_v2", None)
     assert settings.api_upstream == "http://api.example:8787"
     assert settings.basic_auth is False
+    assert settings.read_lag_s == 0.5
     assert settings.trusted_proxies == (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("::1"))
 
 
@@ -94,6 +96,9 @@ def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
         ("BASIC_AUTH_MODE", "yes"),
         ("MARKET_METRICS", "true"),
         ("MARKET_TRUSTED_PROXIES", "10.0.0.1/8"),
+        ("MARKET_READ_LAG_S", "-1"),
+        ("MARKET_READ_LAG_S", "5s"),
+        ("MARKET_READ_LAG_S", "nan"),
     ],
 )
 def test_a_bad_value_names_the_setting(name: str, value: str) -> None:

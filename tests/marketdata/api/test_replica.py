@@ -1,10 +1,11 @@
-"""DATABASE_READ_URL: what is read there, what is not, and what is said when it does not answer."""
+"""DATABASE_READ_URL with hosts that are no replicas: the primary is read instead, and the reason is shown."""
 
 from __future__ import annotations
 
 import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,11 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.api.serve import Service
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, new_token, prepare
+from marketdata.store.pool import address
+from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 
-Make = Callable[..., dict[str, Any]]
-INGEST = "/v1/ingest/tick"
 READS = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}", "/v1/ticks?symbol={}&format=csv",
-         "/v1/coverage?symbol={}", "/v1/udf/symbols?symbol={}",
+         "/v1/coverage?symbol={}", "/v1/udf/symbols?symbol={}", "/v1/symbols", "/api/v3/ticker/price",
          "/v1/udf/history?symbol={}&resolution=1&from=0&to=2000000000")  # fmt: skip
 
 
@@ -41,9 +41,9 @@ def insert(url: str, symbol: str) -> None:
         )
 
 
+@contextmanager
 def serving(settings: Settings, database: str, read_url: str) -> Iterator[Api]:
     running = Service(dataclasses.replace(settings, database_read_url=read_url))
-    running._reads._pool.timeout = 0.1
     running.start()
     try:
         yield Api(running, new_token(database, "read"), new_token(database, "write"))
@@ -51,38 +51,54 @@ def serving(settings: Settings, database: str, read_url: str) -> Iterator[Api]:
         running.stop()
 
 
-@pytest.fixture
-def apart(service_settings: Settings, database: str, replica: str) -> Iterator[Api]:
-    yield from serving(service_settings, database, replica)
+def replicas(api: Api) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get("/ready")["replicas"]
+    return found
 
 
-@pytest.fixture
-def blind(service_settings: Settings, database: str, replica: str, state_dir: Path) -> Iterator[Api]:
-    """An API whose replica is not there."""
-    yield from serving(service_settings, database, make_conninfo(replica, host=str(state_dir)))
-
-
-def test_reads_go_to_the_replica_and_writes_do_not(apart: Api, database: str) -> None:
-    insert(database, "HERE:A")
-    assert [each["symbol"] for each in apart.get("/v1/symbols")["symbols"]] == ["THERE:A"]
-    assert [each["ticker"] for each in apart.get("/v1/udf/search?query=a")] == ["THERE:A"]
+def assert_the_primary_is_read(api: Api, database: str, symbol: str) -> None:
+    insert(database, symbol)
     for path in READS:
-        response = apart("GET", path.format("THERE:A"), status=200)
-        apart.problem("GET", path.format("HERE:A"), status=404, code="unknown_symbol")
+        response = api("GET", path.format(symbol), status=200)
+        assert "THERE:A" not in response.text
         if "ETag" in response.headers:
             tag = {"If-None-Match": response.headers["ETag"]}
-            apart("GET", path.format("THERE:A"), headers=tag, status=304)
-    assert apart.get("/ready")["ready"]
+            api("GET", path.format(symbol), headers=tag, status=304)
 
 
-def test_without_its_replica_it_is_not_ready(blind: Api, tick: Make) -> None:
-    blind.problem("GET", "/ready", status=503, code="database_unavailable")
-    blind.problem("GET", READS[0].format("THERE:A"), status=503, code="database_unavailable")
-    blind("POST", INGEST, tick(symbol="HERE:B"), status=201)
+def test_another_database_is_not_read(service_settings: Settings, database: str, replica: str) -> None:
+    with serving(service_settings, database, replica) as api:
+        eventually(lambda: replicas(api)[0]["state"] == "other_database")
+        (found,) = replicas(api)
+        assert found["host"] == ":".join(address(replica))
+        assert found["reason"] == "its data are of another cluster or database than those of the primary"
+        assert found["lag_s"] is found["lag_bytes"] is None
+        assert_the_primary_is_read(api, database, "HERE:A")
 
 
-def test_a_replica_without_the_version_is_not_ready(
+def test_the_primary_itself_is_no_replica(service_settings: Settings, database: str) -> None:
+    with serving(service_settings, database, database) as api:
+        eventually(lambda: replicas(api)[0]["state"] == "primary")
+        assert_the_primary_is_read(api, database, "HERE:B")
+
+
+def test_a_host_that_is_not_there_is_not_read(
+    service_settings: Settings, database: str, replica: str, state_dir: Path
+) -> None:
+    hosts = f"{state_dir},{address(replica)[0]}"
+    with serving(service_settings, database, make_conninfo(replica, host=hosts)) as api:
+        eventually(lambda: [each["state"] for each in replicas(api)] == ["database_unavailable", "other_database"])
+        assert replicas(api)[0]["host"] == f"{state_dir}:5432"
+        assert_the_primary_is_read(api, database, "HERE:C")
+        text = api("GET", "/metrics", status=200).text
+        assert f'marketdata_replica_usable{{replica="{state_dir}:5432",state="database_unavailable"}} 0.000' in text
+        assert 'state="other_database"} 0.000' in text
+        assert "marketdata_replica_lag_seconds{" not in text
+
+
+def test_a_database_without_the_version_is_not_read(
     service_settings: Settings, database: str, new_database: Callable[[], str]
 ) -> None:
-    for api in serving(service_settings, database, new_database()):
-        api.problem("GET", "/ready", status=503, code="version_missing")
+    with serving(service_settings, database, new_database()) as api:
+        eventually(lambda: replicas(api)[0]["state"] == "version_missing")
+        assert_the_primary_is_read(api, database, "HERE:D")

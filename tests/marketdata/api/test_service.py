@@ -40,7 +40,7 @@ def test_a_ready_service_says_so(api: Api) -> None:
         "ready": True,
         "ticks_table": "md_ticks_v1",
         "candles_function": "md_candles_v1",
-        "replica": None,
+        "replicas": [],
         "graphql": None,
     }
 

@@ -1,0 +1,74 @@
+"""The pools of the replicas, and the choice among them: the least lagging one that is usable, otherwise the primary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from marketdata.api.database_health import ReplicaHealth
+from marketdata.errors import DatabaseDefect, DatabaseExhausted, DatabaseUnavailable, MarketError, VersionMissing
+from marketdata.store.pool import Connection, Pool
+
+ResultT = TypeVar("ResultT")
+
+OF_REPLICA = (DatabaseUnavailable, DatabaseDefect, VersionMissing)
+"""Errors of a replica after which the primary is asked: it stopped, cancelled a statement that was in the way of its
+replay, or has not replayed a new version yet. Too much work is no such error, because the primary has writes to do."""
+
+
+class Replica(NamedTuple):
+    """A host of ``DATABASE_READ_URL``, and the connections to it."""
+
+    health: ReplicaHealth
+    pool: Pool
+
+
+class Replicas:
+    """Lends connections for reads that may be as old as ``MARKET_READ_LAG_S``. Thread-safe."""
+
+    def __init__(self, primary: Pool, replicas: Sequence[Replica]) -> None:
+        self._primary = primary
+        # Several processes begin with different ones, so that those of equal lag share the work.
+        first = os.getpid() % max(len(replicas), 1)
+        self._replicas = [*replicas[first:], *replicas[:first]]
+
+    def __bool__(self) -> bool:
+        """Whether reads may go to another database than the primary."""
+        return bool(self._replicas)
+
+    def least_lagging(self) -> Pool | None:
+        """The pool of the replica to read, or None to read the primary."""
+        usable = [(lag.seconds, pool) for health, pool in self._replicas if (lag := health.usable_lag) is not None]
+        return min(usable, key=lambda each: each[0])[1] if usable else None
+
+    @property
+    def pool(self) -> Pool:
+        """The pool that is read now."""
+        return self.least_lagging() or self._primary
+
+    def read(self, read: Callable[[Connection], ResultT]) -> ResultT:
+        """Returns what ``read`` returns for a connection to the replica, or to the primary if the replica fails."""
+        replica = self.least_lagging()
+        if replica is not None:
+            try:
+                with replica.connection() as connection:
+                    return read(connection)
+            except OF_REPLICA as error:
+                if isinstance(error, DatabaseExhausted):
+                    raise
+        with self._primary.connection() as connection:
+            return read(connection)
+
+    def error(self) -> MarketError | None:
+        """Does what :meth:`Pool.error` does."""
+        return self.pool.error()
+
+    def renew(self, connection: Connection) -> None:
+        """Does what :meth:`Pool.renew` does, for a connection of any replica."""
+        for _, pool in self._replicas:
+            pool.renew(connection)
+
+    def close(self, timeout: float) -> None:
+        for _, pool in self._replicas:
+            pool.close(timeout)
