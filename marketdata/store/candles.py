@@ -101,7 +101,7 @@ _COUNTER: LiteralString = f"""{COUNTER_COLUMNS}, (date_part('epoch', now() AT TI
     date_part('epoch', {_FINAL_UNTIL} AT TIME ZONE 'UTC') * 1000000"""
 _COUNTERS: LiteralString = f"""
     SELECT wanted.name, {_COUNTER} FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
-    LEFT JOIN market_aliases a ON a.alias = wanted.name
+    LEFT JOIN {{aliases}} a ON a.alias = wanted.name
     JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, wanted.name) {_CHAIN}"""
 
 

@@ -172,7 +172,7 @@ def lags(conn: Connection, version: Version) -> Lags:
 
 _NAMES: LiteralString = """
     SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C" FROM unnest(%s::text[]) AS name
-    LEFT JOIN market_aliases a ON a.alias = name ORDER BY 1"""
+    LEFT JOIN {aliases} a ON a.alias = name ORDER BY 1"""
 _TOUCHED: LiteralString = f"""
     DELETE FROM {{coverage}} AS c
     WHERE c.symbol = ANY (%(names)s::text[]) AND c."from" <= {{instant}}(%(end)s) AND c."to" >= {{instant}}(%(start)s)

@@ -36,7 +36,7 @@ class Market(NamedTuple):
 
 _EXACT: LiteralString = """
     SELECT wanted.name, s.symbol FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
-    LEFT JOIN market_aliases a ON a.alias = wanted.name
+    LEFT JOIN {aliases} a ON a.alias = wanted.name
     JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
 
 # The joined name is BASEQUOTE of CHAIN:BASE-QUOTE. A pool with a suffix has none, so that it takes none away.

@@ -44,8 +44,10 @@ CREATE TABLE market_versions (
     ticks_table      text COLLATE "C" NOT NULL UNIQUE,
     candles_function text COLLATE "C" NOT NULL UNIQUE,
     state            text NOT NULL DEFAULT 'ready' CHECK (state IN ('ready', 'retired')),
+    shards           integer CHECK (shards > 0),
     PRIMARY KEY (prefix, n)
 );
+COMMENT ON COLUMN market_versions.shards IS 'Number of shards, if Citus distributes the version; null for a plain one.';
 CREATE UNIQUE INDEX market_versions_one_current ON market_versions (prefix) WHERE is_current;
 COMMENT ON TABLE market_versions IS 'Versions of the data, side by side; the current one is served by default.';
 

@@ -126,7 +126,7 @@ _TOTALS: LiteralString = f"""
 _NAMED: LiteralString = """
     SELECT s.symbol, s.pruned_until, min(wanted.place) AS place, json_agg(wanted.name) AS names
     FROM jsonb_array_elements_text(%(names)s::jsonb) WITH ORDINALITY AS wanted (name, place)
-    LEFT JOIN market_aliases a ON a.alias = wanted.name
+    LEFT JOIN {aliases} a ON a.alias = wanted.name
     JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)
     GROUP BY s.symbol"""
 

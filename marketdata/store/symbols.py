@@ -16,7 +16,7 @@ from marketdata.store.version import Version
 from marketdata.tick import chain_of
 
 IS_SYMBOL: LiteralString = (
-    "s.symbol = coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = %(symbol)s), %(symbol)s)"
+    "s.symbol = coalesce((SELECT a.symbol FROM {aliases} a WHERE a.alias = %(symbol)s), %(symbol)s)"
 )
 """Selects the row ``s`` of the symbols table for the parameter ``symbol``, a name or an alias."""
 
@@ -58,7 +58,7 @@ class Symbol:
 
 
 _LIST = """
-    SELECT s.symbol, ARRAY(SELECT a.alias FROM market_aliases a WHERE a.symbol = s.symbol ORDER BY 1) AS aliases,
+    SELECT s.symbol, ARRAY(SELECT a.alias FROM {aliases} a WHERE a.symbol = s.symbol ORDER BY 1) AS aliases,
            floor(extract(epoch FROM earliest.first_ts) * 1000)::bigint AS first,
            floor(extract(epoch FROM latest.last_ts) * 1000)::bigint AS last,
            CASE WHEN s.final_until < 'infinity' THEN greatest(s.finalized_block, h.finalized_block) END
@@ -76,7 +76,7 @@ _LIST = """
 _COUNTERS: LiteralString = """
     SELECT wanted.name, coalesce(a.symbol, wanted.name), coalesce(s.version, 0)
     FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
-    LEFT JOIN market_aliases a ON a.alias = wanted.name
+    LEFT JOIN {aliases} a ON a.alias = wanted.name
     LEFT JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
 _ERASE: tuple[LiteralString, ...] = (
     "DELETE FROM {retracted} WHERE symbol = ANY (%s)",

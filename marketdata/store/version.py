@@ -8,7 +8,7 @@ process serves.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import LiteralString, Self
@@ -39,10 +39,17 @@ PARTS = (
     "candles", "candles_filled", "candles_pieced", "canonical", "canonicals", "chain_of", "lock", "ingest", "cut_at",
     "is_pruned", "retract", "restore", "refuse_pruned", "block_time", "finalize", "finalize_chain", "changed",
     "instant", "ms", "vwap", "bucket_of", "bucket_end", "offset_at", "day_start", "local_day", "first_day", "bounds",
-    "opened_in", "ended_in", "buckets",
+    "opened_in", "ended_in", "buckets", "aliases", "is_here",
+    "lock_here",
 )  # fmt: skip
-"""The names in braces in the scripts: tables, indexes, triggers and functions."""
+"""The names in braces in the scripts: tables, indexes, triggers and functions. ``aliases`` is the table
+``market_aliases``, which all versions share. ``is_here`` and ``lock_here`` exist only in shards (``sql/shard.sql``)."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
+
+
+def with_safe_search_path(statements: LiteralString) -> LiteralString:
+    """``statements`` that create functions, run while ``search_path`` names ``pg_temp`` last."""
+    return "\n".join([_SEARCH_PG_TEMP_LAST, statements, _RESTORE_SEARCH_PATH])
 
 
 def braced(text: str) -> str:
@@ -52,11 +59,13 @@ def braced(text: str) -> str:
 
 @dataclass(frozen=True)
 class Version:
-    """The names of version ``n`` of ``prefix``. ``candles_function`` may be a custom function."""
+    """The names of version ``n`` of ``prefix``. ``candles_function`` may be a custom function. ``shards`` is the number
+    of shards if Citus distributes the version (:mod:`marketdata.store.shards`), otherwise None."""
 
     prefix: str
     n: int
     candles_function: str
+    shards: int | None = None
 
     @classmethod
     def of(cls, prefix: str, n: int) -> Self:
@@ -87,6 +96,8 @@ class Version:
 
     def name(self, part: str) -> str:
         """``<prefix>_<part>_vN``, unquoted."""
+        if part == "aliases":
+            return "market_aliases"
         return self.candles_function if part == "candles" else f"{self.prefix}_{part}_v{self.n}"
 
     @property
@@ -94,7 +105,7 @@ class Version:
         """Whether the candles function is the version's default one, not a custom one."""
         return self.candles_function == Version.of(self.prefix, self.n).candles_function
 
-    @lru_cache(maxsize=256)  # noqa: B019 - a process has one or two versions and keeps them until it ends
+    @lru_cache(maxsize=8192)  # noqa: B019 - a process has one or two versions, and their shards, until it ends
     def query(self, text: LiteralString) -> bytes:
         """A statement with the version's names in place of ``{part}``: ``version.query("SELECT * FROM {ticks}")``.
 
@@ -103,13 +114,18 @@ class Version:
         names: dict[str, sql.Composable] = {part: sql.Identifier(self.name(part)) for part in PARTS}
         return sql.SQL(text).format(**names).as_bytes(None)
 
+    @staticmethod
+    def scripts() -> LiteralString:
+        """The text of all scripts, with names in braces."""
+        return "\n".join(map(_read, SCRIPTS))
+
     def script(self) -> bytes:
         """The statements that create the version. Run them in one transaction. They fail if the version exists.
 
         The table ``market_aliases`` must exist (:mod:`marketdata.store.migrations`).
         """
         own = Version.of(self.prefix, self.n)
-        return own.query("\n".join([_SEARCH_PG_TEMP_LAST, *map(_read, SCRIPTS), _RESTORE_SEARCH_PATH]))
+        return own.query(with_safe_search_path(self.scripts()))
 
     def create(self, conn: Connection) -> None:
         """Create the tables, triggers and functions in one transaction. Raises the driver's DuplicateTable if they
@@ -138,6 +154,11 @@ class Version:
                 f"the database has no function {self.candles_function}: set CANDLES_FUNCTION to a function of "
                 f"{self.ticks_table}, like {Version.of(self.prefix, self.n).candles_function}"
             )
+        if self.shards is not None and not self.has_own_candles:
+            raise UsageError(
+                f"CANDLES_FUNCTION={self.candles_function}: {self.ticks_table} is distributed, and its candles are "
+                f"computed by {Version.of(self.prefix, self.n).candles_function} of each shard; unset CANDLES_FUNCTION"
+            )
         if row_types != [self.name("candle")]:
             raise UsageError(
                 f"CANDLES_FUNCTION={self.candles_function} does not belong to TICKS_TABLE={self.ticks_table}: "
@@ -155,17 +176,18 @@ class Registered:
     candles_function: str
     state: str
     is_current: bool
+    shards: int | None
 
     @property
     def version(self) -> Version:
-        return Version.from_names(self.ticks_table, self.candles_function)
+        return replace(Version.from_names(self.ticks_table, self.candles_function), shards=self.shards)
 
 
 def registered(connection: Connection, prefix: str) -> list[Registered]:
     """The versions of a prefix, oldest first."""
     with connection.cursor(row_factory=class_row(Registered)) as cursor:
         return cursor.execute(
-            "SELECT prefix, n, ticks_table, candles_function, state, is_current "
+            "SELECT prefix, n, ticks_table, candles_function, state, is_current, shards "
             "FROM market_versions WHERE prefix = %s ORDER BY n",
             (prefix,),
         ).fetchall()
@@ -174,14 +196,15 @@ def registered(connection: Connection, prefix: str) -> list[Registered]:
 def register(connection: Connection, version: Version) -> Registered:
     """Register a version; the first one of its prefix becomes the current one."""
     connection.execute(
-        "INSERT INTO market_versions (prefix, n, ticks_table, candles_function, is_current) "
-        "SELECT %(prefix)s, %(n)s, %(table)s, %(function)s, "
+        "INSERT INTO market_versions (prefix, n, ticks_table, candles_function, shards, is_current) "
+        "SELECT %(prefix)s, %(n)s, %(table)s, %(function)s, %(shards)s, "
         "NOT EXISTS (SELECT FROM market_versions WHERE prefix = %(prefix)s)",
         {
             "prefix": version.prefix,
             "n": version.n,
             "table": version.ticks_table,
             "function": version.candles_function,
+            "shards": version.shards,
         },
     )
     return next(each for each in registered(connection, version.prefix) if each.n == version.n)
@@ -194,18 +217,17 @@ def find_served(connection: Connection, settings: Settings) -> Version:
     function does not exist, and UsageError when they do not belong together.
     """
     table, function = settings.ticks_table, settings.candles_function
-    if table is None or function is None:
-        row = connection.execute(
-            "SELECT ticks_table, candles_function FROM market_versions WHERE CASE "
-            "WHEN %(table)s::text IS NOT NULL THEN ticks_table = %(table)s "
-            "WHEN %(function)s::text IS NOT NULL THEN candles_function = %(function)s "
-            "ELSE prefix = %(prefix)s AND is_current END",
-            {"table": table, "function": function, "prefix": settings.prefix},
-        ).fetchone()
-        if row is None:
-            raise _missing(settings)
-        table, function = row
-    version = Version.from_names(table, function)
+    row = connection.execute(
+        "SELECT ticks_table, candles_function, shards FROM market_versions WHERE CASE "
+        "WHEN %(table)s::text IS NOT NULL THEN ticks_table = %(table)s "
+        "WHEN %(function)s::text IS NOT NULL THEN candles_function = %(function)s "
+        "ELSE prefix = %(prefix)s AND is_current END",
+        {"table": table, "function": function, "prefix": settings.prefix},
+    ).fetchone()
+    if row is None and (table is None or function is None):
+        raise _missing(settings)
+    own_table, own_function, shards = row or (None, None, None)
+    version = replace(Version.from_names(table or own_table, function or own_function), shards=shards)
     version.check(connection)
     return version
 

@@ -138,7 +138,7 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    name     CONSTANT text := coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = $1), $1);
+    name     CONSTANT text := coalesce((SELECT a.symbol FROM {aliases} a WHERE a.alias = $1), $1);
     label    CONSTANT text := $2;
     wanted   CONSTANT bigint := $5;
     zone     CONSTANT text := $7;

@@ -2,15 +2,15 @@
 
 -- Returns the symbol that an alias stands for; any other name is returned as it is. All versions share the aliases.
 CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = name), name)
+    SELECT coalesce((SELECT a.symbol FROM {aliases} a WHERE a.alias = name), name)
 $$;
 
 -- The same for several names.
 CREATE FUNCTION {canonicals}(names text[]) RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
-    IF EXISTS (SELECT FROM market_aliases WHERE alias = ANY (names)) THEN
+    IF EXISTS (SELECT FROM {aliases} WHERE alias = ANY (names)) THEN
         RETURN ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(names) WITH ORDINALITY AS u (name, item)
-                     LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
+                     LEFT JOIN {aliases} a ON a.alias = u.name ORDER BY u.item);
     END IF;
     RETURN names;
 END $$;
@@ -31,7 +31,7 @@ BEGIN
     RETURN QUERY
     INSERT INTO {symbols} AS s (symbol, version)
     SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
-    FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN market_aliases a ON a.alias = name
+    FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN {aliases} a ON a.alias = name
     ORDER BY 1
     ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1
     RETURNING s.symbol, s.version, s.pruned_until;

@@ -1,0 +1,236 @@
+"""Versions that Citus distributes by symbol: how one is made, and the names and nodes of its shards.
+
+The tables of ticks, candles and symbols are split into shards by the hash of the symbol. The shards of a range of
+hashes lie on one node. The small tables (aliases, chains, coverage) are reference tables: each node has a copy.
+
+Each shard has its own functions, created from the same scripts as those of a plain version, with the names of the
+shard's tables. They exist on all nodes, because Citus may move a shard. So a statement about one symbol runs on the
+node of its shard as it runs in a plain version, without Citus. Only the lock of a write goes through Citus
+(``sql/shard.sql``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+from typing import LiteralString, NamedTuple, cast
+
+from psycopg import sql
+
+from marketdata.errors import StateError, UsageError
+from marketdata.interval import LEVELS
+from marketdata.store.pool import Connection
+from marketdata.store.version import PARTS, Version, with_safe_search_path
+
+MAX_PREFIX = 20
+"""Maximum length of the prefix of a distributed version. Names of a shard end with its number."""
+MAX_SHARDS = 1024
+
+_DISTRIBUTED = ("symbols", "ticks", "rollups", "retracted", "pruned")
+"""The tables that are split by symbol. The others are colocated with the first."""
+_REFERENCE = ("chains", "coverage", "candle")
+_LEVEL_TABLES = tuple(f"rollups_{interval}" for interval in LEVELS)
+_OF_SHARD = frozenset({*_DISTRIBUTED, *_LEVEL_TABLES, *_REFERENCE, "aliases"})
+_TRIGGERS = ("ticks_guard", "rollups_insert", "rollups_delete")
+_OWN = ("is_here", "lock_here")
+"""The functions that only a shard has."""
+
+_FUNCTION = re.compile(r"CREATE FUNCTION \{(\w+)\}.*?\n(?:END )?\$\$;\n", re.DOTALL)
+_NAME = re.compile(r"(?<!')\{(\w+)\}")
+"""A name in braces. The notification names the version's ticks table in quotes, also in a shard."""
+_TRIGGER_BODY = re.compile(r"\$\$\n(.*?)(BEGIN\n.*END) \$\$;\n", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Shard(Version):
+    """A version with the names of one shard: the tables and functions for symbols with a hash in [first, last]."""
+
+    id: int = 0
+    first: int = field(default=0, compare=False)
+    last: int = field(default=0, compare=False)
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def name(self, part: str) -> str:
+        return self.names.get(part) or super().name(part)
+
+
+class Node(NamedTuple):
+    """A server of the cluster, as Citus knows it."""
+
+    host: str
+    port: int
+
+
+class Placed(NamedTuple):
+    """A shard, and the node that holds it."""
+
+    shard: Shard
+    node: Node
+
+
+def require_citus(connection: Connection) -> None:
+    """Raise UsageError unless the database is the coordinator of a Citus cluster with worker nodes."""
+    row = connection.execute("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')").fetchone()
+    if row != (True,):
+        raise UsageError(
+            "--shards: the database has no extension citus. Set DATABASE_URL to the coordinator of a Citus cluster "
+            "(CREATE EXTENSION citus there and on each worker), or leave --shards out"
+        )
+    row = connection.execute(
+        "SELECT (SELECT groupid FROM pg_dist_local_group), count(*) FROM pg_dist_node"
+        " WHERE isactive AND noderole = 'primary' AND shouldhaveshards"
+    ).fetchone()
+    assert row is not None
+    if row[0] != 0:
+        raise UsageError("--shards: DATABASE_URL leads to a worker of the Citus cluster: set it to the coordinator")
+    if row[1] == 0:
+        raise UsageError(
+            "--shards: the Citus cluster has no node for shards: add one on the coordinator with "
+            "SELECT citus_add_node('HOST', PORT)"
+        )
+
+
+def distribute(connection: Connection, version: Version) -> None:
+    """Distribute a new, empty version (its scripts have run) over ``version.shards`` shards, and create the functions
+    of each shard. Call this in the transaction that has created the version."""
+    if len(version.prefix) > MAX_PREFIX:
+        raise UsageError(f"MARKET_PREFIX={version.prefix}: a distributed version's has at most {MAX_PREFIX} characters")
+    _prepare_transaction(connection)
+    for table in _missing_reference_tables(connection, [version.name(part) for part in ("aliases", *_REFERENCE)]):
+        connection.execute("SELECT create_reference_table(%s)", (table,))
+    first = version.name(_DISTRIBUTED[0])
+    connection.execute("SELECT create_distributed_table(%s, 'symbol', colocate_with => 'none', shard_count => %s)",
+                       (first, version.shards))  # fmt: skip
+    for part in _DISTRIBUTED[1:]:
+        connection.execute("SELECT create_distributed_table(%s, 'symbol', colocate_with => %s)",
+                           (version.name(part), first))  # fmt: skip
+    create_functions(connection, version)
+
+
+def create_functions(connection: Connection, version: Version) -> None:
+    """Create the functions of each shard, or replace them."""
+    _prepare_transaction(connection)
+    found = [each.shard for each in placed(connection, version)]
+    for shard in found:
+        connection.execute(shard.query(with_safe_search_path(_functions_of(shard))), prepare=False)
+    for part in _TRIGGERS:
+        connection.execute(version.query(with_safe_search_path(_trigger_function(part, found))), prepare=False)
+
+
+def placed(connection: Connection, version: Version) -> list[Placed]:
+    """The shards of a version in the order of their hashes, and where they are."""
+    rows = connection.execute(_PLACED, (version.ticks_table,)).fetchall()
+    parts = {version.name(part): part for part in (*_DISTRIBUTED, *_LEVEL_TABLES)}
+    references = _reference_shards(connection, version)
+    found = []
+    for shard_id, first, last, host, port, tables, ids in rows:
+        names = {parts[table]: f"{table}_{number}" for table, number in zip(tables, ids, strict=True) if table in parts}
+        names |= references
+        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), *_OWN)}
+        shard = Shard(
+            version.prefix, version.n, version.candles_function, version.shards, shard_id, first, last,
+            names | functions
+        )  # fmt: skip
+        found.append(Placed(shard, Node(host, port)))
+    return found
+
+
+_PLACED = """
+    SELECT t.shardid, t.shardminvalue::integer, t.shardmaxvalue::integer, n.nodename, n.nodeport, beside.tables, beside.ids
+    FROM pg_dist_shard t
+    JOIN pg_dist_placement l USING (shardid)
+    JOIN pg_dist_node n ON n.groupid = l.groupid AND n.noderole = 'primary'
+    CROSS JOIN LATERAL (
+        SELECT array_agg(c.relname::text) AS tables, array_agg(s.shardid) AS ids
+        FROM pg_dist_partition p JOIN pg_dist_shard s USING (logicalrelid) JOIN pg_class c ON c.oid = p.logicalrelid
+        WHERE p.colocationid = (SELECT colocationid FROM pg_dist_partition WHERE logicalrelid = t.logicalrelid)
+          AND s.shardminvalue = t.shardminvalue
+    ) beside
+    WHERE t.logicalrelid = to_regclass(%s) ORDER BY t.shardminvalue::integer
+"""
+
+
+def _reference_shards(connection: Connection, version: Version) -> dict[str, str]:
+    """The names of the tables that hold the copies of the reference tables. They are the same on all nodes."""
+    parts = {version.name(part): part for part in (*_REFERENCE, "aliases")}
+    rows = connection.execute(
+        "SELECT c.relname::text, s.shardid FROM pg_dist_shard s JOIN pg_class c ON c.oid = s.logicalrelid"
+        " WHERE s.logicalrelid = ANY (SELECT to_regclass(name) FROM unnest(%s::text[]) AS name)",
+        (list(parts),),
+    ).fetchall()
+    return {parts[table]: f"{table}_{number}" for table, number in rows}
+
+
+def _missing_reference_tables(connection: Connection, tables: Sequence[str]) -> list[str]:
+    rows = connection.execute(
+        "SELECT name FROM unnest(%s::text[]) WITH ORDINALITY AS u (name, place) WHERE NOT EXISTS"
+        " (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(name)) ORDER BY place",
+        (list(tables),),
+    )
+    return [name for (name,) in rows]
+
+
+def _prepare_transaction(connection: Connection) -> None:
+    """Let this transaction attach triggers to shards, which Citus allows only on request: a trigger may use only what
+    is on its node. Those of the store use the tables of their own shard."""
+    connection.execute("SET LOCAL citus.enable_unsafe_triggers = on")
+    connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
+    connection.execute("SET LOCAL check_function_bodies = off")  # each node has only the tables of its own shards
+
+
+@lru_cache
+def _functions() -> dict[str, str]:
+    """The statements of the scripts that create functions, by the name in braces."""
+    return {found[1]: found[0] for found in _FUNCTION.finditer(Version.scripts())}
+
+
+@lru_cache
+def shard_functions() -> frozenset[str]:
+    """The functions that a shard needs of its own: those that use its tables, directly or by other functions."""
+    used = {name: set(_NAME.findall(text)) for name, text in _functions().items() if name not in _TRIGGERS}
+    found: set[str] = set()
+    while more := {name for name, uses in used.items() if uses & (_OF_SHARD | found)} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _functions_of(shard: Shard) -> LiteralString:
+    """The statements that create the functions of a shard. In the scripts' order, each is created before the functions
+    that use it."""
+    statements = [
+        _replacing(text.replace("CREATE FUNCTION {lock}", "CREATE FUNCTION {lock_here}"))
+        for name, text in _functions().items()
+        if name in shard_functions()
+    ]
+    own = (files("marketdata.store") / "sql" / "shard.sql").read_text(encoding="utf-8")
+    for name, number in (("shard_id", shard.id), ("first_hash", shard.first), ("last_hash", shard.last)):
+        own = own.replace(f"{{{name}}}", str(number))
+    own = own.replace("{all_symbols}", sql.Identifier(Version.name(shard, "symbols")).as_string(None))
+    return cast(LiteralString, "\n".join([*statements, own]))
+
+
+def _trigger_function(part: str, shards: Sequence[Shard]) -> LiteralString:
+    """The statement that replaces a trigger function by one with a block for each shard. Citus attaches the same
+    function to the tables of all shards, and attaches it again where it moves a shard. Each block is the body of the
+    scripts with the names of the shard, so that PostgreSQL keeps a plan for each."""
+    text = _functions()[part]
+    found = _TRIGGER_BODY.search(text)
+    if found is None:
+        raise StateError(f"the function {part} of the scripts has no body that a shard could use")
+    block = found[1] + found[2]
+    blocks = []
+    for shard in shards:
+        own = shard.query(cast(LiteralString, block)).decode().replace("{", "{{").replace("}", "}}")
+        blocks.append(f"    IF TG_TABLE_NAME = '{shard.name('ticks')}' THEN\n{own};\n    END IF;\n")
+    head = text[: found.start()]
+    setting = "SET search_path FROM CURRENT SET citus.enable_manual_changes_to_shards = on"
+    head = _replacing(head.replace("SET search_path FROM CURRENT", setting))
+    # The distributed table itself has no row. Its trigger runs on the coordinator with each statement.
+    return cast(LiteralString, f"{head}$$\nBEGIN\n{''.join(blocks)}    RETURN NULL;\nEND $$;\n")
+
+
+def _replacing(statement: str) -> str:
+    return statement.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1)
