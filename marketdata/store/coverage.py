@@ -32,7 +32,8 @@ INDEXED, JOINED, FAILED, UNREAD = "indexed", "joined", "failed", "unread"
 MAX_LAGS = 1000
 """When more symbols than this have coverage, only the lags of chains are computed."""
 
-_MICROSECONDS = "(extract(epoch FROM {}) * 1000000)::bigint"
+# A time without a zone, because this conversion is immutable. Citus allows no other function in RETURNING.
+_MICROSECONDS = "(extract(epoch FROM {} AT TIME ZONE 'UTC') * 1000000)::bigint"
 _ROW = f"""c.symbol, {_MICROSECONDS.format('c."from"')}, {_MICROSECONDS.format('c."to"')}, c.state"""
 
 

@@ -59,8 +59,12 @@ _SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),
        set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false),
        set_config('synchronous_commit', 'on', false), set_config('jit', 'off', false),
-       set_config('plan_cache_mode', 'force_generic_plan', false), set_config('client_encoding', 'UTF8', false)
+       set_config('plan_cache_mode', CASE current_setting('citus.enable_manual_changes_to_shards', true)
+                                     WHEN 'off' THEN 'auto' ELSE 'force_generic_plan' END, false),
+       set_config('client_encoding', 'UTF8', false)
 """
+"""Citus cannot make generic plans of statements on distributed tables. Connections to its shards allow such changes,
+and use none of these tables (:func:`node_conninfo`)."""
 
 _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"
 """Sets the setting that :data:`marketdata.store.symbols.COUNTER_COLUMNS` reads. Once per connection is enough, because
@@ -359,6 +363,14 @@ def hosts(conninfo: str) -> list[str]:
         raise e.UsageError("DATABASE_READ_URL is malformed: it must have a port for each host, or one for all")
     single = [{name: each[n % len(each)] for name, each in lists.items()} for n in range(count)]
     return list(dict.fromkeys(make_conninfo("", **{**given, **each}) for each in single))
+
+
+def node_conninfo(conninfo: str, host: str, port: int) -> str:
+    """The connection string for the shards on a node of the Citus cluster whose coordinator ``conninfo`` names."""
+    given = conninfo_to_dict(conninfo)
+    options = f"{given.get('options') or ''} -c citus.enable_manual_changes_to_shards=on".strip()
+    given.pop("hostaddr", None)
+    return make_conninfo("", **{**given, "host": host, "port": port, "options": options})
 
 
 def server(conninfo: str) -> str:

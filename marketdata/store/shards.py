@@ -116,8 +116,8 @@ def create_functions(connection: Connection, version: Version) -> None:
     found = [each.shard for each in placed(connection, version)]
     for shard in found:
         connection.execute(shard.query(with_safe_search_path(_functions_of(shard))), prepare=False)
-    for part in _TRIGGERS:
-        connection.execute(version.query(with_safe_search_path(_trigger_function(part, found))), prepare=False)
+    own = "\n".join([_read("coordinator.sql"), *(_trigger_function(part, found) for part in _TRIGGERS)])
+    connection.execute(version.query(with_safe_search_path(cast(LiteralString, own))), prepare=False)
 
 
 def placed(connection: Connection, version: Version) -> list[Placed]:
@@ -205,14 +205,14 @@ def _functions_of(shard: Shard) -> LiteralString:
         for name, text in _functions().items()
         if name in shard_functions()
     ]
-    own = (files("marketdata.store") / "sql" / "shard.sql").read_text(encoding="utf-8")
+    own = _read("shard.sql")
     for name, number in (("shard_id", shard.id), ("first_hash", shard.first), ("last_hash", shard.last)):
         own = own.replace(f"{{{name}}}", str(number))
     own = own.replace("{all_symbols}", sql.Identifier(Version.name(shard, "symbols")).as_string(None))
     return cast(LiteralString, "\n".join([*statements, own]))
 
 
-def _trigger_function(part: str, shards: Sequence[Shard]) -> LiteralString:
+def _trigger_function(part: str, shards: Sequence[Shard]) -> str:
     """The statement that replaces a trigger function by one with a block for each shard. Citus attaches the same
     function to the tables of all shards, and attaches it again where it moves a shard. Each block is the body of the
     scripts with the names of the shard, so that PostgreSQL keeps a plan for each."""
@@ -229,7 +229,11 @@ def _trigger_function(part: str, shards: Sequence[Shard]) -> LiteralString:
     setting = "SET search_path FROM CURRENT SET citus.enable_manual_changes_to_shards = on"
     head = _replacing(head.replace("SET search_path FROM CURRENT", setting))
     # The distributed table itself has no row. Its trigger runs on the coordinator with each statement.
-    return cast(LiteralString, f"{head}$$\nBEGIN\n{''.join(blocks)}    RETURN NULL;\nEND $$;\n")
+    return f"{head}$$\nBEGIN\n{''.join(blocks)}    RETURN NULL;\nEND $$;\n"
+
+
+def _read(script: str) -> str:
+    return (files("marketdata.store") / "sql" / script).read_text(encoding="utf-8")
 
 
 def _replacing(statement: str) -> str:

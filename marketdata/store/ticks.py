@@ -80,7 +80,7 @@ def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> Ingeste
             for final in sorted(of_chains, key=lambda item: item.chain):
                 conn.execute(version.query("SELECT {finalize_chain}(%s, %s, %s)"), final)
             # Each function has increased the counters once more.
-            stored = counters(conn, version, names)
+            stored = counters(conn, version, names) if names else {}
         return Ingested(
             outcomes, {each: found.counter for name, found in stored.items() for each in (name, found.symbol)}
         )
