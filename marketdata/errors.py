@@ -252,6 +252,14 @@ class DatabaseExhausted(DatabaseUnavailable):
     retry_after = 5
 
 
+class PartlyStored(DatabaseUnavailable):
+    """A part of the batch is stored: its symbols are on several nodes, and one of these does not answer. ``accepted``,
+    ``duplicates`` and ``refused`` count the items that are stored or were refused."""
+
+    code = "partly_stored"
+    remedy = "Send the whole batch again later. The ticks that are stored are duplicates then."
+
+
 class Contended(DatabaseUnavailable):
     """The transaction conflicted with another one (SQLSTATE class 40). Send the request again."""
 

@@ -12,6 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import partial
+from itertools import chain
 from time import time
 from typing import Any, TypeVar
 
@@ -57,8 +59,8 @@ def exchange_info(request: Request) -> Reply:
     services = request.services
     version = services.served.version()
     symbols = _symbols(request, version)
-    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
-        found = {each.symbol: each for each in markets.read(connection, version, symbols)}
+    read = services.current_reads.read_each(version, symbols, request.known_counter, markets.read)
+    found = {each.symbol: each for each in chain.from_iterable(read)}
     listed = encode([_market(each) for each in _ordered(found, symbols).values()])
     body = b'{"timezone":"UTC","serverTime":%d,"rateLimits":[],"exchangeFilters":[],"symbols":%b}' % (_now(), listed)
     return _tagged(body, listed)
@@ -95,8 +97,8 @@ def price_ticker(request: Request) -> Reply:
     services = request.services
     version = services.served.version()
     symbols = _symbols(request, version)
-    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
-        found = _ordered(markets.last_prices(connection, version, symbols), symbols)
+    read = services.current_reads.read_each(version, symbols, request.known_counter, markets.last_prices)
+    found = _ordered(dict(chain.from_iterable(each.items() for each in read)), symbols)
     prices = [{"symbol": symbol, "price": _price(price)} for symbol, price in found.items()]
     return answer(prices[0] if "symbol" in request.query else prices)
 
@@ -108,11 +110,13 @@ def day_ticker(request: Request) -> Reply:
     services = request.services
     version = services.served.version()
     symbols = _symbols(request, version)
-    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
-        if symbols is None:
-            found = summary.sorted_by(connection, version, "newest", _ALL, addition="trades")
-        else:
-            found = summary.named(connection, version, symbols, addition="trades")
+    read = services.current_reads.read_each
+    if symbols is None:
+        newest = partial(summary.sorted_by, sort="newest", limit=_ALL, addition="trades")
+        found = summary.merged_sorted(read(version, None, request.known_counter, newest), _ALL)
+    else:
+        named = partial(summary.named, addition="trades")
+        found = summary.merged_named(read(version, symbols, request.known_counter, named), symbols)
     shown = _full if request.query["type"] == "FULL" else _mini
     items = list(_ordered(found.items, symbols).values())
     tickers = [shown(json.loads(item), found.as_of) for item in items]
@@ -124,8 +128,8 @@ def _trades(request: Request, **arguments: Any) -> Reply:
     version = services.served.version()
     symbols = _symbols(request, version)
     assert symbols is not None
-    with services.current_reads.connection(version, symbols, request.known_counter) as connection:
-        found = trades.read(connection, version, symbols[0], limit=request.query["limit"], **arguments)
+    read = partial(trades.read, symbol=symbols[0], limit=request.query["limit"], **arguments)
+    found = services.current_reads.read(version, symbols, request.known_counter, read)
     return tagged(Reply(found.body), counter_tag(found.counter, found.symbol, found.origin))
 
 
@@ -148,18 +152,18 @@ def _symbols(request: Request, version: Version) -> list[str] | None:
 def _resolved(services: Services, version: Version, names: Sequence[str]) -> list[str]:
     """Returns the symbols of these names. A replica may not have a new symbol yet, so the primary is asked, too."""
     try:
-        return services.reads.read(lambda connection: markets.resolved(connection, version, names))
+        return markets.resolved(names, partial(services.current_reads.read_each, version, known=0))
     except NotFound:
         if not services.reads:
             raise
     with services.pool.connection() as connection:
-        return markets.resolved(connection, version, names)
+        return markets.resolved(names, lambda chosen, read: [read(connection, version, chosen)])
 
 
 def _ordered(found: Mapping[str, _Shown], symbols: list[str] | None) -> dict[str, _Shown]:
     """What was found of the named symbols in their order, or of all symbols."""
     if symbols is not None:
-        return dict(found)
+        return {symbol: found[symbol] for symbol in symbols if symbol in found}
     return {symbol: found[symbol] for symbol in sorted(found, key=lambda each: (not markets.has_suffix(each), each))}
 
 

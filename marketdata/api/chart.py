@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from marketdata.api.current_reads import counter_tag
@@ -40,8 +41,7 @@ def chart(request: Request) -> Reply:
                 return not_modified(tag)
             if cached is not None and cached.tag == tag:
                 return tagged(Reply(cached.body(state.as_of), media_type=media_type), tag)
-    with reads.connection(version, [arguments["symbol"]], request.known_counter) as connection:
-        found = candles.read(connection, version, **arguments)
+    found = reads.read(version, [arguments["symbol"]], request.known_counter, partial(candles.read, **arguments))
     fresh = CachedBody(_tag(version, found.state), found.head, found.has_as_of)
     services.response_cache.put(key, fresh)
     return tagged(Reply(fresh.body(found.state.as_of), media_type=media_type), fresh.tag)

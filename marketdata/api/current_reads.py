@@ -3,6 +3,8 @@
 The response to a write has the newest counter of its symbols in the header ``Marketdata-Version``. A client that sends
 this header with a read, or an ETag with a counter, gets an answer of at least this counter. If the replica has not
 reached it, the read waits a moment, and then asks the primary. A process remembers the counters of its own writes.
+
+A version that Citus distributes is read on the nodes that hold its shards (:mod:`marketdata.store.placement`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from time import monotonic
 from typing import Any
 
@@ -18,6 +20,7 @@ from marketdata.api.replicas import Replicas
 from marketdata.errors import InvalidValue
 from marketdata.http.revalidation import weak_tag
 from marketdata.store import symbols
+from marketdata.store.placement import IsCurrent, Placement, ReadNamed, ResultT, Work
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.version import Version
 
@@ -48,19 +51,21 @@ def known_counter(environ: Mapping[str, Any]) -> int:
 
 
 class CurrentReads:
-    """Lends connections for reads. Without replicas all reads go to the primary, which is always current.
-    Thread-safe."""
+    """Runs reads on connections whose data are recent enough. Without replicas all reads go to the primary, which is
+    always current. A read is a function that is called with a connection and with the version whose names it uses: that
+    of one shard, if the version is distributed. Thread-safe."""
 
-    def __init__(self, primary: Pool, replicas: Replicas) -> None:
+    def __init__(self, primary: Pool, replicas: Replicas, placement: Placement) -> None:
         self._primary = primary
         self._replicas = replicas
+        self._placement = placement
         self._written: dict[tuple[Version, str], int] = {}
         self._lock = threading.Lock()
         self._waiting = threading.Event()
 
     def note(self, version: Version, counters: Mapping[str, int]) -> None:
         """Remember the counters of a transaction of this process."""
-        if self._replicas:
+        if self._replicas or version.shards is not None:
             with self._lock:  # transactions of the same symbol may be noted in another order than they were committed
                 for symbol, counter in counters.items():
                     key = (version, symbol)
@@ -69,9 +74,57 @@ class CurrentReads:
     def is_current(self, version: Version, symbol: str, counter: int, known: int) -> bool:
         """Whether an answer with this counter of ``symbol`` (not an alias) is recent enough for a client that knows of
         the counter ``known``."""
-        return not self._replicas or counter >= max(known, self._written.get((version, symbol), 0))
+        if not self._replicas and version.shards is None:
+            return True
+        return counter >= max(known, self._written.get((version, symbol), 0))
 
-    def connection(
+    def read(self, version: Version, names: Collection[str], known: int, read: Work[ResultT]) -> ResultT:
+        """Returns what ``read`` returns for these names of one symbol, for a client that knows of the counter
+        ``known``."""
+        if version.shards is not None:
+            return self._placement.read(version, names, read, self._until_current(version, names, known))
+        with self._connection(version, names, known) as connection:
+            return read(connection, version)
+
+    def read_each(
+        self, version: Version, names: Collection[str] | None, known: int, read: ReadNamed[ResultT]
+    ) -> list[ResultT]:
+        """Returns what ``read`` returns for these symbols or aliases, or for all symbols with None: one result, or one
+        for each shard of a distributed version. ``read`` is called with those of the names that belong to the shard."""
+        if version.shards is not None:
+            return self._placement.read_each(version, names, read)
+        with self._connection(version, names, known) as connection:
+            return [read(connection, version, names)]
+
+    def begin_read(
+        self, version: Version, names: Collection[str], known: int, read: Work[ResultT]
+    ) -> tuple[ResultT, Connection, ExitStack]:
+        """Like :meth:`read`, for a read that goes on: returns its connection, too. The caller closes the stack."""
+        if version.shards is not None:
+            return self._placement.begin_read(version, names, read, self._until_current(version, names, known))
+        with ExitStack() as stack:
+            connection = stack.enter_context(self._connection(version, names, known))
+            return read(connection, version), connection, stack.pop_all()
+
+    def _until_current(self, version: Version, names: Collection[str], known: int) -> IsCurrent | None:
+        """While a shard moves, its former node may answer for a few milliseconds more than the new one. So the counters
+        are compared, like those of a replica, if some are known."""
+        if not known and not any((version, name) in self._written for name in names):
+            return None
+        deadline = monotonic() + WAIT_SECONDS
+
+        def is_current(connection: Connection, shard: Version) -> bool:
+            found = symbols.counters(connection, shard, names)
+            if all(self.is_current(version, *each, known) for each in found.values()):
+                return True
+            if monotonic() < deadline:
+                return False
+            self._forget_greater(version, found)
+            return True
+
+        return is_current
+
+    def _connection(
         self, version: Version, names: Collection[str] | None, known: int
     ) -> AbstractContextManager[Connection]:
         """A context manager that lends a connection to read these symbols or aliases, for a client that knows of the
@@ -110,3 +163,4 @@ class CurrentReads:
         """Do what :meth:`Pool.renew` does, for a connection of any pool."""
         self._primary.renew(connection)
         self._replicas.renew(connection)
+        self._placement.renew(connection)

@@ -34,7 +34,9 @@ from marketdata.http.spool import Spools
 from marketdata.http.waitress_adapter import BODIES_BYTES
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 from marketdata.settings import Settings
-from marketdata.store.pool import SIZE, Pool, server
+from marketdata.store.placement import Placement
+from marketdata.store.pool import SIZE, Pool, node_conninfo, server
+from marketdata.store.shards import Node
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.tokens import finder
 
@@ -64,7 +66,8 @@ class Service:
         self._health = DatabaseHealth(url, settings)
         self._pool = self._made_pool(url, "marketdata-api", self._health.primary)
         self._replicas = Replicas(self._pool, [self._made_replica(each) for each in self._health.replicas])
-        current_reads = CurrentReads(self._pool, self._replicas)
+        self._placement = Placement(self._pool, self._node_pool)
+        current_reads = CurrentReads(self._pool, self._replicas, self._placement)
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics(self._memory)
         authenticator = self._made_authenticator()
@@ -79,6 +82,7 @@ class Service:
             pool=self._pool,
             reads=self._replicas,
             current_reads=current_reads,
+            placement=self._placement,
             served=self._served,
             authenticator=authenticator,
             revocation_listener=self._revocation_listener,
@@ -89,7 +93,7 @@ class Service:
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
             response_cache=ResponseCache(self._share(MAX_BYTES, MAX_BYTES // 4)),
             streams=StreamLimit(self._share(MAX_STREAMS, 1)),
-            symbol_versions=symbol_versions(self._replicas),
+            symbol_versions=symbol_versions(self._replicas, self._placement),
             time_zones=time_zones,
             metrics=metrics,
             memory=self._memory,
@@ -106,7 +110,7 @@ class Service:
 
     def _made_tick_writer(self, metrics: Metrics, current_reads: CurrentReads) -> TickWriter:
         large = self._share(MAX_LARGE, 1)
-        return TickWriter(self._pool, self._served, metrics, self._backlog, current_reads.note, large)
+        return TickWriter(self._pool, self._served, metrics, self._backlog, current_reads.note, self._placement, large)
 
     def _made_listener(self, live_connections: int) -> Listener:
         app = make_app(self.services)
@@ -131,6 +135,11 @@ class Service:
 
     def _made_pool(self, url: str, name: str, check: HealthCheck) -> Pool:
         return Pool(url, application_name=name, size=self._share(SIZE, MIN_CONNECTIONS), answers=check.is_answering)
+
+    def _node_pool(self, node: Node) -> Pool:
+        """A pool of connections to a node of the Citus cluster."""
+        size = self._share(SIZE, MIN_CONNECTIONS)
+        return Pool(node_conninfo(self._url, *node), application_name="marketdata-api-shards", size=size)
 
     @property
     def port(self) -> int:
@@ -167,7 +176,7 @@ class Service:
         first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
         for each in (*first, self.services.graphql, self._health):
             each.stop(max(deadline - monotonic(), _STOP_SECONDS))
-        for pool in (self._pool, self._replicas):
+        for pool in (self._placement, self._pool, self._replicas):
             pool.close(max(deadline - monotonic(), _STOP_SECONDS))
 
     def _find_version(self) -> bool:

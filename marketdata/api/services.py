@@ -21,6 +21,7 @@ from marketdata.api.stream_limit import StreamLimit
 from marketdata.api.symbol_versions import SymbolVersions
 from marketdata.api.tick_writer import TickWriter
 from marketdata.http.spool import Spools
+from marketdata.store.placement import Placement
 from marketdata.store.pool import Pool
 from marketdata.store.time_zones import TimeZones
 
@@ -28,13 +29,15 @@ from marketdata.store.time_zones import TimeZones
 @dataclass(frozen=True)
 class Services:
     """``pool`` is for writes, ``reads`` for reads that may be old, ``current_reads`` for reads that are as new as a
-    client knows, ``symbol_versions`` for the version counters of symbols that reads see. ``backlog`` returns the number
-    of requests that wait for a worker. ``memory`` is shared with the other processes of the API. ``shows_metrics`` is
-    False if the settings switch ``/metrics`` off. ``started_at`` is in monotonic seconds."""
+    client knows, ``placement`` for the nodes of a distributed version, ``symbol_versions`` for the version counters of
+    symbols that reads see. ``backlog`` returns the number of requests that wait for a worker. ``memory`` is shared with
+    the other processes of the API. ``shows_metrics`` is False if the settings switch ``/metrics`` off. ``started_at``
+    is in monotonic seconds."""
 
     pool: Pool
     reads: Replicas
     current_reads: CurrentReads
+    placement: Placement
     served: ServedVersion
     authenticator: Authenticator
     revocation_listener: RevocationListener

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 from marketdata.api.routing import Request
 from marketdata.errors import InvalidValue
@@ -17,21 +18,21 @@ def read(request: Request) -> Reply:
     """The last 24 hours of up to 200 symbols, up to `as_of`. The ETag stays while the items stay, although `as_of` is
     always new."""
     services, query = request.services, request.query
-    version = services.served.version()
+    version, read = services.served.version(), services.current_reads.read_each
     addition: summary.Addition | None = "closes" if "closes" in query else None
     if "symbol" in query:
         if "limit" in query:
             raise InvalidValue.of("/limit", "has no meaning without sort")
         names = query["symbol"].split(",")
-        with services.current_reads.connection(version, names, request.known_counter) as connection:
-            found = summary.named(connection, version, names, addition=addition)
+        named = partial(summary.named, addition=addition)
+        found = summary.merged_named(read(version, names, request.known_counter, named), names)
         for name in names:
             if name not in found.names:
                 raise unknown_symbol(name)
     else:
         limit = query.get("limit", DEFAULT_SUMMARIES)
-        with services.current_reads.connection(version, None, request.known_counter) as connection:
-            found = summary.sorted_by(connection, version, query["sort"], limit, addition=addition)
+        first = partial(summary.sorted_by, sort=query["sort"], limit=limit, addition=addition)
+        found = summary.merged_sorted(read(version, None, request.known_counter, first), limit)
     items = b",".join(found.items.values())
     tag = weak_tag(hashlib.sha256(items).hexdigest()[:32])
     return tagged(Reply(b'{"items":[%b],"as_of":%d}' % (items, found.as_of), media_type=JSON), tag)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from marketdata.api.replicas import Replicas
 from marketdata.store import candles
 from marketdata.store.candles import Counter
-from marketdata.store.pool import Connection
+from marketdata.store.placement import Placement
 from marketdata.store.version import Version
 
 KeyT = TypeVar("KeyT")
@@ -84,15 +84,21 @@ Key = tuple[Version, str]
 SymbolVersions = RequestCoalescing[Key, Counter]
 
 
-def symbol_versions(replicas: Replicas) -> SymbolVersions:
-    """Reads the counters as a replica has them. A symbol that was never stored has none."""
+def symbol_versions(replicas: Replicas, placement: Placement) -> SymbolVersions:
+    """Reads the counters as a replica has them, or those of a distributed version on its nodes. A symbol that was never
+    stored has none."""
 
-    def fetch(connection: Connection, keys: Collection[Key]) -> Mapping[Key, Counter]:
+    def fetch(keys: Collection[Key]) -> Mapping[Key, Counter]:
         found: dict[Key, Counter] = {}
         for version in {version for version, _ in keys}:
             names = [name for owner, name in keys if owner == version]
-            counters = candles.counters(connection, version, names)
-            found |= {(version, name): counter for name, counter in counters.items()}
+            found |= {(version, name): counter for name, counter in read(version, names).items()}
         return found
 
-    return RequestCoalescing(lambda keys: replicas.read(lambda connection: fetch(connection, keys)))
+    def read(version: Version, names: Collection[str]) -> Mapping[str, Counter]:
+        if version.shards is not None:
+            parts = placement.read_each(version, names, candles.counters)
+            return {name: counter for part in parts for name, counter in part.items()}
+        return replicas.read(lambda connection: candles.counters(connection, version, names))
+
+    return RequestCoalescing(fetch)

@@ -11,14 +11,16 @@ from marketdata.errors import InvalidValue
 from marketdata.http.reply import Reply, answer
 from marketdata.store import coverage, leases, symbols
 from marketdata.store.coverage import Range
+from marketdata.store.pool import Connection
 from marketdata.store.symbols import unknown_symbol
+from marketdata.store.version import Version
 
 
 def list_symbols(request: Request) -> Reply:
     """All symbols that have a tick, with their aliases and the times of their first and last tick (milliseconds)."""
     version = request.services.served.version()
-    with request.services.current_reads.connection(version, None, request.known_counter) as connection:
-        found = symbols.list_all(connection, version)
+    reads = request.services.current_reads
+    found = symbols.merged(reads.read_each(version, None, request.known_counter, symbols.list_all))
     return answer({"symbols": [asdict(each) for each in found]})
 
 
@@ -27,11 +29,14 @@ def show_coverage(request: Request) -> Reply:
     marks a UTC day without a tick. At the start or the end of an indexed range, it may mark only a part of a day."""
     version = request.services.served.version()
     name = request.query["symbol"]
-    with request.services.current_reads.connection(version, [name], request.known_counter) as connection:
+
+    def read(connection: Connection, version: Version) -> tuple[str, list[Range]]:
         symbol, ranges = coverage.ranges(connection, version, name)
-        known = ranges or symbols.is_known(connection, version, name)
-    if not known:
-        raise unknown_symbol(name)
+        if not ranges and not symbols.is_known(connection, version, name):
+            raise unknown_symbol(name)
+        return symbol, ranges
+
+    symbol, ranges = request.services.current_reads.read(version, [name], request.known_counter, read)
     return answer({"symbol": symbol, "ranges": [_as_json(each) for each in ranges]})
 
 

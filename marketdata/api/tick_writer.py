@@ -18,9 +18,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from marketdata.api.metrics import Metrics
 from marketdata.api.served_version import ServedVersion
-from marketdata.errors import Contended, DatabaseDefect, DatabaseUnavailable, InvalidValue, Saturated
+from marketdata.api.shard_ingest import Results, ShardIngest
+from marketdata.errors import Contended, DatabaseDefect, DatabaseUnavailable, InvalidValue, MarketError, Saturated
 from marketdata.http.listener import WORKERS
 from marketdata.store import ticks
+from marketdata.store.placement import Placement
 from marketdata.store.pool import Pool
 from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
@@ -76,11 +78,11 @@ class _Submission(Generic[ItemT, ResultT]):
 
 class GroupCommit(Generic[ItemT, ResultT]):
     """Stores the items of several requests in one transaction. ``apply`` stores the items of these requests in one
-    transaction and returns a result for each request, in the same order."""
+    transaction and returns a result or an error for each request, in the same order."""
 
     def __init__(
         self,
-        apply: Callable[[Sequence[Sequence[ItemT]]], Sequence[ResultT]],
+        apply: Callable[[Sequence[Sequence[ItemT]]], Sequence[ResultT | MarketError]],
         *,
         capacity: int = MAX_QUEUED_ITEMS,
         largest: int = MAX_TRANSACTION_ITEMS,
@@ -163,7 +165,10 @@ class GroupCommit(Generic[ItemT, ResultT]):
         try:
             results = self._apply([submission.items for submission in group])
             for submission, result in zip(group, results, strict=True):
-                submission.result = result
+                if isinstance(result, MarketError):
+                    submission.error = result
+                else:
+                    submission.result = result
         except (InvalidValue, DatabaseDefect) as error:
             # The data of one request must not make the others fail: store each separately.
             if len(group) > 1:
@@ -189,7 +194,8 @@ class Stored(NamedTuple):
 class TickWriter:
     """Stores the items of ingest requests. Call ``start`` once; ``stop`` may be called repeatedly. ``backlog`` returns
     the number of requests that wait for a worker. ``note`` is called after each transaction with its counters.
-    ``large`` is the maximum number of large requests that are stored at the same time."""
+    ``placement`` knows the nodes of a
+    distributed version. ``large`` is the maximum number of large requests that are stored at the same time."""
 
     def __init__(
         self,
@@ -198,6 +204,7 @@ class TickWriter:
         metrics: Metrics,
         backlog: Callable[[], int],
         note: Callable[[Version, Mapping[str, int]], None],
+        placement: Placement,
         large: int = MAX_LARGE,
     ) -> None:
         self._pool = pool
@@ -205,6 +212,7 @@ class TickWriter:
         self._metrics = metrics
         self._backlog = backlog
         self._note = note
+        self._shard_ingest = ShardIngest(placement, pool)
         self._slots = threading.Semaphore(MAX_CONCURRENT)
         self._progress_at = 0.0
         self._large = threading.Semaphore(large)
@@ -261,23 +269,38 @@ class TickWriter:
         if not self._large.acquire(timeout=patience):
             raise Saturated("too many large batches are being stored; send the batch again later")
         try:
-            return self._apply([items])[0]
+            (stored,) = self._apply([items])
         finally:
             self._large.release()
-
-    def _apply(self, requests: Sequence[Sequence[Item]]) -> list[Stored]:
-        version = self._served.version()
-        outcomes, counters = self._ingested(version, [item for items in requests for item in items])
-        self._note(version, counters)
-        stored, place = [], 0
-        for items in requests:
-            symbols = {item.symbol for item in items if not isinstance(item, FinalizeChain)}
-            counter = max((counters[symbol] for symbol in symbols), default=0)
-            stored.append(Stored(outcomes[place : place + len(items)], counter))
-            place += len(items)
+        if isinstance(stored, MarketError):
+            raise stored
         return stored
 
-    def _ingested(self, version: Version, items: Sequence[Item]) -> ticks.Ingested:
+    def _apply(self, requests: Sequence[Sequence[Item]]) -> list[Stored | MarketError]:
+        version = self._served.version()
+        ingest = self._ingested if version.shards is None else self._shard_ingest.ingest
+        results, counters = ingest(version, requests)
+        self._note(version, counters)
+        stored: list[Stored | MarketError] = []
+        for items, outcomes in zip(requests, results, strict=True):
+            if isinstance(outcomes, MarketError):
+                stored.append(outcomes)
+            else:
+                symbols = {item.symbol for item in items if not isinstance(item, FinalizeChain)}
+                stored.append(Stored(outcomes, max((counters[symbol] for symbol in symbols), default=0)))
+        return stored
+
+    def _ingested(self, version: Version, requests: Sequence[Sequence[Item]]) -> Results:
+        """Store the items of all requests in one transaction."""
+        outcomes, counters = self._store_together(version, [item for items in requests for item in items])
+        results: list[Sequence[Outcome] | MarketError] = []
+        place = 0
+        for items in requests:
+            results.append(outcomes[place : place + len(items)])
+            place += len(items)
+        return results, counters
+
+    def _store_together(self, version: Version, items: Sequence[Item]) -> ticks.Ingested:
         for _ in range(_ATTEMPTS - 1):
             try:
                 with self._pool.connection(fresh_seconds=0.0) as connection:

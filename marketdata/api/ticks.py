@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from marketdata.api.chart import bounds
@@ -32,15 +33,9 @@ def read(request: Request) -> Reply:
         return Reply(_Stream(request, arguments), media_type=MEDIA_TYPES[query["format"]])
     services = request.services
     version = services.served.version()
-    with services.current_reads.connection(version, [query["symbol"]], request.known_counter) as connection:
-        page = ticks.read(
-            connection,
-            version,
-            query["symbol"],
-            limit=query.get("limit", DEFAULT_ROWS),
-            cursor=query.get("cursor"),
-            **arguments,
-        )
+    page_of = {"limit": query.get("limit", DEFAULT_ROWS), "cursor": query.get("cursor")}
+    read_page = partial(ticks.read, symbol=query["symbol"], **page_of, **arguments)
+    page = services.current_reads.read(version, [query["symbol"]], request.known_counter, read_page)
     reply = Reply(page.body, media_type=MEDIA_TYPES[query["format"]])
     if query["format"] != "object" and page.next_cursor is not None:
         reply = reply.with_headers((CURSOR, page.next_cursor))
@@ -55,9 +50,10 @@ class _Stream:
         version = request.services.served.version()
         with ExitStack() as stack:
             stack.enter_context(request.services.streams.counted())
-            lent = self._reads.connection(version, [symbol], request.known_counter)
-            self._connection = stack.enter_context(lent)
-            self._blocks = ticks.stream(self._connection, version, symbol, **arguments)
+            first = partial(ticks.stream, symbol=symbol, **arguments)
+            begun = self._reads.begin_read(version, [symbol], request.known_counter, first)
+            self._blocks, self._connection, kept = begun
+            stack.push(kept)
             self._resources = stack.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from decimal import Context, Decimal
+from functools import partial
 from time import time
 from typing import Any
 
@@ -87,8 +88,7 @@ def search(request: Request) -> Reply:
     query = request.query
     text, services = query["query"].upper(), request.services
     version = services.served.version()
-    with services.current_reads.connection(version, None, request.known_counter) as connection:
-        listed = symbols.list_all(connection, version)
+    listed = symbols.merged(services.current_reads.read_each(version, None, request.known_counter, symbols.list_all))
     found = [
         {**_named(each.symbol), "symbol": each.symbol, "full_name": each.symbol}
         for each in listed
@@ -124,10 +124,10 @@ def history(request: Request) -> Reply:
 
 def quotes(request: Request) -> Reply:
     """The last 24 hours of up to 200 symbols. A name that does not exist is an entry of its own, with `s: "error"`."""
-    names = dict.fromkeys(request.query["symbols"].split(","))
+    names = list(dict.fromkeys(request.query["symbols"].split(",")))
     version = request.services.served.version()
-    with request.services.current_reads.connection(version, names, request.known_counter) as connection:
-        found = summary.named(connection, version, list(names))
+    read = request.services.current_reads.read_each
+    found = summary.merged_named(read(version, names, request.known_counter, summary.named), names)
     entries = [_quote(name, found.items.get(found.names.get(name, ""))) for name in names]
     return Reply(b'{"s":"ok","d":[%b]}' % b",".join(entries))
 
@@ -175,8 +175,8 @@ def _number(value: str | Decimal) -> str:
 
 def _read(request: Request, symbol: str, **arguments: Any) -> Chart:
     version = request.services.served.version()
-    with request.services.current_reads.connection(version, [symbol], request.known_counter) as connection:
-        return candles.read(connection, version, symbol, **arguments)
+    read = partial(candles.read, symbol=symbol, **arguments)
+    return request.services.current_reads.read(version, [symbol], request.known_counter, read)
 
 
 def _named(symbol: str) -> dict[str, str]:

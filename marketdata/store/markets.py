@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from itertools import chain
 from typing import LiteralString, NamedTuple
 
 from marketdata.errors import FieldError, InvalidValue
 from marketdata.store import prepared
+from marketdata.store.placement import ReadNamed
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
 from marketdata.store.symbols import unknown_symbol
@@ -44,7 +47,7 @@ _JOINED: LiteralString = """
     SELECT DISTINCT wanted.name, s.symbol FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
     JOIN {symbols} s
     ON upper(wanted.name) = upper(regexp_replace(regexp_replace(s.symbol, '^[^:]*:', ''), '-([^-]*)$', '\\1'))
-    WHERE s.symbol !~ %(suffixed)s::text ORDER BY s.symbol"""
+    WHERE s.symbol !~ %(suffixed)s::text"""
 
 _ALL: LiteralString = "{symbols} s"
 _NAMED: LiteralString = """
@@ -88,20 +91,42 @@ def assets(symbol: str) -> tuple[str, str]:
     return (base, quote) if base else (quote, "")
 
 
-def resolved(conn: Connection, version: Version, names: Sequence[str]) -> list[str]:
+Matches = list[tuple[str, str]]
+"""Names, each with a symbol that has the name."""
+
+
+def resolved(
+    names: Sequence[str],
+    read_each: Callable[[Collection[str] | None, ReadNamed[Matches]], list[Matches]],
+) -> list[str]:
     """The symbols of these names, in this order. A name is a symbol, an alias, or the base and the quote of only one
     symbol, joined without a hyphen, in any case. Raises InvalidValue if several symbols have a joined name, NotFound
-    (``unknown_symbol``) for another name."""
+    (``unknown_symbol``) for another name. ``read_each`` calls a read where these names are stored, or with None where
+    any symbols are."""
     found: dict[str, list[str]] = {}
-    for statement in (_EXACT, _JOINED):
-        missing = [name for name in names if name not in found]
-        if missing:
-            values = {"names": json.dumps(missing), "suffixed": _SUFFIXED}
-            with translated():
-                rows = prepared.rows(conn, version.query(statement), values)
-            for name, symbol in rows:
-                found.setdefault(name.decode(), []).append(symbol.decode())
+    for matches in read_each(names, _exact):
+        for name, symbol in matches:
+            found[name] = [symbol]
+    missing = [name for name in names if name not in found]
+    if missing:
+        for name, symbol in sorted(chain.from_iterable(read_each(None, partial(_joined, missing)))):
+            found.setdefault(name, []).append(symbol)
     return [_only(name, found.get(name, [])) for name in names]
+
+
+def _exact(conn: Connection, version: Version, names: Collection[str] | None) -> Matches:
+    return _matches(conn, version, _EXACT, names or ())
+
+
+def _joined(names: Collection[str], conn: Connection, version: Version, _all: Collection[str] | None) -> Matches:
+    return _matches(conn, version, _JOINED, names)
+
+
+def _matches(conn: Connection, version: Version, statement: LiteralString, names: Collection[str]) -> Matches:
+    values = {"names": json.dumps(list(names)), "suffixed": _SUFFIXED}
+    with translated():
+        rows = prepared.rows(conn, version.query(statement), values)
+    return [(name.decode(), symbol.decode()) for name, symbol in rows]
 
 
 def _only(name: str, symbols: Sequence[str]) -> str:
@@ -114,13 +139,13 @@ def _only(name: str, symbols: Sequence[str]) -> str:
     return symbols[0]
 
 
-def read(conn: Connection, version: Version, symbols: Sequence[str] | None = None) -> list[Market]:
+def read(conn: Connection, version: Version, symbols: Collection[str] | None = None) -> list[Market]:
     """The markets of all symbols by name, or of ``symbols`` in their order. Symbols without ticks are left out."""
     found = _rows(conn, version, _DECIMALS, symbols)
     return [Market(symbol.decode(), int(price), int(size)) for symbol, price, size in found]
 
 
-def last_prices(conn: Connection, version: Version, symbols: Sequence[str] | None = None) -> dict[str, str | None]:
+def last_prices(conn: Connection, version: Version, symbols: Collection[str] | None = None) -> dict[str, str | None]:
     """The price of the last tick up to now, of all symbols by name, or of ``symbols`` in their order. It is None if no
     such tick exists; of all symbols, those without a price are left out."""
     found = _rows(conn, version, _PRICES, symbols)
@@ -130,7 +155,7 @@ def last_prices(conn: Connection, version: Version, symbols: Sequence[str] | Non
 
 
 def _rows(
-    conn: Connection, version: Version, statement: LiteralString, symbols: Sequence[str] | None
+    conn: Connection, version: Version, statement: LiteralString, symbols: Collection[str] | None
 ) -> list[prepared.Row]:
     chosen, order = (_ALL, "s.symbol") if symbols is None else (_NAMED, "wanted.place")
     query = version.query(statement.replace("CHOSEN", chosen).replace("ORDERED", order))

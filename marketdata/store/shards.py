@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from typing import LiteralString, NamedTuple, cast
+from typing import LiteralString, NamedTuple
 
 from psycopg import sql
 
 from marketdata.errors import StateError, UsageError
 from marketdata.interval import LEVELS
 from marketdata.store.pool import Connection
-from marketdata.store.version import PARTS, Version, with_safe_search_path
+from marketdata.store.version import Version, with_safe_search_path
 
 MAX_PREFIX = 20
 """Maximum length of the prefix of a distributed version. Names of a shard end with its number."""
@@ -136,6 +136,16 @@ def placed(connection: Connection, version: Version) -> list[Placed]:
         )  # fmt: skip
         found.append(Placed(shard, Node(host, port)))
     return found
+
+
+def hashes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
+    """The hash of the symbol that each name stands for. A shard has the symbols whose hash is in its range."""
+    rows = connection.execute(
+        "SELECT name, worker_hash(coalesce(a.symbol, name)) FROM unnest(%s::text[]) AS name"
+        " LEFT JOIN market_aliases a ON a.alias = name",
+        (list(names),),
+    )
+    return dict(rows.fetchall())
 
 
 _PLACED = """

@@ -11,8 +11,9 @@ Where ticks are pruned, prices and numbers are those of stored minutes and days.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from typing import Literal, LiteralString
 
@@ -124,7 +125,8 @@ _TOTALS: LiteralString = f"""
     ) total"""
 
 _NAMED: LiteralString = """
-    SELECT s.symbol, s.pruned_until, min(wanted.place) AS place, json_agg(wanted.name) AS names
+    SELECT s.symbol, s.pruned_until, min(wanted.place) AS place, json_agg(wanted.name) AS names,
+           NULL::numeric AS rank
     FROM jsonb_array_elements_text(%(names)s::jsonb) WITH ORDINALITY AS wanted (name, place)
     LEFT JOIN {aliases} a ON a.alias = wanted.name
     JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)
@@ -139,7 +141,7 @@ _FIRST: LiteralString = """
 def _sorted(joined: LiteralString, order: LiteralString) -> LiteralString:
     return f"""
         SELECT s.symbol, s.pruned_until, row_number() OVER (ORDER BY {order} DESC, s.symbol) AS place,
-               NULL::json AS names
+               NULL::json AS names, {order} AS rank
         FROM clock k CROSS JOIN {{symbols}} s {joined} ORDER BY place LIMIT %(limit)s::bigint"""
 
 
@@ -148,7 +150,7 @@ _CHOSEN: dict[Sort | None, LiteralString] = {
     None: _NAMED,
     "change": _sorted(_FIRST + _PRICES, "abs(coalesce(moved.change, 0))"),
     "volume": _sorted(_FIRST + _TOTALS, "total.quote"),
-    "newest": _sorted(_FIRST, "first.first_ts"),
+    "newest": _sorted(_FIRST, "extract(epoch FROM first.first_ts)"),
 }
 
 
@@ -193,20 +195,43 @@ trade and the numbers (:mod:`marketdata.store.trade_numbers`) of the first and t
 @dataclass(frozen=True, slots=True)
 class Summary:
     """``items`` are JSON objects, by symbol and in order. ``as_of`` is in milliseconds. ``names`` has the symbol of
-    each requested name that exists."""
+    each requested name that exists. ``ranks`` are the numbers by which sorted items are in descending order."""
 
     items: dict[str, bytes]
     as_of: int
     names: dict[str, str]
+    ranks: dict[str, Decimal] = field(default_factory=dict)
 
 
-def named(conn: Connection, version: Version, names: Sequence[str], *, addition: Addition | None = None) -> Summary:
+def named(
+    conn: Connection, version: Version, names: Collection[str] | None, *, addition: Addition | None = None
+) -> Summary:
     """The items of these symbols or aliases, in this order. Each symbol has one item, even if it is named twice."""
-    return _read(conn, version, None, addition, {"names": json.dumps(list(names))})
+    return _read(conn, version, None, addition, {"names": json.dumps(list(names or ()))})
+
+
+def merged_named(found: Sequence[Summary], names: Sequence[str]) -> Summary:
+    """The items of all shards, in the order of the names."""
+    if len(found) == 1:
+        return found[0]
+    symbols = {name: symbol for each in found for name, symbol in each.names.items()}
+    items = {symbol: item for each in found for symbol, item in each.items.items()}
+    ordered = dict.fromkeys(symbols[name] for name in names if name in symbols)
+    return Summary({symbol: items[symbol] for symbol in ordered}, min(each.as_of for each in found), symbols)
+
+
+def merged_sorted(found: Sequence[Summary], limit: int) -> Summary:
+    """The first ``limit`` items of all shards, in their order."""
+    if len(found) == 1:
+        return found[0]
+    ranks = {symbol: rank for each in found for symbol, rank in each.ranks.items()}
+    items = {symbol: item for each in found for symbol, item in each.items.items()}
+    first = sorted(items, key=lambda symbol: (-ranks[symbol], symbol))[:limit]
+    return Summary({symbol: items[symbol] for symbol in first}, min(each.as_of for each in found), {}, ranks)
 
 
 def sorted_by(
-    conn: Connection, version: Version, sort: Sort, limit: int, *, addition: Addition | None = None
+    conn: Connection, version: Version, _names: object, *, sort: Sort, limit: int, addition: Addition | None = None
 ) -> Summary:
     """The first ``limit`` items in the order ``sort``: the greatest absolute change, the greatest quote volume, or the
     latest first tick first. Equal ones are ordered by symbol."""
@@ -224,13 +249,16 @@ def _read(
         rows = prepared.rows(conn, version.query(_statement(sort, addition)), parameters)
     items: dict[str, bytes] = {}
     names: dict[str, str] = {}
-    for _, symbol, found, item, members in rows:
+    ranks: dict[str, Decimal] = {}
+    for _, symbol, found, item, members, rank in rows:
         if symbol is not None:
             known = str(symbol, "utf-8")
             added = _filled(members) if addition == "closes" else members or b""
             items[known] = b"%b%b}" % (item, added)
             names.update(dict.fromkeys(json.loads(found) if found else (), known))
-    return Summary(items, int(rows[0][0]), names)
+            if rank is not None:
+                ranks[known] = Decimal(rank.decode())
+    return Summary(items, int(rows[0][0]), names, ranks)
 
 
 @cache
@@ -243,7 +271,7 @@ def _statement(sort: Sort | None, addition: Addition | None) -> LiteralString:
     }[addition]
     return f"""
         WITH {_CLOCK}, chosen AS ({_CHOSEN[sort]})
-        SELECT {{ms}}(k.as_of), s.symbol, s.names, {_ITEM}, {members}
+        SELECT {{ms}}(k.as_of), s.symbol, s.names, {_ITEM}, {members}, s.rank
         FROM clock k LEFT JOIN chosen s ON true {_PRICES} {_TOTALS} {joined} ORDER BY s.place"""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import LiteralString, NamedTuple
 
 from psycopg.rows import class_row
@@ -98,10 +99,15 @@ _FORGET: tuple[LiteralString, ...] = (
 )
 
 
-def list_all(conn: Connection, version: Version) -> list[Symbol]:
+def list_all(conn: Connection, version: Version, _names: object = None) -> list[Symbol]:
     """The symbols that have ticks, by name. A symbol has none if all were retracted."""
     with conn.cursor(row_factory=class_row(Symbol)) as cursor:
         return cursor.execute(version.query(_LIST)).fetchall()
+
+
+def merged(lists: Collection[list[Symbol]]) -> list[Symbol]:
+    """The symbols of all shards, by name."""
+    return sorted(chain.from_iterable(lists), key=lambda each: each.symbol)
 
 
 def with_ticks(conn: Connection, version: Version) -> set[str]:

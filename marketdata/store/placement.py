@@ -1,0 +1,243 @@
+"""Runs work on the nodes of a Citus cluster that hold the shards of a distributed version.
+
+The coordinator knows on which node each shard is (:mod:`marketdata.store.shards`). This is read once and kept. It may
+change at any time: Citus moves shards when a node is added or drained. So each write checks in its transaction that the
+shard is on the node, and each read checks it afterwards, before its result is used. If the shard has moved, the
+placement is read again and the work is repeated on the other node.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from time import monotonic
+from typing import Any, LiteralString, TypeVar, cast
+
+from marketdata.errors import Contended, DatabaseUnavailable, MarketError, VersionMissing
+from marketdata.store import prepared, shards
+from marketdata.store.pool import Connection, Pool
+from marketdata.store.postgres_errors import translated
+from marketdata.store.shards import Node, Placed
+from marketdata.store.version import Version
+
+ResultT = TypeVar("ResultT")
+Work = Callable[[Connection, Version], ResultT]
+"""Work on a connection to the node of a shard, with the names of the shard."""
+ReadNamed = Callable[[Connection, Version, Any], ResultT]
+"""A read of several symbols, which is called with those that the shard has, or with None for all symbols."""
+IsCurrent = Callable[[Connection, Version], bool]
+"""Whether a shard's data are recent enough. It is asked after the work, on the same connection."""
+
+PARALLEL = 8
+"""Shards that one process reads or writes at the same time for requests about several shards."""
+PATIENCE_SECONDS = 3.0
+"""How long work is repeated while shards move or their locks are contended."""
+_PAUSE_SECONDS = 0.02
+_MAX_HASHES = 100_000
+"""Names whose hash is kept. When there are more, all are forgotten."""
+
+
+class _Moved(Exception):
+    """The shard is not on this node, or one of the names does not belong to it."""
+
+
+class Placement:
+    """The nodes of a cluster, and a pool for each. Thread-safe. ``close`` may be called repeatedly."""
+
+    def __init__(self, coordinator: Pool, made_pool: Callable[[Node], Pool]) -> None:
+        """``coordinator`` is lent for questions about the placement. ``made_pool`` opens a pool for a node."""
+        self._coordinator = coordinator
+        self._made_pool = made_pool
+        self._placed: dict[Version, tuple[Placed, ...]] = {}
+        self._hashes: dict[str, int] = {}
+        self._pools: dict[Node, Pool] = {}
+        self._lock = threading.Lock()
+        self._waiting = threading.Event()
+        self._threads = ThreadPoolExecutor(PARALLEL, "shards")
+
+    def read(
+        self, version: Version, names: Collection[str], work: Work[ResultT], is_current: IsCurrent | None = None
+    ) -> ResultT:
+        """Run ``work`` on the node of these symbols or aliases, which must belong to one shard."""
+        result, _, kept = self.begin_read(version, names, work, is_current)
+        kept.close()
+        return result
+
+    def begin_read(
+        self, version: Version, names: Collection[str], work: Work[ResultT], is_current: IsCurrent | None = None
+    ) -> tuple[ResultT, Connection, ExitStack]:
+        """Like :meth:`read`, for work that goes on: returns the lent connection, too. The caller closes the stack."""
+
+        def attempt(placed: Placed) -> tuple[ResultT, Connection, ExitStack]:
+            with ExitStack() as stack:
+                connection = stack.enter_context(self.pool(placed.node).connection())
+                result = work(connection, placed.shard)
+                if not _is_here(connection, placed, names):
+                    raise _Moved
+                if is_current is not None and not is_current(connection, placed.shard):
+                    raise _Moved
+                return result, connection, stack.pop_all()
+
+        return self._repeated(version, names, attempt)
+
+    def write(self, version: Version, names: Collection[str], work: Work[ResultT]) -> ResultT:
+        """Run ``work`` on the node of these symbols or aliases, which must belong to one shard. ``work`` must call
+        ``{lock}`` first in each transaction. It is repeated if the connection to the node fails and the shard is on
+        another one by then, so it must be idempotent."""
+
+        def attempt(placed: Placed) -> ResultT:
+            # A failed statement may have been a write, so the connection is checked first.
+            with self.pool(placed.node).connection(fresh_seconds=0.0) as connection:
+                return work(connection, placed.shard)
+
+        return self._repeated(version, names, attempt)
+
+    def grouped(self, version: Version, names: Iterable[str]) -> list[list[str]]:
+        """These symbols or aliases, in groups that belong to one shard each."""
+        found: dict[Placed, list[str]] = {}
+        for name, number in self._hashes_of(names).items():
+            found.setdefault(self._of_hash(version, number), []).append(name)
+        return list(found.values())
+
+    def read_each(self, version: Version, names: Collection[str] | None, work: ReadNamed[ResultT]) -> list[ResultT]:
+        """Run ``work`` on each shard of these names, with the names that belong to it, or on each shard of the version
+        with None."""
+        if names is not None:
+            groups = self.grouped(version, names)
+            return self.each(groups, lambda group: self.read(version, group, lambda c, shard: work(c, shard, group)))
+        return self.each(self.placed(version), lambda placed: self._read_shard(version, placed, work))
+
+    def _read_shard(self, version: Version, placed: Placed, work: ReadNamed[ResultT]) -> ResultT:
+        def attempt(now: Placed) -> ResultT:
+            with self.pool(now.node).connection() as connection:
+                result = work(connection, now.shard, None)
+                if not _is_here(connection, now, ()):
+                    raise _Moved
+                return result
+
+        return self._repeated(version, (), attempt, lambda: self._of_hash(version, placed.shard.first))
+
+    def each(self, items: Sequence[Any], work: Callable[[Any], ResultT]) -> list[ResultT]:
+        """Run ``work`` on each item, several at the same time. All have ended when this returns or raises."""
+        if len(items) <= 1:
+            return [work(item) for item in items]
+        running = [self._threads.submit(work, item) for item in items]
+        errors = [error for each in running if (error := each.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [each.result() for each in running]
+
+    def placed(self, version: Version) -> tuple[Placed, ...]:
+        """The shards of a version, in the order of their hashes."""
+        found = self._placed.get(version)
+        if found is None:
+            with self._coordinator.connection() as connection:
+                found = tuple(shards.placed(connection, version))
+            if not found:
+                raise VersionMissing(f"Citus has no shards of {version.ticks_table}: run bin/marketdata-version N")
+            self._placed[version] = found
+        return found
+
+    def nodes(self, version: Version) -> list[Node]:
+        """The nodes that hold shards of a version."""
+        return sorted({each.node for each in self.placed(version)})
+
+    def pool(self, node: Node) -> Pool:
+        """The pool of connections to a node; opened at its first use."""
+        with self._lock:
+            found = self._pools.get(node)
+            if found is None:
+                found = self._pools[node] = self._made_pool(node)
+        return found
+
+    def pools(self) -> dict[Node, Pool]:
+        """The pools that are open."""
+        with self._lock:
+            return dict(self._pools)
+
+    def renew(self, connection: Connection) -> None:
+        """Do what :meth:`Pool.renew` does, for a connection of any node."""
+        for pool in self.pools().values():
+            pool.renew(connection)
+
+    def forget(self, version: Version, names: Iterable[str] = ()) -> None:
+        """Read the placement again at its next use, and the symbols that these names stand for."""
+        self._placed.pop(version, None)
+        for name in names:
+            self._hashes.pop(name, None)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Close the connections to all nodes."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in self.pools().values():
+            pool.close(timeout)
+
+    def _repeated(
+        self,
+        version: Version,
+        names: Collection[str],
+        attempt: Callable[[Placed], ResultT],
+        find: Callable[[], Placed] | None = None,
+    ) -> ResultT:
+        """Run ``attempt`` where the shard is, and again where it is then, if it has moved meanwhile."""
+        find = find or (lambda: self._place(version, names))
+        deadline = monotonic() + PATIENCE_SECONDS
+        while True:
+            placed = find()
+            error: Exception
+            try:
+                return attempt(placed)
+            except (_Moved, Contended) as again:
+                error, is_other = again, True
+                self.forget(version, names)
+            except (VersionMissing, DatabaseUnavailable) as failed:
+                error = failed
+                self.forget(version, names)
+                is_other = self._is_elsewhere(find, placed)
+            if not is_other or monotonic() > deadline:
+                if isinstance(error, MarketError):
+                    raise error
+                raise Contended("the data are being moved between nodes; send the request again") from error
+            self._waiting.wait(_PAUSE_SECONDS)
+
+    def _is_elsewhere(self, find: Callable[[], Placed], placed: Placed) -> bool:
+        try:
+            return find().node != placed.node
+        except MarketError:
+            return False
+
+    def _place(self, version: Version, names: Collection[str]) -> Placed:
+        found = {self._of_hash(version, number) for number in self._hashes_of(names).values()}
+        if len(found) != 1:  # they belonged to one shard a moment ago, but an alias stands for another symbol now
+            raise Contended("an alias was changed; send the request again")
+        return found.pop()
+
+    def _of_hash(self, version: Version, number: int) -> Placed:
+        placed = self.placed(version)
+        return placed[bisect_right(placed, number, key=lambda each: each.shard.first) - 1]
+
+    def _hashes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """The hash of each name's symbol. Those that are not known are asked for."""
+        found = {name: self._hashes.get(name) for name in names}
+        missing = [name for name, number in found.items() if number is None]
+        if missing:
+            with self._coordinator.connection() as connection:
+                asked = shards.hashes(connection, missing)
+            if len(self._hashes) > _MAX_HASHES:
+                self._hashes = {}
+            self._hashes |= asked
+            found |= asked
+        return cast("dict[str, int]", found)
+
+
+def _is_here(connection: Connection, placed: Placed, names: Collection[str]) -> bool:
+    with translated():
+        found = prepared.rows(connection, placed.shard.query(_IS_HERE), {"names": json.dumps(list(names))})
+    return found == [(b"t",)]
+
+
+_IS_HERE: LiteralString = "SELECT {is_here}(ARRAY(SELECT jsonb_array_elements_text(%(names)s::jsonb)))"
