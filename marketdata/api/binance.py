@@ -28,6 +28,8 @@ from marketdata.http.revalidation import tagged, weak_tag
 from marketdata.limits import MAX_SUMMARIES
 from marketdata.store import markets, summary, trades
 from marketdata.store.markets import Market
+from marketdata.store.pool import Connection
+from marketdata.store.summary import Summary
 from marketdata.store.version import Version
 
 _Shown = TypeVar("_Shown")
@@ -112,7 +114,10 @@ def day_ticker(request: Request) -> Reply:
     symbols = _symbols(request, version)
     read = services.current_reads.read_each
     if symbols is None:
-        newest = partial(summary.sorted_by, sort="newest", limit=_ALL, addition="trades")
+
+        def newest(connection: Connection, of: Version, _all: None) -> Summary:
+            return summary.sorted_by(connection, of, "newest", _ALL, addition="trades")
+
         found = summary.merged_sorted(read(version, None, request.known_counter, newest), _ALL)
     else:
         named = partial(summary.named, addition="trades")
@@ -152,7 +157,8 @@ def _symbols(request: Request, version: Version) -> list[str] | None:
 def _resolved(services: Services, version: Version, names: Sequence[str]) -> list[str]:
     """Returns the symbols of these names. A replica may not have a new symbol yet, so the primary is asked, too."""
     try:
-        return markets.resolved(names, partial(services.current_reads.read_each, version, known=0))
+        reads = services.current_reads
+        return markets.resolved(names, lambda chosen, read: reads.read_each(version, chosen, 0, read))
     except NotFound:
         if not services.reads:
             raise

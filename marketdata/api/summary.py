@@ -11,7 +11,10 @@ from marketdata.http.reply import JSON, Reply
 from marketdata.http.revalidation import tagged, weak_tag
 from marketdata.limits import DEFAULT_SUMMARIES
 from marketdata.store import summary
+from marketdata.store.pool import Connection
+from marketdata.store.summary import Summary
 from marketdata.store.symbols import unknown_symbol
+from marketdata.store.version import Version
 
 
 def read(request: Request) -> Reply:
@@ -31,7 +34,10 @@ def read(request: Request) -> Reply:
                 raise unknown_symbol(name)
     else:
         limit = query.get("limit", DEFAULT_SUMMARIES)
-        first = partial(summary.sorted_by, sort=query["sort"], limit=limit, addition=addition)
+
+        def first(connection: Connection, of: Version, _all: None) -> Summary:
+            return summary.sorted_by(connection, of, query["sort"], limit, addition=addition)
+
         found = summary.merged_sorted(read(version, None, request.known_counter, first), limit)
     items = b",".join(found.items.values())
     tag = weak_tag(hashlib.sha256(items).hexdigest()[:32])

@@ -117,7 +117,7 @@ def create_functions(connection: Connection, version: Version) -> None:
     for shard in found:
         connection.execute(shard.query(with_safe_search_path(_functions_of(shard))), prepare=False)
     own = "\n".join([_read("coordinator.sql"), *(_trigger_function(part, found) for part in _TRIGGERS)])
-    connection.execute(version.query(with_safe_search_path(cast(LiteralString, own))), prepare=False)
+    connection.execute(version.query(with_safe_search_path(own)), prepare=False)
 
 
 def placed(connection: Connection, version: Version) -> list[Placed]:
@@ -149,7 +149,8 @@ def hashes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
 
 
 _PLACED = """
-    SELECT t.shardid, t.shardminvalue::integer, t.shardmaxvalue::integer, n.nodename, n.nodeport, beside.tables, beside.ids
+    SELECT t.shardid, t.shardminvalue::integer, t.shardmaxvalue::integer, n.nodename, n.nodeport,
+           beside.tables, beside.ids
     FROM pg_dist_shard t
     JOIN pg_dist_placement l USING (shardid)
     JOIN pg_dist_node n ON n.groupid = l.groupid AND n.noderole = 'primary'
@@ -219,7 +220,7 @@ def _functions_of(shard: Shard) -> LiteralString:
     for name, number in (("shard_id", shard.id), ("first_hash", shard.first), ("last_hash", shard.last)):
         own = own.replace(f"{{{name}}}", str(number))
     own = own.replace("{all_symbols}", sql.Identifier(Version.name(shard, "symbols")).as_string(None))
-    return cast(LiteralString, "\n".join([*statements, own]))
+    return "\n".join([*statements, own])
 
 
 def _trigger_function(part: str, shards: Sequence[Shard]) -> str:
@@ -233,7 +234,7 @@ def _trigger_function(part: str, shards: Sequence[Shard]) -> str:
     block = found[1] + found[2]
     blocks = []
     for shard in shards:
-        own = shard.query(cast(LiteralString, block)).decode().replace("{", "{{").replace("}", "}}")
+        own = shard.query(block).decode().replace("{", "{{").replace("}", "}}")
         blocks.append(f"    IF TG_TABLE_NAME = '{shard.name('ticks')}' THEN\n{own};\n    END IF;\n")
     head = text[: found.start()]
     setting = "SET search_path FROM CURRENT SET citus.enable_manual_changes_to_shards = on"

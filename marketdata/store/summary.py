@@ -231,7 +231,7 @@ def merged_sorted(found: Sequence[Summary], limit: int) -> Summary:
 
 
 def sorted_by(
-    conn: Connection, version: Version, _names: object, *, sort: Sort, limit: int, addition: Addition | None = None
+    conn: Connection, version: Version, sort: Sort, limit: int, *, addition: Addition | None = None
 ) -> Summary:
     """The first ``limit`` items in the order ``sort``: the greatest absolute change, the greatest quote volume, or the
     latest first tick first. Equal ones are ordered by symbol."""
