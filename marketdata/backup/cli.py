@@ -149,7 +149,7 @@ def _complete(connection: Connection, settings: Settings) -> None:
         migrations.end_restore(connection)
         initialise(connection, say)
         for each in registered(connection, settings.prefix):
-            say(f"version {each.n}: {make_tables(connection, each.version)}")
+            say(f"version {each.n}: {make_tables(connection, each.version)[0]}")
         connection.execute("ANALYZE")
 
 

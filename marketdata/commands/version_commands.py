@@ -21,6 +21,12 @@ ABOUT_DROP = "Remove version N with everything that is stored in it. The current
 
 def add_version_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("n", metavar="N", type=_number, help="the number of the version, from 1")
+    parser.add_argument(
+        "--shards",
+        type=_shards,
+        metavar="K",
+        help="distribute the version by symbol over K shards; DATABASE_URL is the coordinator of a Citus cluster",
+    )
 
 
 def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,11 +62,19 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _shards(text: str) -> int:
+    from marketdata.store.shards import MAX_SHARDS
+
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:7]) <= MAX_SHARDS:
+        raise argparse.ArgumentTypeError(f"must be a number of shards, from 1 to {MAX_SHARDS}, like 32, not {text!r}")
+    return int(text)
+
+
 def version(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations.setup import make_version, settings_file
 
     with initialised(settings, say) as connection:
-        make_version(connection, settings, options.n, say)
+        make_version(connection, settings, options.n, say, options.shards)
     file = shlex.quote(str(settings_file(settings, options.n)))
     say(f"next, to serve this version: bin/marketdata-api --env-file {file}")
 

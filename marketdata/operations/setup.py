@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
 from marketdata import secretfile
-from marketdata.errors import StateError, VersionMissing
+from marketdata.errors import StateError, UsageError, VersionMissing
 from marketdata.graphql.engine import READER
 from marketdata.operations import Say
 from marketdata.operations.credential_files import make_token_files
 from marketdata.settings import Settings, declared
-from marketdata.store import migrations
+from marketdata.store import migrations, shards
 from marketdata.store.pool import Connection
 from marketdata.store.version import Registered, Version, register, registered
 
@@ -64,14 +65,17 @@ def _has_reader(connection: Connection) -> bool:
     return connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (READER,)).fetchone() is not None
 
 
-def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
+def make_version(
+    connection: Connection, settings: Settings, n: int, say: Say, shard_count: int | None = None
+) -> Version:
     """Create version ``n`` of the prefix, unless it exists, and write its settings file into the state directory. If
-    the file cannot be written, no change of the database is committed."""
-    version = Version.of(settings.prefix, n)
+    the file cannot be written, no change of the database is committed. With ``shard_count``, Citus distributes the
+    version over as many shards."""
+    version = replace(Version.of(settings.prefix, n), shards=shard_count)
     path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
     with contextlib.ExitStack() as after_commit, connection.transaction():
-        done = make_tables(connection, version)
+        done, version = make_tables(connection, version)
         before, text = _settings_file(path, version)
         if text != before:
             after_commit.enter_context(secretfile.replaced(path, text))
@@ -80,16 +84,16 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
     return version
 
 
-def make_tables(connection: Connection, version: Version) -> str:
-    """Create the version, unless it exists, and grant the privileges. Returns what was done. The settings file is not
-    written."""
+def make_tables(connection: Connection, version: Version) -> tuple[str, Version]:
+    """Create the version, unless it exists, and grant the privileges. Returns what was done, and the version. The
+    settings file is not written."""
     with connection.transaction():
         migrations.lock(connection)
-        done = _create_or_check(connection, version)
+        done, version = _create_or_check(connection, version)
         # An existing version may lack the privileges, because it is older than the role, or was restored.
         _grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
         _reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
-    return done
+    return done, version
 
 
 def _grant(connection: Connection, tables: list[str]) -> None:
@@ -115,18 +119,38 @@ def settings_file(settings: Settings, n: int) -> Path:
     return settings.state_dir / (f"v{n}.env" if is_default else f"{settings.prefix}-v{n}.env")
 
 
-def _create_or_check(connection: Connection, version: Version) -> str:
-    """Create the version, or check the existing one; returns what was done."""
+def _create_or_check(connection: Connection, version: Version) -> tuple[str, Version]:
+    """Create the version, or check the existing one; returns what was done, and the version."""
     known = {each.n: each.version for each in registered(connection, version.prefix)}
     if version.n not in known:
         entry = _create(connection, version)
         current = "; it is the current version" if entry.is_current else ""
-        return f"created {version.ticks_table} and {version.candles_function}{current}"
-    _check(connection, known[version.n])
-    return f"{version.ticks_table} and {version.candles_function} already exist"
+        created = f"created {version.ticks_table} and {version.candles_function}"
+        return f"{created}{_distributed(connection, version)}{current}", version
+    existing = known[version.n]
+    if version.shards not in (None, existing.shards):
+        now = f"{existing.shards} shards" if existing.shards else "no shards"
+        raise UsageError(
+            f"--shards {version.shards}: version {version.n} exists and has {now}. Create another version with "
+            f"--shards {version.shards}, and carry the data over with bin/marketdata-copy"
+        )
+    _check(connection, existing)
+    if existing.shards is not None:
+        shards.create_functions(connection, existing)
+    exists = f"{existing.ticks_table} and {existing.candles_function} already exist"
+    return f"{exists}{_distributed(connection, existing)}", existing
+
+
+def _distributed(connection: Connection, version: Version) -> str:
+    if version.shards is None:
+        return ""
+    placed = shards.placed(connection, version)
+    return f", {len(placed)} shards on {len({each.node for each in placed})} nodes"
 
 
 def _create(connection: Connection, version: Version) -> Registered:
+    if version.shards is not None:
+        shards.require_citus(connection)
     try:
         connection.execute(version.script(), prepare=False)
     except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateFunction) as error:
@@ -134,6 +158,8 @@ def _create(connection: Connection, version: Version) -> Registered:
             f"{error.diag.message_primary}, but no version {version.n} with the prefix {version.prefix} is registered: "
             "remove or rename it, or choose another MARKET_PREFIX"
         ) from error
+    if version.shards is not None:
+        shards.distribute(connection, version)
     return register(connection, version)
 
 
