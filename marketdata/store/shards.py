@@ -31,7 +31,9 @@ MAX_SHARDS = 1024
 
 _DISTRIBUTED = ("symbols", "ticks", "rollups", "retracted", "pruned")
 """The tables that are split by symbol. The others are colocated with the first."""
-_REFERENCE = ("chains", "coverage", "candle")
+_REFERENCE = ("chains", "coverage")
+_ROW_TYPE = "candle"
+"""A reference table, too, so that each node knows the row type. Functions use the type of the table, not of a copy."""
 _LEVEL_TABLES = tuple(f"rollups_{interval}" for interval in LEVELS)
 _OF_SHARD = frozenset({*_DISTRIBUTED, *_LEVEL_TABLES, *_REFERENCE, "aliases"})
 _TRIGGERS = ("ticks_guard", "rollups_insert", "rollups_delete")
@@ -99,7 +101,9 @@ def distribute(connection: Connection, version: Version) -> None:
     if len(version.prefix) > MAX_PREFIX:
         raise UsageError(f"MARKET_PREFIX={version.prefix}: a distributed version's has at most {MAX_PREFIX} characters")
     _prepare_transaction(connection)
-    for table in _missing_reference_tables(connection, [version.name(part) for part in ("aliases", *_REFERENCE)]):
+    for table in _missing_reference_tables(
+        connection, [version.name(part) for part in ("aliases", *_REFERENCE, _ROW_TYPE)]
+    ):
         connection.execute("SELECT create_reference_table(%s)", (table,))
     first = version.name(_DISTRIBUTED[0])
     connection.execute("SELECT create_distributed_table(%s, 'symbol', colocate_with => 'none', shard_count => %s)",
