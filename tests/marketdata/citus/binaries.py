@@ -15,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from marketdata.postgres.access import check_traversable
+from marketdata.postgres.processes import Account
+
 RELEASE = "citus-13.2.2"
+_BUILD = Path(__file__).with_name("build.sh")
 _PROGRAMS = Path("usr/lib/postgresql/15/bin")
 _PACKAGES = (
     "postgresql-15", "postgresql-server-dev-15", "libcurl4-openssl-dev", "liblz4-dev", "libzstd-dev", "flex", "bison",
@@ -28,13 +32,21 @@ def binaries() -> Path:
     """The folder of ``initdb`` and ``postgres``. Without Citus and without its source, the test is reported as not run,
     with what is missing."""
     if prefix := os.environ.get("TEST_CITUS"):
-        programs = Path(prefix).resolve() / _PROGRAMS
-        assert (programs / "postgres").is_file(), f"TEST_CITUS: there is no {programs / 'postgres'}"
-        return programs
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / f"marketdata-{RELEASE}"
-    if not cache.exists():
-        _build(cache)
-    return cache / _PROGRAMS
+        programs, setting = Path(prefix).resolve() / _PROGRAMS, "TEST_CITUS"
+    else:
+        cache = _cache()
+        if not cache.exists():
+            _build(cache)
+        programs, setting = cache / _PROGRAMS, "XDG_CACHE_HOME"
+    assert (programs / "postgres").is_file(), f"{setting}: there is no {programs / 'postgres'}"
+    check_traversable(programs, Account.of_this_process(), setting)
+    return programs
+
+
+def _cache() -> Path:
+    """Root's home is closed to the account ``postgres``, so that root has the system's cache."""
+    default = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or default) / f"marketdata-{RELEASE}"
 
 
 def _build(cache: Path) -> None:
@@ -46,7 +58,7 @@ def _build(cache: Path) -> None:
             "is built there once, or TEST_CITUS to a prefix that tests/marketdata/citus/build.sh has made"
         )
     cache.parent.mkdir(parents=True, exist_ok=True)
-    with cache.with_suffix(".lock").open("w") as lock:
+    with cache.with_name(f"{cache.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if cache.exists():
             return
@@ -54,7 +66,7 @@ def _build(cache: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=f"{cache.name}.new-", dir=cache.parent) as folder:
             os.chmod(folder, 0o755)
             prefix = Path(folder) / "prefix"
-            done = _run(Path(__file__).with_name("build.sh"), source, prefix)
+            done = _run(_BUILD, source, prefix)
             assert done.returncode == 0, done.stdout[-4000:]
             prefix.rename(cache)
 

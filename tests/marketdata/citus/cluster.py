@@ -3,8 +3,12 @@
 By hand: ``python -m tests.marketdata.citus.cluster`` starts one, prints its URLs and runs until it is interrupted.
 
 Each node is a PostgreSQL of its own. Citus works per database: a fresh database is created on each node, gets the
-extension there, and the coordinator is told of the workers in it. The database and what is in it belong to the role
-``marketdata``, which is no superuser; nodes are added, drained and removed by the superuser.
+extension there, and the coordinator is told of the workers in it.
+
+The database and what is in it belong to the role ``marketdata``, which is no superuser. To own them is enough to
+distribute tables, to move their shards, to set ``citus.enable_unsafe_triggers`` and to read ``pg_dist_placement`` on
+every node. The superuser creates the extension, and adds and drains nodes. Nodes connect to each other as the role of
+the session: where roles have passwords, each node needs those of the others in the ``.pgpass`` of its account.
 """
 
 from __future__ import annotations
@@ -44,7 +48,6 @@ SETTINGS = {
     "fsync": "off",  # a killed process loses nothing by it, only a machine that fails would
     "shared_buffers": "64MB",
     "max_connections": "200",
-    "max_prepared_transactions": "400",  # each connection of another node may prepare one
     "max_worker_processes": "64",  # Citus runs a daemon per database
     "max_wal_senders": "20",
     "max_replication_slots": "20",
@@ -264,7 +267,7 @@ def _on_each(nodes: Iterable[Node], work: Callable[[Node], object]) -> None:
 @contextmanager
 def citus_cluster(settings: Mapping[str, str] | None = None) -> Iterator[CitusCluster]:
     """A running cluster in a temporary folder. ``settings`` are PostgreSQL's, beside those above."""
-    with tempfile.TemporaryDirectory(prefix="citus-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="citus-", ignore_cleanup_errors=True) as folder:
         cluster = CitusCluster(Path(folder), settings)
         try:
             cluster.start()

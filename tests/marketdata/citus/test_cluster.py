@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import psycopg
 import pytest
 
+from marketdata.settings import ROOT
+from tests.functional.serving import until
 from tests.marketdata.citus.cluster import CitusCluster, Database
 
 SYMBOLS = [f"test:{number}" for number in range(20)]
@@ -22,6 +29,19 @@ def table(citus_database: Database) -> str:
 def stored(url: str) -> list[str]:
     with psycopg.connect(url) as owner:
         return [symbol for (symbol,) in owner.execute("SELECT symbol FROM kept ORDER BY length(symbol), symbol")]
+
+
+def stored_databases(url: str) -> int:
+    with psycopg.connect(url) as owner:
+        return owner.execute("SELECT FROM pg_database WHERE datname = 'marketdata'").rowcount
+
+
+def refuses(url: str) -> bool:
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError as error:
+        return "refused" in str(error)
+    return False
 
 
 def test_it_has_a_coordinator_without_shards_and_three_workers(citus_database: Database, table: str) -> None:
@@ -64,6 +84,18 @@ def test_a_node_is_added_and_another_drained(citus: CitusCluster, citus_database
     assert added.port in placed
     assert citus_database.workers[0].port not in placed
     assert [stored(url) for url in citus_database.node_urls] == [SYMBOLS] * 5
+
+
+def test_its_nodes_end_when_its_process_is_killed(citus: CitusCluster, state_dir: Path) -> None:
+    state_dir.chmod(0o755)
+    command = [sys.executable, "-m", "tests.marketdata.citus.cluster"]
+    environment = os.environ | {"TMPDIR": str(state_dir)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        urls = [process.stdout.readline().split(maxsplit=1)[1] for _ in range(4)]
+        assert [stored_databases(url) for url in urls] == [1] * 4
+        process.kill()
+    until(lambda: all(map(refuses, urls)))
 
 
 def test_databases_do_not_share_rows(citus: CitusCluster, citus_database: Database, table: str) -> None:
