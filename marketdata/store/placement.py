@@ -8,19 +8,17 @@ placement is read again and the work is repeated on the other node.
 
 from __future__ import annotations
 
-import json
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from time import monotonic
-from typing import Any, LiteralString, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from marketdata.errors import Contended, DatabaseUnavailable, MarketError, VersionMissing
-from marketdata.store import prepared, shards
+from marketdata.store import shards
 from marketdata.store.pool import Connection, Pool
-from marketdata.store.postgres_errors import translated
 from marketdata.store.shards import Node, Placed
 from marketdata.store.version import Version
 
@@ -63,9 +61,14 @@ class Placement:
         self, version: Version, names: Collection[str], work: Work[ResultT], is_current: IsCurrent | None = None
     ) -> ResultT:
         """Run ``work`` on the node of these symbols or aliases, which must belong to one shard."""
-        result, _, kept = self.begin_read(version, names, work, is_current)
-        kept.close()
-        return result
+
+        def attempt(placed: Placed) -> ResultT:
+            with self.pool(placed.node).connection() as connection:
+                result = work(connection, placed.shard)
+                _check(connection, placed, names, is_current)
+                return result
+
+        return self._repeated(version, names, attempt)
 
     def begin_read(
         self, version: Version, names: Collection[str], work: Work[ResultT], is_current: IsCurrent | None = None
@@ -76,10 +79,7 @@ class Placement:
             with ExitStack() as stack:
                 connection = stack.enter_context(self.pool(placed.node).connection())
                 result = work(connection, placed.shard)
-                if not _is_here(connection, placed, names):
-                    raise _Moved
-                if is_current is not None and not is_current(connection, placed.shard):
-                    raise _Moved
+                _check(connection, placed, names, is_current)
                 return result, connection, stack.pop_all()
 
         return self._repeated(version, names, attempt)
@@ -115,8 +115,7 @@ class Placement:
         def attempt(now: Placed) -> ResultT:
             with self.pool(now.node).connection() as connection:
                 result = work(connection, now.shard, None)
-                if not _is_here(connection, now, ()):
-                    raise _Moved
+                _check(connection, now, (), None)
                 return result
 
         return self._repeated(version, (), attempt, lambda: self._of_hash(version, placed.shard.first))
@@ -234,10 +233,9 @@ class Placement:
         return cast("dict[str, int]", found)
 
 
-def _is_here(connection: Connection, placed: Placed, names: Collection[str]) -> bool:
-    with translated():
-        found = prepared.rows(connection, placed.shard.query(_IS_HERE), {"names": json.dumps(list(names))})
-    return found == [(b"t",)]
-
-
-_IS_HERE: LiteralString = "SELECT {is_here}(ARRAY(SELECT jsonb_array_elements_text(%(names)s::jsonb)))"
+def _check(connection: Connection, placed: Placed, names: Collection[str], is_current: IsCurrent | None) -> None:
+    """Raise :class:`_Moved` unless the result of a read that has just ended may be used."""
+    if not shards.is_here(connection, placed.shard, names):
+        raise _Moved
+    if is_current is not None and not is_current(connection, placed.shard):
+        raise _Moved

@@ -11,8 +11,9 @@ node of its shard as it runs in a plain version, without Citus. Only the lock of
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -22,7 +23,9 @@ from psycopg import sql
 
 from marketdata.errors import StateError, UsageError
 from marketdata.interval import LEVELS
+from marketdata.store import prepared
 from marketdata.store.pool import Connection
+from marketdata.store.postgres_errors import translated
 from marketdata.store.version import Version, with_safe_search_path
 
 MAX_PREFIX = 20
@@ -37,8 +40,13 @@ _ROW_TYPE = "candle"
 _LEVEL_TABLES = tuple(f"rollups_{interval}" for interval in LEVELS)
 _OF_SHARD = frozenset({*_DISTRIBUTED, *_LEVEL_TABLES, *_REFERENCE, "aliases"})
 _TRIGGERS = ("ticks_guard", "rollups_insert", "rollups_delete")
-_OWN = ("is_here", "lock_here")
-"""The functions that only a shard has."""
+_IS_HERE = """
+    EXISTS (SELECT FROM pg_dist_placement
+            WHERE shardid = {shard_id} AND groupid = (SELECT groupid FROM pg_dist_local_group))
+    AND NOT EXISTS (SELECT FROM {names} AS n (name) LEFT JOIN {aliases} a ON a.alias = n.name
+                    WHERE worker_hash(coalesce(a.symbol, n.name)) NOT BETWEEN {first_hash} AND {last_hash})"""
+"""Whether the shard is on this node, and all names belong to it. Citus keeps the tables of a shard for a while after it
+has moved them to another node."""
 
 _FUNCTION = re.compile(r"CREATE FUNCTION \{(\w+)\}.*?\n(?:END )?\$\$;\n", re.DOTALL)
 _NAME = re.compile(r"(?<!')\{(\w+)\}")
@@ -133,13 +141,33 @@ def placed(connection: Connection, version: Version) -> list[Placed]:
     for shard_id, first, last, host, port, tables, ids in rows:
         names = {parts[table]: f"{table}_{number}" for table, number in zip(tables, ids, strict=True) if table in parts}
         names |= references
-        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), *_OWN)}
+        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), "lock_here")}
         shard = Shard(
             version.prefix, version.n, version.candles_function, version.shards, shard_id, first, last,
             names | functions
         )  # fmt: skip
         found.append(Placed(shard, Node(host, port)))
     return found
+
+
+def is_here(connection: Connection, shard: Shard, names: Collection[str]) -> bool:
+    """Whether the shard is on the node of this connection, and these symbols and aliases belong to it."""
+    statement = shard.query(_is_here_statement(shard))
+    with translated():
+        return prepared.rows(connection, statement, {"names": json.dumps(list(names))}) == [(b"t",)]
+
+
+@lru_cache(MAX_SHARDS)
+def _is_here_statement(shard: Shard) -> LiteralString:
+    return f"SELECT {_is_here(shard, 'jsonb_array_elements_text(%(names)s::jsonb)')}"
+
+
+def _is_here(shard: Shard, names: str) -> str:
+    numbers = {"shard_id": shard.id, "first_hash": shard.first, "last_hash": shard.last}
+    text = _IS_HERE.replace("{names}", names)
+    for name, number in numbers.items():
+        text = text.replace(f"{{{name}}}", str(number))
+    return text
 
 
 def hashes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
@@ -221,8 +249,7 @@ def _functions_of(shard: Shard) -> LiteralString:
         if name in shard_functions()
     ]
     own = _read("shard.sql")
-    for name, number in (("shard_id", shard.id), ("first_hash", shard.first), ("last_hash", shard.last)):
-        own = own.replace(f"{{{name}}}", str(number))
+    own = own.replace("{is_here}", f"({_is_here(shard, 'unnest(names)')})")
     own = own.replace("{all_symbols}", sql.Identifier(Version.name(shard, "symbols")).as_string(None))
     return "\n".join([*statements, own])
 

@@ -39,11 +39,11 @@ PARTS = (
     "candles", "candles_filled", "candles_pieced", "canonical", "canonicals", "chain_of", "lock", "ingest", "cut_at",
     "is_pruned", "retract", "restore", "refuse_pruned", "block_time", "finalize", "finalize_chain", "changed",
     "instant", "ms", "vwap", "bucket_of", "bucket_end", "offset_at", "day_start", "local_day", "first_day", "bounds",
-    "opened_in", "ended_in", "buckets", "aliases", "is_here",
+    "opened_in", "ended_in", "buckets", "aliases",
     "lock_here",
 )  # fmt: skip
 """The names in braces in the scripts: tables, indexes, triggers and functions. ``aliases`` is the table
-``market_aliases``, which all versions share. ``is_here`` and ``lock_here`` exist only in shards (``sql/shard.sql``)."""
+``market_aliases``, which all versions share. ``lock_here`` exists only in shards (``sql/shard.sql``)."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
 

@@ -2,14 +2,6 @@
 -- scripts. The names in braces are those of the shard's tables and functions, {lock_here} is {lock} of ingest.sql, and
 -- {all_symbols} is the distributed table.
 
--- Whether the shard is on this node, and all of these symbols and aliases belong to it. Citus keeps the tables of a shard for a
--- while after it has moved them to another node.
-CREATE OR REPLACE FUNCTION {is_here}(names text[]) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT EXISTS (SELECT FROM pg_dist_placement p JOIN pg_dist_local_group g USING (groupid) WHERE p.shardid = {shard_id})
-       AND NOT EXISTS (SELECT FROM unnest(names) AS name LEFT JOIN {aliases} a ON a.alias = name
-                       WHERE worker_hash(coalesce(a.symbol, name)) NOT BETWEEN {first_hash} AND {last_hash})
-$$;
-
 -- What {lock} of ingest.sql does, on the node that has the shard. The DELETE goes through Citus and finds no row. It takes the
 -- lock for which a move of the shard waits. Once it has this lock, the shard stays where it is until the transaction ends.
 CREATE OR REPLACE FUNCTION {lock}(names text[]) RETURNS TABLE (symbol text, version bigint, pruned_until timestamptz)
@@ -19,7 +11,7 @@ DECLARE
     stored_name CONSTANT text := {canonical}(names[1]);
 BEGIN
     DELETE FROM {all_symbols} WHERE symbol = stored_name AND version < 0;
-    IF NOT {is_here}(names) THEN
+    IF NOT {is_here} THEN
         RAISE EXCEPTION 'the shard of % is on another node', names[1] USING ERRCODE = 'serialization_failure';
     END IF;
     RETURN QUERY SELECT * FROM {lock_here}(names);
