@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +19,33 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER
+from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import Account, find_by_name, has_working_directory
+from marketdata.settings import Settings
+from tests.functional.market_process import give_cluster
+from tests.marketdata.api.conftest import prepare
+
+
+@contextmanager
+def private_cluster() -> Iterator[tuple[Cluster, Settings]]:
+    """A private cluster of its own: a copy of the one of the whole run would hold the databases of all tests. It has
+    version 1, and ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        give_cluster(Path(folder))
+        with Client(Path(folder), linger=False) as client:
+            yield Cluster(Path(folder)), prepare(Path(folder), client.conninfo)
+
+
+@contextmanager
+def running_standby(primary: Cluster) -> Iterator[Standby]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        standby = Standby(primary, Path(folder))
+        standby.start()
+        try:
+            yield standby
+        finally:
+            standby.stop()
 
 
 class Standby:
@@ -39,7 +66,8 @@ class Standby:
         self._run(
             "pg_basebackup", "-h", primary.folder, "-U", SUPERUSER, "-D", self._folder / "data", "-R", "-c", "fast"
         )
-        self.url = make_conninfo(primary.conninfo, host=str(self._folder))
+        self.host = str(self._folder)
+        self.url = make_conninfo(primary.conninfo, host=self.host)
 
     def start(self) -> None:
         command = [
@@ -62,6 +90,27 @@ class Standby:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(60)
             self._process = None
+
+    def promote(self) -> None:
+        assert self.value("SELECT pg_promote()")
+
+    def back_up(self) -> None:
+        """Keep a copy of its data, as they are now. Only the last one is kept."""
+        self.stop()
+        self._replace("data", "backup")
+        self.start()
+
+    def restore(self, *, as_standby: bool = True) -> None:
+        """Go on with the data of the backup, as a standby, or as a server of its own."""
+        self.stop()
+        self._replace("backup", "data")
+        if not as_standby:
+            (self._folder / "data" / "standby.signal").unlink()
+        self.start()
+
+    def _replace(self, source: str, target: str) -> None:
+        shutil.rmtree(self._folder / target, ignore_errors=True)
+        subprocess.run(["cp", "-a", self._folder / source, self._folder / target], check=True)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -93,13 +142,13 @@ class Standby:
     @contextmanager
     def delayed(self, milliseconds: int) -> Iterator[None]:
         """Let it replay each commit so much later."""
-        self._set_delay(milliseconds)
+        self.set_delay(milliseconds)
         try:
             yield
         finally:
-            self._set_delay(0)
+            self.set_delay(0)
 
-    def _set_delay(self, milliseconds: int) -> None:
+    def set_delay(self, milliseconds: int) -> None:
         self.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = '{milliseconds}ms'")
         self.execute("SELECT pg_reload_conf()")
         while self.value("SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay'") != str(

@@ -21,15 +21,14 @@ import pytest
 
 from marketdata.api import current_reads, database_health
 from marketdata.api.serve import Service
-from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from marketdata.store import pool, symbols
 from marketdata.store.pool import connect
 from marketdata.store.version import Version
-from tests.functional.market_process import ApiProcess, give_cluster
-from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
-from tests.marketdata.api.standby import Standby
+from tests.functional.market_process import ApiProcess
+from tests.marketdata.api.conftest import Api, eventually, new_token
+from tests.marketdata.api.standby import Standby, private_cluster, running_standby
 
 pytestmark = pytest.mark.functional
 
@@ -49,20 +48,14 @@ LISTS = ("/v1/symbols", "/v1/summary?sort=newest", "/v1/udf/search?query=", "/ap
 
 @pytest.fixture(scope="module")
 def primary() -> Iterator[tuple[Cluster, Settings]]:
-    """A private cluster of its own: a copy of the one of the whole run would hold the databases of all tests."""
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        give_cluster(Path(folder))
-        with Client(Path(folder), linger=False) as client:
-            yield Cluster(Path(folder)), prepare(Path(folder), client.conninfo)
+    with private_cluster() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def standby(primary: tuple[Cluster, Settings]) -> Iterator[Standby]:
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        standby = Standby(primary[0], Path(folder))
-        standby.start()
-        yield standby
-        standby.stop()
+    with running_standby(primary[0]) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,180 @@
+"""DATABASE_READ_URL with several streaming replicas: which one is read, and that no answer goes back in time when one
+lags, stops, is promoted, or comes back from an old backup."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from marketdata.api import database_health
+from marketdata.api.serve import Service
+from marketdata.postgres.cluster import Cluster
+from marketdata.settings import Settings
+from tests.marketdata.api.conftest import Api, eventually, new_token
+from tests.marketdata.api.standby import Standby, private_cluster, running_standby
+
+pytestmark = pytest.mark.functional
+
+Make = Callable[..., dict[str, Any]]
+INGEST = "/v1/ingest/tick"
+LIMIT = 2.0
+READS = ("/v1/chart?symbol={}&interval=1M", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
+
+
+@pytest.fixture(autouse=True)
+def frequent_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_health, "MEASURE_SECONDS", 0.1)
+
+
+@pytest.fixture
+def primary() -> Iterator[tuple[Cluster, Settings]]:
+    with private_cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def one(primary: tuple[Cluster, Settings]) -> Iterator[Standby]:
+    with running_standby(primary[0]) as found:
+        yield found
+
+
+@pytest.fixture
+def two(primary: tuple[Cluster, Settings]) -> Iterator[Standby]:
+    with running_standby(primary[0]) as found:
+        yield found
+
+
+@contextmanager
+def serving(settings: Settings, url: str, *replicas: Standby) -> Iterator[Api]:
+    hosts = make_conninfo(settings.database_url or "", host=",".join(each.host for each in replicas))
+    running = Service(dataclasses.replace(settings, database_url=url, database_read_url=hosts, read_lag_s=LIMIT))
+    running.start()
+    try:
+        api = Api(running, new_token(url, "read"), new_token(url, "write"))
+        eventually(lambda: all(state == "usable" for state in states(api)))
+        yield api
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def api(primary: tuple[Cluster, Settings], one: Standby, two: Standby) -> Iterator[Api]:
+    with serving(primary[1], primary[1].database_url or "", one, two) as found:
+        yield found
+
+
+@pytest.fixture
+def writer(primary: tuple[Cluster, Settings]) -> Iterator[Api]:
+    """Another process, which writes. Its reads go to the primary."""
+    running = Service(primary[1])
+    running.start()
+    url = primary[1].database_url or ""
+    yield Api(running, new_token(url, "read"), new_token(url, "write"))
+    running.stop()
+
+
+def states(api: Api) -> list[str]:
+    return [each["state"] for each in api.get("/ready")["replicas"]]
+
+
+def count(api: Api, symbol: str, **options: Any) -> int:
+    return len(api.get(f"/v1/ticks?symbol={symbol}&limit=10000", **options)["ticks"])
+
+
+def write(api: Api, tick: dict[str, Any]) -> dict[str, str]:
+    """Store a tick; the header for later reads."""
+    return {"Marketdata-Version": api("POST", INGEST, tick, status=201).headers["Marketdata-Version"]}
+
+
+def test_the_least_lagging_is_read_and_beyond_the_limit_the_primary(
+    api: Api, writer: Api, one: Standby, two: Standby, tick: Make
+) -> None:
+    write(writer, tick(symbol="L:A", id="first"))
+    eventually(lambda: count(api, "L:A") == 1)
+    for delayed, other in ((one, two), (two, one)):
+        with delayed.delayed(60_000):
+            for name in ("a", "b", "c"):
+                name = f"{delayed.host}-{name}"
+                before = count(writer, "L:A")
+                header = write(writer, tick(symbol="L:A", id=name))
+                assert count(api, "L:A", headers=header) == before + 1
+                eventually(lambda wanted=before + 1: count(api, "L:A") == wanted)  # type: ignore[misc]
+            eventually(lambda: sorted(states(api)) == ["lagging", "usable"])
+            with other.delayed(60_000):
+                write(writer, tick(symbol="L:A", id=f"{name}-later"))
+                assert count(api, "L:A") == before + 1  # within the limit
+                eventually(lambda: states(api) == ["lagging", "lagging"])
+                assert count(api, "L:A") == before + 2
+                assert [each["reason"] for each in api.get("/ready")["replicas"]] == [
+                    "its data are older than MARKET_READ_LAG_S"
+                ] * 2
+        eventually(lambda: states(api) == ["usable", "usable"])
+
+
+def test_a_promoted_replica_is_not_read(api: Api, writer: Api, one: Standby, two: Standby, tick: Make) -> None:
+    write(writer, tick(symbol="P:A"))
+    eventually(lambda: count(api, "P:A") == 1)
+    one.promote()
+    eventually(lambda: states(api) == ["promoted", "usable"])
+    with psycopg.connect(one.url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) SELECT 'P:A', i::text, '2023-11-14Z', 7, 1"
+            " FROM generate_series(1, 3) AS i"
+        )
+    two.stop()
+    for number in range(2, 5):
+        for path in (*(path.format("P:A") for path in READS), "/v1/symbols"):
+            api("GET", path, status=200)
+        header = write(writer, tick(symbol="P:A", id=f"later-{number}"))
+        assert count(api, "P:A", headers=header) == number
+    eventually(lambda: states(api) == ["promoted", "database_unavailable"])
+    assert count(api, "P:A") == 4
+
+
+@pytest.mark.parametrize("as_standby", [True, False])
+def test_a_replica_from_an_old_backup_is_not_read(
+    api: Api, writer: Api, one: Standby, two: Standby, tick: Make, primary: tuple[Cluster, Settings], as_standby: bool
+) -> None:
+    write(writer, tick(symbol="B:A"))
+    one.back_up()
+    with psycopg.connect(primary[0].conninfo, autocommit=True) as connection:
+        for number in range(3):  # the log that the backup needs is removed
+            write(writer, tick(symbol="B:A", id=f"later-{number}"))
+            connection.execute("SELECT pg_switch_wal()")
+            (end,) = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ("",)
+            for each in (one, two):
+                eventually(
+                    lambda each=each, end=end: each.value(f"SELECT pg_last_wal_receive_lsn() >= '{end}'")  # type: ignore[misc]
+                )
+            connection.execute("CHECKPOINT")
+    two.stop()
+    eventually(lambda: count(api, "B:A") == 4)
+    header = {"Marketdata-Version": "4"}
+    one.stop()
+    stopped = threading.Event()
+    counts = set()
+
+    def client() -> None:
+        while not stopped.is_set():
+            counts.add(count(api, "B:A"))
+            counts.add(count(api, "B:A", headers=header))
+
+    reading = threading.Thread(target=client)
+    reading.start()
+    try:
+        one.restore(as_standby=as_standby)
+        wanted = {"not_following", "lagging"} if as_standby else {"separate"}
+        eventually(lambda: states(api)[0] in wanted)
+        if as_standby:
+            eventually(lambda: states(api)[0] == "not_following")
+    finally:
+        stopped.set()
+        reading.join()
+    assert counts == {4}
