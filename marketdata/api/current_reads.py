@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from time import monotonic
 from typing import Any
 
-from marketdata.api.replicas import Replicas
-from marketdata.errors import InvalidValue
+from marketdata.api.replicas import Replicas, is_of_replica
+from marketdata.errors import InvalidValue, MarketError
 from marketdata.http.revalidation import weak_tag
 from marketdata.store import symbols
 from marketdata.store.placement import IsCurrent, Placement, ReadNamed, ResultT, Work
@@ -81,10 +81,9 @@ class CurrentReads:
     def read(self, version: Version, names: Collection[str], known: int, read: Work[ResultT]) -> ResultT:
         """Returns what ``read`` returns for these names of one symbol, for a client that knows of the counter
         ``known``."""
-        if version.shards is not None:
-            return self._placement.read(version, names, read, self._until_current(version, names, known))
-        with self._connection(version, names, known) as connection:
-            return read(connection, version)
+        result, _, kept = self.begin_read(version, names, known, read)
+        kept.close()
+        return result
 
     def read_each(
         self, version: Version, names: Collection[str] | None, known: int, read: ReadNamed[ResultT]
@@ -93,8 +92,9 @@ class CurrentReads:
         for each shard of a distributed version. ``read`` is called with those of the names that belong to the shard."""
         if version.shards is not None:
             return self._placement.read_each(version, names, read)
-        with self._connection(version, names, known) as connection:
-            return [read(connection, version, names)]
+        result, _, kept = self._begin(version, names, known, lambda connection: read(connection, version, names))
+        kept.close()
+        return [result]
 
     def begin_read(
         self, version: Version, names: Collection[str], known: int, read: Work[ResultT]
@@ -102,9 +102,7 @@ class CurrentReads:
         """Like :meth:`read`, for a read that goes on: returns its connection, too. The caller closes the stack."""
         if version.shards is not None:
             return self._placement.begin_read(version, names, read, self._until_current(version, names, known))
-        with ExitStack() as stack:
-            connection = stack.enter_context(self._connection(version, names, known))
-            return read(connection, version), connection, stack.pop_all()
+        return self._begin(version, names, known, lambda connection: read(connection, version))
 
     def _until_current(self, version: Version, names: Collection[str], known: int) -> IsCurrent | None:
         """While a shard moves, its former node may answer for a few milliseconds more than the new one. So the counters
@@ -124,22 +122,29 @@ class CurrentReads:
 
         return is_current
 
-    def _connection(
-        self, version: Version, names: Collection[str] | None, known: int
-    ) -> AbstractContextManager[Connection]:
-        """A context manager that lends a connection to read these symbols or aliases, for a client that knows of the
-        counter ``known``. ``names`` is None to read all symbols. The counters are of single symbols, so ``known`` then
+    def _begin(
+        self, version: Version, names: Collection[str] | None, known: int, read: Callable[[Connection], ResultT]
+    ) -> tuple[ResultT, Connection, ExitStack]:
+        """Read a version that is not distributed: at the replica, or at the primary if there is none, if it is behind,
+        or if it fails. ``names`` is None to read all symbols. The counters are of single symbols, so ``known`` then
         does not tell whether the replica is current, and the primary is read."""
         replica = self._replicas.least_lagging()
         if replica is None or (names is None and known):
-            return self._primary.connection()
+            return _begun(self._primary.connection(), read)
         if names is None or not (known or self._written):
-            return replica.connection()
-        return self._checked(replica, version, names, known)
+            lent: AbstractContextManager[Connection] = replica.connection()
+        else:
+            lent = self._checked(replica, version, names, known)
+        try:
+            return _begun(lent, read)
+        except MarketError as error:
+            if not is_of_replica(error):
+                raise
+        return _begun(self._primary.connection(), read)
 
     @contextmanager
     def _checked(self, replica: Pool, version: Version, names: Collection[str], known: int) -> Iterator[Connection]:
-        """Check on the connection that is lent, because connections of a pool may be to different hosts."""
+        """Lend a connection to the replica that has replayed what is known, otherwise one to the primary."""
         deadline = monotonic() + WAIT_SECONDS
         while monotonic() < deadline:
             with replica.connection() as connection:
@@ -164,3 +169,11 @@ class CurrentReads:
         self._primary.renew(connection)
         self._replicas.renew(connection)
         self._placement.renew(connection)
+
+
+def _begun(
+    lent: AbstractContextManager[Connection], read: Callable[[Connection], ResultT]
+) -> tuple[ResultT, Connection, ExitStack]:
+    with ExitStack() as stack:
+        connection = stack.enter_context(lent)
+        return read(connection), connection, stack.pop_all()

@@ -7,14 +7,27 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from marketdata.api.database_health import ReplicaHealth
-from marketdata.errors import DatabaseDefect, DatabaseExhausted, DatabaseUnavailable, MarketError, VersionMissing
+from marketdata.errors import (
+    DatabaseDefect,
+    DatabaseExhausted,
+    DatabaseStalled,
+    DatabaseUnavailable,
+    MarketError,
+    VersionMissing,
+)
 from marketdata.store.pool import Connection, Pool
 
 ResultT = TypeVar("ResultT")
 
-OF_REPLICA = (DatabaseUnavailable, DatabaseDefect, VersionMissing)
-"""Errors of a replica after which the primary is asked: it stopped, cancelled a statement that was in the way of its
-replay, or has not replayed a new version yet. Too much work is no such error, because the primary has writes to do."""
+
+def is_of_replica(error: MarketError) -> bool:
+    """Whether the primary may answer what failed at a replica with this error: the replica has stopped, has cancelled a
+    statement that was in the way of its replay, or has not replayed a new version yet. Too much work is no such error,
+    because it would keep the primary from writing."""
+    return isinstance(error, _OF_REPLICA) and not isinstance(error, DatabaseExhausted)
+
+
+_OF_REPLICA = (DatabaseUnavailable, DatabaseDefect, VersionMissing)
 
 
 class Replica(NamedTuple):
@@ -39,7 +52,11 @@ class Replicas:
 
     def least_lagging(self) -> Pool | None:
         """The pool of the replica to read, or None to read the primary."""
-        usable = [(lag.seconds, pool) for health, pool in self._replicas if (lag := health.usable_lag) is not None]
+        usable = [
+            (lag.seconds, pool)
+            for health, pool in self._replicas
+            if (lag := health.usable_lag) is not None and not isinstance(pool.error(), DatabaseStalled)
+        ]
         return min(usable, key=lambda each: each[0])[1] if usable else None
 
     @property
@@ -54,8 +71,8 @@ class Replicas:
             try:
                 with replica.connection() as connection:
                     return read(connection)
-            except OF_REPLICA as error:
-                if isinstance(error, DatabaseExhausted):
+            except MarketError as error:
+                if not is_of_replica(error):
                     raise
         with self._primary.connection() as connection:
             return read(connection)

@@ -63,6 +63,7 @@ class Standby:
             os.chown(self._folder, self._account.uid, self._account.gid)
         folder.chmod(0o711)
         self._process: subprocess.Popen[bytes] | None = None
+        self._connections = self._max_connections()
         self._run(
             "pg_basebackup", "-h", primary.folder, "-U", SUPERUSER, "-D", self._folder / "data", "-R", "-c", "fast"
         )
@@ -72,7 +73,7 @@ class Standby:
     def start(self) -> None:
         command = [
             self._found / "postgres", "-D", self._folder / "data", "-c", f"unix_socket_directories={self._folder}",
-            "-c", "listen_addresses=", "-c", "hot_standby=on", "-c", f"max_connections={self._max_connections()}",
+            "-c", "listen_addresses=", "-c", "hot_standby=on", "-c", f"max_connections={self._connections}",
         ]  # fmt: skip
         with (self._folder.parent / "standby.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._account.options)

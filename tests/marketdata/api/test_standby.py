@@ -126,6 +126,7 @@ def test_a_frozen_replica_is_not_read(api: Api, standby: Standby, tick: Make, mo
     api("POST", "/v1/ingest/tick", tick(symbol="LAG:F"), status=201)
     eventually(lambda: bool(shown_replica(api) == USABLE))
     with standby.frozen():
+        assert len(api.get("/v1/ticks?symbol=LAG:F")["ticks"]) == 1  # after it has waited for the replica
         eventually(lambda: bool(shown_replica(api)["state"] == "database_stalled"))
         assert "replica" in shown_replica(api)["reason"]
         began = time.monotonic()
