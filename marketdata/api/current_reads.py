@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from time import monotonic
 from typing import Any
@@ -81,7 +81,9 @@ class CurrentReads:
     def read(self, version: Version, names: Collection[str], known: int, read: Work[ResultT]) -> ResultT:
         """Returns what ``read`` returns for these names of one symbol, for a client that knows of the counter
         ``known``."""
-        result, _, kept = self.begin_read(version, names, known, read)
+        if version.shards is not None:
+            return self._placement.read(version, names, read, self._until_current(version, names, known))
+        result, _, kept = self._begin(version, names, known, lambda connection: read(connection, version))
         kept.close()
         return result
 
@@ -90,11 +92,17 @@ class CurrentReads:
     ) -> list[ResultT]:
         """Returns what ``read`` returns for these symbols or aliases, or for all symbols with None: one result, or one
         for each shard of a distributed version. ``read`` is called with those of the names that belong to the shard."""
-        if version.shards is not None:
-            return self._placement.read_each(version, names, read)
-        result, _, kept = self._begin(version, names, known, lambda connection: read(connection, version, names))
-        kept.close()
-        return [result]
+        if version.shards is None:
+            result, _, kept = self._begin(version, names, known, lambda connection: read(connection, version, names))
+            kept.close()
+            return [result]
+        if names is None:
+            return self._placement.read_each(version, None, read)
+
+        def read_group(group: Sequence[str]) -> ResultT:
+            return self.read(version, group, known, lambda connection, shard: read(connection, shard, group))
+
+        return self._placement.each(self._placement.grouped(version, names), read_group)
 
     def begin_read(
         self, version: Version, names: Collection[str], known: int, read: Work[ResultT]

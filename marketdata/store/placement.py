@@ -16,7 +16,15 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Any, TypeVar, cast
 
-from marketdata.errors import Contended, DatabaseUnavailable, MarketError, VersionMissing
+from marketdata.errors import (
+    Contended,
+    DatabaseUnavailable,
+    InvalidValue,
+    MarketError,
+    NotFound,
+    Pruned,
+    VersionMissing,
+)
 from marketdata.store import shards
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.shards import Node, Placed
@@ -64,9 +72,7 @@ class Placement:
 
         def attempt(placed: Placed) -> ResultT:
             with self.pool(placed.node).connection() as connection:
-                result = work(connection, placed.shard)
-                _check(connection, placed, names, is_current)
-                return result
+                return _checked(connection, placed, names, work, is_current)
 
         return self._repeated(version, names, attempt)
 
@@ -78,8 +84,7 @@ class Placement:
         def attempt(placed: Placed) -> tuple[ResultT, Connection, ExitStack]:
             with ExitStack() as stack:
                 connection = stack.enter_context(self.pool(placed.node).connection())
-                result = work(connection, placed.shard)
-                _check(connection, placed, names, is_current)
+                result = _checked(connection, placed, names, work, is_current)
                 return result, connection, stack.pop_all()
 
         return self._repeated(version, names, attempt)
@@ -114,9 +119,7 @@ class Placement:
     def _read_shard(self, version: Version, placed: Placed, work: ReadNamed[ResultT]) -> ResultT:
         def attempt(now: Placed) -> ResultT:
             with self.pool(now.node).connection() as connection:
-                result = work(connection, now.shard, None)
-                _check(connection, now, (), None)
-                return result
+                return _checked(connection, now, (), lambda conn, shard: work(conn, shard, None))
 
         return self._repeated(version, (), attempt, lambda: self._of_hash(version, placed.shard.first))
 
@@ -233,8 +236,24 @@ class Placement:
         return cast("dict[str, int]", found)
 
 
+def _checked(
+    connection: Connection,
+    placed: Placed,
+    names: Collection[str],
+    work: Work[ResultT],
+    is_current: IsCurrent | None = None,
+) -> ResultT:
+    """What ``work`` returns or raises. Raises :class:`_Moved` if it has read what is not current."""
+    try:
+        result = work(connection, placed.shard)
+    except (NotFound, InvalidValue, Pruned):
+        _check(connection, placed, names, is_current)
+        raise
+    _check(connection, placed, names, is_current)
+    return result
+
+
 def _check(connection: Connection, placed: Placed, names: Collection[str], is_current: IsCurrent | None) -> None:
-    """Raise :class:`_Moved` unless the result of a read that has just ended may be used."""
     if not shards.is_here(connection, placed.shard, names):
         raise _Moved
     if is_current is not None and not is_current(connection, placed.shard):

@@ -1,0 +1,156 @@
+"""How work follows a shard that moves, with stand-ins for the nodes. tests/marketdata/citus has the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from marketdata.errors import Contended, DatabaseUnavailable, MarketError, NotFound, VersionMissing
+from marketdata.store import placement, shards
+from marketdata.store.placement import Placement
+from marketdata.store.shards import Node, Placed, Shard
+from marketdata.store.version import Version
+
+VERSION = replace(Version.of("md", 1), shards=2)
+LOW, HIGH = (Shard("md", 1, "md_candles_v1", 2, number, first) for number, first in ((1, -100), (2, 0)))
+HERE, THERE = Node("here", 1), Node("there", 2)
+HASHES = {"LOW:A": -50, "HIGH:A": 50, "LOW:B": -1, "HIGH:0": 0}
+
+
+class Cluster:
+    """What the coordinator and the nodes say. ``at`` is where the shards are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at = {LOW: HERE, HIGH: THERE}
+        self.asked: list[Node] = []
+        self.questions = 0
+        monkeypatch.setattr(shards, "placed", lambda *_: [Placed(each, self.at[each]) for each in (LOW, HIGH)])
+        monkeypatch.setattr(shards, "hashes", lambda _, names: {name: HASHES[name] for name in names})
+        monkeypatch.setattr(shards, "is_here", self._is_here)
+        monkeypatch.setattr(placement, "PATIENCE_SECONDS", 0.2)
+        self.placement = Placement(Lender("coordinator", self), lambda node: Lender(node, self))  # type: ignore[arg-type,return-value]
+
+    def _is_here(self, connection: Any, shard: Shard, names: Collection[str]) -> bool:
+        self.questions += 1
+        return bool(self.at[shard] == connection)
+
+
+class Lender:
+    """A pool whose connections are the name of its node."""
+
+    def __init__(self, node: object, cluster: Cluster) -> None:
+        self._node, self._cluster = node, cluster
+
+    @contextmanager
+    def connection(self, **_: object) -> Iterator[Any]:
+        if isinstance(self._node, Node):
+            self._cluster.asked.append(self._node)
+        yield self._node
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    cluster = Cluster(monkeypatch)
+    yield cluster
+    cluster.placement.close()
+
+
+def where(connection: Any, version: Version) -> tuple[Any, Version]:
+    return connection, version
+
+
+@pytest.mark.parametrize(("name", "found"), [("LOW:A", (HERE, LOW)), ("LOW:B", (HERE, LOW)), ("HIGH:0", (THERE, HIGH))])
+def test_work_runs_where_the_shard_is(cluster: Cluster, name: str, found: tuple[Node, Shard]) -> None:
+    assert cluster.placement.read(VERSION, [name], where) == found
+    assert cluster.questions == 1
+
+
+def test_a_read_is_repeated_on_the_node_to_which_the_shard_has_moved(cluster: Cluster) -> None:
+    cluster.placement.read(VERSION, ["LOW:A"], where)
+    cluster.at[LOW] = THERE
+    assert cluster.placement.read(VERSION, ["LOW:A"], where) == (THERE, LOW)
+    assert cluster.asked == [HERE, HERE, THERE]
+
+
+def test_an_old_copy_that_lacks_the_symbol_makes_no_error(cluster: Cluster) -> None:
+    cluster.placement.read(VERSION, ["LOW:A"], where)
+    cluster.at[LOW] = THERE
+
+    def read(connection: Any, version: Version) -> str:
+        if connection == HERE:
+            raise NotFound("there is no symbol LOW:A")
+        return "found"
+
+    assert cluster.placement.read(VERSION, ["LOW:A"], read) == "found"
+
+
+def test_a_symbol_that_does_not_exist_is_an_error_at_once(cluster: Cluster) -> None:
+    def read(connection: Any, version: Version) -> str:
+        raise NotFound("there is no symbol LOW:A")
+
+    with pytest.raises(NotFound):
+        cluster.placement.read(VERSION, ["LOW:A"], read)
+    assert cluster.asked == [HERE]
+
+
+def failing_first(errors: list[MarketError], then: Callable[[], None] = lambda: None) -> Callable[[Any, Version], Any]:
+    def write(connection: Any, version: Version) -> Any:
+        if errors:
+            then()
+            raise errors.pop()
+        return connection
+
+    return write
+
+
+@pytest.mark.parametrize("kind", [Contended, VersionMissing, DatabaseUnavailable])
+def test_a_write_is_repeated_where_the_shard_is_now(cluster: Cluster, kind: type[MarketError]) -> None:
+    write = failing_first([kind("moved")], lambda: cluster.at.update({LOW: THERE}))
+    assert cluster.placement.write(VERSION, ["LOW:A"], write) == THERE
+
+
+@pytest.mark.parametrize("kind", [VersionMissing, DatabaseUnavailable])
+def test_the_error_of_a_node_that_still_holds_the_shard_is_raised(cluster: Cluster, kind: type[MarketError]) -> None:
+    with pytest.raises(kind, match="down"):
+        cluster.placement.write(VERSION, ["LOW:A"], failing_first([kind("down")]))
+
+
+def test_contention_is_repeated_for_a_limited_time(cluster: Cluster) -> None:
+    assert cluster.placement.write(VERSION, ["LOW:A"], failing_first([Contended("busy")] * 3)) == HERE
+    with pytest.raises(Contended):
+        cluster.placement.write(VERSION, ["LOW:A"], failing_first([Contended("busy")] * 1000))
+
+
+def test_names_are_grouped_by_shard_and_read_there(cluster: Cluster) -> None:
+    names = ["HIGH:A", "LOW:A", "LOW:B", "HIGH:0"]
+    assert sorted(cluster.placement.grouped(VERSION, names)) == [["HIGH:A", "HIGH:0"], ["LOW:A", "LOW:B"]]
+    found = cluster.placement.read_each(VERSION, names, lambda connection, shard, own: (connection, list(own)))
+    assert sorted(found) == [(HERE, ["LOW:A", "LOW:B"]), (THERE, ["HIGH:A", "HIGH:0"])]
+
+
+def test_all_symbols_are_read_shard_by_shard(cluster: Cluster) -> None:
+    cluster.placement.placed(VERSION)
+    cluster.at[HIGH] = HERE
+    assert cluster.placement.read_each(VERSION, None, lambda connection, shard, _: (connection, shard)) == [
+        (HERE, LOW), (HERE, HIGH)
+    ]  # fmt: skip
+
+
+def test_the_first_error_of_several_shards_is_raised_after_all_have_ended(cluster: Cluster) -> None:
+    ended = []
+
+    def read(connection: Any, shard: Version, _names: object) -> None:
+        if shard == LOW:
+            raise DatabaseUnavailable("down")
+        ended.append(shard)
+
+    with pytest.raises(DatabaseUnavailable):
+        cluster.placement.read_each(VERSION, None, read)
+    assert ended == [HIGH]

@@ -1,0 +1,64 @@
+"""The statements that make a shard's functions, as text. tests/marketdata/citus runs them on a real Citus."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from marketdata.store import shards
+from marketdata.store.shards import Shard
+from marketdata.store.version import PARTS, Version
+
+VERSION = replace(Version.of("md", 2), shards=2)
+TABLES = {"ticks", "symbols", "rollups", "retracted", "pruned", "chains", "coverage", "aliases"}
+
+
+def shard(number: int) -> Shard:
+    tables = {part: f"md_{part}_v2_{number}" for part in TABLES}
+    functions = {part: f"md_{part}_v2_s{number}" for part in (*shards.shard_functions(), "lock_here")}
+    return Shard(VERSION.prefix, VERSION.n, VERSION.candles_function, VERSION.shards, number, -5, 7, tables | functions)
+
+
+def test_a_function_that_uses_a_table_directly_or_through_another_belongs_to_the_shard() -> None:
+    assert {"ingest", "lock", "candles", "candles_pieced", "is_pruned", "canonical"} <= shards.shard_functions()
+
+
+def test_a_function_without_a_table_is_made_once_for_all_shards() -> None:
+    assert not {"vwap", "instant", "bucket_of", "chain_of", "ms", "changed"} & shards.shard_functions()
+
+
+def test_the_notification_names_the_ticks_table_of_the_version() -> None:
+    created = Version.of("md", 2).script().decode()
+    assert "'\"md_ticks_v2\"'" in created
+
+
+def test_every_function_of_the_scripts_is_found() -> None:
+    named = set(re.findall(r"CREATE FUNCTION \{(\w+)\}", Version.scripts()))
+    assert set(shards._functions()) == named
+    assert named <= set(PARTS)
+
+
+def test_the_functions_of_a_shard_name_its_tables_and_no_table_of_the_version() -> None:
+    own = shard(102008)
+    text = own.query(shards._functions_of(own)).decode()
+    assert "md_ticks_v2_102008" in text
+    of_version = {f'"md_{part}_v2"' for part in TABLES - {"aliases"}} | {"market_aliases"}
+    # The lock of a write goes through Citus, so it names the distributed table.
+    assert {name for name in of_version if name in text} == {'"md_symbols_v2"'}
+
+
+def test_a_trigger_function_has_a_block_for_each_shard() -> None:
+    text = shards._trigger_function("rollups_insert", [shard(102008), shard(102009)])
+    blocks = re.findall(r"IF TG_TABLE_NAME = '(\w+)' THEN", text)
+    assert blocks == ["md_ticks_v2_102008", "md_ticks_v2_102009"]
+    assert '"md_rollups_v2_102009"' in text
+    assert "{rollups}" not in text
+
+
+@pytest.mark.parametrize("name", ["first", "last", "names"])
+def test_shards_are_equal_by_their_number(name: str) -> None:
+    one = shard(102008)
+    assert one == replace(one, **{name: {} if name == "names" else 1}) != shard(102009)
+    assert one != VERSION
