@@ -129,4 +129,4 @@ SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('m
 """Begins a transaction that locks what it writes, and writes during the pause after a switch, too."""
 _LOCK: LiteralString = """
     INSERT INTO {target_symbols} AS s (symbol, version) VALUES (%(symbol)s, 1)
-    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1"""
+    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1, written_at = clock_timestamp()"""

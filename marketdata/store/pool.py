@@ -330,7 +330,7 @@ def _configure_pooled(connection: Connection) -> None:
 
 def name_cluster(connection: Connection) -> None:
     """Let the session know its cluster. Some hosting providers do not allow this query. The counter's origin then has
-    only the table and the transaction."""
+    only the table and the time."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
         connection.execute(_CLUSTER, prepare=False)
 

@@ -82,7 +82,8 @@ _LINES: LiteralString = """
     WHERE %(symbols)s::text[] IS NULL OR s.symbol = ANY (%(symbols)s)
     ORDER BY s.symbol"""
 _DRAW: LiteralString = """
-    UPDATE {symbols} SET version = version + 1, pruned_until = greatest(pruned_until, %(until)s::timestamptz)
+    UPDATE {symbols} SET version = version + 1, written_at = clock_timestamp(),
+        pruned_until = greatest(pruned_until, %(until)s::timestamptz)
     WHERE symbol = %(symbol)s"""
 _BELOW: LiteralString = """
     SELECT s.symbol, s.pruned_until, (

@@ -22,12 +22,14 @@ IS_SYMBOL: LiteralString = (
 """Selects the row ``s`` of the symbols table for the parameter ``symbol``, a name or an alias."""
 
 COUNTER_COLUMNS: LiteralString = """
-    s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid, s.xmin) AS origin, s.version"""
+    s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid,
+        (date_part('epoch', s.written_at) * 1000000)::bigint) AS origin, s.version"""
 """Columns of the row ``s``: the symbol, the origin of its counter, and the counter. The counter increases with every
 transaction that writes to the symbol.
 
 Counters start at 1 in every table, and start again after the table was emptied. So two equal counters may belong to
-different data. The origin (cluster, table, and the transaction that wrote the row) tells them apart.
+different data. The origin (cluster, table, and the time when the row was written) tells them apart. The number of the
+transaction would not: after a failover that lost writes, it comes again.
 """
 
 

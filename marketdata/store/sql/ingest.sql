@@ -33,7 +33,7 @@ BEGIN
     SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
     FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN {aliases} a ON a.alias = name
     ORDER BY 1
-    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1
+    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1, written_at = clock_timestamp()
     RETURNING s.symbol, s.version, s.pruned_until;
 END $$;
 

@@ -64,7 +64,7 @@ BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
         INSERT INTO {symbols} AS s (symbol, version)
         SELECT DISTINCT symbol, 1 FROM new_rows ORDER BY symbol
-        ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
+        ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1, written_at = clock_timestamp();
         PERFORM {refuse_pruned}(s.symbol, s.pruned_until) FROM new_rows n JOIN {symbols} s USING (symbol) WHERE n.ts < s.pruned_until;
     END IF;
     WITH minute AS MATERIALIZED (
@@ -157,7 +157,7 @@ BEGIN
     IF current_setting('marketdata.writer', true) = 'pruning' THEN
         RETURN NULL;
     ELSIF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
-        UPDATE {symbols} SET version = version + 1 WHERE symbol IN (SELECT symbol FROM old_rows);
+        UPDATE {symbols} SET version = version + 1, written_at = clock_timestamp() WHERE symbol IN (SELECT symbol FROM old_rows);
         PERFORM {refuse_pruned}(s.symbol, s.pruned_until) FROM old_rows o JOIN {symbols} s USING (symbol) WHERE o.ts < s.pruned_until;
     END IF;
     DELETE FROM {rollups} r

@@ -75,9 +75,11 @@ COMMENT ON COLUMN {rollups}.buy_volume IS 'Sum of the sizes of ticks with side b
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 
 -- Every writer updates the rows of its symbols before it changes their ticks. The row lock serialises the writers of a symbol.
--- version is the counter in the ETag.
+-- version is the counter in the ETag. written_at changes with it. It tells apart equal counters of two histories: after a
+-- failover that lost writes, or in a database that was restored from a backup.
 CREATE TABLE {symbols} (
     version         bigint NOT NULL,
+    written_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     finalized_block bigint,
     final_until     timestamptz NOT NULL DEFAULT 'infinity',
     pruned_until    timestamptz NOT NULL DEFAULT '-infinity'
@@ -85,6 +87,7 @@ CREATE TABLE {symbols} (
     symbol          text COLLATE "C" PRIMARY KEY CHECK (symbol ~ '^[A-Za-z0-9:._/-]{{1,64}}$')
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN {symbols}.version IS 'Increases with every transaction that writes to the symbol.';
+COMMENT ON COLUMN {symbols}.written_at IS 'When version was increased last.';
 COMMENT ON COLUMN {symbols}.final_until IS 'A closed candle is final when its bucket ends at or before this time, or that of the chain: infinity while the symbol has no block, then -infinity until finalize.';
 COMMENT ON COLUMN {symbols}.pruned_until IS 'The line: ticks before this midnight (UTC) were deleted or will be, and are refused; their candles are kept.';
 

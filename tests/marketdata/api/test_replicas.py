@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -26,6 +27,8 @@ Make = Callable[..., dict[str, Any]]
 INGEST = "/v1/ingest/tick"
 LIMIT = 2.0
 READS = ("/v1/chart?symbol={}&interval=1M", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
+
+COUNTER = "SELECT max(version) FROM md_symbols_v1"
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +181,39 @@ def test_a_replica_from_an_old_backup_is_not_read(
         stopped.set()
         reading.join()
     assert counts == {4}
+
+
+def test_a_failover_that_loses_writes_gives_no_answer_of_the_lost_history(state_dir: Path, tick: Make) -> None:
+    """The primary and ``two`` have a write that ``one`` has not, and ``one`` becomes the primary. Its next write gets
+    the same counter, in a transaction of the same number."""
+    with ExitStack() as first, ExitStack() as others:
+        cluster, settings = first.enter_context(private_cluster())
+        one, two = (others.enter_context(running_standby(cluster)) for _ in range(2))
+        hosts = f"{cluster.folder},{one.host}"
+        url = make_conninfo(settings.database_url or "", host=hosts, target_session_attrs="read-write")
+        settings = dataclasses.replace(settings, state_dir=state_dir)
+        api = others.enter_context(serving(settings, url, two))
+        write(api, tick(symbol="F:A"))
+        eventually(lambda: one.value(COUNTER) == 1)
+        one.stop()
+        with psycopg.connect(cluster.conninfo, autocommit=True) as connection:
+            for _ in range(20):
+                connection.execute("SELECT pg_current_xact_id()")
+        write(api, tick(symbol="F:A", id="b", price="31"))
+        eventually(lambda: two.value(COUNTER) == 2)
+        lost = int(two.value("SELECT xmin::text FROM md_symbols_v1"))
+        tags = {path: api("GET", path.format("F:A"), status=200).headers["ETag"] for path in READS}
+        first.close()
+        for path, tag in tags.items():  # while there is no primary, the replica is read
+            api("GET", path.format("F:A"), headers={"If-None-Match": tag}, status=304)
+        one.start()
+        one.promote()
+        while int(one.value("SELECT pg_current_xact_id()::text")) < lost - 1:
+            pass
+        eventually(lambda: api("GET", "/ready").status_int == 200)
+        write(api, tick(symbol="F:A", id="b", price="41"))
+        assert (one.value(COUNTER), int(one.value("SELECT xmin::text FROM md_symbols_v1"))) == (2, lost)
+        for path, tag in tags.items():
+            for headers in ({}, {"If-None-Match": tag}, {"Marketdata-Version": "2"}):
+                assert '"41"' in api("GET", path.format("F:A"), headers=headers, status=200).text
+        eventually(lambda: states(api) == ["not_following"])
