@@ -1,4 +1,6 @@
--- The functions that store/ticks.py calls to write. Each locks its symbols first; rollups.sql describes the locks.
+-- The functions that store/ticks.py calls to write. Each locks its symbols first; rollups.sql describes the locks. {ingest} and
+-- {retract} set marketdata.writer, and set it back at their end. The clause SET of CREATE FUNCTION would do this, but PostgreSQL
+-- allows it only superusers, for a setting that no extension defines.
 
 -- Returns the symbol that an alias stands for; any other name is returned as it is. All versions share the aliases.
 CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
@@ -45,9 +47,10 @@ END $$;
 CREATE FUNCTION {ingest}(symbols text[], ids text[], times bigint[], seqs bigint[], prices numeric[], sizes numeric[],
                          sides text[], block_numbers bigint[], block_hashes text[], txs text[])
 RETURNS TABLE (item bigint, outcome text, name text, version bigint) LANGUAGE plpgsql
-SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
+SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
+    writer CONSTANT text := coalesce(current_setting('marketdata.writer', true), '');
     created_symbols text[];
     created_ids text[];
     names CONSTANT text[] := symbols;
@@ -81,6 +84,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    PERFORM set_config('marketdata.writer', 'locked', true);
     -- Usually all ticks are new, so a plain INSERT is tried first. A search for the ids before it, or ON CONFLICT, would
     -- take a third longer. Because of the lock no other transaction can insert one of these ids at the same time.
     IF block_hashes IS NULL OR NOT EXISTS (
@@ -92,6 +96,7 @@ BEGIN
             SELECT u.symbol, u.id, {instant}(u.us), u.seq, u.price, u.size, u.side, u.block_number, u.block_hash, u.tx
             FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
                  AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx);
+            PERFORM set_config('marketdata.writer', writer, true);
             RETURN;
         EXCEPTION WHEN unique_violation THEN  -- an id is stored already or occurs twice: continue below
         END;
@@ -107,6 +112,7 @@ BEGIN
         RETURNING symbol, id
     )
     SELECT array_agg(symbol), array_agg(id) INTO created_symbols, created_ids FROM stored;
+    PERFORM set_config('marketdata.writer', writer, true);
     RETURN QUERY
     WITH given AS (
         SELECT u.*, EXISTS (SELECT FROM {retracted} r WHERE r.symbol = u.symbol AND r.block_hash = u.block_hash) AS retracted
@@ -145,9 +151,9 @@ END $$;
 
 -- Retracts a block that a reorganisation removed from the chain: deletes its ticks, and refuses them until the block is
 -- restored. Returns whether this was done; false: a tick of the block is below the line, so nothing was changed.
-CREATE FUNCTION {retract}(name text, hash text) RETURNS boolean LANGUAGE plpgsql
-SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
+CREATE FUNCTION {retract}(name text, hash text) RETURNS boolean LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
+    writer CONSTANT text := coalesce(current_setting('marketdata.writer', true), '');
     stored_name CONSTANT text := {canonical}(name);
     line CONSTANT timestamptz := (SELECT pruned_until FROM {lock}(ARRAY[stored_name]));
     number bigint;
@@ -155,8 +161,10 @@ BEGIN
     IF {is_pruned}(stored_name, line, hash) THEN
         RETURN false;
     END IF;
+    PERFORM set_config('marketdata.writer', 'locked', true);
     WITH dropped AS (DELETE FROM {ticks} WHERE symbol = stored_name AND block_hash = hash RETURNING block_number)
     SELECT max(block_number) INTO number FROM dropped;
+    PERFORM set_config('marketdata.writer', writer, true);
     INSERT INTO {retracted} (symbol, block_hash, block_number) VALUES (stored_name, hash, number) ON CONFLICT DO NOTHING;
     RETURN true;
 END $$;

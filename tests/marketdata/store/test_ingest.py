@@ -248,6 +248,22 @@ def test_another_role_stores_ticks_with_privileges_on_their_table_alone(conn: Co
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])
 
 
+@pytest.mark.parametrize("kind", ["stored", "duplicate", "retracted"])
+def test_a_plain_insert_after_an_ingest_in_one_transaction_locks_its_symbol(
+    conn: Connection, version: Version, kind: str
+) -> None:
+    symbol, first = new_symbol(), tick(new_symbol(), "a", START)
+    items: dict[str, list[Item]] = {
+        "stored": [first],
+        "duplicate": [first, first],
+        "retracted": [Retract(first.symbol, "h")],
+    }
+    with conn.transaction():
+        ticks.ingest(conn, version, items[kind])
+        insert(conn, version, [tick(symbol, "a", START)])
+    assert candles.counters(conn, version, [symbol])[symbol].counter == 1
+
+
 def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connection, version: Version) -> None:
     """The triggers run as their owner: whoever may INSERT could have them write to tables of his own instead."""
     symbol = new_symbol()

@@ -9,8 +9,9 @@ from marketdata.errors import UsageError, VersionMissing
 from marketdata.store import candles, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
+from marketdata.tick import Retract
 
-from .conftest import START, new_symbol, tick
+from .conftest import START, new_symbol, stored_rollups, tick
 
 
 def test_the_names_give_the_version_back() -> None:
@@ -55,6 +56,20 @@ def test_creating_a_version_leaves_the_search_path_unchanged(conn: Connection) -
         before = conn.execute("SHOW search_path").fetchall()
         Version.of("path", 1).create(conn)
         assert conn.execute("SHOW search_path").fetchall() == before
+
+
+def test_a_role_that_is_no_superuser_creates_a_version_and_writes_to_it(conn: Connection) -> None:
+    version, symbol = Version.of("own", 1), "x:y"
+    block = tick(symbol, "a", START, block_number=1, block_hash="h")
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE ROLE plain_owner")
+        conn.execute("GRANT CREATE ON SCHEMA public TO plain_owner")
+        conn.execute("GRANT SELECT ON market_aliases TO plain_owner")
+        conn.execute("SET LOCAL ROLE plain_owner")
+        version.create(conn)
+        for sent, outcome in ((block, "created"), (block, "duplicate"), (Retract(symbol, "h"), "done")):
+            assert ticks.ingest(conn, version, [sent]).outcomes == [outcome]
+        assert stored_rollups(conn, version, symbol) == []
 
 
 def test_a_created_version_is_found_and_not_created_again(conn: Connection, version: Version) -> None:
