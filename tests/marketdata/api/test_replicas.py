@@ -4,8 +4,13 @@ lags, stops, is promoted, or comes back from an old backup."""
 from __future__ import annotations
 
 import dataclasses
+import random
+import re
 import threading
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +31,14 @@ pytestmark = pytest.mark.functional
 Make = Callable[..., dict[str, Any]]
 INGEST = "/v1/ingest/tick"
 LIMIT = 2.0
-READS = ("/v1/chart?symbol={}&interval=1M", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
+OLDEST = LIMIT + 1.5
+"""Positions are measured in turns, and a measurement takes some time on a busy machine."""
+SECONDS = 15.0
+READS = (
+    "/v1/chart?symbol={}&interval=1M",
+    "/v1/ticks?symbol={}&limit=10000",
+    "/api/v3/trades?symbol={}&limit=1000",
+)
 
 COUNTER = "SELECT max(version) FROM md_symbols_v1"
 
@@ -217,3 +229,68 @@ def test_a_failover_that_loses_writes_gives_no_answer_of_the_lost_history(state_
             for headers in ({}, {"If-None-Match": tag}, {"Marketdata-Version": "2"}):
                 assert '"41"' in api("GET", path.format("F:A"), headers=headers, status=200).text
         eventually(lambda: states(api) == ["not_following"])
+
+
+class Reader:
+    """Asks for the same again and again, like a page that is open. It sends the ETag of its last answer."""
+
+    def __init__(self, api: Api, path: str, written: list[float]) -> None:
+        self._api = api
+        self._path = path
+        self._written = written
+        self._tag: dict[str, str] = {}
+        self._seen = 0
+        self.answers = {200: 0, 304: 0}
+
+    def read(self) -> None:
+        before = time.monotonic() - OLDEST
+        expected = bisect_left(self._written, before)
+        response = self._api("GET", self._path, headers=self._tag)
+        assert response.status_int in self.answers, response.text
+        self.answers[response.status_int] += 1
+        if response.status_int == 200:
+            found = re.findall(r'"n":(\d+)', response.text)
+            seen = sum(map(int, found)) if found else response.text.count('"price"')
+            assert seen >= self._seen, "the answer is older than the one before"
+            self._seen, self._tag = seen, {"If-None-Match": response.headers["ETag"]}
+        assert self._seen >= expected, "the answer is older than MARKET_READ_LAG_S"
+
+
+def test_no_answer_is_older_than_the_one_before(api: Api, writer: Api, one: Standby, two: Standby, tick: Make) -> None:
+    """While replicas lag, pause and stop by turns. The answers of a client never go back in time, and none is older
+    than MARKET_READ_LAG_S."""
+    written: list[float] = []
+    write(writer, tick(symbol="O:A", id="0"))
+    written.append(time.monotonic())
+    eventually(lambda: count(api, "O:A") == 1)
+    readers = [Reader(api, path.format("O:A"), written) for path in READS]
+    until = time.monotonic() + SECONDS
+
+    def repeat(work: Callable[[], None]) -> None:
+        while time.monotonic() < until:
+            work()
+
+    def write_one() -> None:
+        write(writer, tick(symbol="O:A", id=f"{len(written)}"))
+        written.append(time.monotonic())
+        time.sleep(0.02)
+
+    def disturb() -> None:
+        first, second = random.sample((one, two), 2)
+        first.set_delay(random.choice((0, 200, 1500, 60_000)))
+        second.set_delay(random.choice((0, 100)))
+        time.sleep(random.choice((0.3, 3.0)))
+        second.stop()
+        time.sleep(0.5)
+        second.start()
+
+    try:
+        with ThreadPoolExecutor() as threads:
+            running = [threads.submit(repeat, work) for work in (write_one, disturb, *(each.read for each in readers))]
+            for each in running:
+                each.result()
+    finally:
+        for standby in (one, two):
+            standby.set_delay(0)
+    for reader in readers:
+        assert min(reader.answers.values()) > 10, reader.answers
