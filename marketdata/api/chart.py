@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
 from marketdata.tick import looks_like_seconds
 
+_FINAL_IN_TAG = re.compile(r'\.([0-9]{1,18})"', re.ASCII)
 _MEDIA_TYPES = {"csv": CSV}
 
 
@@ -32,6 +34,7 @@ def chart(request: Request) -> Reply:
     media_type = _MEDIA_TYPES.get(arguments["format"], JSON)
     key = (version.candles_function, *arguments.values())
     cached = services.response_cache.get(key)
+    known_final = _known_final(request.environ)
     if cached is not None or is_conditional(request.environ):
         counter = services.symbol_versions.get((version, arguments["symbol"]))
         if counter is not None and reads.is_current(version, counter.symbol, counter.counter, request.known_counter):
@@ -39,9 +42,12 @@ def chart(request: Request) -> Reply:
             tag = _tag(version, state)
             if is_current(request.environ, tag):
                 return not_modified(tag)
-            if cached is not None and cached.tag == tag:
+            if cached is not None and cached.tag == tag and state.final >= known_final:
                 return tagged(Reply(cached.body(state.as_of), media_type=media_type), tag)
-    found = reads.read(version, [arguments["symbol"]], request.known_counter, partial(candles.read, **arguments))
+    read = partial(candles.read, **arguments)
+    found = reads.read(version, [arguments["symbol"]], request.known_counter, read)
+    if found.state.final < known_final:
+        found = reads.read_primary(version, [arguments["symbol"]], read)
     fresh = CachedBody(_tag(version, found.state), found.head, found.has_as_of)
     services.response_cache.put(key, fresh)
     return tagged(Reply(fresh.body(found.state.as_of), media_type=media_type), fresh.tag)
@@ -51,6 +57,13 @@ def _tag(version: Version, state: candles.State) -> str:
     """Returns the entity tag. It contains the symbol itself, because the query may name an alias, and an alias can
     later stand for another symbol."""
     return counter_tag(state.counter, version.candles_function, state.symbol, state.origin, state.clock, state.final)
+
+
+def _known_final(environ: Mapping[str, Any]) -> int:
+    """Returns the greatest finality in the tags that the client sends, or 0. The counter does not tell whether a
+    replica has it, because the finality of a chain changes without the counters of its symbols."""
+    tags = environ.get("HTTP_IF_NONE_MATCH")
+    return 0 if tags is None else max(map(int, _FINAL_IN_TAG.findall(tags)), default=0)
 
 
 def _store_arguments(query: Mapping[str, Any], time_zones: TimeZones) -> dict[str, Any]:

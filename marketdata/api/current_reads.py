@@ -87,6 +87,13 @@ class CurrentReads:
         kept.close()
         return result
 
+    def read_primary(self, version: Version, names: Collection[str], read: Work[ResultT]) -> ResultT:
+        """Like :meth:`read`, at the primary."""
+        if version.shards is not None:
+            return self._placement.read(version, names, read)
+        with self._primary.connection() as connection:
+            return read(connection, version)
+
     def read_each(
         self, version: Version, names: Collection[str] | None, known: int, read: ReadNamed[ResultT]
     ) -> list[ResultT]:

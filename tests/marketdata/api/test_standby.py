@@ -220,6 +220,21 @@ def test_an_etag_holds_the_version(api: Api, writer: Api, standby: Standby, tick
         assert '"11"' in api("GET", path, headers={"If-None-Match": new}, status=200).text
 
 
+def test_an_etag_holds_the_finality(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
+    """A report about a chain changes the finality of its symbols without their counters."""
+    path = "/v1/chart?symbol=FIN:A&interval=1m"
+    written(writer, tick(symbol="FIN:A", block={"number": 7, "hash": "0x07"}))
+    replayed(api, path)
+    with standby.paused():
+        writer.ingest({"finalize": {"chain": "FIN", "block": 9, "ts": 1_750_000_000_000}})
+        final = writer("GET", path, status=200)
+        assert '"finalized":true' in final.text
+        assert '"finalized":false' in shown(api, path)
+        api("GET", path, headers={"If-None-Match": final.headers["ETag"]}, status=304)
+        tag = {"If-None-Match": final.headers["ETag"].replace("FIN:A", "FIN:B")}
+        assert '"finalized":true' in shown(api, path, tag)
+
+
 def test_a_read_waits_for_the_replica(
     api: Api, writer: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
