@@ -120,7 +120,7 @@ def draw(page: Page, kind: str, text: str) -> None:
     page.locator("#explain [role=status]", has_text="Enter draws").wait_for()
 
 
-@pytest.mark.parametrize("kind", ["box", "callout", "freehand"])
+@pytest.mark.parametrize("kind", ["box", "callout", pytest.param("freehand", marks=pytest.mark.full)])
 def test_the_mouse_draws_on_a_part(kind: str, tab: Tab, stage: Stage) -> None:
     page = panel(tab)
     draw(page, kind, "The fields")
@@ -144,6 +144,7 @@ def test_the_mouse_draws_on_a_part(kind: str, tab: Tab, stage: Stage) -> None:
     assert stage.tcp.get("/api/navigation/current")["key"] == FIRST  # the click on the sheet led nowhere
 
 
+@pytest.mark.full
 def test_the_keyboard_draws_each_kind(tab: Tab, stage: Stage) -> None:
     page = panel(tab)
     for count, kind in enumerate(KINDS, 1):
@@ -178,6 +179,7 @@ def test_escape_ends_drawing_and_nothing_is_added(tab: Tab, stage: Stage) -> Non
     assert stage.tcp.get("/api/annotations")["annotations"] == []
 
 
+@pytest.mark.full
 def test_a_box_stays_on_its_place_at_any_zoom_and_width(tab: Tab, stage: Stage) -> None:
     page = tab().page
     record = box(stage)
@@ -230,7 +232,9 @@ def open_split(context: BrowserContext, stage: Stage) -> Page:
     return page
 
 
-@pytest.mark.parametrize("layout", ["karta-classic", "karta-5a", "karta-5b"])
+@pytest.mark.parametrize(
+    "layout", ["karta-5b", *(pytest.param(each, marks=pytest.mark.full) for each in ("karta-classic", "karta-5a"))]
+)
 def test_a_line_drawn_on_the_second_piece_of_code_lies_over_it_in_every_layout(
     context: BrowserContext, calc: Stage, layout: str
 ) -> None:
@@ -257,6 +261,7 @@ def test_a_line_drawn_on_the_second_piece_of_code_lies_over_it_in_every_layout(
     assert page.evaluate(LINES, record["id"]) == ["130"]
 
 
+@pytest.mark.full
 def test_a_box_over_both_pieces_of_code_is_drawn_on_each_and_its_text_on_one(
     context: BrowserContext, calc: Stage
 ) -> None:
@@ -330,6 +335,7 @@ def test_an_annotation_over_covered_values_is_covered_too(tab: Tab, stage: Stage
     expect(page.locator("#sheets .said")).to_be_visible()
 
 
+@pytest.mark.full
 def test_a_strategy_is_added_run_and_its_run_gone_back_from(tab: Tab, stage: Stage) -> None:
     page = panel(tab)
     page.locator("summary", has_text="New strategy").click()
@@ -355,6 +361,7 @@ def test_a_strategy_is_added_run_and_its_run_gone_back_from(tab: Tab, stage: Sta
     expect(page.locator("#strategy-list > li")).to_have_count(0)
 
 
+@pytest.mark.full
 def test_hostile_records_are_shown_as_text(context: BrowserContext, stage: Stage) -> None:
     """Also such as the service would never store."""
     record = {"key": STOP, "strategy_id": None, "visible": True, "text": HOSTILE}

@@ -88,6 +88,7 @@ def test_the_picture_fills_the_panel_after_a_restart_of_neovim(tab: Tab, stage: 
     assert size(opened) == before
 
 
+@pytest.mark.full
 def test_with_a_terminal_the_picture_is_centred_on_its_own_ground_and_says_why(tab: Tab, stage: Stage) -> None:
     opened = tab()
     until(lambda: fills(opened))

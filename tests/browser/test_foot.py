@@ -155,6 +155,7 @@ def test_hints_open_one_by_one_and_the_explanation_comes_after(tab: Tab, stage: 
     assert answers(stage, "hints")["hints"] == 2
 
 
+@pytest.mark.full
 def test_a_hint_stays_in_its_place_and_leads_back_to_the_field(tab: Tab) -> None:
     page = tab(f"#/{PHASE}/keys").page
     page.locator("#foot", has_text=re.compile(r"have before line \d+ of main\.c\?")).wait_for()
@@ -181,6 +182,7 @@ def test_enter_goes_on_after_the_learner_has_judged(tab: Tab) -> None:
     page.locator("#foot", has_text="stop 2 of 2").wait_for()
 
 
+@pytest.mark.full
 def test_the_sign_of_enter_is_shown_only_where_enter_acts(tab: Tab, stage: Stage) -> None:
     assert stage.tcp.put("/api/navigation/current", {"focus_level": "card"}).status == 200
     page = tab().page
@@ -247,6 +249,7 @@ def test_an_answer_in_words_is_judged_by_the_learner_and_kept(tab: Tab, stage: S
     assert answers(stage, "words")["answer"] == "one, after the first line"
 
 
+@pytest.mark.full
 def test_enter_keeps_a_note_and_approves_nothing(tab: Tab, stage: Stage) -> None:
     page = tab(f"#/{PHASE}/note").page
     note = page.get_by_role("textbox", name="Note on this step")
@@ -271,6 +274,7 @@ def test_letters_are_actions_where_no_field_is_empty(tab: Tab, stage: Stage) -> 
     assert answers(stage, "letters")["predictions"][0]["said"] == "a"
 
 
+@pytest.mark.full
 def test_enter_runs_after_a_click_on_something_else(tab: Tab, stage: Stage) -> None:
     opened = tab(f"#/{PHASE}/letters")
     page = opened.page
@@ -291,6 +295,7 @@ def test_enter_runs_after_a_click_on_something_else(tab: Tab, stage: Stage) -> N
     until(lambda: stage.tcp.get("/api/checkpoint/status")["generation"] == before + 2)
 
 
+@pytest.mark.full
 def test_the_first_stop_is_a_key_away_from_the_opening_page(tab: Tab, stage: Stage) -> None:
     for focus, key in (("card", {}), ("task", {"task_id": "t1"})):
         assert stage.tcp.put("/api/navigation/current", {"focus_level": focus, **key}).status == 200
@@ -320,6 +325,7 @@ def test_running_without_a_prediction_is_recorded_as_looking_first(tab: Tab, sta
     assert answers(stage, "unknown")["looked_first"] is True
 
 
+@pytest.mark.full
 def test_what_is_typed_after_a_click_into_the_editor_goes_there(tab: Tab, stage: Stage) -> None:
     opened = tab(f"#/{PHASE}/editor")
     page = opened.page
@@ -338,6 +344,7 @@ def test_what_is_typed_after_a_click_into_the_editor_goes_there(tab: Tab, stage:
     page.keyboard.press("F8")
 
 
+@pytest.mark.full
 def test_what_is_typed_after_a_click_into_a_detached_editor_goes_nowhere(tab: Tab, stage: Stage) -> None:
     page = tab(f"#/{PHASE}/keys").page
     page.get_by_label("Live").uncheck()
@@ -419,6 +426,7 @@ def test_without_a_session_the_card_judges(lonely: Page, alone: Stage) -> None:
     becomes(lonely, COVERED, arg=[[stop["key"], False]])
 
 
+@pytest.mark.full
 def test_without_a_session_an_answer_in_words_alone_is_a_look_at_the_values(lonely: Page, alone: Stage) -> None:
     stop = stops(alone)[5]
     lonely.evaluate("(key) => { location.hash = `#/${key}`; }", stop["key"])
@@ -429,6 +437,7 @@ def test_without_a_session_an_answer_in_words_alone_is_a_look_at_the_values(lone
     until(lambda: any(item["revealed"] for item in alone.tcp.get(f"/api/answers?key={stop['key']}")["items"]))
 
 
+@pytest.mark.full
 def test_the_next_field_is_ready_before_the_service_answers(lonely: Page, alone: Stage) -> None:
     """The page does not wait for the answer to the move."""
     before, after = stops(alone)[2:4]

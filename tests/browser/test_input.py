@@ -76,6 +76,7 @@ def writer(tab: Tab, stage: Stage, scratch: Neovim) -> Writer:
     return Writer(tab().control(stage), scratch)
 
 
+@pytest.mark.full
 def test_an_input_method_types_what_it_commits_once(writer: Writer) -> None:
     writer.insert()
     for key, text in (("n", "n"), ("i", "に"), ("h", "にh"), ("o", "にほ"), ("n", "にほん")):
@@ -170,6 +171,7 @@ def test_pasted_text_arrives_literally(writer: Writer, text: str) -> None:
     writer.holds(*f"{text}Z".split("\n"))
 
 
+@pytest.mark.full
 def test_a_text_that_is_too_large_to_paste_is_refused_in_words(writer: Writer) -> None:
     writer.insert()
     writer.page.evaluate(PASTE, "x" * 1_000_001)

@@ -27,7 +27,7 @@ JUDGED = [".question", ".explanation", "[role=row].wrong", "#act"]
 # -- the foot, at every stop of the shipped cards ---------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["arena", "calc"])
+@pytest.fixture(scope="module", params=["arena", pytest.param("calc", marks=pytest.mark.full)])
 def shipped(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """The application on a shipped card, without a session: what is predicted is compared with the card's values."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
@@ -102,6 +102,7 @@ def proved(tab: Tab, fresh_place: None) -> Page:
     return page
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("fresh_place")
 def test_the_proof_leaves_the_sheet_where_it_is(tab: Tab) -> None:
     page = tab("#/alignment/padding/types/char-double").page
@@ -143,7 +144,9 @@ def test_the_search_opens_a_folded_outline(proved: Page) -> None:
         proved.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("size", [(640, 360), (800, 600), (800, 1000)])
+@pytest.mark.parametrize(
+    "size", [(640, 360), *(pytest.param(each, marks=pytest.mark.full) for each in ((800, 600), (800, 1000)))]
+)
 def test_a_narrow_window_has_one_column_and_its_foot_at_hand(proved: Page, size: tuple[int, int]) -> None:
     page = proved
     page.set_viewport_size({"width": size[0], "height": size[1]})

@@ -55,6 +55,7 @@ def kinds(stage: Stage) -> list[str]:
     return [event["kind"] for event in stage.tcp.get("/api/events?limit=1000")["events"]]
 
 
+@pytest.mark.full
 def test_the_question_for_a_name_can_be_put_off_for_good(unasked: Callable[[], Page], stage: Stage) -> None:
     page = unasked()
     page.get_by_role("button", name="Not now").click()
@@ -97,6 +98,7 @@ def test_a_new_learner_begins_afresh_and_an_earlier_one_goes_on(tab: Any, stage:
     assert learners(stage) == ["Ada Lovelace", EVIL]
 
 
+@pytest.mark.full
 def test_a_name_that_is_taken_is_refused_with_the_reason(tab: Any, stage: Stage) -> None:
     before = learners(stage)
     page = tab().page
@@ -107,6 +109,7 @@ def test_a_name_that_is_taken_is_refused_with_the_reason(tab: Any, stage: Stage)
     assert learners(stage) == before
 
 
+@pytest.mark.full
 def test_what_was_typed_does_not_go_to_the_next_learner(tab: Any, stage: Stage) -> None:
     page = tab(f"#{STEP}").page
     page.locator("#foot-values input").first.fill("77")
@@ -118,6 +121,7 @@ def test_what_was_typed_does_not_go_to_the_next_learner(tab: Any, stage: Stage) 
     expect(page.locator("#foot-values input").first).to_have_value("")
 
 
+@pytest.mark.full
 def test_each_use_of_the_switch_teacher_is_an_event(tab: Any, stage: Stage) -> None:
     page = tab(f"#{STEP}").page
     switch_teacher(page, on=True)
@@ -128,6 +132,7 @@ def test_each_use_of_the_switch_teacher_is_an_event(tab: Any, stage: Stage) -> N
     assert [(event["key"], event["data"]) for event in found] == [(STEP, {"text": "on"}), (STEP, {"text": "off"})]
 
 
+@pytest.mark.full
 def test_the_switch_teacher_is_off_for_another_learner(tab: Any, stage: Stage) -> None:
     page = tab(f"#{STEP}").page
     switch_teacher(page, on=True)
@@ -179,6 +184,7 @@ def test_keys_that_are_typed_in_the_menu_do_nothing_on_the_page(tab: Any, stage:
     assert stage.tcp.get("/api/navigation/current")["key"] == STEP
 
 
+@pytest.mark.full
 def test_a_learner_who_is_made_in_a_terminal_is_shown_by_the_open_page(tab: Any, stage: Stage) -> None:
     page = tab().page
     environment = {**os.environ, "CARD_STATE_DIR": str(stage.service.settings.state_dir)}

@@ -88,6 +88,7 @@ def test_a_reload_comes_back_to_the_place_that_a_position_was_scrolled_to(tab: T
     until(lambda: opened.page.evaluate("scroller.scrollTop") == before, 5)
 
 
+@pytest.mark.full
 def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Tab, stage: Stage) -> None:
     first, second = tab(), tab()
     first.page.get_by_role("treeitem", name="Alignment").click()
@@ -164,6 +165,7 @@ def test_a_step_is_approved_with_its_note(tab: Tab, stage: Stage) -> None:
     assert (item["status"], item["note"], item["actor"]) == ("approved", "The cursor moves by 8.", "page")
 
 
+@pytest.mark.full
 def test_a_page_turned_away_from_the_position_only_offers_the_way_back(tab: Tab, stage: Stage) -> None:
     opened = tab()
     before = stage.tcp.get("/api/checkpoint/status")["generation"]
@@ -273,6 +275,7 @@ def test_forced_colours_mark_the_current_row_covered_values_and_the_state_of_syn
     assert page.locator("#sync-state").evaluate("(each) => getComputedStyle(each).borderTopStyle") == "dashed"
 
 
+@pytest.mark.full
 def test_f2_and_f1_leave_the_focus_where_it_was(tab: Tab, stage: Stage) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     page = opened.page
@@ -337,6 +340,7 @@ def test_a_memory_picture_that_leaves_bytes_out_draws_the_break(tab: Tab) -> Non
     gap.wait_for()
 
 
+@pytest.mark.full
 def test_enter_goes_to_a_match_and_the_next_enter_does_what_the_page_says(tab: Tab, stage: Stage) -> None:
     opened = tab()
     page = opened.page
@@ -371,6 +375,7 @@ def test_a_position_that_changed_without_a_page_is_shown(tab: Tab, stage: Stage)
     assert opened.page.locator("#sheets .here").get_attribute("data-key") == moved["key"]
 
 
+@pytest.mark.full
 def test_enter_after_an_answer_syncs(tab: Tab, stage: Stage) -> None:
     known = stage.tcp.get("/api/events?kind=x-answer")["last_seq"]
     opened = tab()

@@ -94,6 +94,7 @@ def test_a_program_that_has_ended_says_so_and_only_goes_back(tab: Tab) -> None:
     expect(button(page, "Step")).to_be_enabled()
 
 
+@pytest.mark.full
 def test_keys_move_the_program_while_it_is_shown(tab: Tab, stage: Stage) -> None:
     page = synced(tab).page
     for key, where in (("F9", "demo_bump.c:17"), ("Shift+F9", "main.c:8"), ("Shift+F4", "demo_bump.c:19")):
@@ -138,6 +139,7 @@ def test_what_gdb_refuses_is_told_with_gdbs_reason(tab: Tab) -> None:
     expect(page.locator("#result")).to_be_hidden()
 
 
+@pytest.mark.full
 def test_without_a_session_there_is_nothing_to_move(context: BrowserContext) -> None:
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         alone = Stage(Path(folder) / "state", ARENA)

@@ -37,6 +37,7 @@ def opened(stage: Stage, tab: Any) -> OpenPage:
     return page
 
 
+@pytest.mark.full
 def test_without_a_session_the_page_teaches_and_names_the_command(tab: Any, stage: Stage) -> None:
     page = tab().page
     page.get_by_text("A session adds this editor").wait_for()
@@ -71,6 +72,7 @@ FIRST_STAGE = """() => {
 }"""
 
 
+@pytest.mark.full
 def test_a_quick_replay_shows_no_stages(opened: OpenPage, stage: Stage) -> None:
     """They appear only after 200 ms. The reset makes the next replay a slow one, without a fork checkpoint."""
     assert stage.tcp.post("/api/editor/reset", {}).status == 200
@@ -236,6 +238,7 @@ def test_a_session_of_another_card_is_told_until_it_is_no_longer_chosen(
         stage.sessions.stop("other")
 
 
+@pytest.mark.full
 def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stage: Stage) -> None:
     opened.page.get_by_role("treeitem", name="Step quick").click()
     opened.page.keyboard.press("Enter")
@@ -244,6 +247,7 @@ def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stag
     opened.shows("SYNC OFF · the program was reset")
 
 
+@pytest.mark.full
 def test_the_sheets_keep_their_style_when_the_card_is_edited(opened: OpenPage, stage: Stage) -> None:
     title = opened.page.locator("#sheets .part[data-kind=block_title]")
     look = "(title) => [getComputedStyle(title).fontWeight, getComputedStyle(title).position]"

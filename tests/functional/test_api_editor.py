@@ -89,6 +89,7 @@ def test_redraw_at_a_prompt_fits_and_frees(calm: Stage) -> None:
     until(lambda: (now := state(calm))["blocking"] is False and now["grid"] == drawn.json["grid"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("busy", ["r", ":while 1<Bar>endwhile<CR>"], ids=["awaits a key", "runs a script"])
 def test_redraw_resizes_a_busy_neovim_which_follows_when_it_continues(calm: Stage, busy: str) -> None:
     last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
@@ -122,6 +123,7 @@ def test_a_key_in_neovim_does_what_the_table_says(calm: Stage, key: str, kind: s
     until(lambda: state(calm)["blocking"] is False)
 
 
+@pytest.mark.full
 def test_a_killed_neovim_is_reported_and_a_reset_restarts_it(calm: Stage) -> None:
     os.kill(calm.sessions.session().pid("nvim"), signal.SIGKILL)
     until(lambda: state(calm)["available"] is False)

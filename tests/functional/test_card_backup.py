@@ -93,6 +93,7 @@ def test_a_restored_backup_gives_the_same_bytes(server: Server, environment: dic
     assert command(elsewhere, "verify-events").returncode == 0
 
 
+@pytest.mark.full
 def test_a_backup_amid_writes_holds_the_state_of_one_moment(
     server: Server, environment: dict[str, str], state_dir: Path, loops: Callable[..., int]
 ) -> None:

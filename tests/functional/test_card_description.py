@@ -9,7 +9,7 @@ import pytest
 from tests.functional.description import Loops, effort, hold_true
 from tests.functional.serving import Stage, picture
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 def test_every_response_matches_the_description(stage: Stage, loops: Loops, caplog: pytest.LogCaptureFixture) -> None:

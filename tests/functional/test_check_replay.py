@@ -74,6 +74,7 @@ def test_the_values_that_differ_are_shown_as_a_table(card: CountingCard, capsys:
     assert "2 faults; 0 of 1 snapshot match the card, 1 failed" in said
 
 
+@pytest.mark.full
 def test_a_snapshot_with_a_static_fault_is_skipped_and_the_others_are_replayed(
     card: CountingCard, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_missing_file_skips_its_own_stops_only(card: CountingCard, capsys: pyt
     assert {each["key"]: each["state"] for each in found["snapshots"]} == {END: "ready", SECOND: "skipped"}
 
 
+@pytest.mark.full
 def test_a_mistyped_function_is_a_fault_that_names_a_similar_one(
     card: CountingCard, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +111,11 @@ def test_a_mistyped_function_is_a_fault_that_names_a_similar_one(
 
 
 @pytest.mark.parametrize(
-    ("stop", "event"), [({"function": "add", "if": "n == 9"}, "n == 9"), ({"signal": "SIGSEGV"}, "SIGSEGV")]
+    ("stop", "event"),
+    [
+        ({"function": "add", "if": "n == 9"}, "n == 9"),
+        pytest.param({"signal": "SIGSEGV"}, "SIGSEGV", marks=pytest.mark.full),
+    ],
 )
 def test_a_program_that_ends_before_the_stop_says_what_it_waits_for(
     card: CountingCard, capsys: pytest.CaptureFixture[str], stop: dict[str, Any], event: str
@@ -136,6 +142,7 @@ def test_a_build_that_fails_is_one_fault_with_the_text_of_the_compiler(
     assert [each["state"] for each in found["snapshots"]] == ["skipped", "skipped"]
 
 
+@pytest.mark.full
 def test_the_time_limit_of_a_replay_holds(
     card: CountingCard, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +168,7 @@ def test_the_time_limit_of_a_build_holds(card: CountingCard, capsys: pytest.Capt
     assert "longer than 1 s (target.build_timeout_s)" in fault["detail"]
 
 
+@pytest.mark.full
 def test_fix_renumbers_the_hits_after_a_call_was_added(card: CountingCard, capsys: pytest.CaptureFixture[str]) -> None:
     card.edit_code("    add(1);\n", "    add(0);\n    add(1);\n")
     before = card.source.read_text()
@@ -204,6 +212,7 @@ def test_fix_searches_no_further_hits_of_a_program_that_waits(
     assert tried == [None, 3, 4]  # the program waits before a fourth call
 
 
+@pytest.mark.full
 def test_fix_accepts_no_changed_value(card: CountingCard, capsys: pytest.CaptureFixture[str]) -> None:
     card.edit_code("add(2);", "add(20);")
     before = card.source.read_text()
@@ -257,7 +266,8 @@ def test_fail_fast_also_leaves_out_the_cards_behind_it(card: CountingCard, capsy
     assert len(json.loads(capsys.readouterr().out)["cards"]) == 1
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_an_ended_check_leaves_no_process_and_no_folder(card: CountingCard, tmp_path: Path, ending: int) -> None:
     begun = tmp_path / "begun"
     card.document["target"]["build"] = [

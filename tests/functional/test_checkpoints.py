@@ -169,6 +169,7 @@ def test_without_a_running_replay_there_is_nothing_to_cancel(shared: Stage) -> N
     assert (shared.tcp.get("/api/checkpoint/status"), shared.published()[2]) == (before, "on")
 
 
+@pytest.mark.full
 def test_a_stop_of_the_service_ends_the_running_replay(own: Stage) -> None:
     running, _before = start_slow(own)
     own.service.stop()
@@ -212,6 +213,7 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
     assert answer.json["observed"] == seen[3]
 
 
+@pytest.mark.full
 def test_health_counts_the_stops_that_got_no_checkpoint(state_dir: Path, runtime: str) -> None:
     """A fork would share the open file with the program."""
     card = make_card(state_dir / "card")
@@ -352,6 +354,7 @@ def test_an_edit_of_the_source_during_the_replay_rejects_it(own: Stage) -> None:
     assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("keep_time", [False, True])
 def test_an_edit_that_is_undone_during_the_replay_rejects_it(own: Stage, keep_time: bool) -> None:
     running, before = start_slow(own)
@@ -365,6 +368,7 @@ def test_an_edit_that_is_undone_during_the_replay_rejects_it(own: Stage, keep_ti
     assert_rejected(own, running, before, "source_changed")
 
 
+@pytest.mark.full
 def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     own.sessions.stop()
@@ -375,6 +379,7 @@ def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> No
     assert own.tcp.post("/api/navigation/sync", {}).status == 200
 
 
+@pytest.mark.full
 def test_the_choice_of_another_session_during_the_replay_rejects_it(own: Stage) -> None:
     own.sessions.start(own.card, "other")
     try:
@@ -419,6 +424,7 @@ class Relay:
             each.close()
 
 
+@pytest.mark.full
 def test_a_socket_rebound_at_its_path_during_the_replay_rejects_it(own: Stage) -> None:
     path = own.sessions.socket
     aside = path.with_name("aside.sock")
@@ -434,6 +440,7 @@ def test_a_socket_rebound_at_its_path_during_the_replay_rejects_it(own: Stage) -
         aside.rename(path)
 
 
+@pytest.mark.full
 def test_a_kill_of_the_session_server_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     os.kill(own.sessions.session().host_pid(), signal.SIGKILL)
@@ -443,7 +450,8 @@ def test_a_kill_of_the_session_server_during_the_replay_rejects_it(own: Stage) -
     assert own.tcp.post("/api/navigation/sync", {}).status == 200
 
 
-@pytest.mark.parametrize("broken", ["{", pytest.param(None, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("broken", ["{", None])
 def test_a_source_that_is_no_card_switches_sync_off_and_refuses(own: Stage, broken: str | None) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.put("/api/navigation/current", position("quick"))
@@ -459,6 +467,7 @@ def test_a_source_that_is_no_card_switches_sync_off_and_refuses(own: Stage, brok
     assert kinds(own)[-1] == "checkpoint.rejected"
 
 
+@pytest.mark.full
 def test_a_session_on_another_card_is_refused_with_the_remedy(own: Stage, state_dir: Path) -> None:
     other = make_card(state_dir / "other", uuid="bbbbbbbb-0000-4000-8000-000000000002")
     own.sessions.start(other, "other")
@@ -488,6 +497,7 @@ def test_a_generation_may_not_skip_many(shared: Stage) -> None:
     assert shared.tcp.post("/api/navigation/sync").json["generation"] == greatest + 1
 
 
+@pytest.mark.full
 def test_a_very_great_generation_that_was_stored_leaves_later_ones(own: Stage) -> None:
     with own.service.services.database.write() as tx:
         checkpoint_results.save_generation(tx, 2**52)
@@ -501,7 +511,7 @@ def test_a_very_great_generation_that_was_stored_leaves_later_ones(own: Stage) -
     ("ending", "status", "code"),
     [
         ("crash", 502, "target_crashed"),
-        ("loop", 504, "replay_timeout"),
+        pytest.param("loop", 504, "replay_timeout", marks=pytest.mark.full),
         pytest.param("flood", 504, "replay_timeout", marks=pytest.mark.full),
     ],
 )
@@ -555,6 +565,7 @@ def test_sync_is_off_after_the_target_was_reset(own: Stage) -> None:
     assert {"editor.reset", "sync.off"} <= set(kinds(own))
 
 
+@pytest.mark.full
 def test_sync_is_off_after_the_session_has_ended_and_on_after_a_move(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.put("/api/navigation/current", position("quick"))

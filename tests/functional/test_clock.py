@@ -15,7 +15,7 @@ from cardapp.state import events as record
 from cardapp.web import schemas
 from tests.functional.serving import Stage, make_card, picture, position
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 @pytest.fixture

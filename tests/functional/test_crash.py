@@ -98,7 +98,7 @@ def test_acknowledged_writes_survive_a_killed_service(
     dice = random.Random(20)
     written: dict[str, Writer] = {}
     seen_events = 0
-    for number in range(loops(quick=8, full=200)):
+    for number in range(loops(quick=3, full=200)):
         server = Server(environment)
         try:
             if written:

@@ -200,6 +200,7 @@ def test_getchar_in_a_script_blocks_no_call(editor: Editor, nvim: NeovimConnecti
     assert eventually(lambda: ask(nvim, "get(g:, 'key', 0)")) == ord("k")
 
 
+@pytest.mark.full
 def test_a_busy_script_is_seen_bounded_and_interrupted_by_input(editor: Editor) -> None:
     editor.input(SCRIPT)
     state = editor.state()
@@ -233,6 +234,7 @@ def test_a_late_cursor_request_moves_nothing(editor: Editor, nvim: NeovimConnect
     assert ask(nvim, "line('.')") == 1
 
 
+@pytest.mark.full
 def test_a_loop_in_lua_makes_everything_too_slow_and_nothing_hang(editor: Editor) -> None:
     editor.input(":lua while true do end<CR>")
     eventually(lambda: not editor.availability()["available"])

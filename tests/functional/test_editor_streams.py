@@ -109,6 +109,7 @@ def resident() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.full
 def test_a_client_that_acknowledges_nothing_is_bounded_and_gets_a_full_grid_later(
     stage: Stage, neovim: Neovim, loops: Callable[..., int]
 ) -> None:

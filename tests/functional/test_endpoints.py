@@ -89,7 +89,11 @@ def call(api: Api, stage: Stage, route: Route) -> Any:
     return api.request(route.method, path, body)
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize(
+    "route",
+    [pytest.param(each, marks=pytest.mark.full if each.path.endswith(".pdf") else []) for each in ROUTES],
+    ids=lambda route: f"{route.method} {route.path}",
+)
 def test_every_endpoint_answers(api: Api, stage: Stage, route: Route) -> None:
     api.put("/api/navigation/current", position("quick"))
     answer = call(api, stage, route)

@@ -225,6 +225,7 @@ def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession, co
     remove_other_inferiors(session)
 
 
+@pytest.mark.full
 def test_with_a_second_inferior_no_checkpoint_is_used(session: RunningSession) -> None:
     _, reported = replayed(session, LATER)
     replayed(session, FIRST)
@@ -255,6 +256,7 @@ def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: Runni
     eventually(lambda: len(programs(session)) == 6)
 
 
+@pytest.mark.full
 def test_replays_succeed_after_any_process_is_killed_while_checkpoints_are_taken(
     session: RunningSession, loops: Callable[..., int]
 ) -> None:
@@ -331,6 +333,7 @@ def test_only_a_run_from_the_start_decides_that_a_stop_is_not_reached(session: R
 # -- their number ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: RunningSession) -> None:
     stops = [{"function": "mark", "hits": hits} for hits in (1, 2, 3, 4, 5, 6)]
     stops += [at(text, hits) for text in ("/* marked */", "/* in the loop */") for hits in range(1, 6)]
@@ -352,6 +355,7 @@ def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: Runn
     assert handles(session) == set()
 
 
+@pytest.mark.full
 def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession, loops: Callable[..., int]) -> None:
     held = []
     for _ in range(2):
@@ -363,6 +367,7 @@ def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession, loo
     assert held[1] <= held[0] + 5  # a connection or a checkpoint under way
 
 
+@pytest.mark.full
 def test_no_checkpoint_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:
     own = RunningSession(tool, TestCard(tmp_path / "card", "other"), "own")
     for stop in (FIRST, LATER, FIRST):

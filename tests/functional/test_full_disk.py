@@ -114,6 +114,7 @@ def assert_verified(server: Server, environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_on_a_full_disk_writes_are_refused_and_reads_answered(
     server: Server, state: Path, environment: dict[str, str]
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_state_that_fills_its_disk_keeps_what_was_acknowledged(server: Server,
     assert_verified(server, environment)
 
 
+@pytest.mark.full
 def test_a_read_only_evidence_folder_refuses_pictures_alone(server: Server, state: Path) -> None:
     writer = Writer(server.api)
     assert writer.picture().status == 201
@@ -157,6 +159,7 @@ def test_a_read_only_evidence_folder_refuses_pictures_alone(server: Server, stat
     assert_kept(server.api, writer)
 
 
+@pytest.mark.full
 def test_a_state_directory_that_turned_read_only_still_serves_reads_and_open_databases(
     server: Server, state: Path, environment: dict[str, str]
 ) -> None:
@@ -184,6 +187,7 @@ def read_only(server: Server, folder: Path) -> Iterator[None]:
     assert within(server, "mount", "-o", "remount,bind,rw", str(folder)).returncode == 0
 
 
+@pytest.mark.full
 def test_a_database_that_turned_read_only_refuses_writes_and_serves_reads(stage: Stage) -> None:
     """A writer that may only query stands for the file system that the kernel no longer lets it write."""
     writer, database = Writer(stage.tcp), stage.service.services.database
@@ -201,6 +205,7 @@ def test_a_database_that_turned_read_only_refuses_writes_and_serves_reads(stage:
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_start_on_a_state_that_cannot_be_written_says_so(
     environment: dict[str, str], state: Path, prepared: bool

@@ -93,6 +93,7 @@ def test_the_mark_of_a_stop_is_beside_the_number_of_its_line(shown: SheetPage) -
         assert abs(above) < 0.1
 
 
+@pytest.mark.full
 def test_a_telephone_shows_it_without_scrolling_sideways(shown: SheetPage) -> None:
     shown.page.emulate_media(media="screen")
     shown.page.set_viewport_size({"width": 390, "height": 800})
@@ -191,6 +192,7 @@ def test_a_click_on_a_node_leads_to_what_it_stands_for(document: Document, shown
     assert 0 <= top < 1000
 
 
+@pytest.mark.full
 def test_the_text_of_an_annotation_lies_over_the_next_part(browser: Browser, tmp_path: Path) -> None:
     loaded = shipped("arena")
     document = compose(loaded.card, loaded.identity, layouts.find("karta-classic").arranged("html"), loaded.sources())

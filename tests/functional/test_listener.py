@@ -441,6 +441,7 @@ def test_bodies_of_refused_requests_are_not_kept(state_dir: Path, app: App) -> N
     assert statuses == [421] * MANY
 
 
+@pytest.mark.full
 def test_the_total_size_of_bodies_is_limited(state_dir: Path, app: App) -> None:
     kept, statuses = large_uploads(state_dir, app, "", bodies_bytes=4 * LARGE_PICTURES)
     assert kept <= 4 * LARGE_PICTURES

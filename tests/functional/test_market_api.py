@@ -123,6 +123,7 @@ def test_the_examples_look_where_the_tokens_are(
     assert done.stdout.strip() == str(load(variables).secrets_dir)
 
 
+@pytest.mark.full
 def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
     secrets = [ADMIN_SECRET, api.token("read"), api.token("alg")]
     unusable = [token.generate(), secrets[1][:-1], secrets[1] + " twice", "ä" + secrets[1]]

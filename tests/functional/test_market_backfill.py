@@ -195,6 +195,7 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
 
 
+@pytest.mark.full
 def test_a_killed_backfill_reads_no_finished_range_again(past: Past, loops: Callable[..., int]) -> None:
     past.forget()
     past.trade_and_bury(40)

@@ -196,6 +196,7 @@ def test_a_restore_that_is_killed_at_any_time_goes_on(api: ApiProcess, state_dir
             restored_after_all(target, folder, before, token)
 
 
+@pytest.mark.full
 def test_nothing_that_exists_is_replaced(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
     folder = elsewhere.parent / "backup"
     assert command(state_dir, "backup", folder).returncode == 0
@@ -210,6 +211,7 @@ def test_nothing_that_exists_is_replaced(api: ApiProcess, state_dir: Path, elsew
     assert not (elsewhere / "cluster").exists()
 
 
+@pytest.mark.full
 def test_a_changed_backup_is_refused(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
     folder = elsewhere.parent / "backup"
     assert command(state_dir, "backup", folder).returncode == 0
@@ -251,6 +253,7 @@ class Outgoing(threading.Thread):
                 self.sent += 20
 
 
+@pytest.mark.full
 def test_a_backup_holds_database_and_outbox_of_one_moment(
     api: ApiProcess, state_dir: Path, elsewhere: Path, loops: Callable[..., int]
 ) -> None:

@@ -114,7 +114,7 @@ def test_acknowledged_ticks_survive_a_killed_api_and_database(api: ApiProcess, l
     writers = [Writer(api, f"w{n}", size) for n, size in enumerate((1, 1, 20, 400))]
     writers += [Writer(api, f"r{n}", size, reorganises=True) for n, size in enumerate((2, 50))]
     pause = threading.Event()
-    for _ in range(loops(quick=4, full=100)):
+    for _ in range(loops(quick=2, full=100)):
         for kill in (ApiProcess.kill_database, restart_api):
             pause.wait(0.3)  # lets load build up; what it interrupts is chance, and the better for it
             kill(api)

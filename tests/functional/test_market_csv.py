@@ -46,7 +46,7 @@ def stored(api: ApiProcess) -> int:
         return sum(each["n"] for each in found["candles"]) if status == 200 else 0
 
 
-@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("way", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.full)])
 def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Signals) -> None:
     """SIGTERM is answered after the present block; nothing is left of the file; the second time completes it."""
     answers: list[tuple[int, Any] | None] = []
@@ -82,6 +82,7 @@ def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Sign
     assert stored(api) == TICKS
 
 
+@pytest.mark.full
 def test_the_largest_file_takes_little_memory(api: ApiProcess, tmp_path: Path) -> None:
     """256 MiB: ticks, and lines too long for one, which are refused quickly."""
     file = tmp_path / "largest.csv"

@@ -20,7 +20,7 @@ from marketdata.ingest.outbox import Outbox
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
 from tests.functional.serving import until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 HISTORY = 300
 _SOON = (

@@ -131,6 +131,7 @@ STRANGE_DECIMALS = {
 }
 
 
+@pytest.mark.full
 def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
     """A pool with a token that does not say its decimals is not read, and other pools are."""
     strange = [market.any_token(answer, EIGHTEEN, label) for answer, label in STRANGE_SYMBOLS.values()]
@@ -177,6 +178,7 @@ def has_read(market: FactoryMarket, block: int) -> bool:
         return False
 
 
+@pytest.mark.full
 def test_other_factories_tokens_and_pools_may_be_selected_later(market: FactoryMarket) -> None:
     """When a selection grows, the past of the pools that it adds is read."""
     market.trade(3)

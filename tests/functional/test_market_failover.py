@@ -15,7 +15,7 @@ from tests.functional.chain_market import Market
 from tests.functional.evm_packages import EvmPackages
 from tests.functional.serving import until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 PAUSE_S = 0.5
 WITH_SHORT_PAUSES = (

@@ -14,7 +14,7 @@ from tests.functional.chain_market import Market
 from tests.functional.market_process import SECONDS
 from tests.functional.serving import until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 @pytest.fixture

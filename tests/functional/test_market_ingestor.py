@@ -70,7 +70,9 @@ def market(request: pytest.FixtureRequest) -> Iterator[Market]:
     found.ingestor.stop()
 
 
-listed_and_found = pytest.mark.parametrize("market", ["listed", "factories"], indirect=True)
+listed_and_found = pytest.mark.parametrize(
+    "market", ["listed", pytest.param("factories", marks=pytest.mark.full)], indirect=True
+)
 
 
 def test_live_ticks_and_candles_are_those_of_the_receipts(market: Market, loops: Callable[..., int]) -> None:

@@ -18,7 +18,7 @@ from tests.functional.many_pools import FIRST, ManyPools
 from tests.functional.market_process import Client
 from tests.marketdata.source.synthetic_factory import SyntheticPool
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 @pytest.fixture

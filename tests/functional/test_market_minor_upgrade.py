@@ -16,7 +16,7 @@ from tests.functional.market_process import ApiProcess, Client
 from tests.marketdata.postgres.client_process import Watched
 from tests.marketdata.postgres.minor_upgrade import Installation
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 CHART = "/v1/chart?symbol=UPGRADE:A&interval=1m"
 

@@ -19,7 +19,7 @@ from tests.functional.evm_packages import EvmPackages
 from tests.functional.factory_market import FactoryMarket
 from tests.marketdata.source.provider import Provider, error
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 MOST_BLOCKS = 7
 """That the provider answers for at once."""

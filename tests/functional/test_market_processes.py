@@ -201,6 +201,7 @@ class Loading:
         return answer.status, answer.read()
 
 
+@pytest.mark.full
 def test_killed_processes_lose_nothing_and_disturb_no_others(api: Processes, loops: Callable[..., int]) -> None:
     token = api.token("read")
     with closing(Client(api.port, api.token("alg"))) as writer:
@@ -317,6 +318,7 @@ def write_one(port: int, token: str, number: int) -> int | None:
     return None
 
 
+@pytest.mark.full
 def test_a_killed_supervisor_leaves_no_process(api: Processes) -> None:
     pids = api.pids()
     assert len(pids) == PROCESSES

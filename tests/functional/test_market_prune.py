@@ -22,7 +22,7 @@ from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
 from tests.marketdata.store.brute_force import rollups
 from tests.marketdata.store.conftest import stored_rollups, stored_ticks
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 DAY = 86_400_000
 START = 1_700_006_400_000

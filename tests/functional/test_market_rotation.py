@@ -117,9 +117,8 @@ def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProce
     assert works(api, api.token("read"))
 
 
-@pytest.mark.parametrize(
-    "point", [pytest.param(each, marks=[] if each == "after a file" else pytest.mark.full) for each in POINTS]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("point", POINTS)
 def test_a_killed_rotation_is_recovered_by_an_api_on_another_database_too(
     api: ApiProcess, state_dir: Path, point: str
 ) -> None:
@@ -156,6 +155,7 @@ def test_an_api_starts_though_a_rotation_cannot_be_completed(api: ApiProcess, st
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] != []
 
 
+@pytest.mark.full
 def test_the_next_rotation_completes_one_that_was_killed(api: ApiProcess) -> None:
     copy_token(api)
     first = api.token("read")
@@ -168,6 +168,7 @@ def test_the_next_rotation_completes_one_that_was_killed(api: ApiProcess) -> Non
     assert works(api, token)
 
 
+@pytest.mark.full
 def test_who_reads_the_file_for_each_request_is_never_refused(api: ApiProcess, loops: Callable[..., int]) -> None:
     stopping, statuses = threading.Event(), []
 

@@ -25,7 +25,7 @@ from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import Watched
 from tests.marketdata.store.conftest import stored_ticks
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 SYMBOL = "STALL:A"
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1m"
@@ -185,7 +185,6 @@ def test_sigterm_ends_the_api_in_time(api: ApiProcess, load: Load) -> None:
     assert set(load.acknowledged) <= stored
 
 
-@pytest.mark.full
 def test_sigterm_ends_the_api_in_time_when_the_database_is_another_one(api: ApiProcess) -> None:
     """And when nothing makes that one continue."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:

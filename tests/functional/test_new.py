@@ -85,6 +85,7 @@ def test_a_new_card_with_a_small_program_is_green(tmp_path: Path, language: str,
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.full
 def test_a_new_card_at_a_function_finds_build_program_and_values(repository: Path) -> None:
     (repository / "docs").mkdir()
     done = run(repository / "docs", "new", "card", "--at", "../tool/scale.c:scale")

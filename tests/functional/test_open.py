@@ -117,6 +117,7 @@ def test_a_card_anywhere_has_a_page_and_a_session_until_a_signal(
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
 
 
+@pytest.mark.full
 def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
     card: ProgramCard, card_environment: dict[str, str], tmp_path: Path, browser: Browser
 ) -> None:
@@ -164,6 +165,7 @@ def test_cards_with_the_same_id_have_different_sessions(
         assert "select one-2    # The card one\n" in printed
 
 
+@pytest.mark.full
 def test_killed_it_leaves_nothing(card: ProgramCard, card_environment: dict[str, str]) -> None:
     with opened(card_environment, card) as (process, printed):
         assert prove(api_of(printed)) == "1"

@@ -69,6 +69,7 @@ def panel(stage: Stage) -> Iterator[Panel]:
         yield found
 
 
+@pytest.mark.full
 def test_without_a_terminal_the_grid_follows_the_panel_of_the_page_focused_last(stage: Stage, panel: Panel) -> None:
     last = stage.tcp.get("/api/events?limit=1000")["last_seq"]
     panel.has(90, 30)

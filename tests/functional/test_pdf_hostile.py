@@ -110,6 +110,7 @@ def test_lines_of_ten_thousand_characters_are_set_whole(latex_cache: Path, tmp_p
     assert text.count("allworkandnoplay") >= 500
 
 
+@pytest.mark.full
 def test_any_card_is_set_within_its_sheets(latex_cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:
     taken = iter(LAYOUTS * 1000)
 
@@ -126,6 +127,7 @@ def test_any_card_is_set_within_its_sheets(latex_cache: Path, tmp_path: Path, lo
     check()
 
 
+@pytest.mark.full
 def test_the_same_sheets_give_the_same_bytes(latex_cache: Path) -> None:
     assert set_(*small(), "karta-5a", latex_cache)[1].pdf == set_(*small(), "karta-5a", latex_cache)[1].pdf
 

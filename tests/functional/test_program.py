@@ -70,7 +70,10 @@ return found
 """File and line of every sign of the program's place, and the line of the cursor in that file's window."""
 
 
-@pytest.fixture(scope="module", params=sorted(WALKS))
+@pytest.fixture(
+    scope="module",
+    params=["calc", *(pytest.param(each, marks=pytest.mark.full) for each in sorted(WALKS) if each != "calc")],
+)
 def shipped(request: pytest.FixtureRequest) -> Iterator[tuple[Stage, Walk]]:
     """The application and a session on a shipped card, and a walk in it."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
@@ -196,6 +199,7 @@ def test_before_the_first_start_there_is_nothing_to_move_or_read(session: Runnin
     assert session.ask("locals")["locals"] == []
 
 
+@pytest.mark.full
 def test_a_program_in_an_endless_loop_is_reported_as_running(session: RunningSession) -> None:
     session.card.behave("loop")
     session.replay(at("/* before */"))
@@ -217,6 +221,7 @@ def test_a_running_program_can_be_interrupted_and_read(session: RunningSession) 
     eventually(lambda: "(gdb) print 6 * 7" in session.screen())
 
 
+@pytest.mark.full
 def test_a_program_that_is_deaf_to_an_interrupt_runs_on(session: RunningSession) -> None:
     session.card.behave("deaf")
     session.replay(at("/* before */"))
@@ -282,6 +287,7 @@ def test_the_outermost_function_cannot_be_finished(session: RunningSession) -> N
     assert session.ask("next")["state"] == "stopped"  # the refusal has left the program where it was
 
 
+@pytest.mark.full
 def test_a_program_that_waits_for_input_goes_on_when_it_gets_some(session: RunningSession) -> None:
     session.card.behave("stdin")
     session.replay(at("/* before */"))

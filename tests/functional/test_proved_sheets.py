@@ -120,6 +120,7 @@ def test_the_sheets_say_what_a_green_replay_proved_until_something_changes(card:
     assert f"<span>Proved {today()} at {commit}</span>" in card.output.read_text()
 
 
+@pytest.mark.full
 def test_a_red_replay_proves_nothing(card: EmittedCard) -> None:
     card.snapshot["expect"] = {"n": 22}
     card.write()
@@ -136,6 +137,7 @@ def test_proved_replays_first(card: EmittedCard) -> None:
     assert card.output.read_text() == first
 
 
+@pytest.mark.full
 def test_proved_writes_nothing_for_a_card_with_a_fault(card: EmittedCard) -> None:
     card.snapshot["expect"] = {"n": 22}
     card.write()
@@ -147,6 +149,7 @@ def test_proved_writes_nothing_for_a_card_with_a_fault(card: EmittedCard) -> Non
     assert not card.output.exists()
 
 
+@pytest.mark.full
 def test_proved_refuses_an_excerpt_without_an_anchor(card: EmittedCard) -> None:
     del card.step["code"]["digest"]
     card.write()

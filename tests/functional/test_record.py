@@ -98,6 +98,7 @@ def test_what_was_there_is_replaced_on_request_only(draft: Path) -> None:
     assert '"n":"10"' in draft.read_text()
 
 
+@pytest.mark.full
 def test_what_cannot_be_recorded_is_named(draft: Path) -> None:
     draft.write_text(SOURCE.replace('"n + 1"', '"m"').replace('"hits": 2', '"hits": 90000'))
     assert "target_exited" in run("record", draft).stdout
@@ -108,6 +109,7 @@ def test_what_cannot_be_recorded_is_named(draft: Path) -> None:
     assert '"n":"10", "m" : "?"' in draft.read_text()
 
 
+@pytest.mark.full
 def test_a_stop_at_a_line_without_code_is_named_and_not_recorded(draft: Path) -> None:
     line, text = line_of("enum colour { RED"), "enum colour"
     draft.write_text(
@@ -121,6 +123,7 @@ def test_a_stop_at_a_line_without_code_is_named_and_not_recorded(draft: Path) ->
         assert f"line {line} has no code: choose line " in done.stdout, done.stdout
 
 
+@pytest.mark.full
 def test_only_one_position_is_recorded(draft: Path) -> None:
     done = run("record", "--only", "t1/b1/p1/s1/x1", draft)
     assert done.returncode == 0, done.stdout

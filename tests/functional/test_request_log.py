@@ -128,6 +128,7 @@ def open_and_close_websocket(service: Logged, product: str) -> tuple[str, int]:
     return identity, len(answer)
 
 
+@pytest.mark.full
 def test_without_the_setting_no_request_is_logged(start: Callable[[str], Logged]) -> None:
     service = start("")
     assert service.ask("/nothing")[1] is None
@@ -135,6 +136,7 @@ def test_without_the_setting_no_request_is_logged(start: Callable[[str], Logged]
     assert "/nothing" not in service.log.read_text()
 
 
+@pytest.mark.full
 def test_a_failure_of_the_database_has_the_id_of_its_request(state_dir: Path) -> None:
     """Each of them, also one that is refused before its body is read."""
     api = ApiProcess(state_dir, MARKET_LOG="json")

@@ -80,6 +80,7 @@ def test_a_session_copies_the_root_and_builds_only_a_change(repository: Reposito
     assert repository.built == 2
 
 
+@pytest.mark.full
 def test_check_builds_again_only_after_a_change_and_then_from_nothing(repository: Repository, tmp_path: Path) -> None:
     for expected in (1, 1):
         ended = check(repository, tmp_path / "state")

@@ -278,6 +278,7 @@ def test_clients_that_read_too_slowly_free_their_workers(serve: Callable[..., Se
         until(lambda: len(ended) >= 2)
 
 
+@pytest.mark.full
 @BOTH
 @pytest.mark.usefixtures("shallow")
 def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served], transport: str) -> None:
@@ -395,7 +396,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return shift
 
 
-@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+@pytest.mark.parametrize("jump", [-86_400.0, pytest.param(86_400.0, marks=pytest.mark.full)])
 def test_a_jump_of_the_wall_clock_does_not_change_the_idle_timeout(
     serve: Callable[..., Served], wall: list[float], jump: float
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_missing_input_file_is_named(session: RunningSession) -> None:
     assert (refused["code"], "stdin names data/in.txt" in refused["reason"]) == ("no_input", True)
 
 
+@pytest.mark.full
 def test_a_stop_ends_what_the_program_left_behind(tool: SessionTool, tmp_path: Path) -> None:
     card = RunsCard(tmp_path / "card")
     session = RunningSession(tool, card)  # type: ignore[arg-type]

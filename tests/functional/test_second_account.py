@@ -19,7 +19,7 @@ from tests.functional.other_accounts import NOBODY, ROOT, environment_for_all, r
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 @pytest.fixture

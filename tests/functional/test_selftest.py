@@ -38,6 +38,7 @@ def test_the_real_service_passes() -> None:
     assert len(lines) > 50
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("impatient")
 def test_a_service_without_the_gate_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate.Gate, "refusal", lambda *_: None)
@@ -69,6 +70,7 @@ def test_a_gate_without_one_of_its_checks_fails(monkeypatch: pytest.MonkeyPatch,
     assert "events recorded by all these requests" in broken or check == "_check_host"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("impatient")
 def test_a_parser_that_accepts_two_framings_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Parser, "parse_header")

@@ -173,6 +173,7 @@ def test_a_library_without_debug_information_is_told(start: Callable[[str], Runn
     assert (got["function"], got["inside"], got["values"]["argc"]["value"]) == ("main", "price", "1")
 
 
+@pytest.mark.full
 def test_an_inlined_function_is_told(start: Callable[[str], RunningSession]) -> None:
     session = start("-g -O2")
     got = session.replay({"function": "square"}, "n")

@@ -53,6 +53,7 @@ def choose_the_served_card(stage: Stage) -> None:
     until(lambda: (session := known(stage))["name"] == "s" and session["card"] and session["mismatch"] is None)
 
 
+@pytest.mark.full
 def test_the_control_state_says_that_another_card_was_chosen(stage: Stage) -> None:
     times = []
     for _ in range(ATTEMPTS):

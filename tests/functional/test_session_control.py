@@ -102,6 +102,7 @@ def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(shared: Runnin
     assert "--name" in done.stderr
 
 
+@pytest.mark.full
 def test_the_choice_of_a_running_session_is_kept_and_select_changes_it(session: RunningSession, runtime: str) -> None:
     output = session.tool.must("start", "--name", "second", str(session.card.folder))
     assert "card-session select second" in output
@@ -117,6 +118,7 @@ def test_the_choice_of_a_running_session_is_kept_and_select_changes_it(session: 
     assert choice(session.tool)["name"] == "third"
 
 
+@pytest.mark.full
 def test_start_select_takes_the_choice_from_a_running_session(session: RunningSession) -> None:
     assert "yes" in session.tool.must("start", "--name", "second", "--select", str(session.card.folder))
     assert choice(session.tool)["name"] == "second"
@@ -124,6 +126,7 @@ def test_start_select_takes_the_choice_from_a_running_session(session: RunningSe
     assert choice(session.tool)["name"] == "s"
 
 
+@pytest.mark.full
 def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, card: TestCard) -> None:
     away = {"CARD_MCP_CHOICE": str(tool.state / "absent" / "choice.json")}
     done = tool.run("start", "--name", "s", str(card.folder), **away)
@@ -239,6 +242,7 @@ def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool
     assert containers_of(tool.state / "sessions" / "probe") == []
 
 
+@pytest.mark.full
 def test_an_interrupted_refresh_leaves_no_build(session: RunningSession) -> None:
     build = Endless(session.card)
     assert build.interrupted(session.tool, "refresh") == (128 + signal.SIGINT, b"")
@@ -299,6 +303,7 @@ def test_a_stop_keeps_edits_and_a_refresh_backs_them_up(session: RunningSession)
     assert "return 2 * n;" in session.editor("join(getbufline('target.c', 1, '$'))")
 
 
+@pytest.mark.full
 def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -> None:
     session = RunningSession(tool, card, "s", "--profile", "local-in-place")
     binding = session.ask("session_binding")

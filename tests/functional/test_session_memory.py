@@ -87,6 +87,7 @@ def changed(recipe: dict[str, Any], **each: Any) -> dict[str, Any]:
     return recipe | {"each": recipe["each"] | each}
 
 
+@pytest.mark.full
 def test_a_list_is_read_in_its_order(session: RunningSession, card: ProgramCard) -> None:
     before = memory(session, card.at("/* the third */", "main.c"), LIST)
     found = memory(session, DONE, LIST)

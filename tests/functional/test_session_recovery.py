@@ -111,7 +111,10 @@ def test_a_replay_restarts_a_dead_neovim_and_gdb(session: RunningSession) -> Non
     session.check_usable()
 
 
-@pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 2, 50), *((each, 1, 50) for each in NEOVIM)])
+@pytest.mark.parametrize(
+    ("program", "quick", "full"),
+    [("gdb", 2, 50), *(pytest.param(each, 1, 50, marks=pytest.mark.full) for each in NEOVIM)],
+)
 def test_a_session_survives_kills_at_any_moment(
     session: RunningSession, program: str, quick: int, full: int, loops: Callable[..., int]
 ) -> None:
@@ -134,7 +137,8 @@ def test_a_session_survives_kills_at_any_moment(
     eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
 
 
-@pytest.mark.parametrize("way_back", ["replay", pytest.param("reset", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("way_back", ["replay", "reset"])
 def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession, way_back: str) -> None:
     """A Neovim that runs an endless loop: without its terminal it can neither be interrupted nor end by itself."""
     server = session.pid("nvim")
@@ -197,6 +201,7 @@ def test_a_dead_terminal_takes_neovim_with_it_and_both_come_back(session: Runnin
     assert session.screen().strip()
 
 
+@pytest.mark.full
 def test_a_session_without_living_processes_is_started_anew(session: RunningSession) -> None:
     before = container_id(session)
     session.close()
@@ -211,6 +216,7 @@ def test_a_session_without_living_processes_is_started_anew(session: RunningSess
     session.check_usable()
 
 
+@pytest.mark.full
 def test_a_start_after_the_server_died_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
     old = set(session.processes())
     session.close()
@@ -244,6 +250,7 @@ def damage(session: RunningSession) -> tuple[str, set[int]]:
     return mark, set(left)
 
 
+@pytest.mark.full
 def test_a_damaged_record_is_reported_and_a_stop_ends_its_processes(session: RunningSession) -> None:
     mark, _ = damage(session)
     assert "damaged" in session.tool.must("list")
@@ -258,6 +265,7 @@ def test_a_damaged_record_is_reported_and_a_stop_ends_its_processes(session: Run
     assert "no session" in session.tool.must("list")
 
 
+@pytest.mark.full
 def test_a_start_over_a_damaged_record_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
     mark, left = damage(session)
     session.tool.must("start", "--name", "s", str(session.card.folder))

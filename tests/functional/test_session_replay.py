@@ -211,6 +211,7 @@ def test_an_editor_that_waits_is_freed(session: RunningSession, keys: str) -> No
     assert not session.editor("join(filter(getbufline(1, 1, '$'), {_, l -> l =~ 'half a comm'}))")
 
 
+@pytest.mark.full
 def test_an_editor_that_is_busy_is_left_alone_until_it_is_reset(session: RunningSession) -> None:
     session.editor(r'nvim_input("<C-\\><C-N>:while 1 | endwhile<CR>")')  # a replay leaves the keys at gdb's prompt
     refusal = session.refusal(at("/* after */"))
@@ -325,7 +326,9 @@ def test_an_ignored_signal_does_not_end_a_replay(session: RunningSession) -> Non
     assert session.replay(at("/* after */"), "count")["values"]["count"]["value"] == "14"
 
 
-@pytest.mark.parametrize("behaviour", ["loop", "deaf", pytest.param("flood", marks=pytest.mark.full), "stdin"])
+@pytest.mark.parametrize(
+    "behaviour", ["loop", "stdin", *(pytest.param(each, marks=pytest.mark.full) for each in ("deaf", "flood"))]
+)
 def test_a_program_that_never_reaches_the_stop_is_ended(session: RunningSession, behaviour: str) -> None:
     session.card.behave(behaviour)
     refusal = session.refusal(at("/* after */"), timeout_ms=1000)
@@ -542,6 +545,7 @@ def test_what_the_learner_left_at_the_prompt_is_no_obstacle(session: RunningSess
     session.replay(at("/* after */"))
 
 
+@pytest.mark.full
 def test_a_gdb_that_does_not_answer_is_started_anew_by_a_reset(session: RunningSession) -> None:
     before = session.pid("gdb")
     session.gdb("shell sleep 1000")

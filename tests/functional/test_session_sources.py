@@ -115,6 +115,7 @@ def test_a_link_in_the_place_of_a_source_leads_nowhere(stage: Stage, copy: Path,
         (copy / "main.c").unlink()
 
 
+@pytest.mark.full
 def test_another_card_has_no_changes_and_is_not_restored(stage: Stage, tmp_path: Path) -> None:
     """The service serves one card, the chosen session runs another."""
     other = make_card(tmp_path / "other", uuid="bbbbbbbb-0000-4000-8000-000000000002")

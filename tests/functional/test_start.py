@@ -201,6 +201,7 @@ def test_with_rpc_json_its_chain_is_read_instead_of_the_demo(card_environment: d
     assert gone_soon(card_environment)
 
 
+@pytest.mark.full
 def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], loops: Callable[..., int]) -> None:
     for _ in range(loops(quick=3, full=30)):
         command = [str(ROOT / "bin" / "cardapp"), "serve"]
@@ -216,6 +217,7 @@ def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], l
                 process.kill()
 
 
+@pytest.mark.full
 def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environment: dict[str, str]) -> None:
     environment = card_environment | {"CARD_SOURCE": str(ROOT / "etc" / "cards" / "calc")}
     try:
@@ -238,6 +240,7 @@ def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environme
     assert gone_soon(environment)
 
 
+@pytest.mark.full
 def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: dict[str, str]) -> None:
     """Though another session, on another card, is the chosen one."""
     try:
@@ -288,8 +291,9 @@ def services(environment: dict[str, str], module: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("when", ["ready", pytest.param("starting", marks=pytest.mark.full)])
-@pytest.mark.parametrize("module", ["marketdata api", pytest.param("cardapp serve", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("when", ["ready", "starting"])
+@pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
 def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str, when: str) -> None:
     """While the session is being started too, when nothing waits for a service."""
     with started(card_environment, until=READY if when == "ready" else "") as (process, _printed):
@@ -308,15 +312,10 @@ def gone_soon(environment: dict[str, str]) -> bool:
     return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "when",
-    [
-        READY,
-        *(
-            pytest.param(name, marks=pytest.mark.full)
-            for name in ("cardapp.session_host start", "cardapp serve", "cardapp.session_host.mcp_server", "nvim")
-        ),
-    ],
+    [READY, "cardapp.session_host start", "cardapp serve", "cardapp.session_host.mcp_server", "nvim"],
 )
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
     """By SIGKILL, as soon as this part of it runs, or when it is ready. The next start finds nothing in its way."""
@@ -375,6 +374,7 @@ def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dic
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
 
 
+@pytest.mark.full
 def test_a_session_in_the_foreground_reports_that_another_command_stopped_it(card_environment: dict[str, str]) -> None:
     arena = str(ROOT / "etc" / "cards" / "arena")
     command = [SESSION, "start", "--foreground", "--name", "s", arena]
@@ -402,6 +402,7 @@ def test_a_session_in_the_foreground_needs_a_name(card_environment: dict[str, st
     assert (done.returncode, done.stderr) == (2, "card-session: start --foreground needs a --name\n")
 
 
+@pytest.mark.full
 def test_a_card_that_does_not_build_ends_the_service_too(card_environment: dict[str, str], tmp_path: Path) -> None:
     card = tmp_path / "calc"
     shutil.copytree(ROOT / "etc" / "cards" / "calc", card, ignore=shutil.ignore_patterns("build"))

@@ -99,6 +99,7 @@ def test_a_cancelled_replay_has_left_the_published_snapshot(synced: Stage) -> No
     assert len(synced.tcp.get("/api/events?kind=sync.off&limit=1000")["events"]) == before + 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("key", "code"), [(DRIFTED, "snapshot_drift"), (BEYOND, "target_exited")])
 def test_a_failed_replay_is_the_reason_not_where_it_left_the_program(synced: Stage, key: str, code: str) -> None:
     assert synced.tcp.post("/api/checkpoint/activate", synced.activation(key)).json["code"] == code

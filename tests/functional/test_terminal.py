@@ -63,6 +63,7 @@ def text_of(neovim: Neovim, pane: str) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
+@pytest.mark.full
 def test_gdbs_pane_is_the_larger_one_at_every_size(neovim: Neovim, terminal: AttachedTerminal) -> None:
     for columns, rows in (*SIZES, *reversed(SIZES)):
         terminal.resize(columns, rows)
@@ -101,6 +102,7 @@ def print_in_program(stage: Stage, neovim: Neovim, line: str) -> None:
         output.write(f"{line}\n")
 
 
+@pytest.mark.full
 def test_text_outlasts_a_narrow_terminal(stage: Stage, neovim: Neovim, terminal: AttachedTerminal) -> None:
     has_size(neovim, 200, 50)
     gdb = stage.sessions.session().gdb
@@ -222,6 +224,7 @@ def test_a_click_into_gdbs_pane_gives_it_the_keys(neovim: Neovim) -> None:
     gdb_takes(neovim, "print 40 + 4", "= 44")
 
 
+@pytest.mark.full
 def test_the_next_command_goes_to_the_gdb_that_a_reset_has_started(stage: Stage, in_gdb: Neovim) -> None:
     in_gdb.call("nvim_input", "shell sleep 1000<CR>")
     until(lambda: "sleep" in stage.sessions.session().processes().values())

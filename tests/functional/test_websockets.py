@@ -162,6 +162,7 @@ def test_a_client_that_sends_faster_than_it_is_served_is_closed(
     until(lambda: len(service.websockets) == 0)
 
 
+@pytest.mark.full
 def test_closed_connections_leave_no_threads_or_descriptors(service: Service, loops: Callable[..., int]) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))

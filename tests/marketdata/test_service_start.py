@@ -66,6 +66,7 @@ def test_without_configuration_it_serves_and_keeps_its_ticks(state_dir: Path) ->
         assert (state_dir / "v1.env").is_file()
 
 
+@pytest.mark.full
 def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: Path) -> None:
     give_cluster(state_dir)
     path = state_dir / "secrets" / "read.json"
@@ -140,6 +141,7 @@ def test_two_at_once_share_the_database(state_dir: Path) -> None:
         watched.assert_gone(running)
 
 
+@pytest.mark.full
 def test_a_killed_one_leaves_nothing_running(state_dir: Path) -> None:
     give_cluster(state_dir)
     watched = Watched(state_dir)

@@ -66,7 +66,8 @@ def test_the_candles_are_requested_once_and_before_the_page_is_loaded(tab: Tab, 
     assert opened.chart_requests.count(early) == 1
 
 
-@pytest.mark.parametrize("interval", ["1m", pytest.param("4h", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("interval", ["1m", "4h"])
 def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) -> None:
     """This also holds if the view begins within a bar, or lies in a long time without trades."""
     symbol, end = f"DEMO:PICTURE-{interval}", now() // HOUR * HOUR - 20 * 24 * HOUR
@@ -88,6 +89,7 @@ def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) ->
     assert page.locator("#chart").screenshot() == picture
 
 
+@pytest.mark.full
 def test_a_link_to_a_range_after_more_candles_than_an_answer_has_shows_the_range(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:THEN-QUIET", now() // HOUR * HOUR
     dense = end - 200 * 24 * HOUR
@@ -103,6 +105,7 @@ def test_a_link_to_a_range_after_more_candles_than_an_answer_has_shows_the_range
     assert last > end - 30 * 24 * HOUR
 
 
+@pytest.mark.full
 def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:NOTHING", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(300)))
@@ -132,6 +135,7 @@ def test_faults_of_an_address_are_reported(tab: Tab) -> None:
     assert notice.is_hidden()
 
 
+@pytest.mark.full
 def test_the_newest_candles_are_visible_even_if_they_are_old(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:STOPPED", now() // HOUR * HOUR - 20 * 24 * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in range(300)))
@@ -174,6 +178,7 @@ def test_new_candles_stay_visible_as_time_passes(tab: Tab, stage: Stage) -> None
     assert opened.page.locator("#newest").is_hidden()
 
 
+@pytest.mark.full
 def test_a_symbol_or_interval_without_trades_in_the_range_shows_its_newest(tab: Tab, stage: Stage) -> None:
     before, after, end = "DEMO:BEFORE", "DEMO:AFTER", now() // HOUR * HOUR
     stage.write(*(tick(before, end - (500 + at) * HOUR, "100") for at in range(200)))
@@ -223,6 +228,7 @@ def choose(opened: ChartPage, symbol: str) -> None:
     opened.page.get_by_role("option", name=symbol).click()
 
 
+@pytest.mark.full
 def test_a_symbol_whose_trades_were_all_retracted_says_so_until_the_next_trade(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:EMPTIED"
     stage.write(tick(symbol, now() - 1000, "5", block=7), {"retract": {"symbol": symbol, "block_hash": "0x7"}})
@@ -258,6 +264,7 @@ def test_times_and_symbols_that_the_service_refuses_are_named(tab: Tab) -> None:
     opened.go("?symbol=%00").page.get_by_role("heading", name="Unknown symbol").wait_for()
 
 
+@pytest.mark.full
 def test_the_message_over_an_empty_range_goes_with_the_first_candle(tab: Tab) -> None:
     """It lies where a pointer would start to drag the chart."""
     opened = tab(query(**{"from": "2020-01-01T00:00:00Z", "to": "2020-01-01T03:00:00Z"}))

@@ -15,6 +15,7 @@ from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
 pytestmark = pytest.mark.functional
 
 
+@pytest.mark.full
 def test_the_crosshair_finds_the_nearest_of_narrow_candles(tab: Tab, stage: Stage, loops: Callable[..., int]) -> None:
     symbol, end = "DEMO:SPARSE", now() // MINUTE * MINUTE
     stage.write(*(tick(symbol, end - at * 5 * MINUTE, "100") for at in range(300)))
@@ -219,6 +220,7 @@ def test_loaded_candles_are_revalidated_by_their_entity_tag(tab: Tab, stage: Sta
     assert asked()[:2] == [(200, None), (304, tag)]
 
 
+@pytest.mark.full
 def test_the_chart_recovers_when_the_api_is_back(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:RECOVERED"
     stage.write(tick(symbol, now(), "100"))
@@ -258,6 +260,7 @@ def test_the_page_after_the_logout_has_a_style_and_a_link(tab: Tab, scheme: Lite
     opened.drawn()
 
 
+@pytest.mark.full
 def test_after_the_login_expired_a_dialog_opens_over_the_chart(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:EXPIRED"
     stage.write(tick(symbol, now(), "100"))

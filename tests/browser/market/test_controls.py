@@ -68,6 +68,7 @@ def test_a_click_leaves_no_focus_ring_and_changes_no_width(tab: Tab) -> None:
     assert page.locator("#more-intervals").input_value() == "1M"
 
 
+@pytest.mark.full
 def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:WBTC-USDC", now() - 70_000, "67000"))
     opened = tab(query("DEMO:WBTC-USDC", "15m")).drawn()
@@ -179,6 +180,7 @@ def test_the_saved_picture_shows_the_chart_and_its_title(tab: Tab, stage: Stage)
     assert found["down"] > 1000
 
 
+@pytest.mark.full
 def test_the_saved_picture_has_the_legend_at_every_magnitude_and_width(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:PICTURED", now() // MINUTE * MINUTE
     stage.write(*(tick(symbol, end - at * MINUTE, f"0.00000000000000000000123{at % 7}", "7") for at in range(300)))

@@ -38,6 +38,7 @@ def test_a_date_is_found_on_the_clocks_of_the_zone(tab: Tab, stage: Stage) -> No
     assert at < wanted < page.evaluate("(name) => Date.parse(name)", shown["to"])
 
 
+@pytest.mark.full
 def test_a_date_at_the_end_of_time_is_shown_or_refused_in_words(tab: Tab) -> None:
     opened = tab(query(interval="1d")).drawn()
     page = opened.page
@@ -95,6 +96,7 @@ def test_a_range_shows_its_days_in_a_fitting_interval(
     assert days * 24 * HOUR <= length <= (days * 24 + 4) * HOUR
 
 
+@pytest.mark.full
 def test_everything_is_shown_by_all(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:ALL", now()
     stage.write(*(tick(symbol, end - at * 24 * HOUR, "100") for at in (0, 10, 300)))
@@ -105,6 +107,7 @@ def test_everything_is_shown_by_all(tab: Tab, stage: Stage) -> None:
     assert first <= end - 300 * 24 * HOUR
 
 
+@pytest.mark.full
 def test_back_returns_to_the_symbol_before(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:LATER", now(), "7"))
     opened = tab(query()).drawn()
@@ -191,6 +194,7 @@ def test_every_jump_works_in_a_named_zone(tab: Tab, stage: Stage) -> None:
     opened.becomes(lambda: (page.locator("#legend-time").text_content() or "").endswith("00:00"))
 
 
+@pytest.mark.full
 def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab, loops: Callable[..., int]) -> None:
     opened = tab(query()).drawn()
     page = opened.page
@@ -208,6 +212,7 @@ def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab, loops: Callable[...,
         assert parts(settled(opened)) == after
 
 
+@pytest.mark.full
 def test_a_telephone_goes_to_a_date_and_changes_an_indicator(tab: Tab) -> None:
     opened = tab(query()).drawn()
     page = opened.page

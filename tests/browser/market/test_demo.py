@@ -142,6 +142,7 @@ def query(interval: str, **more: object) -> str:
     return "?" + "&".join(f"{name}={value}" for name, value in named.items())
 
 
+@pytest.mark.full
 def test_the_month_is_loaded_by_scrolling_back(tab: Tab, demo: Demo) -> None:
     opened = tab(query("1h", bars=300)).drawn()
     page = opened.page

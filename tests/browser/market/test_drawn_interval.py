@@ -41,6 +41,7 @@ def asked_intervals(opened: ChartPage) -> set[str]:
     return {parse_qs(urlsplit(each).query)["interval"][0] for each in opened.chart_requests}
 
 
+@pytest.mark.full
 def test_a_link_to_many_bars_loads_a_coarser_interval_at_once_and_says_so(tab: Tab, stage: Stage) -> None:
     opened = tab(query(LONG, bars=50_000)).drawn()
     address = settled(opened)
@@ -77,6 +78,7 @@ def test_zooming_out_and_in_changes_the_drawn_interval_without_a_jump(tab: Tab) 
     assert [after[name] for name in ("from", "to", "interval")] == [before["from"], before["to"], "1m"]
 
 
+@pytest.mark.full
 def test_the_newest_candles_stay_in_place_when_the_drawn_interval_changes(tab: Tab, stage: Stage) -> None:
     opened = tab(query(LONG, bars=1200)).drawn()
     page = opened.page
@@ -97,6 +99,7 @@ def test_the_newest_candles_stay_in_place_when_the_drawn_interval_changes(tab: T
     assert "close" in (page.locator("#spoken").text_content() or "")
 
 
+@pytest.mark.full
 def test_never_more_bars_are_drawn_than_fit(tab: Tab, loops: Callable[..., int]) -> None:
     opened = tab(query(LONG, "1s", bars=300)).drawn()
     most = 0.0
@@ -113,6 +116,7 @@ def test_never_more_bars_are_drawn_than_fit(tab: Tab, loops: Callable[..., int])
     opened.becomes(lambda: state(opened)["interval"] == "1s")
 
 
+@pytest.mark.full
 def test_a_range_of_the_address_is_drawn_in_the_interval_that_fits(tab: Tab) -> None:
     times = {"from": "2000-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}
     opened = tab(query(LONG, "1m", **times))
@@ -122,6 +126,7 @@ def test_a_range_of_the_address_is_drawn_in_the_interval_that_fits(tab: Tab) -> 
     assert all(f"{name}={time}" in shown for name, time in times.items()), shown
 
 
+@pytest.mark.full
 def test_choosing_an_interval_keeps_the_number_of_drawn_bars(tab: Tab) -> None:
     opened = tab(query(LONG, bars=50_000)).drawn()
     opened.page.get_by_role("button", name="1h", exact=True).click()
@@ -130,6 +135,7 @@ def test_choosing_an_interval_keeps_the_number_of_drawn_bars(tab: Tab) -> None:
     assert note(opened) == ""
 
 
+@pytest.mark.full
 def test_the_candle_that_the_keys_read_stays_when_the_drawn_interval_changes(tab: Tab) -> None:
     opened = tab(query(LONG, bars=1200)).drawn()
     page = opened.page

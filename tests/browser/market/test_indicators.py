@@ -80,6 +80,7 @@ def test_vwap_has_every_digit_of_the_api(tab: Tab, stage: Stage) -> None:
     assert values(opened) == [f"VWAP {candle['vwap']}"]
 
 
+@pytest.mark.full
 def test_the_axis_of_a_pane_has_labels_of_its_magnitude(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:TINY-SIDES", now() // MINUTE * MINUTE
     stage.write(
@@ -100,6 +101,7 @@ def test_a_trade_changes_the_newest_values(tab: Tab, stage: Stage) -> None:
     assert values(opened)[1] == "RSI 14 100.000"
 
 
+@pytest.mark.full
 def test_values_do_not_move_when_the_view_moves(tab: Tab, stage: Stage) -> None:
     """The candles that the values need are read before, although they are far outside the view."""
     symbol, end = "DEMO:STILL", now() // MINUTE * MINUTE

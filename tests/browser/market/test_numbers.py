@@ -94,6 +94,7 @@ def drawn_numbers(opened: ChartPage) -> set[Decimal]:
     return {number(text) for text in texts}
 
 
+@pytest.mark.full
 def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(tab: Tab, stage: Stage) -> None:
     symbol, end, count = "DEMO:STEEP", now() // HOUR * HOUR, 100
     stage.write(
@@ -117,6 +118,7 @@ def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(
     assert {"−50 %", "0 %", "−100.00 %"} <= set(drawn_texts(opened))
 
 
+@pytest.mark.full
 def test_the_labels_follow_the_prices_in_sight(tab: Tab, stage: Stage) -> None:
     """Without a redraw between, from prices near 1e-18 to prices near 1e12."""
     symbol, end = "DEMO:RANGES", now() // MINUTE * MINUTE

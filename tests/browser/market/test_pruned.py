@@ -41,6 +41,7 @@ def iso(opened: ChartPage, time: int) -> str:
     return text
 
 
+@pytest.mark.full
 def test_scrolling_back_ends_at_the_line_and_leads_to_minutes(tab: Tab) -> None:
     opened = tab()
     answers = refused(opened)
@@ -81,6 +82,7 @@ def test_a_link_over_the_line_shows_what_is_above_it(tab: Tab) -> None:
     assert opened.page.locator("#message").is_hidden()
 
 
+@pytest.mark.full
 def test_a_link_and_a_date_below_the_line_say_so_in_words(tab: Tab) -> None:
     opened = tab()
     times = {"from": iso(opened, LINE - HOUR), "to": iso(opened, LINE - HOUR + 120_000)}
@@ -108,6 +110,7 @@ def test_a_symbol_whose_ticks_were_all_removed_says_so(tab: Tab) -> None:
     expect(opened.page.locator("#trade-note")).to_have_text(SENTENCE)
 
 
+@pytest.mark.full
 def test_the_list_of_trades_ends_at_the_line(tab: Tab, stage: Stage) -> None:
     opened = tab()
     answers = refused(opened)

@@ -63,6 +63,7 @@ def test_an_error_of_the_first_load_is_said_and_the_load_is_tried_again(tab: Tab
     page.locator("#message").wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_a_read_of_older_candles_that_failed_is_repeated_without_a_movement(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:REPEATED"
     stage.write(*minutes(symbol, now(), 4000))
@@ -79,6 +80,7 @@ def test_a_read_of_older_candles_that_failed_is_repeated_without_a_movement(tab:
     page.locator("#live.live").wait_for()
 
 
+@pytest.mark.full
 def test_a_request_that_hangs_ends_at_its_deadline(tab: Tab, stage: Stage) -> None:
     opened = tab()
     page = opened.page
@@ -94,6 +96,7 @@ def test_a_request_that_hangs_ends_at_its_deadline(tab: Tab, stage: Stage) -> No
     opened.drawn()
 
 
+@pytest.mark.full
 def test_a_paused_api_does_not_stay_green(tab: Tab, stage: Stage) -> None:
     opened = tab()
     page = opened.page

@@ -37,6 +37,7 @@ def test_candles_never_stand_under_the_name_of_another_symbol(tab: Tab, stage: S
     opened.becomes(lambda: opened.legend().get("C") == "7")
 
 
+@pytest.mark.full
 def test_back_has_the_age_of_the_symbol_before(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:AGED", now() - 30 * HOUR, "3"), tick("DEMO:FRESH", now(), "4"))
     opened = tab(query("DEMO:AGED", "1h")).drawn()
@@ -49,6 +50,7 @@ def test_back_has_the_age_of_the_symbol_before(tab: Tab, stage: Stage) -> None:
     opened.becomes(lambda: page.locator("#live-text").text_content() == "live 30 h")
 
 
+@pytest.mark.full
 def test_the_address_of_an_unknown_symbol_opens_again(tab: Tab) -> None:
     opened = tab(query("DEMO:NOBODY"))
     page = opened.page
@@ -61,6 +63,7 @@ def test_the_address_of_an_unknown_symbol_opens_again(tab: Tab) -> None:
     assert page.get_by_role("alert").filter(has_text="bars").count() == 0
 
 
+@pytest.mark.full
 def test_an_indicator_has_its_values_where_trades_are_rare(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:SELDOM", now()
     stage.write(*(tick(symbol, end - at * 20 * MINUTE, str(100 + at % 9)) for at in range(600)))
@@ -69,6 +72,7 @@ def test_an_indicator_has_its_values_where_trades_are_rare(tab: Tab, stage: Stag
     opened.becomes(lambda: "SMA 200" in (text := legend.text_content() or "") and "–" not in text)
 
 
+@pytest.mark.full
 def test_a_coarser_interval_that_is_refused_is_said_and_asked_once(tab: Tab) -> None:
     opened = tab(query(bars=300)).drawn()
     page = opened.page

@@ -81,6 +81,7 @@ def highlighted(page: Page) -> str:
     return row.locator("b").text_content() or ""
 
 
+@pytest.mark.full
 def test_of_three_thousand_symbols_fifty_are_drawn_and_each_key_is_quick(tab: Tab) -> None:
     names = [f"ETH:T{at:04}-USDC" for at in range(3000)]
     opened = with_symbols(tab(), listed(*names))
@@ -193,6 +194,7 @@ def test_a_new_symbol_is_in_the_list_at_once(tab: Tab) -> None:
     assert opened.legend(), "the chart goes on"
 
 
+@pytest.mark.full
 def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:ZZZ-NEWEST", now() + 2000, "7"))
     opened = tab("")
@@ -204,7 +206,7 @@ def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Sta
     opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
 
 
-@pytest.mark.parametrize("width", [390, pytest.param(721, marks=pytest.mark.full), 1280])
+@pytest.mark.parametrize("width", [390, *(pytest.param(each, marks=pytest.mark.full) for each in (721, 1280))])
 def test_the_longest_name_fits(tab: Tab, stage: Stage, width: int) -> None:
     stage.write(tick(LONGEST, now(), "1"))
     opened = tab(query(LONGEST))
@@ -230,6 +232,7 @@ def test_the_longest_name_fits(tab: Tab, stage: Stage, width: int) -> None:
     assert age["x"] + age["width"] <= dialog["x"] + dialog["width"]
 
 
+@pytest.mark.full
 def test_a_dropped_symbol_leaves_the_page_and_comes_back_with_its_next_trade(tab: Tab, stage: Stage) -> None:
     """The chart is cleared, the search no longer lists the symbol, and the watchlist says that it is gone."""
     symbol = "ETH:GONE-USDC"

@@ -86,6 +86,7 @@ def test_the_days_on_the_axis_begin_at_midnight_of_the_zone(tab: Tab, stage: Sta
         opened.page.locator("#legend-time", has_text=f"-{int(day):02} 00:00").wait_for()
 
 
+@pytest.mark.full
 def test_a_shortened_time_without_trades_is_a_break_with_its_length(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:BROKEN", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in (*range(30), *range(1470, 1500))))

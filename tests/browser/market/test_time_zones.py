@@ -236,6 +236,7 @@ def test_a_day_in_a_named_zone_is_shown_and_stays_live(calcutta: ChartPage, stag
     calcutta.becomes(lambda: calcutta.legend()["C"] == "124.5")
 
 
+@pytest.mark.full
 def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:ELSEWHERE", now(), "1"))
     opened = tab(query("DEMO:ELSEWHERE", "5m")).drawn()
@@ -263,6 +264,7 @@ def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
     assert page.locator("#trades").is_visible()
 
 
+@pytest.mark.full
 def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab) -> None:
     opened = tab()
     page = opened.page

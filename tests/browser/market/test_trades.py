@@ -27,6 +27,7 @@ def prices(page: Page) -> list[str]:
     return [text.replace("\u202f", "") for text in page.locator(f"{ROWS} td:nth-child(2)").all_text_contents()]
 
 
+@pytest.mark.full
 def test_trades_that_were_retracted_without_a_connection_are_struck_through(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:STRUCK", now()
     stage.write(*(tick(symbol, start - at * MINUTE, str(100 + at), block=at) for at in range(200, 0, -1)))
@@ -55,6 +56,7 @@ def test_trades_that_were_retracted_without_a_connection_are_struck_through(tab:
     page.locator(ROWS, has_text="250").wait_for()
 
 
+@pytest.mark.full
 def test_a_size_filters_the_trades_exactly_and_stays_in_the_address(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:SIZED", now() - MINUTE
     least, less, more = "100.000000000000000000000000000002", "100.000000000000000000000000000001", "1000"
@@ -78,6 +80,7 @@ def test_a_size_filters_the_trades_exactly_and_stays_in_the_address(tab: Tab, st
     assert "min=" not in settled(opened)
 
 
+@pytest.mark.full
 def test_a_size_that_no_recent_trade_has_is_said_and_older_trades_are_searched(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:RARE", now() - HOUR
     stage.write(*(tick(symbol, start, str(at), "500" if at == 60 else "1", at=at) for at in range(1, 1101)))
@@ -197,6 +200,7 @@ def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(ta
     assert page.locator("#trade-scroller").evaluate("(box) => box.scrollWidth <= box.clientWidth")
 
 
+@pytest.mark.full
 def test_what_was_corrected_is_listed_and_leads_to_its_candle(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:CORRECTED", now() // MINUTE * MINUTE - 100 * MINUTE
     stage.write(

@@ -133,6 +133,7 @@ def test_keys_and_clicks_choose_a_symbol_of_the_watchlist(tab: Tab, stage: Stage
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.full
 def test_an_unknown_symbol_leaves_the_watchlist_and_200_fill_it(tab: Tab, stage: Stage) -> None:
     opened = opened_with(tab, stage, f"NO:SUCH,{SYMBOL},NO:OTHER")
     page = opened.page
@@ -149,6 +150,7 @@ def test_an_unknown_symbol_leaves_the_watchlist_and_200_fill_it(tab: Tab, stage:
     assert len(listed(opened)) == 200
 
 
+@pytest.mark.full
 def test_a_list_that_cannot_be_read_says_so_and_is_read_again(tab: Tab) -> None:
     opened = tab(query()).drawn()
     page = opened.page

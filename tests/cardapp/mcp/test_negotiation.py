@@ -161,6 +161,7 @@ def test_without_an_answer_the_handshake_follows_and_a_late_answer_is_ignored(
     assert finish(connecting) == ("handshake", "2025-11-25")
 
 
+@pytest.mark.full
 def test_a_slow_modern_server_is_found_by_its_refusal_of_the_handshake(
     pair: tuple[Any, socket.socket], background: Background
 ) -> None:

@@ -251,6 +251,7 @@ def _goal(link: Path) -> str:
         return ""
 
 
+@pytest.mark.full
 def test_repeated_bursts_of_readers_leave_no_further_connections(db: Database) -> None:
     together = threading.Barrier(20)
 

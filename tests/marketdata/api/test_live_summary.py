@@ -119,6 +119,7 @@ def test_a_retraction_changes_the_item(api: Api, client: LiveClient, tick: Make)
     assert (then["last"], then["high24h"], then["trades24h"]) == ("2", "2", 1)
 
 
+@pytest.mark.full
 def test_a_late_tick_changes_the_item_only_within_24_hours(api: Api, client: LiveClient, tick: Make) -> None:
     symbol, at = "LS:LATE", now()
     api.ingest(tick(symbol=symbol, id="1", ts=at), tick(symbol=symbol, id="old", ts=at - 2 * DAY))
@@ -130,6 +131,7 @@ def test_a_late_tick_changes_the_item_only_within_24_hours(api: Api, client: Liv
     assert items(client) == summary(api, symbol)
 
 
+@pytest.mark.full
 def test_a_trade_that_leaves_the_24_hours_changes_the_item(
     api: Api, service: Service, client: LiveClient, tick: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_trade_that_leaves_the_24_hours_changes_the_item(
     assert then == first | {"trades24h": 1, "volume24h": "2", "quote_volume24h": "3"}
 
 
+@pytest.mark.full
 def test_a_tick_of_a_clock_that_is_ahead_counts_when_its_time_has_come(
     api: Api, client: LiveClient, tick: Make
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_tick_of_a_clock_that_is_ahead_counts_when_its_time_has_come(
     assert now() >= ahead
 
 
+@pytest.mark.full
 def test_another_subscribe_replaces_the_symbols(api: Api, client: LiveClient, tick: Make) -> None:
     api.ingest(*(tick(symbol=f"LS:{name}", id="1", ts=now()) for name in "ABC"))
     follow(client, "LS:A", "LS:B")

@@ -71,6 +71,7 @@ def test_a_connection_without_a_subscription_gets_none(
         assert idle.new_symbols == []
 
 
+@pytest.mark.full
 def test_symbols_of_a_lost_connection_to_the_database_are_named_afterwards(
     api: Api,
     client: LiveClient,

@@ -86,6 +86,7 @@ def unready(service_settings: Settings, two: list[SharedMemory]) -> Iterator[Ser
     running.stop()
 
 
+@pytest.mark.full
 def test_a_process_is_ready_when_another_one_is(unready: Service, two: list[SharedMemory]) -> None:
     api, other = Api(unready, "", ""), two[1].own
     assert other is not None

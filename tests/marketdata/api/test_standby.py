@@ -99,6 +99,7 @@ def metric(api: Api, name: str) -> float | None:
     return None if found is None else float(found[1])
 
 
+@pytest.mark.full
 def test_the_lag_is_that_of_the_data(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
     eventually(lambda: bool(shown_replica(api) == USABLE))
     standby.execute("SELECT pg_wal_replay_pause()")
@@ -173,6 +174,7 @@ def replayed(api: Api, path: str) -> None:
     eventually(lambda: api("GET", path).status_int == 200)
 
 
+@pytest.mark.full
 def test_a_read_that_sends_the_version_is_never_older(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
     now = int(time.time() * 1000)
     for number, path in enumerate(READS):
@@ -308,6 +310,7 @@ def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
             list(clients.map(client, [f"LAGGING:{delay}-{number}" for number in range(4)]))
 
 
+@pytest.mark.full
 def test_it_is_the_same_in_two_processes(primary: tuple[Cluster, Settings], standby: Standby) -> None:
     databases = {
         "DATABASE_URL": primary[0].conninfo,

@@ -231,6 +231,7 @@ def test_mean_and_deviation_lose_no_digits(module: Module, prices: Values, count
         assert_alike(name, bollinger[name][count - 1 :], means + sign * deviations, means)
 
 
+@pytest.mark.full
 def test_the_mean_does_not_drift_over_many_rows(module: Module) -> None:
     prices = walk(ROWS, 8)
     prices[1000:1020] = 1e30
@@ -272,6 +273,7 @@ OUTPUTS = "(text) => indicators.INDICATORS.get(text.split('.')[0]).outputs.map((
 SEVERAL = "sma.20,sma.7,ema.50,vwap,bb.20.2,rsi.14,macd.12.26.9,macd.3.10.16,sides"
 
 
+@pytest.mark.full
 def test_older_rows_do_not_change_values_after_the_warm_up(module: Module) -> None:
     prices = walk(8000, 6, volatility=0.01)
     rows, first = candles(prices), len(prices) - 50
@@ -290,6 +292,7 @@ def test_the_values_of_the_tail_are_those_of_all_rows(module: Module) -> None:
     assert module.run(TAIL, SEVERAL, candles(with_flat_parts(500))) == []
 
 
+@pytest.mark.full
 def test_many_rows_are_computed_quickly(module: Module) -> None:
     """Far from the limits even under load; with -s, the times are shown."""
     rows = candles(walk(ROWS))

@@ -286,6 +286,7 @@ def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypa
     assert asked(ingress.port, "GET", "/api/v1/live", **foreign).status == 403
 
 
+@pytest.mark.full
 @needs_nginx
 def test_a_user_removed_at_nginx_is_out(
     market: Market,

@@ -303,6 +303,7 @@ def test_the_close_frame_waits_for_the_end_of_a_frame(
         assert received(client, 4 + len(CLOSE)) == TEXT[3:] + CLOSE
 
 
+@pytest.mark.full
 def test_a_frame_that_never_ends_and_a_client_that_stays_cannot_prolong_a_tunnel(
     short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_two_headers_of_one_name_both_arrive() -> None:
     assert [value for name, value in headers if name == "vary"] == ["Accept", "Accept-Encoding"]
 
 
+@pytest.mark.full
 def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel accepts a part at once. The rest is sent when the client reads, and the next response follows."""
     small_send_buffers(monkeypatch)

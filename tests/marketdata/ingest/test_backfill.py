@@ -172,6 +172,7 @@ def test_the_backfill_resumes_when_the_api_is_back(tmp_path: Path, chain: Synthe
     assert len(api.ids) == 201
 
 
+@pytest.mark.full
 def test_the_backfill_survives_a_provider_failure_in_the_middle(
     tmp_path: Path, chain: SyntheticChain, api: Api
 ) -> None:
@@ -230,6 +231,7 @@ def test_a_swap_becomes_a_tick() -> None:
     }
 
 
+@pytest.mark.full
 def test_the_backfill_stores_nothing_of_an_endpoint_that_contradicts_the_preferred_one(
     tmp_path: Path, api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_dead_host_is_named_after_three_seconds(check: Callable[[str], str], s
     assert "a-very-secret-key" not in line
 
 
+@pytest.mark.full
 def test_a_name_server_that_does_not_answer_is_waited_for_no_longer(
     check: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

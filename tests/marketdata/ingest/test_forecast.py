@@ -62,7 +62,7 @@ def chain_of(folder: Path, server: SyntheticChain, **content: Any) -> rpc_file.C
         (lambda: UnevenChain(3), 30),
         pytest.param(lambda: UnevenChain(1), 15, marks=pytest.mark.full),
         pytest.param(lambda: UnevenChain(50, most=700), 120, marks=pytest.mark.full),
-        (lambda: UnevenChain(50, most=700, suggests=False), 120),
+        pytest.param(lambda: UnevenChain(50, most=700, suggests=False), 120, marks=pytest.mark.full),
         pytest.param(lambda: UnevenChain(100, names_times=False), 90, marks=pytest.mark.full),
     ],
 )

@@ -162,6 +162,7 @@ def test_ticks_that_the_target_received_by_itself_stay(conn: Connection, pair: P
     assert sum((end - start).days for _symbol, start, end, _state in found["coverage"]) == 2
 
 
+@pytest.mark.full
 def test_a_copy_that_is_killed_goes_on(
     conn: Connection, pair: Pair, fresh: Settings, loops: Callable[..., int]
 ) -> None:
@@ -196,6 +197,7 @@ def copied(conn: Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.full
 def test_a_second_copy_is_refused(conn: Connection, fresh: Settings, command: Command) -> None:
     with connect(fresh.database_url or "") as other, copying(other, "md"):
         done = command("copy", "1", "2")

@@ -397,6 +397,7 @@ def random_items(rng: random.Random, pair: Pair, connection: Connection, made: i
     return rng.choice([of_block, [Retract(symbol, f"0x{number}")], [Restore(symbol, f"0x{number}"), *of_block]])
 
 
+@pytest.mark.full
 def test_a_copy_that_follows_while_ticks_are_stored_and_pruned_and_the_way_back(
     conn: Connection, pair: Pair, fresh: Settings, command: Command, loops: Callable[..., int]
 ) -> None:

@@ -188,6 +188,7 @@ def fill(connection: Connection, version: Version, symbol: str, count: int) -> N
     )
 
 
+@pytest.mark.full
 def test_a_killed_drop_removes_nothing_and_other_symbols_are_stored_meanwhile(
     conn: Connection, fresh: Settings
 ) -> None:

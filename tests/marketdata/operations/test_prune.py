@@ -144,6 +144,7 @@ def test_what_cannot_be_pruned_is_refused(conn: Connection, command: Command) ->
     assert days(conn, PLAIN) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.full
 def test_a_second_prune_at_the_same_time_names_the_first(conn: Connection, fresh: Settings, command: Command) -> None:
     assert fresh.database_url is not None
     with connect(fresh.database_url) as other, pruning(other, version_of(conn)):

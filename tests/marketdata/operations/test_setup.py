@@ -501,6 +501,7 @@ def test_no_file_is_left_by_a_token_that_was_not_made(command: Command, tmp_path
     assert not list(tmp_path.glob("*x.json*"))
 
 
+@pytest.mark.full
 def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: Settings, tmp_path: Path) -> None:
     prepare(fresh)
     path = fresh.secrets_dir / "read.json"

@@ -282,7 +282,10 @@ def slow(conn: Connection) -> Connection:
 
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("format", ["csv", "parquet"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGKILL, signal.SIGINT))],
+)
 def test_an_export_that_is_ended_leaves_no_file_of_this_name(
     fresh: Settings, tmp_path: Path, format: str, number: signal.Signals
 ) -> None:
@@ -297,6 +300,7 @@ def test_an_export_that_is_ended_leaves_no_file_of_this_name(
     assert (list(tmp_path.iterdir()), errors) == (parts if number == signal.SIGKILL else [], b"")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("slow")
 def test_the_next_export_replaces_what_a_killed_one_left_but_not_what_another_writes(
     fresh: Settings, command: Command, tmp_path: Path
@@ -318,7 +322,7 @@ def test_the_next_export_replaces_what_a_killed_one_left_but_not_what_another_wr
 
 
 @pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("has_name", [False, True])
+@pytest.mark.parametrize("has_name", [pytest.param(False, marks=pytest.mark.full), True])
 def test_an_export_of_parquet_that_is_interrupted_is_silent_and_incomplete(
     fresh: Settings, tmp_path: Path, has_name: bool
 ) -> None:
@@ -360,7 +364,7 @@ def test_a_full_disk_is_told_in_one_line(fresh: Settings, format: str) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("format", ["csv", "parquet"])
+@pytest.mark.parametrize("format", ["csv", pytest.param("parquet", marks=pytest.mark.full)])
 def test_a_full_disk_leaves_no_file(fresh: Settings, tmp_path: Path, format: str) -> None:
     path = tmp_path / "ticks"
 

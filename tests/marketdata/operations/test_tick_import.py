@@ -95,7 +95,12 @@ def test_exported_ticks_and_their_candles_are_the_same_in_another_version(
 
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize(
-    ("call", "when", "row"), [("2", "before", BATCH), ("2", "after", 2 * BATCH), ("1", "before", 0)]
+    ("call", "when", "row"),
+    [
+        ("2", "before", BATCH),
+        pytest.param("2", "after", 2 * BATCH, marks=pytest.mark.full),
+        pytest.param("1", "before", 0, marks=pytest.mark.full),
+    ],
 )
 def test_an_import_that_was_killed_goes_on_where_it_stopped(
     two_versions: Connection, versions: tuple[Version, Version], fresh: Settings, into_2: Command, tmp_path: Path,

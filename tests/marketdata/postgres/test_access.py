@@ -114,6 +114,7 @@ def test_the_account_that_it_runs_as_is_the_owner_in_every_database(market: Mark
             assert connection.execute("SELECT current_user").fetchone() == (OWNER,)
 
 
+@pytest.mark.full
 def test_the_owner_that_takes_over_opens_both_sockets(market: Market) -> None:
     watched = Watched(market.state_dir)
     before = watched.status()

@@ -118,7 +118,7 @@ def client(state_dir: Path, installation: Installation) -> Iterator[ClientProces
     client.kill()
 
 
-@pytest.mark.full  # the quick run has the same with the API, tests/functional/test_market_minor_upgrade.py
+@pytest.mark.full
 @pytest.mark.functional
 def test_a_minor_upgrade_restarts_a_running_cluster(
     state_dir: Path, installation: Installation, client: ClientProcess

@@ -89,6 +89,7 @@ def test_the_cluster_has_the_settings_of_the_service(cluster: Cluster) -> None:
     assert "database system is shut down" in cluster.recent_log()
 
 
+@pytest.mark.full
 def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -100,6 +101,7 @@ def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) ->
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.full
 def test_stopped_processes_are_continued_to_shut_down(cluster: Cluster) -> None:
     start(cluster)
     for pid in cluster.processes():
@@ -135,6 +137,7 @@ def test_a_process_that_a_debugger_holds_does_not_delay_the_end(cluster: Cluster
     assert value(cluster, "(SELECT n FROM kept)") == 1
 
 
+@pytest.mark.full
 def test_variables_of_the_shell_do_not_reach_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGDATA", "/nowhere")
     monkeypatch.setenv("PGPORT", "1")
@@ -155,6 +158,7 @@ def test_it_runs_in_a_folder_with_an_awkward_name(state_dir: Path, made: Path) -
         cluster.stop()
 
 
+@pytest.mark.full
 def test_a_pid_file_whose_number_went_to_another_process_is_repaired(cluster: Cluster) -> None:
     account = processes.Account.of_this_process()
     other = subprocess.Popen(["sleep", "600"], **account.options)
@@ -168,6 +172,7 @@ def test_a_pid_file_whose_number_went_to_another_process_is_repaired(cluster: Cl
         other.wait()
 
 
+@pytest.mark.full
 def test_a_pid_file_of_before_is_not_taken_for_ready(cluster: Cluster) -> None:
     cluster.prepare()
     cluster.start()

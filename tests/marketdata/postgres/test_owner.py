@@ -137,6 +137,7 @@ def test_two_clients_share_one_owner(watched: Watched, join: Launch) -> None:
     watched.assert_gone(running)
 
 
+@pytest.mark.full
 def test_clients_at_the_same_moment_start_one_owner(watched: Watched, launch: Launch) -> None:
     started = starts(watched)
     clients = [launch() for _ in range(4)]
@@ -184,6 +185,7 @@ def test_a_killed_postgresql_is_started_again(watched: Watched, join: Launch) ->
     assert client.running()
 
 
+@pytest.mark.full
 def test_a_client_starts_after_all_processes_were_killed(
     watched: Watched, join: Launch, loops: Callable[..., int]
 ) -> None:
@@ -202,6 +204,7 @@ def test_a_client_starts_after_all_processes_were_killed(
     watched.assert_gone(running)
 
 
+@pytest.mark.full
 def test_an_owner_killed_while_it_makes_the_cluster_leaves_no_half(state_dir: Path, launch: Launch) -> None:
     watched = Watched(state_dir)
     client = launch()
@@ -228,6 +231,7 @@ def test_each_client_gets_the_reason_why_the_owner_stopped(watched: Watched, lau
         client.leave()
 
 
+@pytest.mark.full
 def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Watched, join: Launch) -> None:
     other = join()
     with Client(watched.state_dir, linger=False):
@@ -238,6 +242,7 @@ def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Wat
     watched.assert_gone(running)
 
 
+@pytest.mark.full
 def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: int | None) -> None:
     if user is not None:
         pytest.skip("runs as whoever runs the tests")
@@ -255,6 +260,7 @@ def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: 
     watched.assert_gone(running)
 
 
+@pytest.mark.full
 def test_a_service_manager_gets_the_database_back(
     watched: Watched, join: Launch, user: int | None, loops: Callable[..., int]
 ) -> None:
@@ -279,6 +285,7 @@ def test_a_service_manager_gets_the_database_back(
     client.leave()
 
 
+@pytest.mark.full
 def test_a_client_is_warned_where_the_second_socket_is_missing(
     watched: Watched, join: Launch, user: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,6 +307,7 @@ def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     assert caught.value.code == "owned"
 
 
+@pytest.mark.full
 def test_a_client_of_this_process_closes_twice_without_harm(watched: Watched, user: int | None) -> None:
     if user is not None:
         pytest.skip("runs as whoever runs the tests")

@@ -146,6 +146,7 @@ def test_connections_share_the_pauses(chains: tuple[SyntheticChain, SyntheticCha
         assert len(chains[0].asked) == asked
 
 
+@pytest.mark.full
 def test_ranges_are_read_from_the_endpoint_with_budget_left(
     chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
 ) -> None:

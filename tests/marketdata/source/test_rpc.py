@@ -188,6 +188,7 @@ def test_an_unknown_error_of_a_call_is_reported_at_once(provider: Callable[[Answ
     rpc.close()
 
 
+@pytest.mark.full
 def test_batches_shrink_after_an_error_and_grow_again_later(
     provider: Callable[[Answer], Provider], monkeypatch: pytest.MonkeyPatch
 ) -> None:

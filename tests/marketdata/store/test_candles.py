@@ -83,6 +83,7 @@ def test_candles_of_every_interval_and_bound_are_exact(conn: Connection, version
     holds()
 
 
+@pytest.mark.full
 def test_candles_around_the_present_are_exact(conn: Connection, version: Version, loops) -> None:
     """Closed or not, current in or out, filled up to now, and ticks of the future."""
 

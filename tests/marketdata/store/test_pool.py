@@ -213,6 +213,7 @@ def test_a_connection_that_was_cut_right_after_its_return_fails_once(
     assert ask(pool) not in cut
 
 
+@pytest.mark.full
 def test_a_restarted_database_is_found_again_by_all_at_once(state_dir: Path) -> None:
     with Client(state_dir, linger=False) as client:
         pool = Pool(client.conninfo, application_name="test")

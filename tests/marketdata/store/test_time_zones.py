@@ -165,7 +165,13 @@ def test_days_of_25_hours_alone_are_read_whole(
 
 
 @pytest.mark.parametrize("fill", ["none", "previous"])
-@pytest.mark.parametrize("name", ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Kiritimati"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Europe/Berlin",
+        *(pytest.param(each, marks=pytest.mark.full) for each in ("Australia/Lord_Howe", "Pacific/Kiritimati")),
+    ],
+)
 def test_candles_around_the_present_are_exact(
     conn: Connection, version: Version, zones: TimeZones, name: str, fill: str
 ) -> None:

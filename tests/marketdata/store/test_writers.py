@@ -134,6 +134,7 @@ def the_same(symbols: list[str]) -> list[Tick]:
     return [tick(symbol, str(n), START + n * SECOND, str(n + 1)) for n in range(200) for symbol in symbols]
 
 
+@pytest.mark.full
 def test_eight_writers_of_every_kind(conn: Connection, database: str, version: Version, loops) -> None:
     for seed in range(loops(quick=3, full=60)):
         crowd = Crowd(database, version)
