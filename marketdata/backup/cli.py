@@ -26,7 +26,10 @@ _TABLE = """
     SELECT relname::text FROM pg_class
     WHERE relkind IN ('r', 'p', 'v', 'm') AND relname <> %s
       AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[])
+      AND NOT EXISTS (SELECT FROM pg_depend
+                      WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')
     LIMIT 1"""
+"""Any table or view other than those of extensions, which Citus and others make in an empty database, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
