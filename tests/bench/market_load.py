@@ -24,6 +24,7 @@ GAP = 5_000
 BATCH = 10_000
 
 _RANGE = re.compile(r"\{(\d+)-(\d+)\}")
+_BATCH = re.compile(r"batch(?:-(\d+)-(\d+))?")
 
 
 @dataclass
@@ -86,16 +87,16 @@ def _has_answer(client: _Client, buffer: bytearray) -> bool:
 
 
 def requests(kind: str, token: str) -> Callable[[], bytes]:
-    """``tick``, ``batch``, or the path to GET, in which ``{5-8}`` becomes one of 5, 6 and 7, anew each time. ``token``
-    may also be a whole value of Authorization."""
+    """``tick``, ``batch``, ``batch-1000-10`` (1 000 ticks of 10 symbols), or the path to GET, in which ``{5-8}``
+    becomes one of 5, 6 and 7, anew each time. ``token`` may also be a whole value of Authorization."""
     numbers = itertools.count(time.time_ns() // 1000)
     authorization = f"Authorization: {token if ' ' in token else f'Bearer {token}'}\r\n"
     head = f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\n{authorization}Content-Type: application/json\r\n"
 
-    def tick(number: int) -> str:
+    def tick(number: int, symbols: int = SYMBOLS) -> str:
         price = f"{100 + number % 50}.{number % 997:03}"
         return (
-            f'{{"symbol":"BENCH:{number % SYMBOLS}","id":"{number}","ts":{START + number % 10**8 * GAP // SYMBOLS},'
+            f'{{"symbol":"BENCH:{number % symbols}","id":"{number}","ts":{START + number % 10**8 * GAP // symbols},'
             f'"price":"{price}","size":"1.25","side":"buy"}}'
         )
 
@@ -104,8 +105,9 @@ def requests(kind: str, token: str) -> Callable[[], bytes]:
 
     if kind == "tick":
         return lambda: post(tick(next(numbers)))
-    if kind == "batch":
-        return lambda: post('{"ticks":[' + ",".join(tick(next(numbers)) for _ in range(BATCH)) + "]}")
+    if batch := _BATCH.fullmatch(kind):
+        size, symbols = int(batch[1] or BATCH), int(batch[2] or SYMBOLS)
+        return lambda: post('{"ticks":[' + ",".join(tick(next(numbers), symbols) for _ in range(size)) + "]}")
     rest = f" HTTP/1.1\r\nHost: a\r\n{authorization}\r\n"
     draw = random.Random(kind).randrange
 

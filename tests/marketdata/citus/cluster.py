@@ -79,6 +79,11 @@ class Node:
         return make_conninfo(host=HOST, port=self.port, user=user, dbname=database)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def log(self) -> Path:
         return self._folder.with_suffix(".log")
 
