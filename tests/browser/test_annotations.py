@@ -305,6 +305,7 @@ def test_the_list_chooses_hides_shows_and_removes(tab: Tab, stage: Stage) -> Non
     expect(page.locator("#sheets .said")).to_have_text(["one", "three"])
 
 
+@pytest.mark.full
 def test_a_click_on_an_annotation_chooses_it_while_the_list_is_open(tab: Tab, stage: Stage) -> None:
     record = box(stage, target={"part": TITLE, "x": 0, "y": 0, "w": 1, "h": 1}, text="The title")
     page = tab().page
@@ -319,6 +320,7 @@ def test_a_click_on_an_annotation_chooses_it_while_the_list_is_open(tab: Tab, st
     assert said.evaluate("(each) => getComputedStyle(each).pointerEvents") == "none"
 
 
+@pytest.mark.full
 def test_another_client_shows_and_hides_on_this_page_too(tab: Tab, stage: Stage) -> None:
     page = tab().page
     record = box(stage)

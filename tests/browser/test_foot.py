@@ -98,6 +98,7 @@ def test_a_learner_predicts_runs_and_goes_on_with_one_key(tab: Tab, stage: Stage
     assert answers(stage, "first")["right_first"] is False
 
 
+@pytest.mark.full
 def test_each_stop_covers_its_own_values(tab: Tab) -> None:
     page = tab(f"#/{PHASE}/right").page
     field(page).fill("1")
@@ -124,6 +125,7 @@ COVERED = """(wanted) => wanted.every(([key, covered]) => {
 })"""
 
 
+@pytest.mark.full
 def test_what_is_right_is_right_as_a_number_and_quiet(tab: Tab, stage: Stage) -> None:
     page = tab(f"#/{PHASE}/right/second").page
     if press(page, "Predict again").count():
@@ -169,6 +171,7 @@ def test_a_hint_stays_in_its_place_and_leads_back_to_the_field(tab: Tab) -> None
     assert focused(page) == "n"
 
 
+@pytest.mark.full
 def test_enter_goes_on_after_the_learner_has_judged(tab: Tab) -> None:
     page = tab(f"#/{PHASE}/note").page
     page.get_by_role("textbox", name="Your answer").fill("one")
@@ -213,6 +216,7 @@ def test_keys_work_at_the_position_after_a_field_or_a_link_of_the_sheet(tab: Tab
     assert focused(page) == "Sheets"
 
 
+@pytest.mark.full
 def test_the_ring_of_a_field_is_not_cut_off(tab: Tab) -> None:
     page = tab(f"#/{PHASE}/keys").page
     field(page).focus()
@@ -223,6 +227,7 @@ def test_the_ring_of_a_field_is_not_cut_off(tab: Tab) -> None:
     }""")
 
 
+@pytest.mark.full
 def test_the_sign_of_a_step_moves_no_row(tab: Tab) -> None:
     page = tab(f"#/{PHASE}/editor").page
     name = page.get_by_role("treeitem", name="Step editor").locator(".name")
@@ -262,6 +267,7 @@ def test_enter_keeps_a_note_and_approves_nothing(tab: Tab, stage: Stage) -> None
     until(lambda: note.input_value() == "look here again")
 
 
+@pytest.mark.full
 def test_letters_are_actions_where_no_field_is_empty(tab: Tab, stage: Stage) -> None:
     page = tab(f"#/{PHASE}/letters").page
     page.keyboard.type("a")

@@ -62,6 +62,7 @@ def test_question_fields_button_and_rows_are_in_sight_at_every_stop(
     assert faults(page, "foot", [keys, JUDGED]) == []
 
 
+@pytest.mark.full
 def test_the_title_of_the_step_is_in_full_and_its_ancestors_are_numbers(
     context: BrowserContext, shipped: Stage
 ) -> None:

@@ -66,6 +66,7 @@ def test_the_question_for_a_name_can_be_put_off_for_good(unasked: Callable[[], P
     assert learners(stage) == ["unnamed"]
 
 
+@pytest.mark.full
 def test_a_new_browser_is_asked_once_for_a_name_and_the_work_keeps_it(
     unasked: Callable[[], Page], stage: Stage
 ) -> None:

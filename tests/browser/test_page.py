@@ -130,6 +130,7 @@ def test_the_landmarks_carry_their_names(tab: Tab) -> None:
     page.get_by_role("dialog", name="Keyboard").wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_the_code_stays_in_sight_at_the_second_stop_of_a_step(tab: Tab) -> None:
     page = tab("#/bump/requests/three-requests/neighbours").page
     for name in ("Next stop", "Previous stop", "Next stop"):
@@ -147,6 +148,7 @@ IN_SIGHT = """() => {
 }"""
 
 
+@pytest.mark.full
 def test_the_memory_opens_by_the_mouse_too(tab: Tab) -> None:
     page = tab().page
     page.get_by_role("button", name="Memory", exact=True).click()

@@ -130,6 +130,7 @@ def test_drift_is_a_table_of_the_name_the_expected_and_the_seen_value(opened: Op
     opens(report, stage, line_of(stage, "/* quick */"))
 
 
+@pytest.mark.full
 def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
     opened.page.keyboard.press("Enter")
     opened.shows("SYNC ON · at this step")
@@ -163,6 +164,7 @@ def test_an_end_before_the_stop_says_its_exit_code(opened: OpenPage, stage: Stag
     assert report.locator("pre").inner_text() == "last  words"
 
 
+@pytest.mark.full
 def test_a_build_error_has_a_button_for_each_line(opened: OpenPage, stage: Stage) -> None:
     with edited(stage, "    n = 1;", "    n = missing  one;"), edited(stage, "return n;", "return m;"):
         report = failed(opened, "The program does not build.")

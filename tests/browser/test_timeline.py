@@ -89,6 +89,7 @@ def test_a_note_is_withdrawn_with_a_reason_and_stays_in_the_record(tab: Tab, sta
     assert "A slip of the pen" not in stage.tcp.request("GET", "/api/report/lesson.html").body.decode()
 
 
+@pytest.mark.full
 def test_many_moves_do_not_hide_what_was_done_before_them(tab: Tab, stage: Stage) -> None:
     note = {"kind": "note", "actor": "api", "key": FIRST, "text": "before the walk"}
     assert stage.tcp.post("/api/events", note).status == 201

@@ -9,7 +9,7 @@ import pytest
 from tests.functional.drift import WAYS, Subject, Way, assert_green, try_way
 from tests.functional.foreign_programs import Repository
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 PROGRAM = """\
 #include <stdio.h>
@@ -44,8 +44,6 @@ CFLAGS = -g -O0
 shop: shop.c
 \t$(CC) $(CFLAGS) -o $@ shop.c
 """
-QUICK = "ten lines were inserted above"
-"""The way that a quick run tries. What the others lead to, test_check_replay.py and the tests of authoring try."""
 TARGET = {"name": "shop", "build": ["make", "-s"], "program": "shop", "sources": ["shop.c"]}
 
 
@@ -98,7 +96,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
 @pytest.mark.parametrize(
     "way",
-    [pytest.param(way, marks=() if way.name == QUICK else pytest.mark.full) for way in WAYS],
+    WAYS,
     ids=[way.name for way in WAYS],
 )
 def test_a_drift_is_named_and_repaired(shop: Subject, way: Way) -> None:

@@ -17,10 +17,9 @@ from cardapp.settings import ROOT
 from tests.functional.card_proofs import CARDS, RECORDED, card_session, digest, replayed
 from tests.functional.session_process import SessionTool
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.each_runtime]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", CARDS)
 def test_the_check_of_a_card_replays_every_snapshot(name: str, runtime: str) -> None:
     card = ROOT / "etc" / "cards" / name
@@ -31,7 +30,7 @@ def test_the_check_of_a_card_replays_every_snapshot(name: str, runtime: str) -> 
     assert done.stdout.splitlines()[-1] == f"all {count} snapshots were replayed and match the card"
 
 
-@pytest.mark.parametrize("name", [CARDS[0], *(pytest.param(each, marks=pytest.mark.full) for each in CARDS[1:])])
+@pytest.mark.parametrize("name", CARDS)
 def test_random_replays_prove_what_was_recorded_on_another_release(
     tool: SessionTool, name: str, loops: Callable[..., int]
 ) -> None:

@@ -238,6 +238,7 @@ def test_repeated_replays_find_a_program_that_is_not_always_the_same(
     assert f"{SECOND} matched the card 2 times before it failed" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_fail_fast_stops_after_the_first_snapshot_that_fails(
     card: CountingCard, capsys: pytest.CaptureFixture[str]
 ) -> None:

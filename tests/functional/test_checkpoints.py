@@ -545,6 +545,7 @@ def test_sync_is_off_after_the_target_has_run_on(own: Stage) -> None:
     assert kinds(own)[-1] == "sync.off"
 
 
+@pytest.mark.full
 def test_a_program_that_ran_on_and_ended_says_that_it_ended(shared: Stage) -> None:
     assert shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK)).status == 200
     last = shared.tcp.get("/api/checkpoint/status")["last"]

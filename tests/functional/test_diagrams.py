@@ -19,7 +19,7 @@ from cardapp.layout.diagram import activity, arena, memory, states, svg, tikz
 from cardapp.layout.diagram.shapes import Box, Diagram, Room
 from cardapp.layout.layout_options import COLORS
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOLERANCE = 0.5  # mm; what the eye would see
@@ -65,7 +65,7 @@ class Seen:
     words: dict[str, list[Box]]
 
 
-@pytest.fixture(scope="module", params=[pytest.param("arena", marks=pytest.mark.full), "calc"])
+@pytest.fixture(scope="module", params=["arena", "calc"])
 def diagrams(request: pytest.FixtureRequest) -> list[Diagram]:
     return list(drawn(request.param))
 

@@ -78,6 +78,7 @@ def key_of(stage: Stage) -> str:
     return key
 
 
+@pytest.mark.full
 def test_f2_leaves_the_editor_free_and_a_second_one_supersedes(stage: Stage, nvim: NeovimConnection) -> None:
     stage.tcp.post("/api/editor/reset")  # no checkpoint of the slow stop is left
     begun = time.monotonic()

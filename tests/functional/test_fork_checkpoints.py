@@ -188,7 +188,14 @@ def test_a_program_continues_from_a_checkpoint_without_traces_of_the_fork(sessio
 # -- where a fork would differ ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["file", "pipe", "shared", "thread", "daemon", "timer", "alarm"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "file",
+        "thread",
+        *(pytest.param(each, marks=pytest.mark.full) for each in ("pipe", "shared", "daemon", "timer", "alarm")),
+    ],
+)
 def test_a_program_with_shared_files_memory_threads_children_or_timers_is_not_forked(
     session: RunningSession, how: str
 ) -> None:
@@ -211,7 +218,14 @@ def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSe
 
 @pytest.mark.parametrize(
     "command",
-    ["checkpoint", "restart 0", "watch count", "kill", "run", "detach", "inferior 1\radd-inferior\rinferior 2"],
+    [
+        "checkpoint",
+        "run",
+        *(
+            pytest.param(each, marks=pytest.mark.full)
+            for each in ("restart 0", "watch count", "kill", "detach", "inferior 1\radd-inferior\rinferior 2")
+        ),
+    ],
 )
 def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession, command: str) -> None:
     _, reported = replayed(session, LATER)
@@ -243,7 +257,7 @@ def test_with_a_second_inferior_no_checkpoint_is_used(session: RunningSession) -
     assert replayed(session, LATER) == ("fork", reported)
 
 
-@pytest.mark.parametrize("index", [0, 1, *(pytest.param(each, marks=pytest.mark.full) for each in range(2, 5)), 5])
+@pytest.mark.parametrize("index", [0, *(pytest.param(each, marks=pytest.mark.full) for each in range(1, 6))])
 def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, index: int) -> None:
     before = [replayed(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
     # The original process, the program, and the checkpoints of main and of the three stops. What a restart left is

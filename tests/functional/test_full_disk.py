@@ -138,6 +138,7 @@ def test_on_a_full_disk_writes_are_refused_and_reads_answered(
     assert_verified(server, environment)
 
 
+@pytest.mark.full
 def test_a_state_that_fills_its_disk_keeps_what_was_acknowledged(server: Server, environment: dict[str, str]) -> None:
     api = server.api
     writer = Writer(api)

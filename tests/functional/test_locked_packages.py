@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,7 +110,6 @@ def test_a_package_that_is_not_the_locked_one_is_refused(repository: Repository,
     assert repository.version("tiny") == "1.0"
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("tiny")
 def test_a_package_without_a_hash_is_refused(repository: Repository) -> None:
     repository.add_wheel("bare", "1.0")
@@ -120,7 +119,6 @@ def test_a_package_without_a_hash_is_refused(repository: Repository) -> None:
     assert repository.version("bare") == ""
 
 
-@pytest.mark.full
 def test_a_package_that_the_lock_forgot_is_refused(repository: Repository, tiny: str) -> None:
     repository.add_wheel("forgotten", "1.0")
     done = repository.install(tiny + repository.add_wheel("needy", "1.0", "Requires-Dist: forgotten\n"))
@@ -129,7 +127,6 @@ def test_a_package_that_the_lock_forgot_is_refused(repository: Repository, tiny:
     assert repository.version("needy") == repository.version("forgotten") == ""
 
 
-@pytest.mark.full
 def test_sources_are_not_built(repository: Repository, tiny: str) -> None:
     done = repository.install(tiny + repository.add_sdist("sources", "1.0"))
     assert done.returncode == 3

@@ -42,6 +42,7 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
     process.stop()
 
 
+@pytest.mark.full
 def test_every_example_of_the_pages_works(api: ApiProcess) -> None:
     """Each page alone: nothing of it needs the commands of another one."""
     environment = os.environ | {"MARKET_STATE_DIR": str(api.state_dir)}
@@ -75,6 +76,7 @@ def check_sql_examples(environment: dict[str, str]) -> None:
         assert [line.rstrip() for line in done.stdout.splitlines() if line] == textwrap.dedent(output).splitlines()
 
 
+@pytest.mark.full
 def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:
     """Long before the half minute that a token is cached for."""
     second = ApiProcess(api.state_dir)

@@ -255,6 +255,7 @@ def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
             assert not any(row["finalized"] for row in rows if row["T"] >= final)
 
 
+@pytest.mark.full
 def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
     """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
     past.forget()

@@ -22,7 +22,7 @@ from tests.functional.serving import until
 from tests.functional.test_market_backfill import BackfillProcess
 from tests.marketdata.source.synthetic_chain import SyntheticChain
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 SECONDS = 60.0
 MOST_LAG_S = 5.0
@@ -123,7 +123,6 @@ def silent() -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-@pytest.mark.full
 def test_a_chain_that_is_dead_delays_no_other_and_catches_up(chains: Chains) -> None:
     chains.start()
     for _ in range(2):  # the coverage of a chain begins where the first one of its pools ends
@@ -143,7 +142,6 @@ def test_a_chain_that_is_dead_delays_no_other_and_catches_up(chains: Chains) -> 
     chains.market.assert_complete()
 
 
-@pytest.mark.full
 def test_a_deep_history_and_a_silent_provider_delay_no_other_chain(chains: Chains, silent: dict[str, Any]) -> None:
     with closing(SyntheticChain(head=100_000, swaps=20, most=500)) as deep:
         chains.start(silent, deep.rpc_file())

@@ -18,7 +18,7 @@ from tests.bench.figures import resident
 from tests.functional.market_process import SECONDS, ApiProcess, Client
 from tests.functional.session_process import eventually
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 TICKS = 100_000
 LINES = "symbol,id,ts,price,size\n" + "".join(f"CSV:FILE,{n},{1704067200000 + n * 100},1.5,2\n" for n in range(TICKS))
@@ -46,7 +46,7 @@ def stored(api: ApiProcess) -> int:
         return sum(each["n"] for each in found["candles"]) if status == 200 else 0
 
 
-@pytest.mark.parametrize("way", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.full)])
+@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
 def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Signals) -> None:
     """SIGTERM is answered after the present block; nothing is left of the file; the second time completes it."""
     answers: list[tuple[int, Any] | None] = []
@@ -82,7 +82,6 @@ def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Sign
     assert stored(api) == TICKS
 
 
-@pytest.mark.full
 def test_the_largest_file_takes_little_memory(api: ApiProcess, tmp_path: Path) -> None:
     """256 MiB: ticks, and lines too long for one, which are refused quickly."""
     file = tmp_path / "largest.csv"

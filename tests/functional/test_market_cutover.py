@@ -17,7 +17,7 @@ from tests.functional.market_process import SECONDS, ApiProcess
 from tests.functional.market_versions import Chain, Versions, assert_holds
 from tests.functional.serving import until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 @pytest.fixture
@@ -78,7 +78,6 @@ def ingestor(market: Market, api: ApiProcess, n: int, start_block: int = 0) -> I
         found.stop()
 
 
-@pytest.mark.full
 def test_the_ingestor_of_the_new_version_starts_before_the_other_one_stops(
     market: Market, loops: Callable[..., int]
 ) -> None:

@@ -101,6 +101,7 @@ def test_check_finds_what_is_wrong(market: Market) -> None:
     assert [part in line for part, line in zip(expected, wrong, strict=True)] == [True] * 4
 
 
+@pytest.mark.full
 def test_of_two_ingestors_started_at_once_one_runs(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     # On another machine: the same table, but neither the lock nor the outbox.

@@ -194,6 +194,7 @@ def descriptors() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.full
 def test_slow_clients_of_the_frontend_get_the_newest_state_in_bounded_memory(
     api: ApiProcess, frontend: FrontendProcess, descriptors: Callable[[int], None], loops: Callable[..., int]
 ) -> None:

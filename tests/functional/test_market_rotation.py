@@ -58,8 +58,6 @@ POINTS = {
     "after the files": True, "before the revocation": True,
 }  # fmt: skip
 """Whether the rotation is completed afterwards, or had not happened."""
-QUICK = ("before the commit", "after the files")
-"""One of each kind, which run without ``--full``."""
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def copy_token(api: ApiProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.full) for each in POINTS]
+    "point", [pytest.param(each, marks=[] if each == "after the files" else pytest.mark.full) for each in POINTS]
 )
 def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProcess, point: str) -> None:
     copy_token(api)

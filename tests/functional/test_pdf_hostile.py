@@ -73,6 +73,7 @@ def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> s
     return text
 
 
+@pytest.mark.full
 def test_all_hostile_texts_are_set_as_text(latex_cache: Path, tmp_path: Path) -> None:
     lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
     made_up = small("\n\n".join(SNIPPETS), TITLE, " ".join(lines), lines)

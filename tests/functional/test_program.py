@@ -360,6 +360,7 @@ def test_long_values_are_cut_and_wild_pointers_are_shown(deep: RunningSession) -
     assert found["long_text"] == f'"{("abcdefghijklmnopqrstuvwxyz" * 8)[:200]}"...'
 
 
+@pytest.mark.full
 def test_reading_leaves_the_learners_frame_and_settings_as_they_are(deep: RunningSession) -> None:
     assert isinstance(deep.card, ProgramCard)
     deep.replay(deep.card.at("/* the bottom */", "main.c"))

@@ -152,6 +152,7 @@ def test_a_checkpoint_of_one_run_is_not_used_for_another(session: RunningSession
     assert (again["method"], again["values"]["n"]["value"]) == ("rerun", "2")
 
 
+@pytest.mark.full
 def test_the_limit_of_a_run_bounds_its_replay(session: RunningSession) -> None:
     begun = time.monotonic()
     refused = session.refusal(STOP, run="slow")

@@ -35,7 +35,9 @@ def refused(environment: dict[str, str], **changed: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGINT, signal.SIGHUP))]
+)
 def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Signals) -> None:
     server = Server(environment)
     socket = Path(environment["CARD_STATE_DIR"]) / "card-api.sock"

@@ -81,6 +81,7 @@ def test_only_the_owner_can_read_the_sessions_files(shared: RunningSession) -> N
         assert (shared.path / "run" / name).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.full
 def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> None:
     tool.must("start", "--name", "by-file", str(card.folder / "card_source.json"))
     assert "by-file" in tool.must("list")
@@ -137,6 +138,7 @@ def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, ca
     assert processes_of("none", tool.state / "sessions" / "s") == {}
 
 
+@pytest.mark.full
 def test_an_unknown_name_lists_the_known_ones(shared: RunningSession) -> None:
     for command in ("select", "reset", "refresh", "attach", "detach", "stop", "mcp"):
         done = shared.tool.run(command, "nosuch")

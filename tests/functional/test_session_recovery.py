@@ -70,7 +70,7 @@ def container_id(session: RunningSession) -> str:
     return found
 
 
-@pytest.mark.parametrize("program", NEOVIM)
+@pytest.mark.parametrize("program", ["nvim", pytest.param("nvim-terminal", marks=pytest.mark.full)])
 def test_a_dead_neovim_is_reported_and_restarted(session: RunningSession, program: str) -> None:
     before = session.ask("session_binding")
     parts = session.processes().keys() - {session.host_pid()}
@@ -151,6 +151,7 @@ def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSessio
     assert server not in session.processes()
 
 
+@pytest.mark.full
 def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     gone = session.pid("gdb")

@@ -104,6 +104,7 @@ def blocked(pid: int) -> set[int]:
     return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
 
 
+@pytest.mark.full
 def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) -> None:
     give_cluster(state_dir)
     watched = Watched(state_dir)
@@ -128,6 +129,7 @@ def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) 
         watched.assert_gone(running)
 
 
+@pytest.mark.full
 def test_two_at_once_share_the_database(state_dir: Path) -> None:
     give_cluster(state_dir)
     watched = Watched(state_dir)

@@ -123,6 +123,7 @@ def test_back_returns_to_the_symbol_before(tab: Tab, stage: Stage) -> None:
     opened.becomes(lambda: opened.legend().get("C") == "7")
 
 
+@pytest.mark.full
 def test_types_and_scales_are_in_the_address_and_back_from_it(tab: Tab) -> None:
     opened = tab(query()).drawn()
     page = opened.page
@@ -155,6 +156,7 @@ def test_link_and_picture_are_copied(tab: Tab) -> None:
     assert page.locator("#more-menu").is_hidden()
 
 
+@pytest.mark.full
 def test_full_screen_begins_and_ends(tab: Tab) -> None:
     opened = tab(query()).drawn()
     opened.page.keyboard.press("Alt+Enter")

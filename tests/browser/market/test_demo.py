@@ -166,6 +166,7 @@ def test_the_month_is_loaded_by_scrolling_back(tab: Tab, demo: Demo) -> None:
     opened.becomes(lambda: opened.legend() == demo.newest("1h"))
 
 
+@pytest.mark.full
 def test_blocks_that_a_late_ingestor_has_not_read_are_hatched_and_announced(tab: Tab, demo: Demo) -> None:
     until(lambda: demo.has_covered(demo.before))
     opened = tab(query("1m", bars=40)).drawn()

@@ -71,6 +71,7 @@ def test_all_indicators_are_drawn_in_their_panes_and_in_the_legend(tab: Tab) -> 
         assert opened.has_pixels(colour) > 50
 
 
+@pytest.mark.full
 def test_vwap_has_every_digit_of_the_api(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:VWAP", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end + at, f"2503.12345678901234567{at}") for at in range(3)))
@@ -120,6 +121,7 @@ def test_values_do_not_move_when_the_view_moves(tab: Tab, stage: Stage) -> None:
     other.becomes(lambda: values(other) == before)
 
 
+@pytest.mark.full
 def test_faults_of_indicators_in_an_address_are_reported(tab: Tab) -> None:
     opened = tab(query(indicators="sma.20,foo,rsi.999")).drawn()
     notice = opened.page.get_by_role("alert").first.text_content() or ""

@@ -143,6 +143,7 @@ def test_a_search_finds_parts_chains_and_tokens(tab: Tab) -> None:
     assert rows(page) == ["ETH:DAI", "ETH:DAI-USD"], "an exact name comes first"
 
 
+@pytest.mark.full
 def test_opening_the_search_reads_the_list_again(tab: Tab) -> None:
     opened = with_symbols(tab(), listed("ETH:A", "ETH:B"))
     page = opened.page
@@ -206,7 +207,8 @@ def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Sta
     opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
 
 
-@pytest.mark.parametrize("width", [390, *(pytest.param(each, marks=pytest.mark.full) for each in (721, 1280))])
+@pytest.mark.full
+@pytest.mark.parametrize("width", [390, 721, 1280])
 def test_the_longest_name_fits(tab: Tab, stage: Stage, width: int) -> None:
     stage.write(tick(LONGEST, now(), "1"))
     opened = tab(query(LONGEST))

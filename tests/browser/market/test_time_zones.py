@@ -37,6 +37,12 @@ CHANGES = {
     "a new offset in Pyongyang": ("Asia/Pyongyang", "2018-05-05"),
     "short summers in Casablanca": ("Africa/Casablanca", "2012-07-20"),
 }
+QUICK = (
+    "spring in Berlin", "half an hour in Lord Howe", "a skipped day in Apia", "a minute after midnight in St. John's",
+)  # fmt: skip
+each_change = pytest.mark.parametrize(
+    "change", [pytest.param(each, marks=[] if each in QUICK else [pytest.mark.full]) for each in CHANGES]
+)
 
 OFFSETS = """async ([zone, times]) => {
   const { offsetAt } = await import('/static/time_zones.js');
@@ -65,7 +71,7 @@ def test_offsets_are_those_of_the_time_zone_database(blank: Page, zone: str) -> 
     assert blank.evaluate(OFFSETS, [zone, times]) == [clock(time, zone) - time for time in times]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@each_change
 def test_each_local_time_begins_when_the_clocks_first_show_it(blank: Page, change: str) -> None:
     zone, day = CHANGES[change]
     start = midnight(day) - 2 * DAY
@@ -101,12 +107,6 @@ BUCKETS = """async ([interval, zone, opens]) => {
   }
   return wrong;
 }"""
-QUICK = (
-    "spring in Berlin",
-    "half an hour in Lord Howe",
-    "a skipped day in Apia",
-    "a minute after midnight in St. John's",
-)
 DAYS = {
     "15m": 2,
     "30m": 4,
@@ -123,9 +123,7 @@ DAYS = {
 }
 
 
-@pytest.mark.parametrize(
-    "change", [pytest.param(each, marks=[] if each in QUICK else [pytest.mark.full]) for each in CHANGES]
-)
+@each_change
 def test_the_buckets_are_those_of_the_api(blank: Page, stage: Stage, change: str) -> None:
     zone, day = CHANGES[change]
     symbol = f"DEMO:{day}"
@@ -203,6 +201,7 @@ def test_a_telephone_shows_the_whole_name_of_a_zone(calcutta: ChartPage) -> None
     assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
 
 
+@pytest.mark.full
 def test_a_chosen_time_zone_is_in_the_address_and_near_the_top_afterwards(calcutta: ChartPage) -> None:
     page = calcutta.page
     button = page.get_by_role("button", name="Time zone")

@@ -173,6 +173,7 @@ def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage)
 LOCAL = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
 
 
+@pytest.mark.full
 def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:SIDES", now()
     stage.write(

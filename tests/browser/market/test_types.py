@@ -46,6 +46,7 @@ def row(opened: str, close: str, finalized: bool = True) -> dict[str, Any]:
     return {"o": opened, "h": "130", "l": "90", "c": close, "v": "5", "finalized": finalized}
 
 
+@pytest.mark.full
 def test_up_and_down_differ_by_lightness(tab: Tab) -> None:
     page = tab(query()).page
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")

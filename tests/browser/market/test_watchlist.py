@@ -39,6 +39,7 @@ def opened_with(tab: Tab, stage: Stage, names: str, symbol: str = SYMBOL) -> Cha
     return opened.go(query(symbol, panels="watchlist")).drawn()
 
 
+@pytest.mark.full
 def test_the_watchlist_has_live_values_of_the_users_symbols(tab: Tab, stage: Stage) -> None:
     start = now()
     stage.write(

@@ -281,7 +281,15 @@ def test_an_answer_key_is_short_and_tells_each_question_with_its_values(name: st
     assert all(row.value for part in parts_of(key) if isinstance(part.content, Machine) for row in part.content.rows)
 
 
-@pytest.mark.parametrize("steps", range(1, 9))
+@pytest.mark.parametrize(
+    "steps",
+    [
+        *(pytest.param(each, marks=pytest.mark.full) for each in range(1, 6)),
+        6,
+        7,
+        pytest.param(8, marks=pytest.mark.full),
+    ],
+)
 def test_no_sheet_ends_with_a_title(steps: int) -> None:
     for layout in (layouts.load(layouts.ANSWER_KEY).arranged("html"), *ARRANGED.values()):
         document = compose(growing(8, steps), IDENTITY, layout, SOURCES, running_on=True)

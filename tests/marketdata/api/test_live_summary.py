@@ -75,6 +75,7 @@ def test_all_items_come_first_and_then_those_that_change(api: Api, client: LiveC
     quiet(client)
 
 
+@pytest.mark.full
 def test_messages_are_a_second_apart_and_have_the_newest_state(api: Api, client: LiveClient, tick: Make) -> None:
     symbol = "LS:PACE"
     api.ingest(tick(symbol=symbol, ts=now()))

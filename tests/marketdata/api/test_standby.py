@@ -193,6 +193,7 @@ def test_a_read_that_sends_the_version_is_never_older(api: Api, writer: Api, sta
             assert shown(api, path) == old  # without the header, the replica may lag behind
 
 
+@pytest.mark.full
 def test_a_new_symbol_is_found(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
     with standby.paused():
         for number, path in enumerate((*READS, "/v1/coverage?symbol={}")):

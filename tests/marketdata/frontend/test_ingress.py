@@ -226,6 +226,7 @@ def test_logout_works_behind_nginx(ingress: Nginx) -> None:
     assert answer.headers["WWW-Authenticate"] == 'X-Basic realm="marketdata"'
 
 
+@pytest.mark.full
 @needs_nginx
 def test_a_browser_asks_again_after_logout_behind_nginx(ingress: Nginx, browser: Browser) -> None:  # noqa: F811
     asks_again_after_logout(browser, ingress.port, "ann", "the password of ann")

@@ -229,6 +229,7 @@ def many(frontend: Frontend, peers: list[socket.socket], loops: Callable[..., in
     until(lambda: len(frontend.service.tunnels) == 0, seconds=60)
 
 
+@pytest.mark.full
 def test_slow_clients_use_little_memory_and_delay_nobody(
     frontend: Frontend, peers: list[socket.socket], many: list[socket.socket]
 ) -> None:

@@ -276,6 +276,7 @@ def test_the_stream_of_a_too_slow_client_ends(monkeypatch: pytest.MonkeyPatch) -
         assert status_of(listener.port, HEALTH) == 200
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("shallow")
 def test_the_stream_of_a_client_that_is_slow_but_not_too_slow_goes_on() -> None:
     endless = Endless()

@@ -63,6 +63,7 @@ def test_a_port_without_a_program_is_named(check: Callable[[str], str]) -> None:
     assert f"127.0.0.1:{port}: no connection: Connection refused" in check(f"http://127.0.0.1:{port}/a-very-secret-key")
 
 
+@pytest.mark.full
 def test_a_dead_host_is_named_after_three_seconds(check: Callable[[str], str], silent_port: int) -> None:
     line = check(f"http://127.0.0.1:{silent_port}/a-very-secret-key")
     assert f"127.0.0.1:{silent_port}: no connection within 3 s" in line

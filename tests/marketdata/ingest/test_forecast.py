@@ -95,6 +95,7 @@ def test_the_forecast_is_within_a_quarter_of_the_backfill(tmp_path: Path, server
             assert spent < 1.25 * seconds + 0.5
 
 
+@pytest.mark.full
 def test_the_last_year_is_forecast(tmp_path: Path) -> None:
     blocks = YEAR // BLOCK_S
     with closing(UnevenChain(20, most=10_000, head=blocks * 3 // 2)) as chain:

@@ -281,7 +281,7 @@ def slow(conn: Connection) -> Connection:
 
 
 @pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("format", ["csv", "parquet"])
+@pytest.mark.parametrize("format", ["csv", pytest.param("parquet", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "number",
     [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGKILL, signal.SIGINT))],
@@ -321,8 +321,9 @@ def test_the_next_export_replaces_what_a_killed_one_left_but_not_what_another_wr
     assert path.read_bytes().count(b"\n") == 2
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("has_name", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.parametrize("has_name", [False, True])
 def test_an_export_of_parquet_that_is_interrupted_is_silent_and_incomplete(
     fresh: Settings, tmp_path: Path, has_name: bool
 ) -> None:
@@ -363,8 +364,9 @@ def test_a_full_disk_is_told_in_one_line(fresh: Settings, format: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("format", ["csv", pytest.param("parquet", marks=pytest.mark.full)])
+@pytest.mark.parametrize("format", ["csv", "parquet"])
 def test_a_full_disk_leaves_no_file(fresh: Settings, tmp_path: Path, format: str) -> None:
     path = tmp_path / "ticks"
 

@@ -93,7 +93,7 @@ def test_exported_ticks_and_their_candles_are_the_same_in_another_version(
         assert stored_rollups(two_versions, second, symbol) == stored_rollups(two_versions, first, symbol)
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", [LARGE[0], *(pytest.param(each, marks=pytest.mark.full) for each in LARGE[1:])])
 @pytest.mark.parametrize(
     ("call", "when", "row"),
     [

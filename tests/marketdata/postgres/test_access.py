@@ -92,6 +92,7 @@ def test_another_account_is_not_the_owner(market: Market, uid: int) -> None:
         assert "FATAL: " in answer
 
 
+@pytest.mark.full
 @needs_root
 def test_another_account_is_the_reader_with_the_password(market: Market) -> None:
     assert answers(SOMEBODY, market.second, READER, password=PASSWORD) == [READER]

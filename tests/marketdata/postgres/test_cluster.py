@@ -213,6 +213,7 @@ def test_a_socket_path_that_is_too_long_is_refused(state_dir: Path) -> None:
         Cluster(state_dir / ("x" * 100)).prepare()
 
 
+@pytest.mark.full
 def test_an_incomplete_cluster_is_removed(state_dir: Path) -> None:
     (state_dir / "cluster" / "data.new-1").mkdir(parents=True)
     cluster = Cluster(state_dir)

@@ -226,6 +226,7 @@ def test_a_response_that_is_too_large_makes_batches_smaller(
     rpc.close()
 
 
+@pytest.mark.full
 def test_calls_wait_for_the_budget(provider: Callable[[Answer], Provider]) -> None:
     rpc = client(provider(lambda request, _: result(request, echo)), per_second=100)
     started = time.monotonic()

@@ -195,6 +195,7 @@ def pools(conn: Connection, version: Version, chain: str) -> list[str]:
     return names
 
 
+@pytest.mark.full
 def test_a_round_of_many_pools_writes_one_row_of_finality_and_one_of_coverage(
     conn: Connection, version: Version, chain: str, pools: list[str]
 ) -> None:

@@ -91,6 +91,7 @@ def test_slow_clients_that_hold_all_connections_are_no_stall(
     assert pool.error() is None
 
 
+@pytest.mark.full
 def test_slow_statements_are_no_stall_while_new_connections_are_answered(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ def test_days_of_25_hours_alone_are_read_whole(
             check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
 
 
-@pytest.mark.parametrize("fill", ["none", "previous"])
+@pytest.mark.parametrize("fill", ["none", pytest.param("previous", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "name",
     [
