@@ -92,6 +92,11 @@ class Standby:
             self._process.wait(60)
             self._process = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def promote(self) -> None:
         assert self.value("SELECT pg_promote()")
 

@@ -1,0 +1,72 @@
+"""Reads with one streaming replica beside reads without: charts, and cached charts.
+
+python -m tests.bench.market_replicas [TICKS]      (default 1 000 000; takes five minutes)
+
+Two APIs take turns on one primary; one of them has the replica in DATABASE_READ_URL. All run on this machine, so the
+replica adds no processor. What it takes from the primary is the primary's processor time for a read.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import statistics
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from marketdata.postgres.cluster import Cluster
+from tests.bench.figures import Figure, spread, table
+from tests.bench.market_http import CHART, _fill, _load, _uncached
+from tests.bench.memory import children
+from tests.bench.turns import processor_time
+from tests.functional.market_process import ApiProcess
+from tests.marketdata.api.standby import Standby, running_standby
+
+SECONDS = 4.0
+ROUNDS = 5
+CLIENTS = 16
+KINDS = {
+    f"chart of 500 candles, {CLIENTS} clients, uncached": _uncached("1h", 1),
+    f"the same chart, {CLIENTS} clients, cached": CHART,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One turn: answers a second, latencies, and seconds of the processor for an answer."""
+
+    rate: float
+    latencies: Sequence[float]
+    primary: float
+    replica: float
+
+
+class Bench:
+    """Both APIs, the primary's server and the replica."""
+
+    def __init__(self, state: Path, beside: Path, standby: Standby, without: ApiProcess) -> None:
+        urls = {"DATABASE_URL": Cluster(state).conninfo, "DATABASE_READ_URL": standby.url, "MARKET_READ_LAG_S": "600"}
+        self._token = without.token("read")
+        self.with_replica, self.without = ApiProcess(beside, durable=True, **urls), without
+        self.with_replica.start()
+        self._servers = (json.loads((state / "owner.lock").read_text())["postgres"], standby.pid)
+        _wait_until_usable(self.with_replica.port)
+
+    def turn(self, api: ApiProcess, path: str, seconds: float = SECONDS) -> Run:
+        before = self._used()
+        run = _load(api.port, path, CLIENTS, self._token, seconds)
+        answers = len(run["latencies"])
+        primary = 1e6 * statistics.median(run.primary for run in runs)
+
+    replica = 1e6 * statistics.median(run.replica for run in runs)
+    used = f"primary {primary:.0f} µs, replica {replica:.0f} µs"
+    return Figure(name, f"{run.rate:,.0f} req/s, {spread(run.latencies)}; {used}")
+
+
+if __name__ == "__main__":
+    print(table(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)))
