@@ -81,6 +81,8 @@ def version(options: argparse.Namespace, settings: Settings) -> None:
 
 def copy(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations.copy import CopyLoop, copying
+    from marketdata.operations.pair_access import PairAccess
+    from marketdata.operations.symbol_access import SymbolAccess
     from marketdata.operations.version_pair import Pair
     from marketdata.store.version import registered
 
@@ -93,8 +95,8 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
             signal.signal(number, lambda *_: stopping.set())
     with initialised(settings) as connection:
         pair = Pair.of(connection, settings.prefix, source, target)
-        with copying(connection, settings.prefix):
-            loop = CopyLoop(connection, pair, stopping, say)
+        with copying(connection, settings.prefix), SymbolAccess(connection) as access:
+            loop = CopyLoop(PairAccess(connection, pair, access), stopping, say)
             loop.run(follows=options.follow)
         is_current = any(each.n == target and each.is_current for each in registered(connection, settings.prefix))
     if options.follow:
@@ -108,16 +110,20 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
 def cutover(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations.comparison import EVERYTHING, Bounds
     from marketdata.operations.cutover import Cutover, numbers, report
+    from marketdata.operations.pair_access import PairAccess
+    from marketdata.operations.symbol_access import SymbolAccess
+    from marketdata.operations.version_pair import Pair
 
     bounds = Bounds(options.start or EVERYTHING.start, options.end or EVERYTHING.end)
     if bounds.start > bounds.end:
         raise UsageError(f"--from {bounds.start.isoformat()} is after --to {bounds.end.isoformat()}")
-    with initialised(settings) as connection:
+    with initialised(settings) as connection, SymbolAccess(connection) as access:
         versions = numbers(connection, settings.prefix, options.n)
         if versions.current == versions.new:
             say(f"version {options.n} is the current one: nothing to do")
             return
-        task = Cutover(connection, settings.prefix, versions, say, bounds)
+        pair = Pair.of(connection, settings.prefix, *versions)
+        task = Cutover(PairAccess(connection, pair, access), say, bounds)
         found = task.compare() if options.compare else task.switch(despite=options.despite_differences)
     report(found, versions, say)
     if found and not options.despite_differences:

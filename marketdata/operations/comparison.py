@@ -8,13 +8,15 @@ too. Everything else needs the stored candles alone, so pruned ranges are compar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import LiteralString, NamedTuple
+from functools import partial
+from typing import Any, LiteralString, NamedTuple
 
 from marketdata.interval import LEVELS
-from marketdata.operations.version_pair import Day, Pair, day_chunks
-from marketdata.store.pool import Connection
+from marketdata.operations.day_states import Day, day_chunks
+from marketdata.operations.pair_access import Both, PairAccess
+from marketdata.operations.version_pair import CANDLE_COLUMNS, SOURCE_RETRACTED, SOURCE_SYMBOLS, TARGET_SYMBOLS, Rows
 
 MAX_DIFFERENCES = 10_000
 """A comparison ends after this number of differences, because nobody needs more of them to find the cause."""
@@ -87,71 +89,78 @@ class Bounds(NamedTuple):
 EVERYTHING = Bounds()
 
 
-def count(connection: Connection, pair: Pair, bounds: Bounds) -> tuple[int, int]:
+def count(pairs: PairAccess, bounds: Bounds) -> tuple[int, int]:
     """The number of symbols, and the number of candles, of the source within the bounds."""
-    row = connection.execute(pair.query(_COUNT), bounds._asdict()).fetchone()
-    assert row is not None
-    return row
+    symbols, candles = zip(*pairs.each_source(_COUNT, bounds._asdict()), strict=True)
+    return sum(symbols), sum(candles)
 
 
-def compare(connection: Connection, pair: Pair, changed: Sequence[Day], bounds: Bounds) -> list[Difference]:
+def compare(pairs: PairAccess, changed: Sequence[Day], bounds: Bounds) -> list[Difference]:
     """The differences of these days, by symbol and time. Stops soon after ``MAX_DIFFERENCES``."""
     found: list[Difference] = []
     for symbol, starts in day_chunks(changed):
         if len(found) < MAX_DIFFERENCES:
-            found += _compare_days(connection, pair, symbol, starts, bounds)
+            values = {"symbol": symbol, "days": starts, "levels": list(_INTERVALS), **bounds._asdict()}
+            found += pairs.read(symbol, [_NEWEST, _CANDLES], values, partial(_differences, values=values))
     return found
 
 
-def orphans(connection: Connection, pair: Pair, bounds: Bounds) -> list[Orphan]:
+def orphans(pairs: PairAccess, bounds: Bounds) -> list[Orphan]:
     """The blocks that the source retracted and of which the target has ticks within the bounds; at most
     ``MAX_DIFFERENCES``."""
-    rows = connection.execute(pair.query(_ORPHANS), {"max": MAX_DIFFERENCES, **bounds._asdict()})
-    return [Orphan(*row) for row in rows]
+    values = {"max": MAX_DIFFERENCES, **bounds._asdict()}
+    found = pairs.each_target(SOURCE_RETRACTED, lambda both: [Orphan(*row) for row in both.execute(_ORPHANS, values)])
+    return sorted(found, key=lambda each: (each.symbol, each.first))[:MAX_DIFFERENCES]
 
 
-def lines(connection: Connection, pair: Pair) -> list[Line]:
+def lines(pairs: PairAccess) -> list[Line]:
     """The symbols of which the two versions have ticks from different days on, by name."""
-    return [Line(*row) for row in connection.execute(pair.query(_LINES))]
+    return pairs.overview([SOURCE_SYMBOLS, TARGET_SYMBOLS], lambda both: [Line(*row) for row in both.execute(_LINES)])
 
 
-def _compare_days(
-    connection: Connection, pair: Pair, symbol: str, starts: list[datetime], bounds: Bounds
-) -> Iterator[Difference]:
-    values = {"symbol": symbol, "days": starts, "levels": list(_INTERVALS), **bounds._asdict()}
+def _differences(both: Both, values: dict[str, Any]) -> list[Difference]:
     width = len(_FIELDS)
-    for level, opened, has_source, has_target, *fields in connection.execute(pair.query(_DIFFERENCES), values):
+    found = []
+    for level, opened, has_source, has_target, *fields in both.execute(_DIFFERENCES, values):
         source, target = tuple(fields[:width]), tuple(fields[width:])
-        yield Difference(symbol, level, opened, source if has_source else None, target if has_target else None)
+        found.append(
+            Difference(values["symbol"], level, opened, source if has_source else None, target if has_target else None)
+        )
+    return found
 
 
 _COUNT: LiteralString = """
-    SELECT count(DISTINCT symbol), count(*) FROM {source_rollups} WHERE bucket BETWEEN %(start)s AND %(end)s"""
+    SELECT count(DISTINCT symbol), count(*) FROM {rollups} WHERE bucket BETWEEN %(start)s AND %(end)s"""
 
 _LINES: LiteralString = """
     SELECT symbol, nullif(s.pruned_until, '-infinity'), nullif(t.pruned_until, '-infinity')
-    FROM {source_symbols} s JOIN {target_symbols} t USING (symbol)
+    FROM {source_all_symbols} s JOIN {target_all_symbols} t USING (symbol)
     WHERE s.pruned_until <> t.pruned_until ORDER BY symbol"""
 
 _ORPHANS: LiteralString = """
-    SELECT r.symbol, r.block_hash, min(t.ts) FROM {source_retracted} r
+    SELECT r.symbol, r.block_hash, min(t.ts) FROM {source_all_retracted} r
     JOIN {target_ticks} t ON t.symbol = r.symbol AND t.block_hash = r.block_hash
     WHERE t.ts BETWEEN %(start)s AND %(end)s GROUP BY 1, 2 ORDER BY 1, 3 LIMIT %(max)s"""
 
-_ROWS = """
-    SELECT r.* FROM unnest(%(days)s::timestamptz[]) AS d (day) CROSS JOIN unnest(%(levels)s::integer[]) AS l (res)
-    JOIN {rollups} r ON r.symbol = %(symbol)s AND r.res = l.res
+_STORED: LiteralString = f"""
+    SELECT {CANDLE_COLUMNS}
+    FROM unnest(%(days)s::timestamptz[]) AS d (day) CROSS JOIN unnest(%(levels)s::integer[]) AS l (level)
+    JOIN {{rollups}} r ON r.symbol = %(symbol)s AND r.res = l.level
         AND r.bucket >= d.day AND r.bucket < d.day + interval '24 hours' AND r.bucket BETWEEN %(start)s AND %(end)s"""
+_CANDLES = Rows("source_compared", _STORED)
+_NEWEST = Rows(
+    "source_newest",
+    "SELECT symbol, last_ts FROM {rollups_1d} WHERE symbol = %(symbol)s ORDER BY bucket DESC LIMIT 1",
+)
 _MADE = ", ".join(f"{{side}}.{field}" for field in _FIELDS)
 _TEXT = ", ".join(f"trim_scale({{side}}.{field})::text" for field in _FIELDS)
 _SOURCE, _TARGET = (_MADE.replace("{side}", side) for side in "st")
 _DIFFERENCES: LiteralString = f"""
-    WITH newest AS (
-        SELECT last_ts FROM {{source_rollups_1d}} WHERE symbol = %(symbol)s ORDER BY bucket DESC LIMIT 1
+    WITH newest AS (SELECT last_ts FROM {{source_newest}} n
     ), kept AS (  -- the target has ticks from this time on
         SELECT pruned_until AS since FROM {{target_symbols}} WHERE symbol = %(symbol)s
-    ), s AS ({_ROWS.replace("{rollups}", "{source_rollups}")}
-    ), whole AS ({_ROWS.replace("{rollups}", "{target_rollups}")}
+    ), s AS (SELECT * FROM {{source_compared}} c
+    ), whole AS ({_STORED.replace("{rollups}", "{target_rollups}")}
     ), cut AS (  -- the minute of the source's newest tick, if the target has newer ticks in this minute
         SELECT w.symbol, 60 AS res, w.bucket, m.*
         FROM whole w, newest, LATERAL (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import LiteralString, NamedTuple
 
+from marketdata.operations.pair_access import Both
 from marketdata.operations.version_pair import Pair
 from marketdata.store.coverage import UNREAD, Range, record
 from marketdata.store.pool import Connection
@@ -17,11 +18,11 @@ class Coverage(NamedTuple):
     now: list[Range]
 
 
-def changed(connection: Connection, pair: Pair) -> dict[str, Coverage]:
+def changed(both: Both) -> dict[str, Coverage]:
     """Read the coverage of each symbol whose coverage in the source has changed since it was copied. Unchanged coverage
     is not copied again, because an ingestor may have recorded other coverage in the target meanwhile."""
     found: dict[str, Coverage] = {}
-    for symbol, is_now, start, end, state in connection.execute(pair.query(_CHANGED_COVERAGE), pair.tables):
+    for symbol, is_now, start, end, state in both.execute(_CHANGED_COVERAGE, both.pair.tables):
         coverage = found.setdefault(symbol, Coverage([], []))
         (coverage.now if is_now else coverage.carried).append(Range(start, end, state))
     return found

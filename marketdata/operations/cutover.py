@@ -21,7 +21,9 @@ from marketdata.interval import LEVELS
 from marketdata.operations import Say, comparison
 from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Line, Orphan
 from marketdata.operations.copy import is_copying
-from marketdata.operations.version_pair import DayStates, Pair, changed_days, find, read_days
+from marketdata.operations.day_states import DAY_ROWS, DayStates, changed_days, read_days
+from marketdata.operations.pair_access import PairAccess, snapshot
+from marketdata.operations.version_pair import Pair, find
 from marketdata.store import migrations
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
@@ -71,23 +73,21 @@ class Numbers(NamedTuple):
 class Cutover:
     """Compares two versions and switches from one to the other."""
 
-    def __init__(
-        self, connection: Connection, prefix: str, numbers: Numbers, say: Say, bounds: Bounds = EVERYTHING
-    ) -> None:
-        self._connection = connection
-        self._prefix = prefix
-        self._numbers = numbers
-        self._pair = Pair.of(connection, prefix, *numbers)
+    def __init__(self, pairs: PairAccess, say: Say, bounds: Bounds = EVERYTHING) -> None:
+        self._connection = pairs.connection
+        self._pairs = pairs
+        self._pair = pairs.pair
+        self._prefix = pairs.pair.source.prefix
+        self._numbers = Numbers(pairs.pair.source.n, pairs.pair.target.n)
         self._bounds = bounds
         self._say = say
         self._days: DayStates = {}
 
     def compare(self) -> Differences:
-        """Compare everything in one snapshot, and print a summary."""
-        with self._connection.transaction():
-            self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            symbols, candles = comparison.count(self._connection, self._pair, self._bounds)
-            lines = comparison.lines(self._connection, self._pair)
+        """Compare everything in one snapshot (one of each shard, if a version is distributed), and print a summary."""
+        with snapshot(self._connection):
+            symbols, candles = comparison.count(self._pairs, self._bounds)
+            lines = comparison.lines(self._pairs)
             found = self._differences(())
         source, target = self._numbers
         if not candles and self._bounds != EVERYTHING:
@@ -148,12 +148,12 @@ class Cutover:
 
     def _differences(self, known: Differences) -> Differences:
         """Compare the days that have changed since the previous call, and the days of the ``known`` differences."""
-        now = read_days(self._connection, self._pair)
+        now = self._pairs.overview(DAY_ROWS, read_days)
         wanted = {*changed_days(self._days, now), *(each.day for each in known if isinstance(each, Difference))}
         self._days = now
         return [
-            *comparison.compare(self._connection, self._pair, sorted(wanted), self._bounds),
-            *comparison.orphans(self._connection, self._pair, self._bounds),
+            *comparison.compare(self._pairs, sorted(wanted), self._bounds),
+            *comparison.orphans(self._pairs, self._bounds),
         ]
 
     @contextmanager

@@ -15,8 +15,11 @@ import pytest
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import copy
 from marketdata.operations.copy import Carried, Copy, copying
+from marketdata.operations.day_states import Day
+from marketdata.operations.pair_access import PairAccess
 from marketdata.operations.setup import initialise, make_version
-from marketdata.operations.version_pair import Day, Pair
+from marketdata.operations.symbol_access import SymbolAccess
+from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
 from marketdata.store import coverage, ticks
 from marketdata.store.coverage import Range
@@ -59,8 +62,12 @@ def store(conn: Connection, version: Version, *items: Item) -> None:
     ticks.ingest(conn, version, items)
 
 
+def access(conn: Connection, pair: Pair) -> PairAccess:
+    return PairAccess(conn, pair, SymbolAccess(conn))
+
+
 def carry(conn: Connection, pair: Pair) -> Carried:
-    return Copy(conn, pair, lambda _done, _day: None).carry()
+    return Copy(access(conn, pair), lambda _done, _day: None).carry()
 
 
 def contents(conn: Connection, version: Version) -> dict[str, Any]:
@@ -138,7 +145,7 @@ def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(
         if arriving:
             store(conn, source, *arriving.pop(0))
 
-    work = Copy(conn, pair, progress)
+    work = Copy(access(conn, pair), progress)
     passes = [work.carry() for _ in range(5)]
     assert not arriving, "the pass should have had a batch for each of them"
     assert passes[0].ticks > 0

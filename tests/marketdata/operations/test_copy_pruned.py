@@ -21,7 +21,8 @@ from marketdata.interval import DAY, SECOND
 from marketdata.operations import comparison, copy, cutover
 from marketdata.operations.comparison import EVERYTHING
 from marketdata.operations.copy import Carried, Copy, CopyLoop
-from marketdata.operations.version_pair import Day, Pair, read_days
+from marketdata.operations.day_states import DAY_ROWS, Day, read_days
+from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
 from marketdata.store import candles as store_candles
 from marketdata.store import prune, ticks
@@ -30,7 +31,7 @@ from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import Item, Restore, Retract, Tick
 from tests.marketdata.conftest import Command
-from tests.marketdata.operations.test_copy import FIRST, SYMBOLS, carry, store
+from tests.marketdata.operations.test_copy import FIRST, SYMBOLS, access, carry, store
 from tests.marketdata.store.conftest import START, stored_rollups, tick
 
 Candles = dict[str, list[tuple[Any, ...]]]
@@ -95,9 +96,10 @@ def hashes(connection: Connection, version: Version) -> set[tuple[str, int]]:
 
 
 def differences(connection: Connection, pair: Pair) -> list[Any]:
+    pairs = access(connection, pair)
     return [
-        *comparison.compare(connection, pair, sorted(read_days(connection, pair)), EVERYTHING),
-        *comparison.orphans(connection, pair, EVERYTHING),
+        *comparison.compare(pairs, sorted(pairs.overview(DAY_ROWS, read_days)), EVERYTHING),
+        *comparison.orphans(pairs, EVERYTHING),
     ]
 
 
@@ -254,7 +256,7 @@ def test_a_prune_during_a_pass_is_made_up_for(
             if batches != 0:
                 delete(conn, pair.source, batches)
 
-    task = Copy(conn, pair, progress)
+    task = Copy(access(conn, pair), progress)
     task.carry()
     assert task.is_overtaken
     task.carry()
@@ -269,7 +271,7 @@ def test_a_prune_during_a_pass_is_made_up_for(
 
 def test_a_copy_that_was_overtaken_does_not_end(conn: Connection, pair: Pair, filled: Candles) -> None:
     said: list[str] = []
-    loop = CopyLoop(conn, pair, Event(), said.append)
+    loop = CopyLoop(access(conn, pair), Event(), said.append)
     carried = loop._copy.carry
 
     def overtaken() -> Carried:
@@ -293,7 +295,7 @@ def test_a_killed_copy_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(copy, "BATCH", 10)
-    monkeypatch.setattr("marketdata.operations.version_pair.CHUNK", 1)
+    monkeypatch.setattr("marketdata.operations.day_states.CHUNK", 1)
     pruned(conn, pair.source, 3)
     store(conn, pair.target, *sorted(history(), key=lambda each: each.ts)[:10])
     for kill in range(30):
@@ -304,7 +306,7 @@ def test_a_killed_copy_goes_on(
                 raise KeyboardInterrupt
 
         try:
-            Copy(conn, pair, progress).carry()
+            Copy(access(conn, pair), progress).carry()
             break
         except KeyboardInterrupt:
             pass
