@@ -114,9 +114,7 @@ class Copy:
         for finality in changes.finality:
             self._finalize(finality)
         for chain in changes.chains:
-            with self._connection.transaction():
-                self._connection.execute(SESSION)
-                self._connection.execute(self._pair.query(_FINALIZE_CHAIN), chain)
+            self._finalize_chain(chain)
         copied_coverage.apply(self._connection, self._pair, changes.coverage)
         self.is_overtaken = self._lines() != changes.lines
         return done
@@ -164,6 +162,14 @@ class Copy:
                 values = {"symbol": symbol, "minutes": batch}
                 stored = self._pairs.write(symbol, [_SOURCE_TICKS], values, partial(_row_count, _TICKS, values=values))
                 yield Day(symbol, batch[-1]), stored
+
+    def _finalize_chain(self, chain: tuple[str, int, int]) -> None:
+        with self._connection.transaction():
+            self._connection.execute(SESSION)
+            if self._pair.target.shards is not None:
+                for statement in _SESSION_OF_NODES:
+                    self._connection.execute(statement)
+            self._connection.execute(self._pair.query(_FINALIZE_CHAIN), chain)
 
     def _finalize(self, finality: _Finality) -> None:
         self._pairs.write(finality.symbol, [], {}, partial(_finalize, finality))
@@ -269,6 +275,11 @@ def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]
         yield batch
 
 
+# The coordinator asks a node whether the version is paused.
+_SESSION_OF_NODES: tuple[LiteralString, ...] = (
+    "SET LOCAL citus.propagate_set_commands = 'local'",
+    "SET LOCAL marketdata.pause = 'passed'",
+)
 _LINES: LiteralString = """
     SELECT sum(extract(epoch FROM pruned_until)) FROM {symbols} WHERE pruned_until > '-infinity'"""
 

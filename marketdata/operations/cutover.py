@@ -24,7 +24,7 @@ from marketdata.operations.copy import is_copying
 from marketdata.operations.day_states import DAY_ROWS, DayStates, changed_days, read_days
 from marketdata.operations.pair_access import PairAccess, snapshot
 from marketdata.operations.version_pair import Pair, find
-from marketdata.store import migrations
+from marketdata.store import migrations, shards
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
 
@@ -172,6 +172,8 @@ class Cutover:
             yield is_copying(self._connection, self._prefix)
 
     def _name_current(self) -> None:
+        if self._pair.is_distributed:
+            shards.allow_triggers(self._connection)
         _end_pause(self._connection, self._pair)
         _begin_pause(self._connection, self._pair)
         for n, is_current in zip(self._numbers, (False, True), strict=True):

@@ -56,7 +56,6 @@ class PairAccess:
         self.connection = connection
         self.pair = pair
         self._access = access
-        self._is_plain = pair.source.shards is None and pair.target.shards is None
 
     def overview(self, rows: Sequence[Rows], work: Work[ResultT]) -> ResultT:
         """Run ``work`` on the connection of the command, with these rows of all symbols. Plain versions are read in one
@@ -90,7 +89,7 @@ class PairAccess:
     def each_target(self, rows: Rows, work: Work[list[ResultT]]) -> list[ResultT]:
         """Run ``work`` about the symbols of which the source has these rows, where the target has them. Returns the
         results together."""
-        if self._is_plain:
+        if not self.pair.is_distributed:
             return work(Both(self.connection, self.pair, (rows,)))
         of_symbol: defaultdict[str, list[bytes]] = defaultdict(list)
         for copied in self._copied_of_all(self.pair.source, [rows]):
@@ -122,7 +121,7 @@ class PairAccess:
         self, symbol: str, rows: Sequence[Rows], values: Values, work: Work[ResultT]
     ) -> Callable[[Connection, Version], ResultT]:
         copied: _Copied = {}
-        if rows and not self._is_plain:
+        if rows and self.pair.is_distributed:
             copied = self._access.read(
                 self.pair.source, [symbol], lambda connection, source: _copy_out(connection, source, rows, values)
             )

@@ -73,6 +73,11 @@ class Pair:
         return sql.SQL(text).format(**names).as_bytes(None)
 
     @property
+    def is_distributed(self) -> bool:
+        """Whether Citus distributes one of both."""
+        return (self.source.shards, self.target.shards) != (None, None)
+
+    @property
     def tables(self) -> dict[str, str]:
         """The names of the ticks tables. The tables ``market_copied_…`` identify versions by these names."""
         return {"source": self.source.ticks_table, "target": self.target.ticks_table}

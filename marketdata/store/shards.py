@@ -108,7 +108,7 @@ def distribute(connection: Connection, version: Version) -> None:
     of each shard. Call this in the transaction that has created the version."""
     if len(version.prefix) > MAX_PREFIX:
         raise UsageError(f"MARKET_PREFIX={version.prefix}: a distributed version's has at most {MAX_PREFIX} characters")
-    _prepare_transaction(connection)
+    allow_triggers(connection)
     for table in _missing_reference_tables(
         connection, [version.name(part) for part in ("aliases", *_REFERENCE, _ROW_TYPE)]
     ):
@@ -124,7 +124,7 @@ def distribute(connection: Connection, version: Version) -> None:
 
 def create_functions(connection: Connection, version: Version) -> None:
     """Create the functions of each shard, or replace them."""
-    _prepare_transaction(connection)
+    allow_triggers(connection)
     found = [each.shard for each in placed(connection, version)]
     for shard in found:
         connection.execute(shard.query(with_safe_search_path(_functions_of(shard))), prepare=False)
@@ -216,9 +216,9 @@ def _missing_reference_tables(connection: Connection, tables: Sequence[str]) -> 
     return [name for (name,) in rows]
 
 
-def _prepare_transaction(connection: Connection) -> None:
+def allow_triggers(connection: Connection) -> None:
     """Let this transaction attach triggers to shards, which Citus allows only on request: a trigger may use only what
-    is on its node. Those of the store use the tables of their own shard."""
+    is on its node. Those of the store use at most the tables of their own shard."""
     connection.execute("SET LOCAL citus.enable_unsafe_triggers = on")
     connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     connection.execute("SET LOCAL check_function_bodies = off")  # each node has only the tables of its own shards
