@@ -18,6 +18,7 @@ from marketdata.cli import main
 from marketdata.postgres.client import Client
 from marketdata.settings import Settings, declared, load
 from marketdata.store.pool import Connection, connect
+from tests.marketdata.citus.cluster import CitusCluster, citus_cluster
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,6 +53,15 @@ def new_database(postgres: str) -> Callable[..., str]:
         return make_conninfo(postgres, dbname=name)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def citus(pytestconfig: pytest.Config) -> Iterator[CitusCluster]:
+    """A Citus for the whole run, only with --full."""
+    if not pytestconfig.getoption("full"):
+        pytest.skip("only with --full: it starts a Citus of four nodes")
+    with citus_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

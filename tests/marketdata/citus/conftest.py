@@ -1,4 +1,4 @@
-"""A Citus for the whole run, and a database of it for each module. Only with --full."""
+"""A database of the run's Citus for each module."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.marketdata.citus.cluster import CitusCluster, Database, citus_cluster
-
-
-@pytest.fixture(scope="session")
-def citus(pytestconfig: pytest.Config) -> Iterator[CitusCluster]:
-    if not pytestconfig.getoption("full"):
-        pytest.skip("only with --full: it starts a Citus of four nodes")
-    with citus_cluster() as cluster:
-        yield cluster
+from tests.marketdata.citus.cluster import CitusCluster, Database
 
 
 @pytest.fixture(scope="module")

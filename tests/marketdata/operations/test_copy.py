@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,32 +16,26 @@ from marketdata.interval import DAY, SECOND
 from marketdata.operations import copy
 from marketdata.operations.copy import Carried, Copy, copying
 from marketdata.operations.day_states import Day
-from marketdata.operations.pair_access import PairAccess
-from marketdata.operations.setup import initialise, make_version
-from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
-from marketdata.store import coverage, ticks
+from marketdata.store import coverage
 from marketdata.store.coverage import Range
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, FinalizeChain, Item, Restore, Retract
 from tests.marketdata.conftest import Command
+from tests.marketdata.operations.accessed import IN_ALL_LAYOUTS, pairs, store
 from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
+
+pytestmark = IN_ALL_LAYOUTS
 
 SYMBOLS = ("A", "B")
 FIRST = datetime.fromtimestamp(START / SECOND, UTC)
 
 
 @pytest.fixture
-def conn(fresh: Settings) -> Iterator[Connection]:
-    """A fresh database with versions 1 and 2."""
-    assert fresh.database_url is not None
-    with connect(fresh.database_url) as connection:
-        initialise(connection, lambda _text: None)
-        for n in (1, 2):
-            make_version(connection, fresh, n, lambda _text: None)
-        yield connection
+def conn(two_versions: Connection) -> Connection:
+    return two_versions
 
 
 @pytest.fixture
@@ -58,16 +52,8 @@ def of_block(number: int, symbol: str = "A", count: int = 3, *, fork: str = "") 
     ]  # fmt: skip
 
 
-def store(conn: Connection, version: Version, *items: Item) -> None:
-    ticks.ingest(conn, version, items)
-
-
-def access(conn: Connection, pair: Pair) -> PairAccess:
-    return PairAccess(conn, pair, SymbolAccess(conn))
-
-
 def carry(conn: Connection, pair: Pair) -> Carried:
-    return Copy(access(conn, pair), lambda _done, _day: None).carry()
+    return Copy(pairs(conn, pair), lambda _done, _day: None).carry()
 
 
 def contents(conn: Connection, version: Version) -> dict[str, Any]:
@@ -145,7 +131,7 @@ def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(
         if arriving:
             store(conn, source, *arriving.pop(0))
 
-    work = Copy(access(conn, pair), progress)
+    work = Copy(pairs(conn, pair), progress)
     passes = [work.carry() for _ in range(5)]
     assert not arriving, "the pass should have had a batch for each of them"
     assert passes[0].ticks > 0

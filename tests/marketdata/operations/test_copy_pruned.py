@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -31,8 +32,11 @@ from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import Item, Restore, Retract, Tick
 from tests.marketdata.conftest import Command
-from tests.marketdata.operations.test_copy import FIRST, SYMBOLS, access, carry, store
+from tests.marketdata.operations.accessed import IN_ALL_LAYOUTS, access, pairs, store
+from tests.marketdata.operations.test_copy import FIRST, SYMBOLS, carry
 from tests.marketdata.store.conftest import START, stored_rollups, tick
+
+pytestmark = IN_ALL_LAYOUTS
 
 Candles = dict[str, list[tuple[Any, ...]]]
 
@@ -57,12 +61,18 @@ def history(symbol: str = "A", *, seed: int = 1) -> list[Tick]:
 def draw(connection: Connection, version: Version, days: int, *symbols: str) -> None:
     """Prune up to this day, whatever is final, but delete nothing yet."""
     for symbol in symbols or SYMBOLS:
-        prune.draw(connection, version, prune.Line(symbol, None, FIRST + timedelta(days=days)))
+        line = prune.Line(symbol, None, FIRST + timedelta(days=days))
+        access(connection).write(version, [symbol], partial(prune.draw, line=line))
 
 
 def delete(connection: Connection, version: Version, batches: int | None = None) -> None:
     """Delete ticks below the lines, all or some batches of a few."""
-    for below in prune.below(connection, version, SYMBOLS):
+    for symbol in SYMBOLS:
+        access(connection).write(version, [symbol], partial(_delete, symbol, batches))
+
+
+def _delete(symbol: str, batches: int | None, connection: Connection, version: Version) -> None:
+    for below in prune.below(connection, version, [symbol]):
         for done, _ in enumerate(prune.delete(connection, version, below, 7), 1):
             if done == batches:
                 break
@@ -96,10 +106,10 @@ def hashes(connection: Connection, version: Version) -> set[tuple[str, int]]:
 
 
 def differences(connection: Connection, pair: Pair) -> list[Any]:
-    pairs = access(connection, pair)
+    both = pairs(connection, pair)
     return [
-        *comparison.compare(pairs, sorted(pairs.overview(DAY_ROWS, read_days)), EVERYTHING),
-        *comparison.orphans(pairs, EVERYTHING),
+        *comparison.compare(both, sorted(both.overview(DAY_ROWS, read_days)), EVERYTHING),
+        *comparison.orphans(both, EVERYTHING),
     ]
 
 
@@ -124,17 +134,21 @@ def filled(conn: Connection, pair: Pair) -> Candles:
 def outcomes(connection: Connection, version: Version) -> list[Outcome]:
     """What a late tick gets, and retractions of a block of the first and of the last day."""
     late = tick("A", "late", START + DAY, "7")
-    with connection.transaction(force_rollback=True):
-        return ticks.ingest(
-            connection, version, [late, Retract("A", "0x0-1"), Retract("A", f"0x{DAYS - 1}-1")]
-        ).outcomes
+    items = [late, Retract("A", "0x0-1"), Retract("A", f"0x{DAYS - 1}-1")]
+
+    def tried(conn: Connection, of_symbol: Version) -> list[Outcome]:
+        with conn.transaction(force_rollback=True):
+            return ticks.ingest(conn, of_symbol, items).outcomes
+
+    return access(connection).write(version, ["A"], tried)
 
 
 def assert_has_seconds_from(connection: Connection, version: Version, day: int) -> None:
     """Candles of a second exist from this day on, and are refused for the time before."""
-    assert store_candles.read(connection, version, "A", "1s", start=START + day * DAY).count
+    read = partial(store_candles.read, symbol="A", interval="1s")
+    assert access(connection).read(version, ["A"], partial(read, start=START + day * DAY)).count
     with pytest.raises(Pruned):
-        store_candles.read(connection, version, "A", "1s", start=START + day * DAY - SECOND)
+        access(connection).read(version, ["A"], partial(read, start=START + day * DAY - SECOND))
 
 
 REFUSED = [Outcome.PRUNED, Outcome.PRUNED, Outcome.DONE]
@@ -220,7 +234,8 @@ def test_a_late_tick_goes_back_as_candles_to_the_version_whose_ticks_are_pruned(
     assert carry(conn, back) == Carried(ticks=1, days=1)
     assert candles(conn, pair.source) == candles(conn, pair.target) != filled
     assert lines(conn, pair.source) == [3, 3]
-    assert ticks.ingest(conn, pair.source, [Retract("A", "0xlate")]).outcomes == [Outcome.PRUNED]
+    retract = access(conn).write(pair.source, ["A"], lambda c, v: ticks.ingest(c, v, [Retract("A", "0xlate")]))
+    assert retract.outcomes == [Outcome.PRUNED]
     assert differences(conn, back) == differences(conn, pair) == []
 
 
@@ -256,7 +271,7 @@ def test_a_prune_during_a_pass_is_made_up_for(
             if batches != 0:
                 delete(conn, pair.source, batches)
 
-    task = Copy(access(conn, pair), progress)
+    task = Copy(pairs(conn, pair), progress)
     task.carry()
     assert task.is_overtaken
     task.carry()
@@ -271,7 +286,7 @@ def test_a_prune_during_a_pass_is_made_up_for(
 
 def test_a_copy_that_was_overtaken_does_not_end(conn: Connection, pair: Pair, filled: Candles) -> None:
     said: list[str] = []
-    loop = CopyLoop(access(conn, pair), Event(), said.append)
+    loop = CopyLoop(pairs(conn, pair), Event(), said.append)
     carried = loop._copy.carry
 
     def overtaken() -> Carried:
@@ -306,7 +321,7 @@ def test_a_killed_copy_goes_on(
                 raise KeyboardInterrupt
 
         try:
-            Copy(access(conn, pair), progress).carry()
+            Copy(pairs(conn, pair), progress).carry()
             break
         except KeyboardInterrupt:
             pass

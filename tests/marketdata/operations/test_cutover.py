@@ -6,12 +6,14 @@ import pytest
 
 from marketdata.errors import Contended
 from marketdata.interval import LEVELS, SECOND
-from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
 from marketdata.tick import Finalize, FinalizeChain, Item
 from tests.marketdata.conftest import Command
+from tests.marketdata.operations import accessed
 from tests.marketdata.store.conftest import START, tick
+
+pytestmark = accessed.IN_ALL_LAYOUTS
 
 
 @pytest.fixture
@@ -32,8 +34,7 @@ def history() -> list[Item]:
 
 
 def store(connection: Connection, n: int, *items: Item) -> None:
-    version = registered(connection, "md")[n - 1].version
-    ticks.ingest(connection, version, items)
+    accessed.store(connection, registered(connection, "md")[n - 1].version, *items)
 
 
 def current(connection: Connection) -> list[int]:
