@@ -61,11 +61,62 @@ class Bench:
         before = self._used()
         run = _load(api.port, path, CLIENTS, self._token, seconds)
         answers = len(run["latencies"])
-        primary = 1e6 * statistics.median(run.primary for run in runs)
+        primary, replica = ((now - then) / answers for now, then in zip(self._used(), before, strict=True))
+        return Run(run["rate"], run["latencies"], primary, replica)
 
+    def _used(self) -> list[float]:
+        return [processor_time([pid, *children(pid)]) for pid in self._servers]
+
+
+def _wait_until_usable(port: int) -> None:
+    waiting = threading.Event()
+    for _ in range(300):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/ready")
+        found = connection.getresponse().read()
+        connection.close()
+        if b'"usable"' in found:
+            return
+        waiting.wait(0.1)
+    raise SystemExit("the replica is not usable")
+
+
+def measure(ticks: int) -> list[Figure]:
+    with ExitStack() as stack:
+        state, beside = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="market-", dir="/tmp"))) for _ in range(2)
+        )
+        without = ApiProcess(state, durable=True)
+        without.start()
+        stack.callback(without.stop)
+        _fill(state, ticks, 1)
+        standby = stack.enter_context(running_standby(Cluster(state)))
+        bench = Bench(state, beside, standby, without)
+        stack.callback(bench.with_replica.stop)
+        return [figure for name, path in KINDS.items() for figure in _figures(bench, name, path)]
+
+
+def _figures(bench: Bench, name: str, path: str) -> list[Figure]:
+    apis = {"without a replica": bench.without, "with one": bench.with_replica}
+    runs: dict[str, list[Run]] = {each: [] for each in apis}
+    for number in range(ROUNDS):
+        for each, api in apis.items() if number % 2 else reversed(apis.items()):
+            bench.turn(api, path, 0.5)  # opens connections and fills caches
+            runs[each].append(bench.turn(api, path))
+    none, one = (runs[each] for each in apis)
+    ratios = sorted(with_one.rate / without.rate for with_one, without in zip(one, none, strict=True))
+    return [
+        *(_figure(f"{name}: {each}", found) for each, found in runs.items()),
+        Figure(f"{name}: with one : without", f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"),
+    ]
+
+
+def _figure(name: str, runs: Sequence[Run]) -> Figure:
+    middle = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
+    primary = 1e6 * statistics.median(run.primary for run in runs)
     replica = 1e6 * statistics.median(run.replica for run in runs)
     used = f"primary {primary:.0f} µs, replica {replica:.0f} µs"
-    return Figure(name, f"{run.rate:,.0f} req/s, {spread(run.latencies)}; {used}")
+    return Figure(name, f"{middle.rate:,.0f} req/s, {spread(middle.latencies)}; {used}")
 
 
 if __name__ == "__main__":
