@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,6 +19,7 @@ from marketdata.store import migrations
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Tick
+from tests.marketdata.citus.versions import only_shard
 
 RELAXED: dict[str, Any] = {
     "deadline": None,
@@ -28,13 +31,55 @@ START = 1_706_659_200 * SECOND
 """2024-01-31: a month's end, in a leap year."""
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With --full each test also runs on the only shard of a version that Citus distributes, unless it is marked
+    ``plain_only``. Everything is the same there, with the names of the shard, on a connection to its node."""
+    if "layout" not in metafunc.fixturenames or not metafunc.config.getoption("full"):
+        return
+    is_plain = metafunc.definition.get_closest_marker("plain_only") is not None
+    metafunc.parametrize("layout", ["plain"] if is_plain else ["plain", "shard"], indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def version(database: str) -> Version:
-    version = Version.of("t", 1)
-    with connect(database) as connection:
-        migrations.migrate(connection)
-        version.create(connection)
-    return version
+def layout(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "plain")
+
+
+@pytest.fixture(scope="module")
+def new_store(
+    layout: str, new_database: Callable[[], str], request: pytest.FixtureRequest
+) -> Callable[[], AbstractContextManager[tuple[str, Version]]]:
+    """``with new_store() as (database, version)``: an empty version in a database of its own. ``database`` is the
+    connection string of the database, or of the shard's node."""
+
+    @contextmanager
+    def plain() -> Iterator[tuple[str, Version]]:
+        database, version = new_database(), Version.of("t", 1)
+        with connect(database) as connection:
+            migrations.migrate(connection)
+            version.create(connection)
+        yield database, version
+
+    if layout == "plain":
+        return plain
+    return partial(only_shard, request.getfixturevalue("citus"), Version.of("t", 1))
+
+
+@pytest.fixture(scope="module")
+def store(new_store: Callable[[], AbstractContextManager[tuple[str, Version]]]) -> Iterator[tuple[str, Version]]:
+    """What the tests of one module share."""
+    with new_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def database(store: tuple[str, Version]) -> str:
+    return store[0]
+
+
+@pytest.fixture(scope="module")
+def version(store: tuple[str, Version]) -> Version:
+    return store[1]
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +89,15 @@ def conn(database: str, version: Version) -> Iterator[Connection]:
 
 
 @pytest.fixture(scope="module")
-def clock(conn: Connection, version: Version) -> Iterator[Callable[[int], None]]:
-    """``clock(at)`` makes ``at`` (microseconds) the database's time, by a function ``now`` of its own."""
+def clock(conn: Connection) -> Iterator[Callable[[int], None]]:
+    """``clock(at)`` makes ``at`` (microseconds) the database's time."""
+    with clock_of(conn) as clock:
+        yield clock
+
+
+@contextmanager
+def clock_of(conn: Connection) -> Iterator[Callable[[int], None]]:
+    """The clock of this connection, by a function ``now`` of its own."""
     conn.execute("CREATE SCHEMA clock")
     conn.execute(
         "CREATE FUNCTION clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$"

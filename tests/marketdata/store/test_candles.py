@@ -298,6 +298,7 @@ def test_the_function_alone_tells_a_candle_whole_however_few_are_wanted(conn: Co
     assert found == [(8, 9, 9, 8)] * 3
 
 
+@pytest.mark.plain_only("a distributed version has no candles function but its own")
 def test_another_candles_function_is_asked_for_every_interval(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "1", START, "5", "2")])

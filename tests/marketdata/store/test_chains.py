@@ -225,6 +225,7 @@ def written(conn: Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.plain_only("of a distributed version, the coordinator erases what concerns chains and imports")
 def test_to_erase_the_symbols_of_a_chain_erases_what_is_known_of_it(
     conn: Connection, version: Version, chain: str
 ) -> None:

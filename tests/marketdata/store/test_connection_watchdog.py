@@ -14,6 +14,8 @@ from marketdata.store import pool as module
 from marketdata.store.pool import ConnectionWatchdog, Pool
 from tests.functional.serving import until
 
+pytestmark = pytest.mark.plain_only("they are about connections")
+
 
 class Answers:
     """Whether new connections are answered, as a health check says."""

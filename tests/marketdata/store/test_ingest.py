@@ -233,6 +233,7 @@ def test_other_clients_cannot_store_an_invalid_tick(conn: Connection, version: V
         )
 
 
+@pytest.mark.plain_only("other roles write to the distributed table: citus/test_direct_writes.py")
 def test_another_role_stores_ticks_with_privileges_on_their_table_alone(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     conn.execute("CREATE ROLE plain_writer")

@@ -22,6 +22,8 @@ from marketdata.store.version import Version
 
 from .conftest import START, tick
 
+pytestmark = pytest.mark.plain_only("they are about connections")
+
 SECRET = "postgresql://me:secret@host/"
 
 

@@ -10,6 +10,8 @@ from marketdata import errors as e
 from marketdata.store import prepared
 from marketdata.store.pool import Connection, Pool
 
+pytestmark = pytest.mark.plain_only("they are about connections")
+
 
 def test_parameters_are_named_and_may_be_repeated(conn: Connection) -> None:
     statement = b"SELECT %(b)s::int - %(a)s::int, %(a)s::int, %(text)s::text, %(none)s::int, 7 %% 4"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,13 +14,13 @@ import pytest
 
 from marketdata.interval import DAY, SECOND
 from marketdata.store import summary, ticks
-from marketdata.store.pool import Connection
+from marketdata.store.pool import Connection, connect
 from marketdata.store.summary import Summary
 from marketdata.store.version import Version
 from marketdata.tick import Tick
 
 from .brute_force import text
-from .conftest import START, new_symbol, tick
+from .conftest import START, clock_of, new_symbol, tick
 
 HOUR, MINUTE = 3600 * SECOND, 60 * SECOND
 END = START + 13 * HOUR + 37 * MINUTE + 12_345_000
@@ -176,11 +177,14 @@ def test_a_symbol_without_ticks_has_no_price(conn: Connection, version: Version,
     assert item["closes24h"] == [None] * 25
 
 
-def test_the_orders(database: str, conn: Connection, clock: Callable[[int], None]) -> None:
-    version = Version.of("orders", 1)
-    version.create(conn)
+def test_the_orders(new_store: Callable[[], AbstractContextManager[tuple[str, Version]]]) -> None:
+    with new_store() as (database, version), connect(database) as conn, clock_of(conn) as clock:
+        clock(END)
+        check_orders(conn, version)
+
+
+def check_orders(conn: Connection, version: Version) -> None:
     chance = random.Random(1)
-    clock(END)
     assert summary.sorted_by(conn, version, "change", 5) == Summary({}, END // 1000, {})
     sent = {f"O:{n}": history(f"O:{n}", chance, chance.randrange(1, 9)) for n in range(40)}
     sent["O:tie"] = [tick("O:tie", each.id, each.ts, each.price, each.size) for each in sent["O:0"]]

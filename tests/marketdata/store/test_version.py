@@ -13,6 +13,8 @@ from marketdata.tick import Retract
 
 from .conftest import START, new_symbol, stored_rollups, tick
 
+pytestmark = pytest.mark.plain_only("they are about the scripts of a plain version")
+
 
 def test_the_names_give_the_version_back() -> None:
     version = Version.of("md", 3)

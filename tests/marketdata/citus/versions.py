@@ -1,0 +1,41 @@
+"""Versions that Citus distributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from psycopg.conninfo import make_conninfo
+
+from marketdata.operations.setup import make_tables
+from marketdata.store import migrations, shards
+from marketdata.store.pool import connect, node_conninfo
+from marketdata.store.version import Version
+from tests.marketdata.citus.cluster import CitusCluster, Database
+
+
+def distributed(database: Database, version: Version, count: int) -> Version:
+    """The version, made with so many shards in this database."""
+    with connect(database.url) as connection:
+        migrations.migrate(connection)
+        return make_tables(connection, replace(version, shards=count))[1]
+
+
+_ON_NODE = {
+    "citus.enable_ddl_propagation": "off",  # tests create schemas and functions of their own
+    "citus.override_table_visibility": "off",  # they look into the statistics of the shard's tables
+}
+
+
+@contextmanager
+def only_shard(citus: CitusCluster, version: Version) -> Iterator[tuple[str, Version]]:
+    """The version, made with one shard in a fresh database: the connection string of the shard's node, and the version
+    with the shard's names."""
+    database = citus.fresh_database()
+    made = distributed(database, version, 1)
+    with connect(database.url) as connection:
+        (found,) = shards.placed(connection, made)
+    options = " ".join(f"-c {name}={value}" for name, value in _ON_NODE.items())
+    yield node_conninfo(make_conninfo(database.url, options=options), *found.node), found.shard
+    database.drop()
