@@ -98,7 +98,8 @@ ROUTES: tuple[Route, ...] = (
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON, CSV_TYPE), accepts_gzip=True),
-          problems=("tick_conflict", "retracted", "pruned", "conflict"), headers=((VERSION, VERSION_ABOUT),)),
+          problems=("tick_conflict", "retracted", "pruned", "conflict", "partly_stored"),
+          headers=((VERSION, VERSION_ABOUT),)),
     Route("PUT", "/v1/coverage", symbols.record_coverage, "Record an indexed time range", "CoverageRecorded",
           scope="write", body=Body("CoverageRequest")),
     Route("PUT", "/v1/lease/{name}", symbols.take_lease, "Take or extend a lease", "Lease", scope="write",

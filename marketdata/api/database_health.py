@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from marketdata.api.failure_log import described
@@ -31,7 +32,8 @@ from marketdata.store.version import Version, find_served
 PERIOD_SECONDS = 2.0
 RETRY_SECONDS = 0.5
 STALL_SECONDS = 5.0
-"""A check that takes longer than this counts as failed. It still continues, because the database may react again."""
+"""A check of a database that takes longer than this counts as failed. It still continues, because the database may
+react again."""
 FIRST_SECONDS = 1.5
 """How long after the start a request waits for the first check, at most. Requests must not wait longer, because the
 worker for urgent requests must be free."""
@@ -51,20 +53,24 @@ class Checked:
 
 class HealthCheck:
     """Checks one database in a thread. Call ``start`` once; ``stop`` may be called repeatedly. ``name`` is the
-    database's name in messages. If ``measured`` is given, it is called with each position of the database in the
-    write-ahead log. ``lost`` is called when the connection of a check is lost, or when a check fails."""
+    database's name in messages. ``call`` calls the candles function, and returns the served version. A check that
+    takes longer than ``stall_seconds`` counts as failed. If ``measured`` is given, it is called with each position of
+    the database in the write-ahead log. ``lost`` is called when the connection of a check is lost, or when a check
+    fails."""
 
     def __init__(
         self,
         name: str,
         conninfo: str,
-        settings: Settings,
+        call: Callable[[Connection], Version],
         measured: Callable[[LogPosition], None] | None = None,
         lost: Callable[[], None] = lambda: None,
+        stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self._name = name
         self._conninfo = conninfo
-        self._settings = settings
+        self._call = call
+        self._stall_seconds = stall_seconds
         self._measured = measured
         self._lost = lost
         self.version: Version | None = None
@@ -103,12 +109,15 @@ class HealthCheck:
 
     def error(self) -> MarketError | None:
         """Returns why the database is not usable, or None. Never waits for the database."""
+        if self._last is None and not self._stalled_for():
+            return DatabaseUnavailable(f"the first check of the {self._name} is still running")
+        return self.failure()
+
+    def failure(self) -> MarketError | None:
+        """Like :meth:`error`, but None until the first check has failed."""
         if seconds := self._stalled_for():
             return DatabaseStalled(f"the {self._name} does not react: its check has been waiting for {seconds:.0f} s")
-        last = self._last
-        if last is None:
-            return DatabaseUnavailable(f"the first check of the {self._name} is still running")
-        return last.error
+        return None if self._last is None else self._last.error
 
     def wait_for_first(self) -> None:
         """Wait for the first result, at most until ``FIRST_SECONDS`` after the start."""
@@ -120,10 +129,10 @@ class HealthCheck:
         return monotonic() - self._last.at if self._last is not None else 0.0
 
     def _stalled_for(self) -> float:
-        """Returns the seconds since the current check began if they exceed ``STALL_SECONDS``, otherwise 0."""
+        """Returns the seconds since the current check began if they exceed the limit, otherwise 0."""
         began = self._began
         seconds = 0.0 if began is None else monotonic() - began
-        return seconds if seconds > STALL_SECONDS else 0.0
+        return seconds if seconds > self._stall_seconds else 0.0
 
     # -- in the thread of the check ------------------------------------------------------------------------------------
 
@@ -146,9 +155,7 @@ class HealthCheck:
     def _call_candles(self, connection: Connection) -> Version:
         with connection.transaction():
             connection.execute(f"SET LOCAL statement_timeout = {STALL_SECONDS * 1000:.0f}", prepare=False)
-            version = find_served(connection, self._settings)
-            if version.shards is None:
-                candles.check(connection, version)
+            version = self._call(connection)
         if self._measured is not None:
             name_cluster(connection)
             self._measured(log_position(connection))
@@ -188,6 +195,14 @@ class HealthCheck:
         return bool(poll.poll(seconds * 1000))
 
 
+def call_served(settings: Settings, connection: Connection) -> Version:
+    """Call the candles function of the served version. One that Citus distributes has none on the coordinator."""
+    version = find_served(connection, settings)
+    if version.shards is None:
+        candles.check(connection, version)
+    return version
+
+
 class ReplicaHealth:
     """The check of a host of ``DATABASE_READ_URL``, and what it is in comparison with the primary."""
 
@@ -195,7 +210,8 @@ class ReplicaHealth:
         self.conninfo = conninfo
         self.name = ":".join(address(conninfo))
         self._state = ReplicaState(self.name, primary, settings.read_lag_s)
-        self.check = HealthCheck(f"replica {self.name}", conninfo, settings, self._state.measured, self._state.forget)
+        call = partial(call_served, settings)
+        self.check = HealthCheck(f"replica {self.name}", conninfo, call, self._state.measured, self._state.forget)
 
     @property
     def usable_lag(self) -> Lag | None:
@@ -230,7 +246,9 @@ class DatabaseHealth:
         log = PrimaryLog()
         read_url = settings.database_read_url
         self.replicas = [] if read_url is None else [ReplicaHealth(each, settings, log) for each in hosts(read_url)]
-        self.primary = HealthCheck("database", url, settings, log.record if self.replicas else None)
+        self.primary = HealthCheck(
+            "database", url, partial(call_served, settings), log.record if self.replicas else None
+        )
         self._checks = [self.primary, *(replica.check for replica in self.replicas)]
 
     def start(self) -> None:

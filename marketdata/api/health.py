@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
 
+from marketdata.api.cluster import ClusterNode
 from marketdata.api.database_health import ReplicaHealth
 from marketdata.api.metrics import ByLabel, ByLabels, Figure
 from marketdata.api.routing import OF_DATABASE, Request
@@ -38,9 +40,11 @@ def ready(request: Request) -> Reply:
     """200 if the last check could call the candles function of the served version on a new connection to the database;
     otherwise 503. With several processes it is 200 if one of them is ready. `checked_s_ago` is the age of that result.
     `replicas` says which hosts of `DATABASE_READ_URL` are read, and why others are not. `graphql` says whether the
-    GraphQL engine tracks the version. The status depends on neither."""
+    GraphQL engine tracks the version. The status depends on neither. `nodes` has the nodes of a version that Citus
+    distributes. While a node is not usable, requests for its symbols are 503; `/ready` is 503 if no node is usable."""
     services = request.services
     services.health.wait_for_first()
+    services.cluster.wait_for_first()
     error = _error(services)
     if error is None:
         return answer(_readiness(services))
@@ -61,6 +65,7 @@ def _readiness(services: Services) -> dict[str, Any]:
         "candles_function": version.candles_function,
         "checked_s_ago": round(services.health.age, 3),
         "replicas": [_shown(replica) for replica in services.health.replicas],
+        "nodes": [_shown_node(node) for node in services.cluster.nodes],
         "graphql": tracking
         and {
             "tracked": tracking.reason is None,
@@ -81,8 +86,13 @@ def _shown(replica: ReplicaHealth) -> dict[str, Any]:
     }
 
 
+def _shown_node(node: ClusterNode) -> dict[str, Any]:
+    return {"host": node.name, "state": node.state, "reason": node.reason, "shards": len(node.shards)}
+
+
 def _error(services: Services) -> MarketError | None:
-    return services.health.primary.error() or services.pool.error() or services.reads.error()
+    primary = services.health.primary.error() or services.pool.error()
+    return primary or services.reads.error() or services.cluster.error()
 
 
 def _unready(error: MarketError) -> MarketError:
@@ -130,11 +140,23 @@ def report(services: Services) -> None:
     """Tell the other processes of the API what this one would answer to `/ready`, and its gauges."""
     is_ready = _error(services) is None
     assert services.memory.own is not None
-    services.memory.own.report({"ready": _readiness(services) if is_ready else None, "gauges": _gauges(services)})
+    services.memory.own.report(
+        {
+            "ready": _readiness(services) if is_ready else None,
+            "gauges": _gauges(services),
+            "node_connections": _node_connections(services),
+        }
+    )
 
 
 def _gauges(services: Services) -> dict[str, float]:
     return {name: gauge.of(services) for name, gauge in GAUGES.items()}
+
+
+def _node_connections(services: Services) -> dict[str, int]:
+    """The open connections of this process to each node, by its host and port."""
+    pools = services.placement.pools()
+    return {"{}:{}".format(*node): pool.stats().get("pool_size", 0) for node, pool in pools.items()}
 
 
 def metrics(request: Request) -> Reply:
@@ -144,7 +166,8 @@ def metrics(request: Request) -> Reply:
     if not services.shows_metrics:
         raise NotFound("this service shows no metrics: MARKET_METRICS is off")
     memory = services.memory
-    reported = [_gauges(services), *(report["gauges"] for report in memory.other_reports())]
+    others = memory.other_reports()
+    reported = [_gauges(services), *(report["gauges"] for report in others)]
     figures: dict[str, Figure] = {
         name: (gauge.about, gauge.combined(each[name] for each in reported)) for name, gauge in GAUGES.items()
     }
@@ -162,6 +185,7 @@ def metrics(request: Request) -> Reply:
         ),
     }
     figures |= _figures_of_checks(services)
+    figures |= _figures_of_nodes(services, [report["node_connections"] for report in others])
     return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
 
 
@@ -191,6 +215,30 @@ def _figures_of_checks(services: Services) -> dict[str, Figure]:
             int(tracking.reason is None),
         )
     return figures
+
+
+def _figures_of_nodes(services: Services, others: Iterable[Mapping[str, int]]) -> dict[str, Figure]:
+    """What this process found at the nodes of a distributed version, and the connections of all processes to them.
+    ``others`` are those of the other processes."""
+    if not (nodes := services.cluster.nodes):
+        return {}
+    connections = Counter(_node_connections(services))
+    for each in others:
+        connections.update(each)
+    return {
+        "marketdata_node_up": (
+            "1 while the node of the Citus cluster is usable.",
+            ByLabel("node", {each.name: float(each.check.error() is None) for each in nodes}),
+        ),
+        "marketdata_node_shards": (
+            "Shards of the version on the node.",
+            ByLabel("node", {each.name: float(len(each.shards)) for each in nodes}),
+        ),
+        "marketdata_node_pool_connections": (
+            "Open connections to the node.",
+            ByLabel("node", {each.name: float(connections[each.name]) for each in nodes}),
+        ),
+    }
 
 
 def _lags(services: Services) -> Lags:

@@ -6,11 +6,13 @@ import logging
 import os
 import signal
 import socket
+from functools import partial
 from time import monotonic
 
 from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
+from marketdata.api.cluster import Cluster
 from marketdata.api.current_reads import CurrentReads
 from marketdata.api.database_health import DatabaseHealth, HealthCheck, ReplicaHealth
 from marketdata.api.failure_log import FailureLog
@@ -35,7 +37,7 @@ from marketdata.http.waitress_adapter import BODIES_BYTES
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 from marketdata.settings import Settings
 from marketdata.store.placement import Placement
-from marketdata.store.pool import SIZE, Pool, node_conninfo, server
+from marketdata.store.pool import SIZE, Connection, Pool, node_conninfo, server
 from marketdata.store.shards import Node
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.tokens import finder
@@ -72,22 +74,21 @@ class Service:
         metrics = Metrics(self._memory)
         authenticator = self._made_authenticator()
         self._tick_writer = self._made_tick_writer(metrics, current_reads)
-        self._spools = Spools(settings.state_dir)
-        live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         time_zones = TimeZones(self._pool)
-        # Live connections read the primary, because a replica may lag behind the notification of a change.
-        self._live = Live(self._pool, self._served, time_zones, metrics.live_sent, live_connections)
-        self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
+        self._live = Live(self._pool, self._placement, self._served, time_zones, metrics.live_sent, _live_connections())
+        self._cluster = Cluster(url, self._served, self._placement, self._live)
+        self._revocation_listener = RevocationListener(url, authenticator, self._live, self._refresh)
         self.services = Services(
             pool=self._pool,
             reads=self._replicas,
             current_reads=current_reads,
             placement=self._placement,
+            cluster=self._cluster,
             served=self._served,
             authenticator=authenticator,
             revocation_listener=self._revocation_listener,
             tick_writer=self._tick_writer,
-            spools=self._spools,
+            spools=Spools(settings.state_dir),
             live=self._live,
             health=self._health,
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
@@ -102,7 +103,7 @@ class Service:
             backlog=self._backlog,
             started_at=monotonic(),
         )
-        self._listener = self._made_listener(live_connections)
+        self._listener = self._made_listener()
 
     def _made_authenticator(self) -> Authenticator:
         admin_digest = secretfile.admin_digest(self._settings.secrets_dir, warn=_log.warning)
@@ -112,7 +113,7 @@ class Service:
         large = self._share(MAX_LARGE, 1)
         return TickWriter(self._pool, self._served, metrics, self._backlog, current_reads.note, self._placement, large)
 
-    def _made_listener(self, live_connections: int) -> Listener:
+    def _made_listener(self) -> Listener:
         app = make_app(self.services)
         return Listener(
             app,
@@ -121,7 +122,7 @@ class Service:
             admit=app.admit,
             body_bytes=MAX_CSV_BYTES,
             bodies_bytes=self._share(BODIES_BYTES, 2 * MAX_BODY_BYTES),
-            reserved=live_connections,
+            reserved=_live_connections(),
             urgent=WITHOUT_WAITING,
             shared=self._listening,
         )
@@ -138,8 +139,13 @@ class Service:
 
     def _node_pool(self, node: Node) -> Pool:
         """A pool of connections to a node of the Citus cluster."""
-        size = self._share(SIZE, MIN_CONNECTIONS)
-        return Pool(node_conninfo(self._url, *node), application_name="marketdata-api-shards", size=size)
+        return Pool(
+            node_conninfo(self._url, *node),
+            application_name="marketdata-api-shards",
+            size=self._share(SIZE, MIN_CONNECTIONS),
+            answers=partial(self._cluster.answers, node),
+            refusal=partial(self._cluster.refusal, node),
+        )
 
     @property
     def port(self) -> int:
@@ -160,6 +166,9 @@ class Service:
             self.services.graphql.start()
             self._tick_writer.start()
             self._live.start()
+            if has_database:
+                with self._pool.connection() as connection:
+                    self._cluster.refresh(connection)
             self._revocation_listener.start()
             self._listener.start()
         except BaseException:
@@ -172,9 +181,9 @@ class Service:
         This takes hardly longer than ``timeout`` seconds. Operations that still wait for the database after this time
         are abandoned."""
         deadline = monotonic() + timeout
-        self._spools.is_ending = True
+        self.services.spools.is_ending = True
         first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
-        for each in (*first, self.services.graphql, self._health):
+        for each in (*first, self._cluster, self.services.graphql, self._health):
             each.stop(max(deadline - monotonic(), _STOP_SECONDS))
         for pool in (self._placement, self._pool, self._replicas):
             pool.close(max(deadline - monotonic(), _STOP_SECONDS))
@@ -191,6 +200,10 @@ class Service:
             _log.warning("started without a version to serve: %s", error.detail)
         return True
 
+    def _refresh(self, connection: Connection) -> None:
+        self._served.refresh(connection)
+        self._cluster.refresh(connection)
+
     def _log_missing_database(self) -> None:
         self._health.primary.wait_for_first()
         # The check knows the reason; the pool only knows that no connection was made.
@@ -199,6 +212,11 @@ class Service:
 
     def _backlog(self) -> int:
         return self._listener.backlog()
+
+
+def _live_connections() -> int:
+    """The maximum number of live connections."""
+    return min(MAX_CONNECTIONS, descriptors() // 4)
 
 
 def run(settings: Settings) -> None:

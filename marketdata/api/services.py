@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marketdata.api.auth import Authenticator
+from marketdata.api.cluster import Cluster
 from marketdata.api.current_reads import CurrentReads
 from marketdata.api.database_health import DatabaseHealth
 from marketdata.api.failure_log import FailureLog
@@ -29,15 +30,16 @@ from marketdata.store.time_zones import TimeZones
 @dataclass(frozen=True)
 class Services:
     """``pool`` is for writes, ``reads`` for reads that may be old, ``current_reads`` for reads that are as new as a
-    client knows, ``placement`` for the nodes of a distributed version, ``symbol_versions`` for the version counters of
-    symbols that reads see. ``backlog`` returns the number of requests that wait for a worker. ``memory`` is shared with
-    the other processes of the API. ``shows_metrics`` is False if the settings switch ``/metrics`` off. ``started_at``
-    is in monotonic seconds."""
+    client knows, ``placement`` for the nodes of a distributed version, ``cluster`` for their state, ``symbol_versions``
+    for the version counters of symbols that reads see. ``backlog`` returns the number of requests that wait for a
+    worker. ``memory`` is shared with the other processes of the API. ``shows_metrics`` is False if the settings switch
+    ``/metrics`` off. ``started_at`` is in monotonic seconds."""
 
     pool: Pool
     reads: Replicas
     current_reads: CurrentReads
     placement: Placement
+    cluster: Cluster
     served: ServedVersion
     authenticator: Authenticator
     revocation_listener: RevocationListener

@@ -41,15 +41,15 @@ class Sent(NamedTuple):
 
 
 def send(api: ApiClient, items: Sequence[str]) -> Sent:
-    """Send items, which are JSON. Raises ApiUnavailable if the API has neither stored nor refused them; try again
-    later."""
+    """Send items, which are JSON. Raises ApiUnavailable if the API has not stored or refused all of them; send all of
+    them again later."""
     response = api.request("POST", "/v1/ingest/tick", "\n".join(items).encode(), NDJSON)
     body = response.body if isinstance(response.body, dict) else {}
     if response.status == 200 and "rejected" in body:
         rejected = [(each["index"], each["code"], each["detail"]) for each in body["rejected"]]
         return Sent(body["accepted"], body["duplicates"], rejected)
     if response.status == 200 or _is_retried(response):
-        raise ApiUnavailable(f"{api.url} stored nothing: {response.detail}", response.retry_after)
+        raise ApiUnavailable(f"{api.url} did not store the batch: {response.detail}", response.retry_after)
     if len(items) == 1:
         return Sent(0, 0, [(0, str(body.get("code") or response.status), response.detail)])
     # The API refused the whole request because of some item. Sending halves finds the item.

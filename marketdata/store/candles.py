@@ -104,6 +104,9 @@ _COUNTERS: LiteralString = f"""
     LEFT JOIN {{aliases}} a ON a.alias = wanted.name
     JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, wanted.name) {_CHAIN}"""
 
+_IS_CHAIN_FINAL: LiteralString = """
+    SELECT EXISTS (SELECT FROM {chains} WHERE chain = %(chain)s AND final_until >= {instant}(%(until)s::bigint))"""
+
 
 @dataclass(frozen=True, slots=True)
 class Counter:
@@ -178,6 +181,13 @@ def check(conn: Connection, version: Version) -> None:
         ),
         prepare=False,
     )
+
+
+def is_chain_final(conn: Connection, version: Version, chain: str, until: int) -> bool:
+    """Whether the candles of a chain are final up to the time ``until`` (microseconds)."""
+    with translated():
+        found = prepared.rows(conn, version.query(_IS_CHAIN_FINAL), {"chain": chain, "until": until})
+    return found == [(b"t",)]
 
 
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -50,13 +51,13 @@ class Change:
 class Notifications:
     """A connection that listens. Call ``wait`` in one thread, ``wake`` and ``close`` in any."""
 
-    def __init__(self, conn: Connection[Any]) -> None:
+    def __init__(self, conn: Connection[Any], channels: Sequence[str] = (REVOKED, CHANGED)) -> None:
         """``conn`` must be in autocommit mode; this object closes it."""
         self._conn = conn
         self._pending: list[tuple[str, str]] = []
         # For notifications that arrive during a statement on this connection.
         conn.add_notify_handler(lambda each: self._pending.append((each.channel, each.payload)))
-        for channel in (REVOKED, CHANGED):
+        for channel in channels:
             self._conn.execute(f"LISTEN {channel}")
         self._wake_writer, self._wake_reader = socket.socketpair()
         self._poll = select.poll()

@@ -166,6 +166,17 @@ class Placement:
         for pool in self.pools().values():
             pool.renew(connection)
 
+    def expect(self, version: Version, names: Iterable[str], node: Node) -> None:
+        """Read the placement again at its next use, unless all these symbols are on ``node`` according to it. Call this
+        for changes of which the node has sent a notification. The coordinator knows of a move before the other nodes
+        do, so the next read then sees the change."""
+        try:
+            is_known = all(self._of_hash(version, number).node == node for number in self._hashes_of(names).values())
+        except MarketError:
+            is_known = False
+        if not is_known:
+            self.forget(version)
+
     def forget(self, version: Version, names: Iterable[str] = ()) -> None:
         """Read the placement again at its next use, and the symbols that these names stand for."""
         self._placed.pop(version, None)

@@ -105,9 +105,11 @@ class Pool:
         application_name: str,
         size: int = SIZE,
         answers: Callable[[], bool] = lambda: True,
+        refusal: Callable[[], e.MarketError | None] | None = None,
     ) -> None:
         """``answers`` returns whether the database accepts new connections. It is called while statements wait, and
-        every half second while the database has stalled."""
+        every half second while the database has stalled. ``refusal`` returns the error for those who want a connection
+        at present, or None. Without it they wait for one."""
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
             _completed(conninfo, application_name),
             kwargs={"autocommit": True, "prepare_threshold": 0},
@@ -123,6 +125,7 @@ class Pool:
         )
 
         self._size = size
+        self._refusal = refusal
         self._watchdog = ConnectionWatchdog(application_name, answers)
         self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
@@ -151,6 +154,8 @@ class Pool:
     def _lend(self, fresh_seconds: float) -> Connection:
         if self._watchdog.is_suspended:
             raise e.DatabaseStalled(DETAILS[e.DatabaseStalled])
+        if self._refusal is not None and (refused := self._refusal()) is not None:
+            raise refused
         connection = self._take(fresh_seconds)
         self._watchdog.begin(connection)
         return connection

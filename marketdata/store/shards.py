@@ -170,6 +170,14 @@ def _is_here(shard: Shard, names: str) -> str:
     return text
 
 
+def nodes(connection: Connection) -> list[Node]:
+    """The nodes of the cluster to which Citus may move shards."""
+    rows = connection.execute(
+        "SELECT nodename, nodeport FROM pg_dist_node WHERE isactive AND noderole = 'primary' AND shouldhaveshards"
+    )
+    return [Node(*row) for row in rows.fetchall()]
+
+
 def hashes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     """The hash of the symbol that each name stands for. A shard has the symbols whose hash is in its range."""
     rows = connection.execute(

@@ -112,7 +112,7 @@ def merged(lists: Collection[list[Symbol]]) -> list[Symbol]:
     return sorted(chain.from_iterable(lists), key=lambda each: each.symbol)
 
 
-def with_ticks(conn: Connection, version: Version) -> set[str]:
+def with_ticks(conn: Connection, version: Version, _names: object = None) -> set[str]:
     """The names of the symbols that have ticks."""
     found = conn.execute(
         version.query(

@@ -6,52 +6,34 @@ Because there is only one such thread, a later reading of a candle is never olde
 from __future__ import annotations
 
 import heapq
-import json
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from time import monotonic
 
 from marketdata.api.live.feed import Feed, Key, Span
-from marketdata.api.live.websocket import text_frame
+from marketdata.api.live.readings import Reading, is_final, learn, read_changes
+from marketdata.api.live.reads import Reads
 from marketdata.api.served_version import ServedVersion
-from marketdata.errors import DatabaseUnavailable, MarketError, NotFound, Pruned
+from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.http.failures import internal_error
-from marketdata.http.reply import encode
 from marketdata.interval import SECOND, bucket_end, bucket_open
-from marketdata.store import candles, ticks
 from marketdata.store.notifications import Change
+from marketdata.store.placement import Placement
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.postgres_errors import translated
 from marketdata.store.version import Version
-from marketdata.tick import chain_of, microseconds
+from marketdata.tick import chain_of
 
 PACE_SECONDS = 0.05
 """The shortest time between two readings of a feed."""
 _RETRY_SECONDS = 1.0
-PAGE_ROWS = 500
-"""At most this many candles or ticks of a changed range are pushed, namely the newest ones. A page of ``since`` has the
-same size."""
 
 _log = logging.getLogger(__name__)
 
-Frames = dict[int | str, bytes]
-"""Encoded messages, by the opening time of their candle (microseconds) or the id of their tick."""
-
-
-@dataclass(slots=True)
-class Reading:
-    """The messages about changed ranges. ``is_partial`` is True if some change has no message, because a range was too
-    large, a removed tick is unknown, or the ticks of a range are pruned."""
-
-    frames: Frames = field(default_factory=dict)
-    is_partial: bool = False
-
-
-Job = Callable[[Connection, Version], None]
+Job = Callable[[Reads], None]
 Push = Callable[[Feed, Reading], None]
 
 
@@ -59,8 +41,9 @@ class FeedReader:
     """Reads changed feeds in its own thread, and calls ``push`` there with each reading. Call ``start`` once; ``stop``
     is idempotent."""
 
-    def __init__(self, pool: Pool, served: ServedVersion, push: Push) -> None:
+    def __init__(self, pool: Pool, placement: Placement, served: ServedVersion, push: Push) -> None:
         self._pool = pool
+        self._placement = placement
         self._served = served
         self._push = push
         self._version: Version | None = None
@@ -97,6 +80,8 @@ class FeedReader:
                 if change.is_of(version.ticks_table):
                     for feed in self._affected(change):
                         feed.mark(change)
+                        if change.kind == "chain_final" and version.shards is not None:
+                            feed.final_until = max(change.last, feed.final_until)
                         if feed.spans:
                             self._marked[feed] = None
             if self._marked:
@@ -182,11 +167,12 @@ class FeedReader:
             version = self._served.version()
             with self._pool.connection() as connection:
                 self._serve(version)
+                reads = Reads(connection, version, self._placement)
                 for job, failed in jobs:
-                    _call(job, connection, version, failed)
+                    _call(job, reads, failed)
                     jobs = jobs[1:]
                 while due:
-                    self._try_feed(connection, version, due[0])
+                    self._try_feed(reads, due[0])
                     due = due[1:]
         except MarketError as error:
             _log.warning("live connections wait for the database: %s", error.detail)
@@ -197,13 +183,13 @@ class FeedReader:
                 for feed in due:
                     self._mark_again(feed)
 
-    def _try_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
-        """Read a feed. A failure delays only this feed, unless the database is unavailable."""
+    def _try_feed(self, reads: Reads, feed: Feed) -> None:
+        """Read a feed. A failure delays only this feed, unless the only database is unavailable."""
         try:
-            self._read_feed(connection, version, feed)
-        except DatabaseUnavailable:
-            raise
+            self._read_feed(reads, feed)
         except MarketError as error:
+            if isinstance(error, DatabaseUnavailable) and not reads.is_distributed:
+                raise
             _log.warning("the changes of %s cannot be read: %s", feed.key, error.detail)
         except Exception:
             _log.exception("internal error while reading the changes of %s", feed.key)
@@ -212,19 +198,35 @@ class FeedReader:
         with self._changed:
             self._mark_again(feed)
 
-    def _read_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
+    def _read_feed(self, reads: Reads, feed: Feed) -> None:
         with self._changed:
-            spans = feed.take()
+            spans, final_until = feed.take(), feed.final_until
+            feed.final_until = 0
+
+        def read(connection: Connection, version: Version) -> tuple[bool, Reading]:
+            is_there = not final_until or is_final(connection, version, feed.key.symbol, final_until)
+            return is_there, read_changes(connection, version, feed, spans)
+
         try:
             with translated():
-                reading = read_changes(connection, version, feed, spans)
+                is_there, reading = reads.read(feed.key.symbol, read)
         except Exception:
-            with self._changed:
-                for span in spans:
-                    feed.add(span)
+            self._add_again(feed, spans, final_until)
             raise
         feed.due = monotonic() + PACE_SECONDS
+        if not is_there and not reading.is_dropped:
+            self._add_again(feed, spans, final_until)
+        learn(feed, reading)
         self._push(feed, reading)
+
+    def _add_again(self, feed: Feed, spans: list[Span], final_until: int) -> None:
+        """Read these ranges another time, until the chain's finality is there."""
+        with self._changed:
+            feed.final_until = max(final_until, feed.final_until)
+            for span in spans:
+                feed.add(span)
+            if feed.users:
+                self._marked[feed] = None
 
     def _mark_again(self, feed: Feed) -> None:
         if feed.users:
@@ -255,121 +257,12 @@ class FeedReader:
                 self._changed.wait(_RETRY_SECONDS)
 
 
-def _call(job: Job, connection: Connection, version: Version, failed: Callable[[MarketError], None]) -> None:
+def _call(job: Job, reads: Reads, failed: Callable[[MarketError], None]) -> None:
     try:
         with translated():
-            job(connection, version)
+            job(reads)
     except MarketError as error:
         failed(error)
     except Exception:
         _log.exception("internal error in a request of a live connection")
         failed(internal_error())
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def read_changes(connection: Connection, version: Version, feed: Feed, spans: list[Span]) -> Reading:
-    """Read the changed ranges of a feed; return the messages for its subscribers. If the symbol was dropped, they must
-    read it again, and learn it there."""
-    reading = Reading()
-    try:
-        for span in spans:
-            read = _changed_ticks if feed.is_of_ticks else _changed_candles
-            read(connection, version, feed, span, reading)
-    except NotFound:
-        feed.forget_all()
-        return Reading(is_partial=any(span.is_removal for span in spans))
-    except Pruned:
-        reading.is_partial = True
-    return reading
-
-
-def _changed_candles(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
-    _, interval, zone = feed.key
-    opened, buckets = span.first, [span.first]
-    while len(buckets) <= PAGE_ROWS and (opened := bucket_end(opened, interval, zone)) <= span.last:
-        buckets.append(opened)
-    is_wide = len(buckets) > PAGE_ROWS
-    chart = candles.read(
-        connection, version, feed.key.symbol, interval,
-        start=None if is_wide else span.first, end=span.last, limit=PAGE_ROWS, zone=zone,
-    )  # fmt: skip
-    rows = {t: row for t, row in map(_with_time, chart.rows) if t >= span.first}
-    if is_wide:
-        reading.is_partial |= span.is_removal or len(rows) == PAGE_ROWS
-    elif span.is_removal:
-        rows |= {t: b'{"t":%d,"n":0}' % (t // 1000) for t in buckets if t not in rows}
-    reading.frames |= {t: _candle(feed, row) for t, row in sorted(rows.items())}
-
-
-def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
-    """Adds messages for the ticks of the range that were not sent yet, and for sent ticks that were removed.
-
-    Of a range with more than ``PAGE_ROWS`` ticks, only the newest are read. Of the ticks that have the oldest time in
-    this page, some may not be in the page. So a tick that is not in the page counts as removed only if it is later than
-    that time.
-    """
-    symbol = feed.key.symbol
-    page = ticks.read(connection, version, symbol, start=span.first, end=span.last, limit=PAGE_ROWS, format="ndjson")
-    is_cut = page.next_cursor is not None
-    if is_cut:
-        page = ticks.read(connection, version, symbol, end=span.last, limit=PAGE_ROWS, format="ndjson")
-        reading.is_partial = True
-    stored = {}
-    for line in page.body.splitlines():
-        tick = json.loads(line)
-        stored[tick["id"]] = microseconds(tick["ts"])
-        if tick["id"] not in feed.pushed:
-            reading.frames[tick["id"]] = text_frame(_tick(line))
-    if span.is_removal:
-        reading.is_partial |= not feed.knows(span)
-        first = min(stored.values()) + 1 if is_cut else span.first
-        gone = [each for each, ts in feed.known.items() if first <= ts <= span.last and each not in stored]
-        for identity in gone:
-            feed.forget(identity)
-            message = {"type": "tick", "symbol": symbol, "id": identity, "retracted": True}
-            reading.frames[identity] = text_frame(encode(message))
-    feed.pushed |= stored.keys()
-    feed.learn(stored)
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of ``since``. ``following`` is the cursor of the next page for :func:`read_page`, or None at the end."""
-
-    frames: Frames
-    following: int | str | None
-
-
-def read_page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
-    """Reads one page of the candles or ticks from ``start`` (microseconds) on. If ``cursor`` is None, this is the first
-    page. For each further page, ``cursor`` is the ``following`` of the previous page."""
-    symbol, interval, zone = feed.key
-    if feed.is_of_ticks:
-        given = cursor if isinstance(cursor, str) else None
-        found = ticks.read(connection, version, symbol, start=start, limit=PAGE_ROWS, cursor=given, format="ndjson")
-        frames, times = {}, {}
-        for line in found.body.splitlines():
-            tick = json.loads(line)
-            frames[tick["id"]], times[tick["id"]] = text_frame(_tick(line)), microseconds(tick["ts"])
-        feed.learn(times)
-        if found.next_cursor is None:
-            feed.learned_since(start)
-        return Page(frames, found.next_cursor)
-    first = cursor if isinstance(cursor, int) else start
-    chart = candles.read(connection, version, symbol, interval, start=first, limit=PAGE_ROWS, zone=zone)
-    rows = dict(map(_with_time, chart.rows))
-    return Page({t: _candle(feed, row) for t, row in rows.items()}, max(rows) + 1 if chart.more else None)
-
-
-def _with_time(row: bytes) -> tuple[int, bytes]:
-    return int(row[len(b'{"t":') : row.index(b",")]) * (SECOND // 1000), row
-
-
-def _candle(feed: Feed, row: bytes) -> bytes:
-    return text_frame(b'%b,"candle":%b}' % (feed.message("candle")[:-1], row))
-
-
-def _tick(line: bytes) -> bytes:
-    return b'{"type":"tick",' + line[1:]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from marketdata.api.live.feed_reader import FeedReader
+from marketdata.api.live.reads import Reads
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import MarketError
 from marketdata.store import symbols
 from marketdata.store.notifications import Change
-from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
 
@@ -69,8 +69,9 @@ class NewSymbols:
     def _failed(self, _error: MarketError) -> None:
         self._is_loading = False  # the next change tries again
 
-    def _read(self, connection: Connection, version: Version) -> None:
-        found = symbols.with_ticks(connection, version)
+    def _read(self, reads: Reads) -> None:
+        version = reads.version
+        found = set().union(*reads.read_each(None, symbols.with_ticks))
         with self._lock:
             is_first = version != self._version
             missed = set() if is_first else found - self._known
@@ -79,11 +80,11 @@ class NewSymbols:
             self._version = version
             self._is_loading = False
         self._announce(sorted(missed))
-        self._check(lacking, connection, version)
+        self._check(lacking, reads)
 
-    def _check(self, lacking: Collection[str], connection: Connection, version: Version) -> None:
+    def _check(self, lacking: Collection[str], reads: Reads) -> None:
         """Withdraw those of these symbols that were dropped."""
-        gone = symbols.unknown(connection, version, lacking)
+        gone = set().union(*reads.read_each(lacking, symbols.unknown))
         with self._lock:
             gone &= self._known
             self._known -= gone

@@ -15,8 +15,10 @@ from typing import Any
 
 from marketdata.api.auth import Caller
 from marketdata.api.live.feed import Feed
-from marketdata.api.live.feed_reader import FeedReader, Frames, Reading
+from marketdata.api.live.feed_reader import FeedReader
 from marketdata.api.live.new_symbols import NewSymbols
+from marketdata.api.live.readings import Frames, Reading
+from marketdata.api.live.reads import Reads
 from marketdata.api.live.subscriber import BATCH_BYTES, RECEIVE_BYTES, Subscriber
 from marketdata.api.live.subscriptions import Subscriptions
 from marketdata.api.live.summaries import Items, Summaries
@@ -27,9 +29,9 @@ from marketdata.http.reply import encode
 from marketdata.http.wsgi import HandOver
 from marketdata.store import tokens
 from marketdata.store.notifications import Change
-from marketdata.store.pool import Connection, Pool
+from marketdata.store.placement import Placement
+from marketdata.store.pool import Pool
 from marketdata.store.time_zones import TimeZones
-from marketdata.store.version import Version
 
 MAX_CONNECTIONS = 2000
 
@@ -55,6 +57,7 @@ class Live:
     def __init__(
         self,
         pool: Pool,
+        placement: Placement,
         served: ServedVersion,
         time_zones: TimeZones,
         sent: Callable[[int], None],
@@ -63,7 +66,9 @@ class Live:
         """``sent`` is called with the number of candles, ticks, new symbols and items of summaries that were sent."""
         self._room = connections
         self._sent = sent
-        self._reader = FeedReader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
+        self._reader = FeedReader(
+            pool, placement, served, lambda feed, reading: self._post(partial(self._push, feed, reading))
+        )
         self._summaries = Summaries(self._reader, lambda items: self._post(partial(self._push_summaries, items)))
         self._subscriptions = Subscriptions(self._reader, self._summaries, time_zones, self._post, self._attend)
         self._new_symbols = NewSymbols(
@@ -150,8 +155,8 @@ class Live:
         """Close the connections whose tokens have expired or were revoked."""
         used = {subscriber.caller.id for subscriber in list(self._subscribers.values())}
 
-        def check(connection: Connection, _version: Version) -> None:
-            unusable = used - tokens.usable(connection, used)
+        def check(reads: Reads) -> None:
+            unusable = used - tokens.usable(reads.connection, used)
             self._post(partial(self._close_tokens, unusable))
 
         if used:

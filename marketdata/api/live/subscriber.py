@@ -15,7 +15,8 @@ from time import monotonic
 
 from marketdata.api.auth import Caller
 from marketdata.api.live.feed import ALL_SYMBOLS, SUMMARY, Feed, Key
-from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS, Frames
+from marketdata.api.live.feed_reader import PACE_SECONDS
+from marketdata.api.live.readings import PAGE_ROWS, Frames
 from marketdata.api.live.websocket import PING, Protocol, text_frame
 from marketdata.interval import UTC_ZONE
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from marketdata.api.live import feed_reader
 from marketdata.api.live.feed import ALL_SYMBOLS, SUMMARY, TICKS, Feed, Key
-from marketdata.api.live.feed_reader import FeedReader, Page
+from marketdata.api.live.feed_reader import FeedReader
+from marketdata.api.live.readings import Page, read_page
+from marketdata.api.live.reads import Reads
 from marketdata.api.live.subscriber import Subscriber, Subscription
 from marketdata.api.live.summaries import Items, Summaries
 from marketdata.api.request_validation import checked, decoded
@@ -19,10 +20,8 @@ from marketdata.errors import InvalidValue, MarketError, NotFound
 from marketdata.http.reply import encode
 from marketdata.interval import UTC_ZONE
 from marketdata.store import candles, summary
-from marketdata.store.pool import Connection
 from marketdata.store.symbols import unknown_symbol
 from marketdata.store.time_zones import TimeZones, zone_key
-from marketdata.store.version import Version
 
 MAX_SUBSCRIPTIONS = 64
 SUMMARY_SECONDS = 1.0
@@ -117,11 +116,9 @@ class Subscriptions:
 
     # -- in the reader's thread ----------------------------------------------------------------------------------------
 
-    def _resolve(
-        self, subscriber: Subscriber, request: Mapping[str, Any], connection: Connection, version: Version
-    ) -> None:
+    def _resolve(self, subscriber: Subscriber, request: Mapping[str, Any], reads: Reads) -> None:
         name = request["symbol"]
-        found = candles.counters(connection, version, [name])
+        found = reads.read(name, partial(candles.counters, names=[name]))
         if name not in found:
             raise unknown_symbol(name)
         zone = self._time_zones.find(request["timeZone"]) if "timeZone" in request else UTC_ZONE
@@ -132,10 +129,8 @@ class Subscriptions:
             subscription.start, subscription.is_paged = request["since"] * 1000, True
         self._post(partial(self._subscribed, subscriber, subscription))
 
-    def _resolve_summary(
-        self, subscriber: Subscriber, request: Mapping[str, Any], connection: Connection, version: Version
-    ) -> None:
-        found = summary.named(connection, version, request["symbols"])
+    def _resolve_summary(self, subscriber: Subscriber, request: Mapping[str, Any], reads: Reads) -> None:
+        found = summary.merged_named(reads.read_each(request["symbols"], summary.named), request["symbols"])
         for name in request["symbols"]:
             if name not in found.names:
                 raise unknown_symbol(name)
@@ -145,11 +140,13 @@ class Subscriptions:
         )
         self._post(partial(self._subscribed, subscriber, subscription, found.items))
 
-    def _read_page(
-        self, subscriber: Subscriber, subscription: Subscription, connection: Connection, version: Version
-    ) -> None:
+    def _read_page(self, subscriber: Subscriber, subscription: Subscription, reads: Reads) -> None:
         feed, start, following = subscription.feed, subscription.start, subscription.following
-        page = feed_reader.read_page(connection, version, feed, start, following)
+        read = partial(read_page, feed=feed, start=start, cursor=following)
+        page = reads.read(feed.key.symbol, read)
+        feed.learn(page.ticks)
+        if feed.is_of_ticks and page.following is None:
+            feed.learned_since(start)
         self._post(partial(self._paged, subscriber, subscription, page))
 
     def _give_up(self, subscriber: Subscriber, subscription: Subscription, error: MarketError) -> None:

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from marketdata.api.live.feed_reader import FeedReader
+from marketdata.api.live.reads import Reads
 from marketdata.errors import MarketError
 from marketdata.interval import SECOND
 from marketdata.limits import MAX_SUMMARIES
 from marketdata.store import summary
 from marketdata.store.notifications import Change
-from marketdata.store.pool import Connection
-from marketdata.store.version import Version
 
 REFRESH_SECONDS = 60.0
 
@@ -91,18 +90,20 @@ class Summaries:
 
     # -- in the reader's thread ----------------------------------------------------------------------------------------
 
-    def _read(self, connection: Connection, version: Version) -> None:
+    def _read(self, reads: Reads) -> None:
         """Read one part of the queue. Each part is a job, so that candles do not wait for the whole queue."""
         part = self._queue[:MAX_SUMMARIES]
-        found = summary.named(connection, version, part).items
+        found, missing = reads.read_available(part, summary.named)
         with self._lock:
             fresh = {
                 symbol: item
-                for symbol, item in found.items()
+                for each in found
+                for symbol, item in each.items.items()
                 if symbol in self._watchers and self._items[symbol] != item
             }
             self._items |= fresh
             self._queue = self._queue[MAX_SUMMARIES:]
+            self._mark(missing)
             has_more = bool(self._queue)
         self._push(fresh)
         if has_more:
@@ -111,7 +112,10 @@ class Summaries:
     def _failed(self, _error: MarketError) -> None:
         """Mark the symbols of the queue again; the next sweep tries again."""
         with self._lock:
-            for symbol in self._queue:
-                if symbol in self._watchers:
-                    self._marked.setdefault(symbol, 0)
+            self._mark(self._queue)
             self._queue = []
+
+    def _mark(self, symbols: Collection[str]) -> None:
+        for symbol in symbols:
+            if symbol in self._watchers:
+                self._marked.setdefault(symbol, 0)

@@ -38,8 +38,9 @@ with warnings.catch_warnings():
 ADMIN_SECRET = "an-administrators-secret-long-enough"
 
 
-def prepare(folder: Path, database: str) -> Settings:
-    """Settings over a database with version 1 and an administrator's secret in its file."""
+def prepare(folder: Path, database: str, shard_count: int | None = None) -> Settings:
+    """Settings over a database with version 1 and an administrator's secret in its file. With ``shard_count``, Citus
+    distributes the version over as many shards."""
     settings = load(
         {
             "MARKET_STATE_DIR": str(folder),
@@ -51,7 +52,7 @@ def prepare(folder: Path, database: str) -> Settings:
     secretfile.write(settings.secrets_dir / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
     with connect(database) as connection:
         initialise(connection, lambda _text: None)
-        make_version(connection, settings, 1, lambda _text: None)
+        make_version(connection, settings, 1, lambda _text: None, shard_count)
     return settings
 
 

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from marketdata.api.live import server
-from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS
+from marketdata.api.live.feed_reader import PACE_SECONDS
+from marketdata.api.live.readings import PAGE_ROWS
 from marketdata.api.live.subscriber import MAX_PENDING, RECEIVE_BYTES
 from marketdata.api.serve import Service
 from marketdata.settings import Settings

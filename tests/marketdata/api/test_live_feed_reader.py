@@ -11,7 +11,8 @@ import pytest
 
 from marketdata.api.live import feed_reader
 from marketdata.api.live.feed import Feed, Key, Span
-from marketdata.api.live.feed_reader import FeedReader, Reading
+from marketdata.api.live.feed_reader import FeedReader
+from marketdata.api.live.readings import Reading
 from marketdata.errors import NotFound
 from marketdata.interval import UTC_ZONE
 
@@ -24,8 +25,9 @@ def pushed() -> list[str]:
 @pytest.fixture
 def reader(pushed: list[str]) -> FeedReader:
     pool: Any = SimpleNamespace(connection=lambda: nullcontext(None))
-    served: Any = SimpleNamespace(version=lambda: None)
-    return FeedReader(pool, served, lambda feed, _reading: pushed.append(feed.key.symbol))
+    placement: Any = None
+    served: Any = SimpleNamespace(version=lambda: SimpleNamespace(shards=None))
+    return FeedReader(pool, placement, served, lambda feed, _reading: pushed.append(feed.key.symbol))
 
 
 def marked(reader: FeedReader, *symbols: str) -> list[Feed]:

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from marketdata.api import revocation_listener
+from marketdata.api import database_listener
 from marketdata.api.live.subscriber import MAX_PENDING
 from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api, check_shape, eventually
@@ -80,7 +80,7 @@ def test_symbols_of_a_lost_connection_to_the_database_are_named_afterwards(
     admin: psycopg.Connection[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(revocation_listener, "_RETRY_SECONDS", 2.0)  # time to notice the loss, and to store
+    monkeypatch.setattr(database_listener, "_RETRY_SECONDS", 2.0)  # time to notice the loss, and to store
     listener = service.services.revocation_listener
     admin.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -41,6 +41,7 @@ def test_a_ready_service_says_so(api: Api) -> None:
         "ticks_table": "md_ticks_v1",
         "candles_function": "md_candles_v1",
         "replicas": [],
+        "nodes": [],
         "graphql": None,
     }
 
