@@ -133,6 +133,7 @@ def test_the_least_lagging_is_read_and_beyond_the_limit_the_primary(
         eventually(lambda: states(api) == ["usable", "usable"])
 
 
+@pytest.mark.full
 def test_a_promoted_replica_is_not_read(api: Api, writer: Api, one: Standby, two: Standby, tick: Make) -> None:
     write(writer, tick(symbol="P:A"))
     eventually(lambda: count(api, "P:A") == 1)
@@ -153,6 +154,7 @@ def test_a_promoted_replica_is_not_read(api: Api, writer: Api, one: Standby, two
     assert count(api, "P:A") == 4
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("as_standby", [True, False])
 def test_a_replica_from_an_old_backup_is_not_read(
     api: Api, writer: Api, one: Standby, two: Standby, tick: Make, primary: tuple[Cluster, Settings], as_standby: bool
@@ -256,6 +258,7 @@ class Reader:
         assert self._seen >= expected, "the answer is older than MARKET_READ_LAG_S"
 
 
+@pytest.mark.full
 def test_no_answer_is_older_than_the_one_before(api: Api, writer: Api, one: Standby, two: Standby, tick: Make) -> None:
     """While replicas lag, pause and stop by turns. The answers of a client never go back in time, and none is older
     than MARKET_READ_LAG_S."""
