@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """How many workers ``-n auto`` means: one more than cores, since most tests wait for programs; and four at most,
-    each of which starts a PostgreSQL and a Chromium of its own."""
+    """How many workers ``-n auto`` means: one more than cores, since a test waits for programs for a third of its
+    time; and four at most, each of which starts a PostgreSQL and a Chromium of its own."""
     return min(4, len(os.sched_getaffinity(0)) + 1)
 
 

@@ -232,9 +232,8 @@ def open_split(context: BrowserContext, stage: Stage) -> Page:
     return page
 
 
-@pytest.mark.parametrize(
-    "layout", ["karta-5b", *(pytest.param(each, marks=pytest.mark.full) for each in ("karta-classic", "karta-5a"))]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["karta-classic", "karta-5a", "karta-5b"])
 def test_a_line_drawn_on_the_second_piece_of_code_lies_over_it_in_every_layout(
     context: BrowserContext, calc: Stage, layout: str
 ) -> None:

@@ -365,6 +365,7 @@ def test_what_is_typed_after_a_click_into_a_detached_editor_goes_nowhere(tab: Ta
     assert status(stage, "keys") == "pending"
 
 
+@pytest.mark.full
 def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab, stage: Stage) -> None:
     last = f"{PHASE}/{STEPS[-1]}/second"
     page = tab(f"#/{last}").page
@@ -383,6 +384,7 @@ def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab,
     assert status(stage, STEPS[-1]) == "pending"
 
 
+@pytest.mark.full
 def test_shown_values_are_uncovered_for_their_stop_alone(tab: Tab, stage: Stage) -> None:
     assert stage.tcp.put("/api/navigation/current", position("shown")).status == 200
     page = tab().page

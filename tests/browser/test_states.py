@@ -122,6 +122,7 @@ def opens(report: Locator, stage: Stage, line: int) -> None:
     assert stage.tcp.get("/api/editor/state")["buffer"]["name"].endswith("/main.c")
 
 
+@pytest.mark.full
 def test_drift_is_a_table_of_the_name_the_expected_and_the_seen_value(opened: OpenPage, stage: Stage) -> None:
     opened.page.get_by_role("treeitem", name="Step drifted").click()
     report = failed(opened, "The program is not as the card says.")

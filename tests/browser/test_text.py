@@ -13,7 +13,7 @@ from cardapp.settings import ROOT
 from tests.browser.tour import switch_teacher
 from tests.functional.serving import Stage
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 CODE = "  12+345 *6"
 WIDTHS = """(code) => {

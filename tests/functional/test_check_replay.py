@@ -110,11 +110,12 @@ def test_a_mistyped_function_is_a_fault_that_names_a_similar_one(
     assert "; did you mean add?" in fault["detail"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("stop", "event"),
     [
         ({"function": "add", "if": "n == 9"}, "n == 9"),
-        pytest.param({"signal": "SIGSEGV"}, "SIGSEGV", marks=pytest.mark.full),
+        ({"signal": "SIGSEGV"}, "SIGSEGV"),
     ],
 )
 def test_a_program_that_ends_before_the_stop_says_what_it_waits_for(

@@ -67,7 +67,13 @@ def shown(document: Document, browser: Browser, tmp_path_factory: pytest.TempPat
         yield opened
 
 
-@pytest.mark.parametrize(("media", "width"), [*(("screen", width) for width in WINDOWS), ("print", WINDOWS[0])])
+@pytest.mark.parametrize(
+    ("media", "width"),
+    [
+        ("screen", WINDOWS[0]),
+        *(pytest.param(*each, marks=pytest.mark.full) for each in (("screen", WINDOWS[1]), ("print", WINDOWS[0]))),
+    ],
+)
 def test_nothing_reaches_out_of_its_part(document: Document, shown: SheetPage, media: str, width: int) -> None:
     shown.page.set_viewport_size({"width": width, "height": 1000})
     shown.page.emulate_media(media="print" if media == "print" else "screen")

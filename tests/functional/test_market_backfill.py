@@ -30,7 +30,7 @@ from tests.functional.market_process import ROOT, SECONDS, Client
 from tests.functional.serving import until
 from tests.marketdata.source.provider import Provider, Raw, error
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 CONFIRMATIONS = 12
 MAX_BLOCKS = 7
@@ -195,7 +195,6 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
 
 
-@pytest.mark.full
 def test_a_killed_backfill_reads_no_finished_range_again(past: Past, loops: Callable[..., int]) -> None:
     past.forget()
     past.trade_and_bury(40)
@@ -255,7 +254,6 @@ def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
             assert not any(row["finalized"] for row in rows if row["T"] >= final)
 
 
-@pytest.mark.full
 def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
     """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
     past.forget()
@@ -281,7 +279,6 @@ def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past
     past.assert_complete()
 
 
-@pytest.mark.full
 def test_a_wrong_configuration_or_range_is_named(past: Past) -> None:
     past.backfill.configure(chain_id=5)
     wrong = past.backfill.run()

@@ -19,7 +19,7 @@ from tests.functional.factory_market import KINDS, REVERTS, USES_UP_GAS, Factory
 from tests.functional.market_process import Client
 from tests.functional.serving import until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 POOLS = 30
 
@@ -131,7 +131,6 @@ STRANGE_DECIMALS = {
 }
 
 
-@pytest.mark.full
 def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
     """A pool with a token that does not say its decimals is not read, and other pools are."""
     strange = [market.any_token(answer, EIGHTEEN, label) for answer, label in STRANGE_SYMBOLS.values()]
@@ -149,7 +148,6 @@ def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.full
 def test_pools_that_a_reorganisation_removes_are_made_again_in_another_order(
     market: FactoryMarket, loops: Callable[..., int]
 ) -> None:
@@ -178,7 +176,6 @@ def has_read(market: FactoryMarket, block: int) -> bool:
         return False
 
 
-@pytest.mark.full
 def test_other_factories_tokens_and_pools_may_be_selected_later(market: FactoryMarket) -> None:
     """When a selection grows, the past of the pools that it adds is read."""
     market.trade(3)

@@ -335,6 +335,7 @@ def test_a_process_that_is_asked_to_end_is_replaced(api: Processes) -> None:
     assert f"process {first} of the API ended with exit code 0; it is started again now" in api.log.read_text()
 
 
+@pytest.mark.full
 def test_a_wrong_setting_is_told_once(state_dir: Path) -> None:
     give_cluster(state_dir)
     for settings, code, said in (

@@ -129,6 +129,7 @@ def test_a_red_replay_proves_nothing(card: EmittedCard) -> None:
     assert "<span>Not proved</span>" in card.output.read_text()
 
 
+@pytest.mark.full
 def test_proved_replays_first(card: EmittedCard) -> None:
     assert card.emit("--proved").returncode == 0
     first = card.output.read_text()

@@ -141,6 +141,7 @@ def test_types_and_scales_are_in_the_address_and_back_from_it(tab: Tab) -> None:
     assert "scale" not in parts(settled(opened))
 
 
+@pytest.mark.full
 def test_link_and_picture_are_copied(tab: Tab) -> None:
     opened = tab(query()).drawn()
     page = opened.page

@@ -142,6 +142,7 @@ def test_the_list_keeps_2000_trades_and_returns_to_the_newest(tab: Tab, stage: S
     assert page.get_by_role("button", name="Newest trades").is_hidden()
 
 
+@pytest.mark.full
 def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:CHOSEN", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * 10 * HOUR + 65_000, str(100 + at)) for at in range(60)))

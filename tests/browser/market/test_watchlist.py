@@ -84,6 +84,7 @@ def test_the_watchlist_has_live_values_of_the_users_symbols(tab: Tab, stage: Sta
     page.get_by_text("The list is empty.").wait_for()
 
 
+@pytest.mark.full
 def test_the_watchlist_shows_what_moved_most(tab: Tab, stage: Stage) -> None:
     start = now()
     stage.write(

@@ -188,7 +188,13 @@ def assert_alike(name: str, found: Values, wanted: Values, scale: Values | float
     assert np.all(error <= allowed), f"{name}: {found[error > allowed][0]!r} instead of {wanted[error > allowed][0]!r}"
 
 
-@pytest.mark.parametrize("prices", PRICES.values(), ids=PRICES)
+LONG = ("a wild walk", "a price that hardly moves", "a walk with flat parts")
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [pytest.param(each, id=name, marks=[pytest.mark.full] if name in LONG else []) for name, each in PRICES.items()],
+)
 def test_the_values_are_those_of_ta_lib(module: Module, prices: Values) -> None:
     for text, values in module.compute(",".join(TALIB), candles(prices)).items():
         names, reference = TALIB[text]

@@ -105,6 +105,7 @@ def test_a_version_that_other_objects_need_is_not_dropped_and_they_are_named(
     assert numbers(conn) == [1, 2]
 
 
+@pytest.mark.full
 def test_it_asks_only_on_a_terminal(conn: Connection, fresh: Settings, command: Command) -> None:
     for answer, code, left in (("", 1, [1, 2]), ("n", 1, [1, 2]), ("y", 0, [1])):
         assert answered(fresh, answer) == code

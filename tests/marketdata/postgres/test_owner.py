@@ -127,6 +127,7 @@ def test_the_cluster_is_there_while_a_client_is(watched: Watched, join: Launch) 
     assert "database system is shut down" in watched.cluster.log.read_text()
 
 
+@pytest.mark.full
 def test_two_clients_share_one_owner(watched: Watched, join: Launch) -> None:
     first, second = join(), join()
     running = watched.processes()

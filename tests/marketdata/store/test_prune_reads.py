@@ -49,6 +49,7 @@ def answer(conn: Connection, version: Version, symbol: str, asked: dict[str, Any
     return body.partition(',"as_of"')[0]
 
 
+@pytest.mark.full
 def test_candles_stay_as_they_were(conn: Connection, version: Version, loops, zones: list[Zone]) -> None:
     """Of every interval but 1s, with any bounds, fill, zone and format."""
 
