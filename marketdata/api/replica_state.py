@@ -64,9 +64,11 @@ class ReplicaState:
         history, primary, before = self._primary.history, self._primary.last, self._state
         if primary is None:
             return
-        self.lag = None
-        self._state = self._other(position, primary) or self._of_standby(position, primary)
-        self._history = history
+        state, lag = self._other(position, primary), None
+        if state is None:
+            lag = self._primary.lag(position.written)
+            state = self._of_standby(position, primary, lag)
+        self._state, self.lag, self._history = state, lag, history
         if self._state is not before:
             self._tell()
 
@@ -80,18 +82,17 @@ class ReplicaState:
             return State.PRIMARY
         return State.SEPARATE if position.timeline == primary.timeline else State.PROMOTED
 
-    def _of_standby(self, position: LogPosition, primary: LogPosition) -> State:
+    def _of_standby(self, position: LogPosition, primary: LogPosition, lag: Lag) -> State:
         is_ahead = primary.at > self._replayed_at and primary.written < self._replayed
         self._replayed, self._replayed_at = position.written, monotonic()
         if position.is_receiving and position.timeline in (None, primary.timeline) and not is_ahead:
             self._missed_at = None
         elif self._missed_at is None:
             self._missed_at = monotonic()
-        self.lag = self._primary.lag(position.written)
         # When the primary has stopped, its replicas receive nothing. So this counts only if the primary answered later.
         if self._missed_at is not None and primary.at > self._missed_at:
             return State.NOT_FOLLOWING
-        return State.LAGGING if self.lag.seconds > self._limit else State.USABLE
+        return State.LAGGING if lag.seconds > self._limit else State.USABLE
 
     def _tell(self) -> None:
         state = self._state

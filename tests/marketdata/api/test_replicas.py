@@ -21,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.api import database_health
 from marketdata.api.serve import Service
+from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from tests.marketdata.api.conftest import Api, eventually, new_token
@@ -195,6 +196,27 @@ def test_a_replica_from_an_old_backup_is_not_read(
         stopped.set()
         reading.join()
     assert counts == {4}
+
+
+@pytest.mark.full
+def test_a_replica_that_follows_the_new_primary_is_read(state_dir: Path, tick: Make) -> None:
+    """The promoted replica is named in both URLs. It is the primary then, and the other one follows it."""
+    with ExitStack() as first, ExitStack() as others:
+        cluster, settings = first.enter_context(private_cluster())
+        one, two = (others.enter_context(running_standby(cluster)) for _ in range(2))
+        hosts = f"{cluster.folder},{one.host}"
+        url = make_conninfo(settings.database_url or "", host=hosts, target_session_attrs="read-write")
+        api = others.enter_context(serving(dataclasses.replace(settings, state_dir=state_dir), url, one, two))
+        write(api, tick(symbol="N:A"))
+        first.close()
+        one.promote()
+        eventually(lambda: api("GET", "/ready").status_int == 200 and states(api) == ["primary", "not_following"])
+        two.execute(f"ALTER SYSTEM SET primary_conninfo = 'host={one.host} user={SUPERUSER}'")
+        two.execute("SELECT pg_reload_conf()")
+        eventually(lambda: states(api) == ["primary", "usable"])
+        header = write(api, tick(symbol="N:A", id="b"))
+        assert count(api, "N:A", headers=header) == 2
+        eventually(lambda: two.value(COUNTER) == 2 and states(api) == ["primary", "usable"])
 
 
 def test_a_failover_that_loses_writes_gives_no_answer_of_the_lost_history(state_dir: Path, tick: Make) -> None:
