@@ -12,12 +12,12 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from time import monotonic
 from typing import Any, TypeVar, cast
 
 from marketdata.errors import (
     Contended,
+    DatabaseDefect,
     DatabaseUnavailable,
     InvalidValue,
     MarketError,
@@ -41,7 +41,7 @@ IsCurrent = Callable[[Connection, Version], bool]
 PARALLEL = 8
 """Shards that one process reads or writes at the same time for requests about several shards."""
 PATIENCE_SECONDS = 3.0
-"""How long work is repeated while shards move or their locks are contended."""
+"""How long failed work is repeated while shards move or their locks are contended."""
 _PAUSE_SECONDS = 0.02
 _MAX_HASHES = 100_000
 """Names whose hash is kept. When there are more, all are forgotten."""
@@ -59,6 +59,7 @@ class Placement:
         self._coordinator = coordinator
         self._made_pool = made_pool
         self._placed: dict[Version, tuple[Placed, ...]] = {}
+        self._outdated: set[Version] = set()
         self._hashes: dict[str, int] = {}
         self._pools: dict[Node, Pool] = {}
         self._lock = threading.Lock()
@@ -73,19 +74,6 @@ class Placement:
         def attempt(placed: Placed) -> ResultT:
             with self.pool(placed.node).connection() as connection:
                 return _checked(connection, placed, names, work, is_current)
-
-        return self._repeated(version, names, attempt)
-
-    def begin_read(
-        self, version: Version, names: Collection[str], work: Work[ResultT], is_current: IsCurrent | None = None
-    ) -> tuple[ResultT, Connection, ExitStack]:
-        """Like :meth:`read`, for work that goes on: returns the lent connection, too. The caller closes the stack."""
-
-        def attempt(placed: Placed) -> tuple[ResultT, Connection, ExitStack]:
-            with ExitStack() as stack:
-                connection = stack.enter_context(self.pool(placed.node).connection())
-                result = _checked(connection, placed, names, work, is_current)
-                return result, connection, stack.pop_all()
 
         return self._repeated(version, names, attempt)
 
@@ -136,13 +124,23 @@ class Placement:
     def placed(self, version: Version) -> tuple[Placed, ...]:
         """The shards of a version, in the order of their hashes."""
         found = self._placed.get(version)
-        if found is None:
+        if found is None or version in self._outdated:
+            self._outdated.discard(version)
             with self._coordinator.connection() as connection:
                 found = tuple(shards.placed(connection, version))
             if not found:
                 raise VersionMissing(f"Citus has no shards of {version.ticks_table}: run bin/marketdata-version N")
             self._placed[version] = found
+            self._close_unused()
         return found
+
+    def _close_unused(self) -> None:
+        """Close the connections to nodes that hold no shard any more. They may have been removed from the cluster."""
+        with self._lock:
+            used = {each.node for placed in self._placed.values() for each in placed}
+            unused = [self._pools.pop(node) for node in self._pools.keys() - used]
+        for pool in unused:  # this takes seconds if the node has ended
+            threading.Thread(target=pool.close, name="close-unused", daemon=True).start()
 
     def nodes(self, version: Version) -> list[Node]:
         """The nodes that hold shards of a version."""
@@ -161,11 +159,6 @@ class Placement:
         with self._lock:
             return dict(self._pools)
 
-    def renew(self, connection: Connection) -> None:
-        """Do what :meth:`Pool.renew` does, for a connection of any node."""
-        for pool in self.pools().values():
-            pool.renew(connection)
-
     def expect(self, version: Version, names: Iterable[str], node: Node) -> None:
         """Read the placement again at its next use, unless all these symbols are on ``node`` according to it. Call this
         for changes of which the node has sent a notification. The coordinator knows of a move before the other nodes
@@ -179,7 +172,7 @@ class Placement:
 
     def forget(self, version: Version, names: Iterable[str] = ()) -> None:
         """Read the placement again at its next use, and the symbols that these names stand for."""
-        self._placed.pop(version, None)
+        self._outdated.add(version)
         for name in names:
             self._hashes.pop(name, None)
 
@@ -198,7 +191,7 @@ class Placement:
     ) -> ResultT:
         """Run ``attempt`` where the shard is, and again where it is then, if it has moved meanwhile."""
         find = find or (lambda: self._place(version, names))
-        deadline = monotonic() + PATIENCE_SECONDS
+        deadline: float | None = None
         while True:
             placed = find()
             error: Exception
@@ -207,10 +200,13 @@ class Placement:
             except (_Moved, Contended) as again:
                 error, is_other = again, True
                 self.forget(version, names)
-            except (VersionMissing, DatabaseUnavailable) as failed:
+            except (VersionMissing, DatabaseUnavailable, DatabaseDefect) as failed:
+                # A table that is dropped during a statement is an internal error of PostgreSQL.
                 error = failed
                 self.forget(version, names)
                 is_other = self._is_elsewhere(find, placed)
+            # The first attempt may have waited for a move to end. So the time counts from its end.
+            deadline = deadline or monotonic() + PATIENCE_SECONDS
             if not is_other or monotonic() > deadline:
                 if isinstance(error, MarketError):
                     raise error

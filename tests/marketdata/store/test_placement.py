@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
 
-from marketdata.errors import Contended, DatabaseUnavailable, MarketError, NotFound, VersionMissing
+from marketdata.errors import Contended, DatabaseDefect, DatabaseUnavailable, MarketError, NotFound, VersionMissing
 from marketdata.store import placement, shards
 from marketdata.store.placement import Placement
 from marketdata.store.shards import Node, Placed, Shard
 from marketdata.store.version import Version
+from tests.functional.serving import until
 
 VERSION = replace(Version.of("md", 1), shards=2)
 LOW, HIGH = (Shard("md", 1, "md_candles_v1", 2, number, first) for number, first in ((1, -100), (2, 0)))
@@ -27,6 +29,7 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = {LOW: HERE, HIGH: THERE}
         self.asked: list[Node] = []
+        self.closed: list[object] = []
         self.questions = 0
         monkeypatch.setattr(shards, "placed", lambda *_: [Placed(each, self.at[each]) for each in (LOW, HIGH)])
         monkeypatch.setattr(shards, "hashes", lambda _, names: {name: HASHES[name] for name in names})
@@ -51,8 +54,8 @@ class Lender:
             self._cluster.asked.append(self._node)
         yield self._node
 
-    def close(self, timeout: float) -> None:
-        pass
+    def close(self, timeout: float = 5.0) -> None:
+        self._cluster.closed.append(self._node)
 
 
 @pytest.fixture
@@ -154,3 +157,31 @@ def test_the_first_error_of_several_shards_is_raised_after_all_have_ended(cluste
     with pytest.raises(DatabaseUnavailable):
         cluster.placement.read_each(VERSION, None, read)
     assert ended == [HIGH]
+
+
+def test_a_write_that_waited_for_a_move_is_repeated_however_long_it_has_waited(cluster: Cluster) -> None:
+    def wait_for_the_move() -> None:
+        Event().wait(2 * placement.PATIENCE_SECONDS)
+        cluster.at[LOW] = THERE
+
+    assert cluster.placement.write(VERSION, ["LOW:A"], failing_first([Contended("moved")], wait_for_the_move)) == THERE
+
+
+def test_a_table_that_is_dropped_during_a_read_has_moved(cluster: Cluster) -> None:
+    read = failing_first([DatabaseDefect("could not open relation")], lambda: cluster.at.update({LOW: THERE}))
+    assert cluster.placement.read(VERSION, ["LOW:A"], read) == THERE
+    with pytest.raises(DatabaseDefect):
+        cluster.placement.read(VERSION, ["LOW:A"], failing_first([DatabaseDefect("could not open relation")]))
+
+
+def test_the_connections_to_a_node_without_shards_are_closed(cluster: Cluster) -> None:
+    other = replace(VERSION, n=2)
+    for version in (VERSION, other):
+        cluster.placement.read_each(version, None, lambda *_: None)
+    assert cluster.placement.pools().keys() == {HERE, THERE}
+    cluster.at[LOW] = THERE
+    cluster.placement.read(VERSION, ["LOW:A"], where)
+    assert cluster.placement.pools().keys() == {HERE, THERE}, "the other version was read there, too"
+    cluster.placement.read(other, ["LOW:A"], where)
+    assert cluster.placement.pools().keys() == {THERE}
+    until(lambda: cluster.closed == [HERE])
