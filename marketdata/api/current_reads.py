@@ -111,13 +111,27 @@ class CurrentReads:
 
         return self._placement.each(self._placement.grouped(version, names), read_group)
 
-    def begin_read(
-        self, version: Version, names: Collection[str], known: int, read: Work[ResultT]
-    ) -> tuple[ResultT, Connection, ExitStack]:
-        """Like :meth:`read`, for a read that goes on: returns its connection, too. The caller closes the stack."""
+    @contextmanager
+    def several(self, version: Version, names: Collection[str], known: int) -> Iterator[Callable[[Work[Any]], Any]]:
+        """Lend a function that does what :meth:`read` does, for reads of which each goes on where the one before it has
+        ended. They share a connection, unless the version is distributed, because a shard may move between two."""
         if version.shards is not None:
-            return self._placement.begin_read(version, names, read, self._until_current(version, names, known))
-        return self._begin(version, names, known, lambda connection: read(connection, version))
+            first = iter([known])  # the others go on from what the first one has read
+            yield lambda read: self.read(version, names, next(first, 0), read)
+            return
+        with ExitStack() as stack:
+            kept: list[Connection] = []
+
+            def go_on(read: Work[ResultT]) -> ResultT:
+                for connection in kept:
+                    self._renew(connection)
+                    return read(connection, version)
+                result, connection, lent = self._begin(version, names, known, lambda conn: read(conn, version))
+                stack.push(lent)
+                kept.append(connection)
+                return result
+
+            yield go_on
 
     def _until_current(self, version: Version, names: Collection[str], known: int) -> IsCurrent | None:
         """While a shard moves, its former node may answer for a few milliseconds more than the new one. So the counters
@@ -179,11 +193,10 @@ class CurrentReads:
                 if self._written.get((version, symbol), 0) > counter:
                     self._written[version, symbol] = counter
 
-    def renew(self, connection: Connection) -> None:
-        """Do what :meth:`Pool.renew` does, for a connection of any pool."""
+    def _renew(self, connection: Connection) -> None:
+        """The holder of the connection may have waited for a slow client, so the watchdog must not count this time."""
         self._primary.renew(connection)
         self._replicas.renew(connection)
-        self._placement.renew(connection)
 
 
 def _begun(

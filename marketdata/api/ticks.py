@@ -43,25 +43,20 @@ def read(request: Request) -> Reply:
 
 
 class _Stream:
-    """Yields the lines of a range. It keeps a database connection until ``close``, which WSGI servers always call."""
+    """Yields the lines of a range. It may keep a database connection until ``close``, which WSGI servers always
+    call."""
 
     def __init__(self, request: Request, arguments: dict[str, Any]) -> None:
-        self._reads, symbol = request.services.current_reads, request.query["symbol"]
+        reads, symbol = request.services.current_reads, request.query["symbol"]
         version = request.services.served.version()
         with ExitStack() as stack:
             stack.enter_context(request.services.streams.counted())
-            first = partial(ticks.stream, symbol=symbol, **arguments)
-            begun = self._reads.begin_read(version, [symbol], request.known_counter, first)
-            self._blocks, self._connection, kept = begun
-            stack.push(kept)
+            read = stack.enter_context(reads.several(version, [symbol], request.known_counter))
+            self._blocks = ticks.blocks(read, symbol, **arguments)
             self._resources = stack.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
-        for block in self._blocks:
-            yield block
-            self._reads.renew(
-                self._connection
-            )  # the client may have read slowly, so the watchdog must not count this time
+        return self._blocks
 
     def close(self) -> None:
         """Return the connection to its pool; may be called repeatedly."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import groupby
@@ -250,9 +250,13 @@ def read(
     return Page(b'{"symbol":"%b","ticks":[%b],"next_cursor":%b}' % parts, following, *state)
 
 
-def stream(
-    conn: Connection,
-    version: Version,
+def stream(conn: Connection, version: Version, symbol: str, **arguments: Any) -> Iterator[bytes]:
+    """:func:`blocks` on one connection."""
+    return blocks(lambda read: read(conn, version), symbol, **arguments)
+
+
+def blocks(
+    run: Callable[[Callable[[Connection, Version], _Rows]], _Rows],
     symbol: str,
     *,
     start: int | None = None,
@@ -260,27 +264,36 @@ def stream(
     sort: Sort = "asc",
     format: Literal["ndjson", "csv"] = "ndjson",
 ) -> Iterator[bytes]:
-    """Read all ticks in [start, end] in the order of ``sort``, in blocks of lines. Each block is a transaction.
+    """Read all ticks in [start, end] in the order of ``sort``, in blocks of lines. Each block is a transaction. ``run``
+    calls a function with the connection and the version for the next block.
 
     This reads the first block before it returns, so that NotFound and Pruned are raised before anything is sent. A
     stream cannot say that it ends at the line of pruned ticks. So it is refused unless it begins above it.
     """
     is_forward = sort == "asc"
     start = EARLIEST if start is None else start
-    block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
 
-    def blocks() -> Iterator[bytes]:
-        row = block
+    def block(key: _Key | None) -> _Rows:
+        return run(
+            lambda conn, version: _page(
+                conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, key, format
+            )
+        )  # fmt: skip
+
+    first = block(None)
+
+    def texts() -> Iterator[bytes]:
+        row = first
         if format == "csv":
             yield CSV_HEADER
         if row.text:
             yield row.text
         while row.following is not None:
-            row = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, row.following, format)
+            row = block(row.following)
             if row.text:
                 yield row.text
 
-    return blocks()
+    return texts()
 
 
 def _page(
