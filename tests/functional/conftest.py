@@ -19,6 +19,7 @@ from tests.functional.registry import NpmPrograms
 from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip, remove_containers
 from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
+from tests.marketdata.conftest import citus  # noqa: F401
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

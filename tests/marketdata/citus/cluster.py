@@ -190,6 +190,11 @@ class Database:
             HOST, node.port, mode,
         )  # fmt: skip
 
+    def remove(self, node: Node) -> None:
+        """A worker without shards belongs to the database no more. It keeps running."""
+        self.execute("SELECT citus_remove_node(%s, %s)", HOST, node.port)
+        self.nodes.remove(node)
+
     def drop(self) -> None:
         """Drop it on every node, with the connections to it."""
         _on_each(self.nodes, lambda node: node.execute(f'DROP DATABASE "{self.name}" WITH (FORCE)'))
