@@ -7,6 +7,9 @@ Each shard has its own functions, created from the same scripts as those of a pl
 shard's tables. They exist on all nodes, because Citus may move a shard. So a statement about one symbol runs on the
 node of its shard as it runs in a plain version, without Citus. Only the lock of a write goes through Citus
 (``sql/shard.sql``).
+
+Other clients may insert and delete ticks in the distributed table, those of one shard in a transaction: PostgreSQL
+cannot prepare a transaction that notifies, and Citus prepares those over several nodes.
 """
 
 from __future__ import annotations
@@ -262,6 +265,21 @@ def _functions_of(shard: Shard) -> LiteralString:
     return "\n".join([*statements, own])
 
 
+# Only the owner may use a trigger function, but on nodes that are added later, Citus lets everybody.
+_OWNER_CHECK = """\
+    IF (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = TG_RELID) <> current_user THEN
+        RAISE EXCEPTION '% belongs to another role', TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
+    END IF;
+"""
+# The distributed table itself has no row. Its triggers run with each statement on the node that a client asks.
+_OTHER_TABLE = """\
+    IF TG_RELID <> '{ticks}'::regclass THEN
+        RAISE EXCEPTION 'the functions of the shard % are missing: run bin/marketdata-version again', TG_TABLE_NAME
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+"""
+
+
 def _trigger_function(part: str, shards: Sequence[Shard]) -> str:
     """The statement that replaces a trigger function by one with a block for each shard. Citus attaches the same
     function to the tables of all shards, and attaches it again where it moves a shard. Each block is the body of the
@@ -278,8 +296,7 @@ def _trigger_function(part: str, shards: Sequence[Shard]) -> str:
     head = text[: found.start()]
     setting = "SET search_path FROM CURRENT SET citus.enable_manual_changes_to_shards = on"
     head = _replacing(head.replace("SET search_path FROM CURRENT", setting))
-    # The distributed table itself has no row. Its trigger runs on the coordinator with each statement.
-    return f"{head}$$\nBEGIN\n{''.join(blocks)}    RETURN NULL;\nEND $$;\n"
+    return f"{head}$$\nBEGIN\n{_OWNER_CHECK}{''.join(blocks)}{_OTHER_TABLE}    RETURN NULL;\nEND $$;\n"
 
 
 def _read(script: str) -> str:

@@ -8,9 +8,12 @@ from dataclasses import replace
 
 from psycopg.conninfo import make_conninfo
 
+from marketdata.api.shard_ingest import ShardIngest
 from marketdata.operations.setup import make_tables
 from marketdata.store import migrations, shards
-from marketdata.store.pool import connect, node_conninfo
+from marketdata.store.placement import Placement
+from marketdata.store.pool import Pool, connect, node_conninfo
+from marketdata.store.shards import Node
 from marketdata.store.version import Version
 from tests.marketdata.citus.cluster import CitusCluster, Database
 
@@ -20,6 +23,20 @@ def distributed(database: Database, version: Version, count: int) -> Version:
     with connect(database.url) as connection:
         migrations.migrate(connection)
         return make_tables(connection, replace(version, shards=count))[1]
+
+
+@contextmanager
+def shard_ingest(database: Database) -> Iterator[ShardIngest]:
+    """Stores batches as the API does."""
+    coordinator = Pool(database.url, application_name="test", size=4)
+
+    def node_pool(node: Node) -> Pool:
+        return Pool(node_conninfo(database.url, *node), application_name="test", size=4)
+
+    placement = Placement(coordinator, node_pool)
+    yield ShardIngest(placement, coordinator)
+    placement.close()
+    coordinator.close()
 
 
 _ON_NODE = {
