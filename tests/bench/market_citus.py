@@ -1,7 +1,7 @@
 """The data API on a Citus of one coordinator and three workers beside the API on one PostgreSQL, in one run: charts,
 summaries, single ticks and batches; and by calculation, what 1, 4 and 16 nodes carry.
 
-python -m tests.bench.market_citus [TICKS]      (default 300 000; takes ten minutes; TEST_CITUS as for the tests)
+python -m tests.bench.market_citus [TICKS]      (default 300 000; takes ten to fifteen minutes; TEST_CITUS as for tests)
 
 Both have one process of the API and nodes with the same programs and settings, those of the private PostgreSQL. They
 take turns on this machine. Its cores are those of all nodes, so only the processor time tells what a cluster gains.
