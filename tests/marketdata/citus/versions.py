@@ -26,16 +26,23 @@ def distributed(database: Database, version: Version, count: int) -> Version:
 
 
 @contextmanager
-def shard_ingest(database: Database) -> Iterator[ShardIngest]:
-    """Stores batches as the API does."""
-    coordinator = Pool(database.url, application_name="test", size=4)
+def placement_of(database: Database, coordinator: Pool) -> Iterator[Placement]:
+    """The placement of the database's shards. ``coordinator`` is a pool of connections to its coordinator."""
 
     def node_pool(node: Node) -> Pool:
         return Pool(node_conninfo(database.url, *node), application_name="test", size=4)
 
     placement = Placement(coordinator, node_pool)
-    yield ShardIngest(placement, coordinator)
+    yield placement
     placement.close()
+
+
+@contextmanager
+def shard_ingest(database: Database) -> Iterator[ShardIngest]:
+    """Stores batches as the API does."""
+    coordinator = Pool(database.url, application_name="test", size=4)
+    with placement_of(database, coordinator) as placement:
+        yield ShardIngest(placement, coordinator)
     coordinator.close()
 
 
