@@ -36,7 +36,7 @@ def chart(request: Request) -> Reply:
     cached = services.response_cache.get(key)
     known_final = _known_final(request.environ)
     if cached is not None or is_conditional(request.environ):
-        counter = services.symbol_versions.get((version, arguments["symbol"]))
+        counter = services.symbol_versions.get(version, arguments["symbol"])
         if counter is not None and reads.is_current(version, counter.symbol, counter.counter, request.known_counter):
             state = candles.State.of(counter, arguments["interval"], arguments["zone"])
             tag = _tag(version, state)

@@ -28,7 +28,7 @@ from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
 from marketdata.api.shared_memory import REPORT_SECONDS, SharedMemory
 from marketdata.api.stream_limit import MAX_STREAMS, StreamLimit
-from marketdata.api.symbol_versions import symbol_versions
+from marketdata.api.symbol_versions import SymbolVersions
 from marketdata.api.tick_writer import MAX_LARGE, TickWriter
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
 from marketdata.http.listener import Listener, descriptors
@@ -47,6 +47,10 @@ _STOP_SECONDS = 0.2
 
 MIN_CONNECTIONS = 4
 """Least connections of a process to a database: for a shared transaction, a large batch, a stream and a read."""
+
+NODE_WAIT_SECONDS = 2.0
+"""How long a request waits for a connection to a node of a Citus cluster. It is shorter than for the database, because
+those who wait for a node keep workers from the symbols of the others."""
 
 _log = logging.getLogger("marketdata.api")
 
@@ -94,7 +98,7 @@ class Service:
             graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
             response_cache=ResponseCache(self._share(MAX_BYTES, MAX_BYTES // 4)),
             streams=StreamLimit(self._share(MAX_STREAMS, 1)),
-            symbol_versions=symbol_versions(self._replicas, self._placement),
+            symbol_versions=SymbolVersions(self._replicas, self._placement),
             time_zones=time_zones,
             metrics=metrics,
             memory=self._memory,
@@ -143,6 +147,7 @@ class Service:
             node_conninfo(self._url, *node),
             application_name="marketdata-api-shards",
             size=self._share(SIZE, MIN_CONNECTIONS),
+            wait_seconds=NODE_WAIT_SECONDS,
             answers=partial(self._cluster.answers, node),
             refusal=partial(self._cluster.refusal, node),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 from marketdata.api.replicas import Replicas
@@ -81,24 +82,26 @@ class RequestCoalescing(Generic[KeyT, ValueT]):
 Key = tuple[Version, str]
 """A version, and a symbol or an alias in it."""
 
-SymbolVersions = RequestCoalescing[Key, Counter]
 
+class SymbolVersions:
+    """Reads the counters as a replica has them. A symbol that was never stored has none."""
 
-def symbol_versions(replicas: Replicas, placement: Placement) -> SymbolVersions:
-    """Reads the counters as a replica has them, or those of a distributed version on its nodes. A symbol that was never
-    stored has none."""
+    def __init__(self, replicas: Replicas, placement: Placement) -> None:
+        self._replicas = replicas
+        self._placement = placement
+        self._coalesced: RequestCoalescing[Key, Counter] = RequestCoalescing(self._fetch)
 
-    def fetch(keys: Collection[Key]) -> Mapping[Key, Counter]:
+    def get(self, version: Version, name: str) -> Counter | None:
+        """The counter of a symbol or alias. That of a distributed version is read by each request on its own, because a
+        node that does not answer must not delay requests for the symbols of others."""
+        if version.shards is not None:
+            return self._placement.read(version, [name], partial(candles.counters, names=[name])).get(name)
+        return self._coalesced.get((version, name))
+
+    def _fetch(self, keys: Collection[Key]) -> Mapping[Key, Counter]:
         found: dict[Key, Counter] = {}
         for version in {version for version, _ in keys}:
             names = [name for owner, name in keys if owner == version]
-            found |= {(version, name): counter for name, counter in read(version, names).items()}
+            counters = self._replicas.read(partial(candles.counters, version=version, names=names))
+            found |= {(version, name): counter for name, counter in counters.items()}
         return found
-
-    def read(version: Version, names: Collection[str]) -> Mapping[str, Counter]:
-        if version.shards is not None:
-            parts = placement.read_each(version, names, candles.counters)
-            return {name: counter for part in parts for name, counter in part.items()}
-        return replicas.read(lambda connection: candles.counters(connection, version, names))
-
-    return RequestCoalescing(fetch)

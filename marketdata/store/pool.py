@@ -32,7 +32,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 SIZE = 16
 """Maximum connections of a pool. Several processes fit into PostgreSQL's limit of 100 (etc/postgresql.conf)."""
 WAIT_SECONDS = 5.0
-"""How long a request waits for a free connection."""
+"""How long a request waits for a free connection, if the pool does not say otherwise."""
 EXHAUSTED_SECONDS = 10.0
 """After a request got no connection, the pool counts as exhausted for this time, or until a connection is free."""
 OVERDUE_SECONDS = 35.0
@@ -104,18 +104,19 @@ class Pool:
         *,
         application_name: str,
         size: int = SIZE,
+        wait_seconds: float = WAIT_SECONDS,
         answers: Callable[[], bool] = lambda: True,
         refusal: Callable[[], e.MarketError | None] | None = None,
     ) -> None:
-        """``answers`` returns whether the database accepts new connections. It is called while statements wait, and
-        every half second while the database has stalled. ``refusal`` returns the error for those who want a connection
-        at present, or None. Without it they wait for one."""
+        """``wait_seconds`` is how long a request waits for a free connection. ``answers`` returns whether the database
+        accepts new connections. It is called while statements wait, and every half second while the database has
+        stalled. ``refusal`` returns the error for those who want a connection at present, or None."""
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
             _completed(conninfo, application_name),
             kwargs={"autocommit": True, "prepare_threshold": 0},
             min_size=min(4, size),
             max_size=size,
-            timeout=WAIT_SECONDS,
+            timeout=wait_seconds,
             # This is short, because the next request tries again anyway. A long pause could last longer than the
             # outage.
             reconnect_timeout=1.0,
@@ -152,10 +153,10 @@ class Pool:
         return None
 
     def _lend(self, fresh_seconds: float) -> Connection:
-        if self._watchdog.is_suspended:
-            raise e.DatabaseStalled(DETAILS[e.DatabaseStalled])
         if self._refusal is not None and (refused := self._refusal()) is not None:
             raise refused
+        if self._watchdog.is_suspended:
+            raise e.DatabaseStalled(DETAILS[e.DatabaseStalled])
         connection = self._take(fresh_seconds)
         self._watchdog.begin(connection)
         return connection

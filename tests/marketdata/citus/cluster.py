@@ -32,7 +32,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from marketdata.postgres.processes import Account, end_with_parent
+from marketdata.postgres.processes import Account, end_with_parent, find_by_name, has_working_directory
 from tests.marketdata.citus.binaries import binaries
 
 OWNER = "marketdata"
@@ -113,6 +113,23 @@ class Node:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(STARTING)
             self._process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all of its processes for the time of the block: it keeps its connections and answers nothing."""
+        pids: list[int] = []
+        found = [self.pid]  # the first one, so that it starts no others
+        while found:  # the first one may just have started another
+            for pid in found:
+                os.kill(pid, signal.SIGSTOP)
+            pids += found
+            running = (pid for pid in find_by_name("postgres") if pid not in pids)
+            found = [pid for pid in running if has_working_directory(pid, self._folder)]
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
         self.kill()

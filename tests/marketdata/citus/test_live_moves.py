@@ -2,60 +2,33 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from marketdata.api.serve import Service
-from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
+from tests.marketdata.api.conftest import Api
 from tests.marketdata.api.live_client import LiveClient
 from tests.marketdata.citus.cluster import Database
+from tests.marketdata.citus.serving import TABLE, serving
 
 T = 1_700_000_040_000
 SHARDS = 6
 SYMBOLS = [f"LIVE:{number}" for number in range(12)]
-TABLE = "md_ticks_v1"
 
 
 @pytest.fixture(scope="module")
-def settings(citus_database: Database) -> Iterator[Settings]:
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
-        yield prepare(Path(folder), citus_database.url, SHARDS)
-
-
-@pytest.fixture(scope="module")
-def services(settings: Settings) -> Iterator[list[Service]]:
-    """Two processes of the API. The first one is not told by its own writes where a shard is."""
-    with ExitStack() as stack:
-        running = [Service(settings), Service(settings)]
-        for each in running:
-            stack.callback(each.stop)
-            each.start()
-        eventually(lambda: all(node.listener.is_receiving for each in running for node in each.services.cluster.nodes))
-        yield running
-
-
-@pytest.fixture(scope="module")
-def token(citus_database: Database, services: list[Service]) -> str:
-    return new_token(citus_database.url, "read")
-
-
-@pytest.fixture(scope="module")
-def apis(citus_database: Database, services: list[Service], token: str) -> list[Api]:
-    write = new_token(citus_database.url, "write")
-    return [Api(each, token, write) for each in services]
+def apis(citus_database: Database) -> Iterator[list[Api]]:
+    """Two processes. The first one is not told by its own writes where a shard is."""
+    with serving(citus_database, SHARDS, 2) as apis:
+        yield apis
 
 
 @pytest.fixture
-def client(services: list[Service], token: str) -> Iterator[LiveClient]:
-    with LiveClient(services[0].port, token) as connected:
+def client(apis: list[Api]) -> Iterator[LiveClient]:
+    with LiveClient(apis[0].service.port, apis[0].tokens["read"]) as connected:
         yield connected
 
 

@@ -103,6 +103,20 @@ def test_without_an_acknowledgement_all_items_stay(api: Api, outbox: Outbox, sen
     assert outbox.count() == 10
 
 
+def test_a_batch_of_which_a_part_is_stored_is_sent_again_as_a_whole(api: Api, outbox: Outbox, sending: Sending) -> None:
+    partly = {"code": "partly_stored", "detail": "4 of 10", "accepted": 4, "duplicates": 0, "refused": 0}
+    api.ingest = lambda _: Raw(json.dumps(partly).encode(), 503)
+    delivery = sending()
+    with pytest.raises(ApiUnavailable, match=r"did not store the batch: .*4 of 10"):
+        delivery.step()
+    assert outbox.count() == 10
+    api.ingest = lambda items: stored(items) | {"accepted": 6, "duplicates": 4}
+    assert delivery.step()
+    assert outbox.count() == 0
+    assert outbox.dead_letters() == []
+    assert api.asked[0] == api.asked[1]
+
+
 def test_after_a_lost_response_all_items_stay(api: Api, outbox: Outbox, sending: Sending) -> None:
     delivery = sending()
     api.ingest = lambda _: Raw(b'{"accepted"', length=100)
