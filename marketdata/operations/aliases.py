@@ -6,14 +6,15 @@ symbol and not for another alias, because names are looked up once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
 
 from marketdata.errors import StateError, UsageError
-from marketdata.store import migrations
+from marketdata.store import migrations, shards
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 from marketdata.tick import SYMBOL
@@ -45,7 +46,9 @@ def add(connection: Connection, alias: str, symbol: str) -> bool:
 
 def remove(connection: Connection, alias: str) -> str:
     """Remove the alias and return its symbol. Raises UsageError if there is no such alias."""
-    row = connection.execute("DELETE FROM market_aliases WHERE alias = %s RETURNING symbol", (alias,)).fetchone()
+    with connection.transaction():
+        _hold_shard_writers(connection)
+        row = connection.execute("DELETE FROM market_aliases WHERE alias = %s RETURNING symbol", (alias,)).fetchone()
     if row is None:
         raise UsageError(f"ALIAS {alias[:80]!r}: there is no such alias; bin/marketdata-alias list shows all")
     return str(row[0])
@@ -53,7 +56,9 @@ def remove(connection: Connection, alias: str) -> str:
 
 def remove_all(connection: Connection, symbol: str) -> list[str]:
     """Remove the aliases of the symbol, and return them."""
-    rows = connection.execute("DELETE FROM market_aliases WHERE symbol = %s RETURNING alias", (symbol,))
+    with connection.transaction():
+        _hold_shard_writers(connection)
+        rows = connection.execute("DELETE FROM market_aliases WHERE symbol = %s RETURNING alias", (symbol,))
     return sorted(alias for (alias,) in rows)
 
 
@@ -94,23 +99,34 @@ def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
     meanwhile. Yields the names of these tables."""
     with connection.transaction():
         migrations.lock(connection)
-        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
         tables = [each.name("symbols") for each in _versions(connection)]
+        _hold_writers(connection, tables)
+        yield tables
+
+
+def _hold_shard_writers(connection: Connection) -> None:
+    """Let no symbol of a distributed version be stored until the transaction ends. A writer looks an alias up to find
+    its shard, and again there, and must find the same symbol."""
+    _hold_writers(connection, [each.name("symbols") for each in _versions(connection) if each.shards is not None])
+
+
+def _hold_writers(connection: Connection, tables: Sequence[str]) -> None:
+    shards.limit_lock_waits(connection, _LOCK_S)
+    for table in tables:
         try:
-            for table in tables:
-                statement = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier(table))
-                connection.execute(statement)
+            connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier(table)))
         except psycopg.errors.LockNotAvailable as error:
             raise StateError(
                 f"{table} has been written to by one transaction for over {_LOCK_S} s; nothing was changed: try again"
             ) from error
-        yield tables
 
 
 def _versions(connection: Connection) -> list[Version]:
     """All registered versions, for all prefixes."""
-    rows = connection.execute("SELECT ticks_table, candles_function FROM market_versions ORDER BY prefix, n").fetchall()
-    return [Version.from_names(*row) for row in rows]
+    rows = connection.execute(
+        "SELECT ticks_table, candles_function, shards FROM market_versions ORDER BY prefix, n"
+    ).fetchall()
+    return [replace(Version.from_names(*names), shards=count) for *names, count in rows]
 
 
 def _has(connection: Connection, table: str, symbol: str) -> bool:

@@ -20,7 +20,7 @@ from marketdata.ingest.outbox import Outbox, outbox_path
 from marketdata.operations.copy import is_copying
 from marketdata.operations.version_pair import find
 from marketdata.settings import Settings
-from marketdata.store import leases, migrations
+from marketdata.store import leases, migrations, shards
 from marketdata.store.pool import Connection
 from marketdata.store.version import PARTS, Version, registered
 
@@ -71,6 +71,8 @@ def drop(connection: Connection, settings: Settings, n: int) -> list[Path]:
         _refuse_users(connection, version)
         _drop(connection, version)
         connection.execute("DELETE FROM market_versions WHERE prefix = %s AND n = %s", (prefix, n))
+        if version.shards is not None:
+            shards.undistribute_aliases(connection)
         # The files are removed before the commit. If the commit fails, an ingestor only reads the chain again.
         for file in files:
             file.unlink(missing_ok=True)
@@ -111,11 +113,12 @@ def _belongs(path: Path, version: Version) -> bool:
 def _drop(connection: Connection, version: Version) -> None:
     """Drop the functions after the tables whose triggers use them, and before the table ``candle``, which is the row
     type of some functions."""
-    connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
+    shards.limit_lock_waits(connection, _LOCK_S)
     try:
         connection.execute(_tables(version, *_TABLES))
-        for (function,) in connection.execute(_FUNCTIONS, (_names(version),)).fetchall():
-            connection.execute(sql.SQL("DROP FUNCTION {}").format(sql.SQL(function)))
+        values = {"names": _names(version), "has_shards": version.shards is not None}
+        if functions := [name for (name,) in connection.execute(_FUNCTIONS, values)]:
+            connection.execute(sql.SQL("DROP FUNCTION {}").format(sql.SQL(", ").join(map(sql.SQL, functions))))
         connection.execute(_tables(version, "candle"))
     except psycopg.errors.LockNotAvailable as error:
         raise StateError(
@@ -137,4 +140,8 @@ def _names(version: Version) -> list[str]:
     return [Version.of(version.prefix, version.n).name(part) for part in (*PARTS, "pause")]
 
 
-_FUNCTIONS = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = ANY (%s) AND pg_function_is_visible(oid)"
+_FUNCTIONS = """
+    SELECT oid::regprocedure::text FROM pg_proc
+    WHERE (proname = ANY (%(names)s) OR %(has_shards)s AND regexp_replace(proname, '_s[0-9]+$', '') = ANY (%(names)s))
+      AND pg_function_is_visible(oid)"""
+"""The functions of a version, and those of all shards that it has or had (:func:`marketdata.store.shards.placed`)."""

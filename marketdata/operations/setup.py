@@ -38,6 +38,7 @@ def prepare(connection: Connection, settings: Settings, say: Say) -> None:
 
 def initialise(connection: Connection, say: Say) -> None:
     """Apply the migrations that the database lacks and create the roles."""
+    shards.refuse_worker(connection)
     applied = migrations.migrate(connection)
     say(f"schema: {applied} step{'s' if applied != 1 else ''} applied" if applied else "schema: up to date")
     say(_create_reader(connection))

@@ -43,6 +43,8 @@ _ROW_TYPE = "candle"
 _LEVEL_TABLES = tuple(f"rollups_{interval}" for interval in LEVELS)
 _OF_SHARD = frozenset({*_DISTRIBUTED, *_LEVEL_TABLES, *_REFERENCE, "aliases"})
 _TRIGGERS = ("ticks_guard", "rollups_insert", "rollups_delete")
+_OWN = ("lock_here", "keep_here")
+"""The functions that only a shard has."""
 _IS_HERE = """
     EXISTS (SELECT FROM pg_dist_placement
             WHERE shardid = {shard_id} AND groupid = (SELECT groupid FROM pg_dist_local_group))
@@ -84,22 +86,30 @@ class Placed(NamedTuple):
     node: Node
 
 
+def refuse_worker(connection: Connection) -> None:
+    """Raise UsageError if the database is that of a worker of a Citus cluster. Tables that were created there would
+    stand in the way of those that the coordinator creates."""
+    if not _has_citus(connection):
+        return
+    if connection.execute("SELECT groupid FROM pg_dist_local_group").fetchone() != (0,):
+        raise UsageError("DATABASE_URL leads to a worker of a Citus cluster: set it to the coordinator")
+
+
+def _has_citus(connection: Connection) -> bool:
+    return connection.execute("SELECT FROM pg_extension WHERE extname = 'citus'").fetchone() is not None
+
+
 def require_citus(connection: Connection) -> None:
     """Raise UsageError unless the database is the coordinator of a Citus cluster with worker nodes."""
-    row = connection.execute("SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')").fetchone()
-    if row != (True,):
+    if not _has_citus(connection):
         raise UsageError(
             "--shards: the database has no extension citus. Set DATABASE_URL to the coordinator of a Citus cluster "
             "(CREATE EXTENSION citus there and on each worker), or leave --shards out"
         )
     row = connection.execute(
-        "SELECT (SELECT groupid FROM pg_dist_local_group), count(*) FROM pg_dist_node"
-        " WHERE isactive AND noderole = 'primary' AND shouldhaveshards"
+        "SELECT EXISTS (SELECT FROM pg_dist_node WHERE isactive AND noderole = 'primary' AND shouldhaveshards)"
     ).fetchone()
-    assert row is not None
-    if row[0] != 0:
-        raise UsageError("--shards: DATABASE_URL leads to a worker of the Citus cluster: set it to the coordinator")
-    if row[1] == 0:
+    if row != (True,):
         raise UsageError(
             "--shards: the Citus cluster has no node for shards: add one on the coordinator with "
             "SELECT citus_add_node('HOST', PORT)"
@@ -135,6 +145,18 @@ def create_functions(connection: Connection, version: Version) -> None:
     connection.execute(version.query(with_safe_search_path(own)), prepare=False)
 
 
+def undistribute_aliases(connection: Connection) -> None:
+    """Make ``market_aliases`` a plain table again, if no version is distributed any more."""
+    if connection.execute("SELECT FROM market_versions WHERE shards IS NOT NULL").fetchone() is None:
+        connection.execute("SELECT undistribute_table('market_aliases')")
+
+
+def limit_lock_waits(connection: Connection, seconds: float) -> None:
+    """Let the statements of this transaction wait so long for a lock at most, on all nodes of a cluster, too."""
+    connection.execute("SET LOCAL citus.propagate_set_commands = 'local'")
+    connection.execute(f"SET LOCAL lock_timeout = '{seconds}s'")
+
+
 def placed(connection: Connection, version: Version) -> list[Placed]:
     """The shards of a version in the order of their hashes, and where they are."""
     rows = connection.execute(_PLACED, (version.ticks_table,)).fetchall()
@@ -144,7 +166,7 @@ def placed(connection: Connection, version: Version) -> list[Placed]:
     for shard_id, first, last, host, port, tables, ids in rows:
         names = {parts[table]: f"{table}_{number}" for table, number in zip(tables, ids, strict=True) if table in parts}
         names |= references
-        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), "lock_here")}
+        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), *_OWN)}
         shard = Shard(
             version.prefix, version.n, version.candles_function, version.shards, shard_id, first, last,
             names | functions

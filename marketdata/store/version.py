@@ -40,10 +40,11 @@ PARTS = (
     "is_pruned", "retract", "restore", "refuse_pruned", "block_time", "finalize", "finalize_chain", "changed",
     "instant", "ms", "vwap", "bucket_of", "bucket_end", "offset_at", "day_start", "local_day", "first_day", "bounds",
     "opened_in", "ended_in", "buckets", "aliases",
-    "lock_here",
+    "lock_here", "keep_here",
 )  # fmt: skip
 """The names in braces in the scripts: tables, indexes, triggers and functions. ``aliases`` is the table
-``market_aliases``, which all versions share. ``lock_here`` exists only in shards (``sql/shard.sql``)."""
+``market_aliases``, which all versions share. ``lock_here`` and ``keep_here`` exist only in shards
+(``sql/shard.sql``)."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
 
@@ -191,6 +192,14 @@ def registered(connection: Connection, prefix: str) -> list[Registered]:
             "FROM market_versions WHERE prefix = %s ORDER BY n",
             (prefix,),
         ).fetchall()
+
+
+def distributed(connection: Connection) -> list[str]:
+    """The ticks tables of the versions that Citus distributes, of all prefixes."""
+    if connection.execute("SELECT to_regclass('market_versions')").fetchone() == (None,):
+        return []
+    rows = connection.execute("SELECT ticks_table FROM market_versions WHERE shards IS NOT NULL ORDER BY ticks_table")
+    return [table for (table,) in rows]
 
 
 def register(connection: Connection, version: Version) -> Registered:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.marketdata.citus.cluster import CitusCluster, Database
+from tests.marketdata.citus.commands import prepare, prepared
+
+__all__ = ["prepare", "prepared"]
 
 
 @pytest.fixture(scope="module")

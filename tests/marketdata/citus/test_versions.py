@@ -1,0 +1,219 @@
+"""``bin/marketdata-init``, ``-version --shards`` and ``-drop`` on a Citus cluster: what they make, what new nodes and
+shards need, what is left after a drop, and each refusal."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+import pytest
+
+from marketdata.operations import drop
+from marketdata.operations.symbol_access import SymbolAccess
+from marketdata.settings import Settings
+from marketdata.store import candles
+from marketdata.store.pool import Connection, connect
+from marketdata.store.version import Version, registered
+from tests.marketdata.citus.cluster import CitusCluster, Database
+from tests.marketdata.citus.commands import Prepare, Prepared
+from tests.marketdata.conftest import Command
+from tests.marketdata.store.conftest import START, tick
+
+SYMBOLS = [f"X{n}:A-USD" for n in range(12)]
+OBJECTS = """
+    SELECT name FROM (SELECT relname::text AS name FROM pg_class UNION ALL SELECT proname::text FROM pg_proc
+                      UNION ALL SELECT tgname::text FROM pg_trigger) named WHERE name ~ %s ORDER BY 1"""
+
+
+def objects(database: Database, pattern: str) -> list[list[str]]:
+    """The tables, functions and triggers whose names match, on each node. Citus hides shards from other clients."""
+    found = []
+    for url in database.node_urls:
+        with psycopg.connect(url) as connection:
+            connection.execute("SET citus.override_table_visibility = off")
+            found.append([name for (name,) in connection.execute(OBJECTS, (pattern,))])
+    return found
+
+
+def store(connection: Connection, version: Version, batch: str) -> None:
+    """A tick of each symbol."""
+    with SymbolAccess(connection) as access:
+        outcomes = access.ingest(version, [tick(symbol, batch, START) for symbol in SYMBOLS])
+    assert set(outcomes) == {"created"}
+
+
+def counts(connection: Connection, version: Version) -> list[int]:
+    """The ticks of each symbol, as its daily candle counts them."""
+
+    def read(symbol: str) -> int:
+        def of_shard(conn: Connection, shard: Version) -> int:
+            found = candles.read(conn, shard, symbol, interval="1d", limit=5, format="columns")
+            return int(re.findall(rb'"n":\[(\d+)\]', found.body)[0])
+
+        return access.read(version, [symbol], of_shard)
+
+    with SymbolAccess(connection) as access:
+        return [read(symbol) for symbol in SYMBOLS]
+
+
+def test_a_version_is_distributed_beside_a_plain_one_by_an_owner_without_superuser(prepared: Prepared) -> None:
+    command, database = prepared.command, prepared.database
+    done = command("init")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert command("version", "1").returncode == 0
+    done = command("version", "2", "--shards", "6")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "version 2: created md_ticks_v2 and md_candles_v2, 6 shards on 3 nodes" in done.stdout
+    again = command("version", "2", "--shards", "6")
+    assert "version 2: md_ticks_v2 and md_candles_v2 already exist, 6 shards on 3 nodes" in again.stdout
+    assert command("version", "2").returncode == 0
+    with connect(database.url) as connection:
+        assert [each.shards for each in registered(connection, "md")] == [None, 6]
+        assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (False,)
+        for each in registered(connection, "md"):
+            store(connection, each.version, "a")
+            assert counts(connection, each.version) == [1] * len(SYMBOLS)
+
+
+def test_a_dropped_version_leaves_nothing_on_any_node(prepared: Prepared) -> None:
+    command, database = prepared.command, prepared.database
+    assert command("version", "1").returncode == 0
+    for n in ("2", "3"):
+        assert command("version", n, "--shards", "4").returncode == 0
+    assert command("alias", "add", "NICK", SYMBOLS[0]).returncode == 0
+    with connect(database.url) as connection:
+        version = registered(connection, "md")[1].version
+        store(connection, version, "a")
+    database.move("md_ticks_v2", SYMBOLS[0])
+    database.execute("CALL citus_cleanup_orphaned_resources()")
+    done = command("drop", "2", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("dropped version 2 (md_ticks_v2: 12 ticks of 12 symbols)")
+    assert objects(database, "_v2(_|$)") == [[]] * 4
+    assert all(objects(database, "_v3_s"))
+    assert command("drop", "3", "--yes").returncode == 0
+    assert objects(database, "_v3(_|$)|market_aliases_\\d") == [[]] * 4
+    assert database.execute("SELECT count(*) FROM pg_dist_partition") == [(0,)]
+    assert command("alias", "list").stdout == f"NICK  {SYMBOLS[0]}\n"
+    assert command("version", "2", "--shards", "3").returncode == 0, "it can be created again"
+
+
+def test_a_version_that_is_read_on_a_worker_is_not_dropped(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, database = prepared.command, prepared.database
+    monkeypatch.setattr(drop, "_LOCK_S", 1)
+    assert command("version", "1").returncode == 0
+    assert command("version", "2", "--shards", "4").returncode == 0
+    with connect(database.url) as connection, SymbolAccess(connection) as access:
+        version = registered(connection, "md")[1].version
+
+        def hold(conn: Connection, shard: Version) -> None:
+            conn.execute("BEGIN")
+            conn.execute(shard.query("SELECT FROM {ticks}"))
+            done = command("drop", "2", "--yes")
+            assert (done.returncode, done.stdout) == (1, "")
+            assert "version 2 has been in use for over 1 s; nothing was dropped" in done.stderr
+            conn.execute("ROLLBACK")
+
+        access.read(version, [SYMBOLS[0]], hold)
+        store(connection, version, "a")
+    assert command("drop", "2", "--yes").returncode == 0
+
+
+def test_an_added_node_needs_no_command(prepared: Prepared) -> None:
+    command, database = prepared.command, prepared.database
+    assert command("version", "1", "--shards", "8").returncode == 0
+    with connect(database.url) as connection:
+        version = registered(connection, "md")[0].version
+        store(connection, version, "a")
+        added = database.add_node()
+        database.rebalance()
+        moved = [symbol for symbol in SYMBOLS if database.node_of("md_ticks_v1", symbol) == added]
+        assert moved
+        store(connection, version, "b")
+        assert counts(connection, version) == [2] * len(SYMBOLS)
+
+
+def test_a_split_shard_gets_its_functions_by_the_same_command(prepared: Prepared) -> None:
+    command, database = prepared.command, prepared.database
+    assert command("version", "1").returncode == 0
+    assert command("version", "2", "--shards", "2").returncode == 0
+    with connect(database.url) as connection:
+        version = registered(connection, "md")[1].version
+        store(connection, version, "a")
+        database.execute(
+            "SELECT citus_split_shard_by_split_points(shardid, ARRAY[(shardminvalue::bigint + 1000000000)::text],"
+            " ARRAY[nodeid, nodeid]::int[], 'block_writes') FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)"
+            " JOIN pg_dist_node USING (groupid) WHERE logicalrelid = 'md_symbols_v2'::regclass ORDER BY shardid LIMIT 1"
+        )
+        done = command("version", "2")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "already exist, 3 shards on" in done.stdout
+        store(connection, version, "b")
+        assert counts(connection, version) == [2] * len(SYMBOLS)
+    assert command("drop", "2", "--yes").returncode == 0
+    database.execute("CALL citus_cleanup_orphaned_resources()")
+    assert objects(database, "_v2(_|$)") == [[]] * 4
+
+
+@pytest.mark.parametrize("count", ["0", "2000", "1.5", "many"])
+def test_the_number_of_shards_is_checked(command: Command, count: str) -> None:
+    done = command("version", "1", "--shards", count)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"must be a number of shards, from 1 to 1024, like 32, not {count!r}" in done.stderr
+
+
+def test_a_database_without_citus_is_refused(command: Command, fresh: Settings) -> None:
+    done = command("version", "1", "--shards", "4")
+    assert done.returncode == 2
+    assert "--shards: the database has no extension citus. Set DATABASE_URL to the coordinator" in done.stderr
+    with connect(str(fresh.database_url)) as connection:
+        assert registered(connection, "md") == []
+
+
+def test_a_worker_is_refused_before_anything_is_created(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, database = prepared.command, prepared.database
+    monkeypatch.setenv("DATABASE_URL", database.node_urls[1])
+    for arguments in (("init",), ("version", "1"), ("version", "1", "--shards", "4")):
+        done = command(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "DATABASE_URL leads to a worker of a Citus cluster: set it to the coordinator" in done.stderr
+    assert objects(database, "^(market_|api_tokens)") == [[]] * 4
+
+
+def test_a_cluster_without_workers_is_refused(citus: CitusCluster, prepare: Prepare) -> None:
+    database = citus.fresh_database(workers=0)
+    command = prepare(database)
+    done = command("version", "1", "--shards", "4")
+    assert done.returncode == 2
+    assert (
+        "the Citus cluster has no node for shards: add one on the coordinator with SELECT citus_add_node" in done.stderr
+    )
+    assert command("version", "1").returncode == 0, "a plain version needs none"
+    database.drop()
+
+
+def test_another_number_of_shards_is_refused(prepared: Prepared) -> None:
+    command = prepared.command
+    assert command("version", "1").returncode == 0
+    assert command("version", "2", "--shards", "4").returncode == 0
+    for n, now in (("1", "no shards"), ("2", "4 shards")):
+        done = command("version", n, "--shards", "5")
+        assert done.returncode == 2
+        assert f"--shards 5: version {n} exists and has {now}. Create another version with --shards 5" in done.stderr
+
+
+def test_a_custom_candles_function_is_refused(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = prepared.command
+    assert command("version", "1", "--shards", "4").returncode == 0
+    monkeypatch.setenv("TICKS_TABLE", "md_ticks_v1")
+    monkeypatch.setenv("CANDLES_FUNCTION", "my_candles")
+    prepared.database.execute(
+        "SET ROLE marketdata; CREATE FUNCTION my_candles() RETURNS SETOF md_candle_v1 LANGUAGE sql"
+        " AS 'SELECT * FROM md_candle_v1'"
+    )
+    done = command("export", "--format", "csv")
+    assert done.returncode == 2
+    assert (
+        "CANDLES_FUNCTION=my_candles: md_ticks_v1 is distributed, and its candles are computed by md_candles_v1"
+        in done.stderr
+    )
