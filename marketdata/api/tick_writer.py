@@ -18,12 +18,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from marketdata.api.metrics import Metrics
 from marketdata.api.served_version import ServedVersion
-from marketdata.api.shard_ingest import Results, ShardIngest
 from marketdata.errors import Contended, DatabaseDefect, DatabaseUnavailable, InvalidValue, MarketError, Saturated
 from marketdata.http.listener import WORKERS
 from marketdata.store import ticks
 from marketdata.store.placement import Placement
 from marketdata.store.pool import Pool
+from marketdata.store.shard_ingest import Results, ShardIngest
 from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import FinalizeChain, Item

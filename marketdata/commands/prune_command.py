@@ -44,14 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations.prune import Prune, check_past, pruning
+    from marketdata.operations.symbol_access import SymbolAccess
     from marketdata.store.version import find_served
 
     with initialised(settings) as connection:
         version = find_served(connection, settings)
         check_past(connection, options.before)
         before = options.before.replace(hour=0, minute=0, second=0, microsecond=0)
-        with pruning(connection, version):
-            work = Prune(connection, version, before, options.symbol)
+        with pruning(connection, version), SymbolAccess(connection) as access:
+            work = Prune(access, version, before, options.symbol)
             progress = _Progress(work)
             # Blocked signals wait for sigtimedwait, so that they end no transaction.
             signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

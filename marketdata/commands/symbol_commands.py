@@ -30,15 +30,16 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 
 def drop(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations import drop_symbol
+    from marketdata.operations.symbol_access import SymbolAccess
     from marketdata.store.version import find_served
 
     symbol = options.symbol
-    with initialised(settings) as connection:
+    with initialised(settings) as connection, SymbolAccess(connection) as access:
         version = find_served(connection, settings)
-        _show(version, symbol, drop_symbol.contents(connection, version, symbol))
+        _show(version, symbol, drop_symbol.contents(access, version, symbol))
         if not options.yes:
             confirm(f"drop {symbol}")
-        erased, aliases = drop_symbol.drop(connection, version, symbol)
+        erased, aliases = drop_symbol.drop(access, version, symbol)
     also = f", and its aliases {', '.join(aliases)}" if aliases else ""
     say(
         f"dropped {symbol} from version {version.n} ({version.ticks_table}): "

@@ -22,9 +22,9 @@ from marketdata.status_line import StatusLine, bar, clock
 from marketdata.tick_csv import COLUMNS
 
 if TYPE_CHECKING:
+    from marketdata.operations.symbol_access import SymbolAccess
     from marketdata.operations.tick_export import Selection, Sink
     from marketdata.operations.tick_import import Progress, Rejection, Source
-    from marketdata.store.pool import Connection
     from marketdata.store.version import Version
 
 ABOUT_IMPORT = "Store the ticks of files. The same command goes on with files that were imported in part."
@@ -66,6 +66,7 @@ def _new_file(text: str) -> Path | None:
 
 def export(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations import tick_export
+    from marketdata.operations.symbol_access import SymbolAccess
     from marketdata.store.version import find_served
 
     if options.start is not None and options.end is not None and options.start > options.end:
@@ -73,16 +74,16 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
     signal.signal(signal.SIGTERM, _exit)  # so that SIGTERM removes an unfinished file, like Ctrl-C
     progress = _Progress("export")
     name, tell = ("standard output", warn) if options.output is None else (str(options.output), say)
-    with initialised(settings) as connection:
+    with initialised(settings) as connection, SymbolAccess(connection) as access:
         version = find_served(connection, settings)
         with tick_export.snapshot(connection):
-            selection = tick_export.selected(connection, version, options.symbol, options.start, options.end)
+            selection = tick_export.selected(access, version, options.symbol, options.start, options.end)
             with _written(name), _output(options) as file:
                 expected = max(sum(each.expected for each in selection.symbols), 1)
                 sink = _sink(options.format, file)
                 try:
                     count = tick_export.export(
-                        connection, version, selection, sink, lambda ticks: progress.show(ticks / expected, ticks)
+                        access, version, selection, sink, lambda ticks: progress.show(ticks / expected, ticks)
                     )
                 finally:
                     progress.clear()
@@ -159,15 +160,16 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def import_files(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.operations.symbol_access import SymbolAccess
     from marketdata.store.version import find_served
 
     rejected = 0
     faults: list[MarketError] = []
-    with initialised(settings) as connection:
+    with initialised(settings) as connection, SymbolAccess(connection) as access:
         version = find_served(connection, settings)
         for name in options.files:
             try:
-                rejected += _import_file(connection, version, name, options.again).rejected
+                rejected += _import_file(access, version, name, options.again).rejected
             except (InvalidValue, StateError, AlreadyRunning, UsageError) as error:
                 faults.append(type(error)(f"{name}: {error.detail}"))
     if rejected:
@@ -178,12 +180,12 @@ def import_files(options: argparse.Namespace, settings: Settings) -> None:
         raise faults[0] if len(faults) == 1 else StateError(faults[-1].detail)
 
 
-def _import_file(connection: Connection, version: Version, name: str, again: bool) -> Progress:
+def _import_file(access: SymbolAccess, version: Version, name: str, again: bool) -> Progress:
     from marketdata.operations.tick_import import Import, Progress, identity
 
     with _input(name) as file:
         size = os.fstat(file.fileno()).st_size
-        task = Import(connection, version, identity(file) if file.seekable() else None)
+        task = Import(access, version, identity(file) if file.seekable() else None)
         with task.alone():
             begun = Progress() if again else task.progress()
             if begun.is_complete:

@@ -2,7 +2,8 @@
 
 One transaction removes everything. Writers of the symbol wait for it, those of other symbols do not. All versions share
 the aliases. So the aliases of the symbol are removed too, unless another version has the symbol: then they still stand
-for it there.
+for it there. A distributed version takes two transactions: the last one removes the symbol on its node. If the command
+is killed between them, the symbol is still there, and the command can be repeated.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
+from itertools import chain
 from typing import LiteralString
 
 from marketdata.errors import AlreadyRunning, UsageError
 from marketdata.operations import aliases
 from marketdata.operations.copy import is_copying
+from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.store import leases, symbols
-from marketdata.store.pool import Connection
 from marketdata.store.symbols import Erased
 from marketdata.store.version import Version
 
@@ -40,11 +43,12 @@ class Contents:
     holder: str | None
 
 
-def contents(connection: Connection, version: Version, symbol: str) -> Contents:
+def contents(access: SymbolAccess, version: Version, symbol: str) -> Contents:
     """What ``drop`` would remove. Raises UsageError, which names a similar symbol, if the version has no such one."""
-    row = connection.execute(version.query(_CONTENTS), (symbol,)).fetchone()
+    connection = access.connection
+    row = access.read(version, [symbol], lambda c, v: c.execute(v.query(_CONTENTS), (symbol,)).fetchone())
     if row is None:
-        raise unknown(connection, version, symbol)
+        raise unknown(access, version, symbol)
     counted, candles, first, last = row
     lease = leases.current(connection, f"ingestor-{version.ticks_table}")
     return Contents(
@@ -58,23 +62,31 @@ def contents(connection: Connection, version: Version, symbol: str) -> Contents:
     )
 
 
-def drop(connection: Connection, version: Version, symbol: str) -> tuple[Erased, list[str]]:
+def drop(access: SymbolAccess, version: Version, symbol: str) -> tuple[Erased, list[str]]:
     """Remove the symbol. Returns what was removed, and the removed aliases. Raises AlreadyRunning during a copy, which
     could bring back a part."""
+    connection = access.connection
     with connection.transaction():
         if is_copying(connection, version.prefix):
             raise AlreadyRunning(f"a copy of versions with the prefix {version.prefix} runs: wait for it, or stop it")
-        erased = symbols.erase(connection, version, [symbol])
-        is_last = not aliases.versions_with(connection, symbol)
-        return erased, aliases.remove_all(connection, symbol) if is_last else []
+        if version.shards is None:
+            erased = symbols.erase(connection, version, [symbol])
+        else:
+            symbols.forget(connection, version, [symbol])
+        others = {each.ticks_table for each in aliases.versions_with(connection, symbol)} - {version.ticks_table}
+        removed = [] if others else aliases.remove_all(connection, symbol)
+    if version.shards is None:
+        return erased, removed
+    return access.write(version, [symbol], partial(symbols.erase_data, symbols=[symbol])), removed
 
 
-def unknown(connection: Connection, version: Version, symbol: str) -> UsageError:
+def unknown(access: SymbolAccess, version: Version, symbol: str) -> UsageError:
     """The error for a symbol of which nothing was ever stored. It names a similar one."""
-    named = aliases.all_of(connection)
+    named = aliases.all_of(access.connection)
     if symbol in named:
         return UsageError(f"SYMBOL {symbol} is an alias: name its symbol, {named[symbol]}")
-    stored = {name.lower(): name for (name,) in connection.execute(version.query("SELECT symbol FROM {symbols}"))}
+    lists = access.read_each(version, None, lambda c, v, _all: c.execute(v.query("SELECT symbol FROM {symbols}")))
+    stored = {name.lower(): name for (name,) in chain.from_iterable(lists)}
     close = get_close_matches(symbol.lower(), stored, 1)
     nearest = f"; did you mean {stored[close[0]]}?" if close else ""
     return UsageError(

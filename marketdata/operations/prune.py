@@ -12,12 +12,15 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from time import monotonic
 
-from marketdata.errors import UsageError
+from marketdata.errors import NotFound, UsageError
 from marketdata.operations.advisory_lock import exclusive
 from marketdata.operations.drop_symbol import unknown
-from marketdata.store import prune
+from marketdata.operations.symbol_access import SymbolAccess
+from marketdata.store import prune, symbols
 from marketdata.store.pool import Connection
 from marketdata.store.prune import Below, Line
 from marketdata.store.version import Version
@@ -36,11 +39,11 @@ _HOLDER = """
 class Prune:
     """Prunes the symbols of a version, or only those of the given names. ``before`` is a midnight in the past."""
 
-    def __init__(self, connection: Connection, version: Version, before: datetime, names: Sequence[str] = ()) -> None:
-        self._connection = connection
+    def __init__(self, access: SymbolAccess, version: Version, before: datetime, names: Sequence[str] = ()) -> None:
+        self._access = access
         self._version = version
         self._before = before
-        self._symbols = [_stored(connection, version, name) for name in names] or None
+        self._symbols = [_stored(access, version, name) for name in names] or None
         self._below: list[Below] = []
         self.lines: list[Line] = []
         """The lines before this run, and what they may be."""
@@ -50,32 +53,34 @@ class Prune:
 
     def draw(self) -> None:
         """Draw the lines. From now on nothing is stored below them."""
-        connection, version = self._connection, self._version
-        self.lines = prune.lines(connection, version, self._before, self._symbols)
+        access, version, before = self._access, self._version, self._before
+        lines = access.read_each(version, self._symbols, lambda c, v, names: prune.lines(c, v, before, names))
+        self.lines = sorted(chain.from_iterable(lines))
         for at, line in enumerate(self.lines):
             if line.until is not None and (line.now is None or line.now < line.until):
-                self.lines[at] = prune.draw_where_final(connection, version, self._before, line.symbol)
-        self._below = prune.below(connection, version, [line.symbol for line in self.lines])
+                draw = partial(prune.draw_where_final, before=before, symbol=line.symbol)
+                self.lines[at] = access.write(version, [line.symbol], draw)
+        below = access.read_each(version, [line.symbol for line in self.lines], prune.below)
+        self._below = sorted(chain.from_iterable(below))
         self.most = sum(each.most for each in self._below)
 
     def delete(self) -> Iterator[float]:
         """Delete the ticks below the lines. After each batch, yields the seconds that the caller must wait."""
         for each in self._below:
             began = monotonic()
-            for count in prune.delete(self._connection, self._version, each, BATCH):
+            write = partial(self._access.write, self._version, [each.symbol])
+            for count in prune.delete_by(write, each, BATCH):
                 self.deleted += count
                 yield (monotonic() - began) * (1 / _WORK_SHARE - 1)
                 began = monotonic()
 
 
-def _stored(connection: Connection, version: Version, name: str) -> str:
+def _stored(access: SymbolAccess, version: Version, name: str) -> str:
     """The symbol of a name. Raises UsageError if the version has no such symbol."""
-    row = connection.execute(
-        version.query("SELECT symbol FROM {symbols} WHERE symbol = {canonical}(%s)"), (name,)
-    ).fetchone()
-    if row is None:
-        raise unknown(connection, version, name)
-    return str(row[0])
+    try:
+        return access.read(version, [name], partial(symbols.resolve, symbol=name))
+    except NotFound as error:
+        raise unknown(access, version, name) from error
 
 
 def check_past(connection: Connection, moment: datetime) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from marketdata import __version__
 from marketdata.errors import AlreadyRunning, UsageError
+from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.store import prune, symbols, ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
@@ -79,14 +81,17 @@ def snapshot(connection: Connection) -> Iterator[None]:
 
 
 def selected(
-    connection: Connection, version: Version, names: Sequence[str], start: int | None, end: int | None
+    access: SymbolAccess, version: Version, names: Sequence[str], start: int | None, end: int | None
 ) -> Selection:
     """Find the symbols of these names or aliases, or all symbols if there are no names. Raises NotFound for a name of
     which nothing was ever stored."""
-    found = dict.fromkeys(symbols.resolve(connection, version, name) for name in names)
-    values = {"symbols": list(found), "all": not names, "start": start, "end": end}
-    rows = connection.execute(version.query(_SELECTED), values)
-    return Selection([Selected(*row) for row in rows], start, end)
+
+    def read(connection: Connection, version: Version, found: Collection[str] | None) -> list[Selected]:
+        values = {"symbols": list(found or ()), "all": found is None, "start": start, "end": end}
+        return [Selected(*row) for row in connection.execute(version.query(_SELECTED), values)]
+
+    found = {access.read(version, [name], partial(symbols.resolve, symbol=name)) for name in names}
+    return Selection(sorted(chain.from_iterable(access.read_each(version, found or None, read))), start, end)
 
 
 _SELECTED = """
@@ -101,7 +106,7 @@ _SELECTED = """
 
 
 def export(
-    connection: Connection, version: Version, selection: Selection, sink: Sink, progress: Callable[[int], None]
+    access: SymbolAccess, version: Version, selection: Selection, sink: Sink, progress: Callable[[int], None]
 ) -> int:
     """Write the selected ticks: one symbol after the other by name, each in the order of ts, seq and id. Returns their
     number.
@@ -111,7 +116,7 @@ def export(
     count = 0
     try:
         for each in selection.symbols:
-            for lines in _lines(connection, version, each, selection):
+            for lines in _lines(access, version, each, selection):
                 count += sink.write(lines)
                 progress(count)
         sink.finish(
@@ -128,14 +133,15 @@ def export(
     return count
 
 
-def _lines(connection: Connection, version: Version, of: Selected, selection: Selection) -> Iterator[bytes]:
+def _lines(access: SymbolAccess, version: Version, of: Selected, selection: Selection) -> Iterator[bytes]:
     """The ticks of a symbol that are not pruned, as lines of CSV without the header."""
     _, start, end = selection
     if of.line is not None:
         start = (of.line - prune.EPOCH) // timedelta(microseconds=1)
         if end is not None and end < start:
             return
-    yield from islice(ticks.stream(connection, version, of.symbol, start=start, end=end, format="csv"), 1, None)
+    read = partial(access.read, version, [of.symbol])
+    yield from islice(ticks.blocks(read, of.symbol, start=start, end=end, format="csv"), 1, None)
 
 
 @contextlib.contextmanager

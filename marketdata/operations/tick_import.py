@@ -1,7 +1,9 @@
 """``bin/marketdata-import``: stores the ticks of CSV and Parquet files, by the rules of the API.
 
 A batch of ticks, their candles and the place in the file where the next batch begins are stored in one transaction. So
-an import may be killed at any moment, and the next one of the same file goes on from there.
+an import may be killed at any moment, and the next one of the same file goes on from there. A distributed version takes
+a transaction for each shard, and the last one stores the place. After a kill, the ticks of that batch are sent again,
+and count as known.
 """
 
 from __future__ import annotations
@@ -18,8 +20,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from marketdata.errors import InvalidValue, StateError
 from marketdata.operations.advisory_lock import exclusive
-from marketdata.store import ticks
-from marketdata.store.pool import Connection
+from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.store.ticks import REFUSALS, Outcome
 from marketdata.store.version import Version
 from marketdata.tick_columns import Block, LineTable, block_of
@@ -127,8 +128,9 @@ class Import:
     """Imports one file into a version. ``file`` identifies the file where progress is kept; without it, none is
     kept."""
 
-    def __init__(self, connection: Connection, version: Version, file: str | None) -> None:
-        self._connection = connection
+    def __init__(self, access: SymbolAccess, version: Version, file: str | None) -> None:
+        self._access = access
+        self._connection = access.connection
         self._version = version
         self._file = file
 
@@ -157,7 +159,7 @@ class Import:
     def _store(self, block: Block, after: Place, done: Progress) -> tuple[Progress, list[Rejection]]:
         rejected = [Rejection(index + 1, error.code, error.detail) for index, error in block.rejected]
         with self._connection.transaction():
-            outcomes = ticks.ingest(self._connection, self._version, block.ticks).outcomes
+            outcomes = self._access.ingest(self._version, block.ticks)
             rejected += [
                 Rejection(index + 1, *REFUSALS[outcome])
                 for index, outcome in zip(block.indexes, outcomes, strict=True)

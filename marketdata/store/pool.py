@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -107,10 +108,12 @@ class Pool:
         wait_seconds: float = WAIT_SECONDS,
         answers: Callable[[], bool] = lambda: True,
         refusal: Callable[[], e.MarketError | None] | None = None,
+        has_limits: bool = True,
     ) -> None:
         """``wait_seconds`` is how long a request waits for a free connection. ``answers`` returns whether the database
         accepts new connections. It is called while statements wait, and every half second while the database has
-        stalled. ``refusal`` returns the error for those who want a connection at present, or None."""
+        stalled. ``refusal`` returns the error for those who want a connection at present, or None. Without
+        ``has_limits``, a statement may take any time."""
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
             _completed(conninfo, application_name),
             kwargs={"autocommit": True, "prepare_threshold": 0},
@@ -120,14 +123,15 @@ class Pool:
             # This is short, because the next request tries again anyway. A long pause could last longer than the
             # outage.
             reconnect_timeout=1.0,
-            configure=_configure_pooled,
+            configure=_configure_pooled if has_limits else _configure_unlimited,
             name=application_name,
             open=True,
         )
 
         self._size = size
         self._refusal = refusal
-        self._watchdog = ConnectionWatchdog(application_name, answers)
+        overdue_seconds = OVERDUE_SECONDS if has_limits else inf
+        self._watchdog = ConnectionWatchdog(application_name, answers, overdue_seconds)
         self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
@@ -236,9 +240,10 @@ class ConnectionWatchdog:
     can end it then: the watchdog's thread shuts the socket down, and the waiting thread sees a lost connection.
     """
 
-    def __init__(self, name: str, answers: Callable[[], bool]) -> None:
+    def __init__(self, name: str, answers: Callable[[], bool], overdue_seconds: float = OVERDUE_SECONDS) -> None:
         """``answers`` returns whether the database accepts new connections."""
         self._answers = answers
+        self._overdue_seconds = overdue_seconds
         self._lent: dict[Connection, float] = {}
         self._lock = threading.Lock()  # a connection that was returned must not be shut down
         self._answered_at = monotonic()
@@ -298,7 +303,7 @@ class ConnectionWatchdog:
             self.is_suspended = True
 
     def _shut_down_overdue(self) -> None:
-        since = monotonic() - (STALL_SECONDS if self.is_suspended else OVERDUE_SECONDS)
+        since = monotonic() - (STALL_SECONDS if self.is_suspended else self._overdue_seconds)
         for connection, began in self._waiting_since(since):
             with self._lock:
                 if self._lent.get(connection) == began:
@@ -332,6 +337,10 @@ def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> No
 def _configure_pooled(connection: Connection) -> None:
     _configure(connection)
     name_cluster(connection)
+
+
+def _configure_unlimited(connection: Connection) -> None:
+    _configure(connection, seconds=0)
 
 
 def name_cluster(connection: Connection) -> None:

@@ -6,10 +6,12 @@ does not matter when they are deleted (``sql/rollups.sql``). A line is never low
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import LiteralString, NamedTuple
+from functools import partial
+from typing import Any, LiteralString, NamedTuple
 
+from marketdata.store.placement import Work
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
@@ -31,6 +33,13 @@ class Below(NamedTuple):
     symbol: str
     line: datetime
     most: int
+
+
+class Deleted(NamedTuple):
+    """The number of ticks that a transaction deleted, and the time of the last of them."""
+
+    number: int
+    last: datetime
 
 
 def lines(conn: Connection, version: Version, before: datetime, symbols: Sequence[str] | None = None) -> list[Line]:
@@ -56,7 +65,7 @@ def draw(conn: Connection, version: Version, line: Line) -> None:
     conn.execute(version.query(_DRAW), line._asdict())
 
 
-def below(conn: Connection, version: Version, symbols: Sequence[str]) -> list[Below]:
+def below(conn: Connection, version: Version, symbols: Collection[str]) -> list[Below]:
     """Those of the symbols that have stored ticks below their lines, by name."""
     return [Below(*row) for row in conn.execute(version.query(_BELOW), (list(symbols),))]
 
@@ -64,15 +73,26 @@ def below(conn: Connection, version: Version, symbols: Sequence[str]) -> list[Be
 def delete(conn: Connection, version: Version, of: Below, batch: int) -> Iterator[int]:
     """Delete the ticks below the line, the oldest first, ``batch`` of them per transaction. Yields the number of
     deleted ticks after each commit. What is left when the process is killed is deleted by the next call."""
+    return delete_by(lambda work: work(conn, version), of, batch)
+
+
+def delete_by(write: Callable[[Work[Deleted]], Deleted], of: Below, batch: int) -> Iterator[int]:
+    """Like :func:`delete`. ``write`` runs each transaction where the symbol is stored."""
     since, count = EPOCH, batch
     while count == batch:
-        with conn.transaction():
-            conn.execute(_SESSION)
-            values = {"symbol": of.symbol, "since": since, "line": of.line, "batch": batch}
-            row = conn.execute(version.query(_DELETE), values).fetchone()
-        assert row is not None
-        count, since = row
+        values = {"symbol": of.symbol, "since": since, "line": of.line, "batch": batch}
+        count, since = write(partial(_delete, values=values))
         yield count
+
+
+def _delete(conn: Connection, version: Version, values: Mapping[str, Any]) -> Deleted:
+    with conn.transaction():
+        conn.execute(_SESSION)
+        if version.shards is not None:
+            conn.execute(version.query("SELECT {keep_here}(ARRAY[%(symbol)s])"), values)
+        row = conn.execute(version.query(_DELETE), values).fetchone()
+    assert row is not None
+    return Deleted(*row)
 
 
 _LINES: LiteralString = """

@@ -84,7 +84,6 @@ _COUNTERS: LiteralString = """
 _ERASE: tuple[LiteralString, ...] = (
     "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
     "DELETE FROM {pruned} WHERE symbol = ANY (%s)",
-    "DELETE FROM {coverage} WHERE symbol = ANY (%s)",
     "DELETE FROM {symbols} WHERE symbol = ANY (%s)",
 )
 _ERASE_CHAINS: tuple[LiteralString, ...] = (
@@ -143,6 +142,17 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str], *, with_ch
     """Delete everything stored about the symbols, in one transaction. Meanwhile the writers of these symbols wait.
     ``with_chains`` also deletes what is stored about their chains."""
     with conn.transaction():
+        erased = erase_data(conn, version, symbols)
+        forget(conn, version, symbols)
+        chains = list(filter(None, map(chain_of, symbols)))
+        for statement in _ERASE_CHAINS if with_chains else ():
+            conn.execute(version.query(statement), (chains,))
+    return erased
+
+
+def erase_data(conn: Connection, version: Version, symbols: Sequence[str]) -> Erased:
+    """Delete the ticks and candles of the symbols, and the symbols: what is in the shard of a distributed version."""
+    with conn.transaction():
         conn.execute("SELECT set_config('marketdata.writer', 'pruning', true)")
         conn.execute(version.query("SELECT {lock}(%s)"), (symbols,))
         conn.execute(version.query(_REMOVED), (symbols,))
@@ -152,14 +162,17 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str], *, with_ch
         )
         for statement in _ERASE:
             conn.execute(version.query(statement), (symbols,))
+    return erased
+
+
+def forget(conn: Connection, version: Version, symbols: Sequence[str]) -> None:
+    """Delete what else is stored about the symbols: what the coordinator writes for a distributed version."""
+    with conn.transaction():
+        conn.execute(version.query("DELETE FROM {coverage} WHERE symbol = ANY (%s)"), (symbols,))
         # An import would go on after the rows that it has stored. So all files are read from their beginning again.
         conn.execute(version.query("DELETE FROM {imports}"))
         for statement in _FORGET:
             conn.execute(statement, {"table": version.ticks_table, "symbols": symbols})
-        chains = list(filter(None, map(chain_of, symbols)))
-        for statement in _ERASE_CHAINS if with_chains else ():
-            conn.execute(version.query(statement), (chains,))
-    return erased
 
 
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, StoredCounter]:

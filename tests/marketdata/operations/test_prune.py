@@ -13,6 +13,7 @@ import pytest
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import aliases
 from marketdata.operations.prune import Prune, pruning
+from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.settings import Settings
 from marketdata.store import prune, ticks
 from marketdata.store.pool import Connection, connect
@@ -100,7 +101,7 @@ def test_a_second_prune_goes_on_and_never_lowers_a_line(conn: Connection, comman
 
 
 def test_a_block_that_arrives_while_the_lines_are_drawn_is_not_pruned(conn: Connection, command: Command) -> None:
-    work = Prune(conn, version_of(conn), datetime(2024, 2, 3, tzinfo=UTC), [PLAIN])
+    work = Prune(SymbolAccess(conn), version_of(conn), datetime(2024, 2, 3, tzinfo=UTC), [PLAIN])
     found = prune.lines
 
     def lines(*arguments: Any) -> list[Line]:
