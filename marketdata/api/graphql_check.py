@@ -18,7 +18,7 @@ from marketdata.api.served_version import ServedVersion
 from marketdata.errors import MarketError, MissingRequirement
 from marketdata.graphql import engine
 from marketdata.graphql.engine import Credential, Engine
-from marketdata.graphql.tracking import schemas, untracked
+from marketdata.graphql.tracking import DISTRIBUTED, schemas, untracked
 from marketdata.store.pool import Pool
 from marketdata.store.version import Version
 
@@ -120,6 +120,8 @@ class GraphqlCheck:
         tracked = self._engine.tracked()
         with self._pool.connection() as connection:
             version = self._served.find(connection)
+            if version.shards is not None:
+                return DISTRIBUTED, version
             missing = untracked(version, schemas(connection, version), tracked)
         if not missing:
             return None, version

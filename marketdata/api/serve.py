@@ -196,7 +196,9 @@ class Service:
     def _find_version(self) -> bool:
         """Look for the version to serve. Returns whether the database answers."""
         try:
-            self._served.version()
+            version = self._served.version()
+            if version.shards is not None and self._replicas and self._memory.own is self._memory.regions[0]:
+                _log.warning("DATABASE_READ_URL: %s is distributed, so its nodes are read instead", version.ticks_table)
         except DatabaseUnavailable:
             return False
         except VersionMissing as error:

@@ -21,7 +21,7 @@ from marketdata.errors import StateError, UsageError
 from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 from marketdata.store.pool import Connection, connect
-from marketdata.store.version import Version
+from marketdata.store.version import Version, distributed
 
 DUMP, MANIFEST, STATE, SECRETS = "database.dump", "manifest.json", "state", "secrets"
 FORMAT = 1
@@ -75,6 +75,17 @@ def _hold_writers(connection: Connection) -> None:
         except psycopg.errors.LockNotAvailable:
             continue
     raise StateError(f"a write has been running for over {LOCK_S * TRIES} s: make the backup when it has ended")
+
+
+def refuse_distributed(connection: Connection) -> None:
+    """Raise StateError if a version is distributed. Its ticks are on several nodes, and a dump is of one."""
+    if tables := distributed(connection):
+        raise StateError(
+            f"{', '.join(tables)}: Citus distributes this version over nodes, and a backup is of one database. Archive "
+            "the WAL of all nodes, make base backups of them with pg_basebackup, and name the moments that can be "
+            "restored with SELECT citus_create_restore_point('NAME') on the coordinator. Or go back to a plain version "
+            "with bin/marketdata-copy and -cutover, and remove this one with bin/marketdata-drop"
+        )
 
 
 def outboxes(settings: Settings) -> list[Path]:

@@ -80,6 +80,7 @@ def backup(options: argparse.Namespace, settings: Settings) -> None:
     with archive.new_folder(target) as folder, database(settings) as url:
         with connect(url) as connection:
             migrations.refuse_unfinished_restore(connection)
+            archive.refuse_distributed(connection)
             major = connection.info.server_version // 10000
         program = programs.find("pg_dump", major)
         with moment(url, lambda: _copy_outboxes(settings, folder)) as snapshot:
@@ -122,6 +123,7 @@ def restore(options: argparse.Namespace, settings: Settings) -> None:
         before = migrations.unfinished_restore(connection)
         if before is not None and before.digest != backup.digest:
             migrations.refuse_unfinished_restore(connection)
+        archive.refuse_distributed(connection)
         table = _first_table(connection)
         if before is None:
             _refuse_filled(table)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import UsageError
+from marketdata.errors import StateError, UsageError
 from marketdata.ingest import cli as ingestor
 from marketdata.settings import Settings
 
@@ -49,11 +49,15 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
 def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.demo import state_directory
     from marketdata.store import symbols
-    from marketdata.store.version import registered
+    from marketdata.store.version import distributed, registered
 
     names = " and ".join(state_directory.SYMBOLS)
     # The chain is removed last. After a kill in between, the next start stores the same chain again, from block 0.
     with state_directory.alone(settings), connect(settings) as connection:
+        if tables := distributed(connection):
+            raise StateError(
+                f"{', '.join(tables)}: Citus distributes this version; remove its symbols with bin/marketdata-symbol"
+            )
         state_directory.remove_outboxes(settings)
         for each in registered(connection, settings.prefix):
             removed = symbols.erase(connection, each.version, state_directory.SYMBOLS, with_chains=True)

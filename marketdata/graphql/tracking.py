@@ -17,6 +17,13 @@ TABLES = ("ticks", "symbols", "chains", "coverage", "candle")
 rows of a tracked table."""
 
 
+DISTRIBUTED = (
+    "GraphQL does not serve a distributed version, because its candles are computed on the nodes of its shards. Let "
+    "Hasura track a plain version that bin/marketdata-copy --follow keeps up to date, or only the tables, as a "
+    "database of its kind citus"
+)
+"""Why :func:`track` refuses a version that Citus distributes, and what there is instead."""
+
 _ALREADY = {
     "pg_track_table": "already-tracked",
     "pg_track_function": "already-tracked",
@@ -84,7 +91,10 @@ def _permission(kind: str, args: dict[str, Any], what: str) -> Step:
 
 
 def track(connection: Connection, version: Version, credential: Credential, say: Callable[[str], None]) -> None:
-    """Take all missing steps, or none of them. Raises StateError, which names the step that Hasura refuses."""
+    """Take all missing steps, or none of them. Raises StateError, which names the step that Hasura refuses, and for a
+    distributed version."""
+    if version.shards is not None:
+        raise StateError(f"version {version.n}: {DISTRIBUTED}")
     planned = steps(version, schemas(connection, version), credential.source, credential.role)
     missing = _take(credential, planned)
     for step in planned:
