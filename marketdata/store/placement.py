@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from time import monotonic
 from typing import Any, TypeVar, cast
 
@@ -49,6 +50,10 @@ _MAX_HASHES = 100_000
 
 class _Moved(Exception):
     """The shard is not on this node, or one of the names does not belong to it."""
+
+
+class Divided(Contended):
+    """The names belong to several shards now: an alias was changed, or a shard was split."""
 
 
 class Placement:
@@ -100,9 +105,15 @@ class Placement:
         """Run ``work`` on each shard of these names, with the names that belong to it, or on each shard of the version
         with None."""
         if names is not None:
-            groups = self.grouped(version, names)
-            return self.each(groups, lambda group: self.read(version, group, lambda c, shard: work(c, shard, group)))
+            found = self.each(self.grouped(version, names), lambda group: self._read_group(version, group, work))
+            return list(chain.from_iterable(found))
         return self.each(self.placed(version), lambda placed: self._read_shard(version, placed, work))
+
+    def _read_group(self, version: Version, names: Collection[str], work: ReadNamed[ResultT]) -> list[ResultT]:
+        try:
+            return [self.read(version, names, lambda connection, shard: work(connection, shard, names))]
+        except Divided:
+            return [each for group in self.grouped(version, names) for each in self._read_group(version, group, work)]
 
     def _read_shard(self, version: Version, placed: Placed, work: ReadNamed[ResultT]) -> ResultT:
         def attempt(now: Placed) -> ResultT:
@@ -222,7 +233,7 @@ class Placement:
     def _place(self, version: Version, names: Collection[str]) -> Placed:
         found = {self._of_hash(version, number) for number in self._hashes_of(names).values()}
         if len(found) != 1:  # they belonged to one shard a moment ago, but an alias stands for another symbol now
-            raise Contended("an alias was changed; send the request again")
+            raise Divided("an alias was changed; send the request again")
         return found.pop()
 
     def _of_hash(self, version: Version, number: int) -> Placed:

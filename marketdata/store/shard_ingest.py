@@ -8,11 +8,12 @@ again, because ticks are stored once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from marketdata.errors import DatabaseDefect, InvalidValue, MarketError, PartlyStored
 from marketdata.store import ticks
-from marketdata.store.placement import Placement
+from marketdata.store.placement import Divided, Placement
 from marketdata.store.pool import Pool
 from marketdata.store.ticks import REFUSALS, Outcome
 from marketdata.store.version import Version
@@ -49,31 +50,30 @@ class ShardIngest:
         """Store the items of each request in their order. On return they are durable. Returns for each request the
         outcomes of its items, or an error; and the new counters of all symbols."""
         counters: dict[str, int] = {}
-        groups = self._parts(version, requests)
-        applied = [
-            each for shard in self._placement.each(groups, lambda parts: self._store(version, parts, counters))
-            for each in shard
-        ]  # fmt: skip
+        wholes = [_Part(request, list(range(len(items))), list(items)) for request, items in enumerate(requests)]
+        groups = self._divided(version, wholes)
+        applied = list(
+            chain.from_iterable(self._placement.each(groups, lambda parts: self._store(version, parts, counters)))
+        )
         failed = {each.part.request for each in applied if each.error is not None}
         applied += self._store_chains(version, requests, failed)
         return [
             _result(items, [each for each in applied if each.part.request == n]) for n, items in enumerate(requests)
         ], counters
 
-    def _parts(self, version: Version, requests: Sequence[Sequence[Item]]) -> list[list[_Part]]:
-        """The parts of all requests, by shard."""
-        named = {item.symbol for items in requests for item in items if not isinstance(item, FinalizeChain)}
-        groups = self._placement.grouped(version, sorted(named))
+    def _divided(self, version: Version, parts: Sequence[_Part]) -> list[list[_Part]]:
+        """These parts by shard, without the finality of chains."""
+        groups = self._placement.grouped(version, _symbols([item for part in parts for item in part.items]))
         shard_of = {name: n for n, names in enumerate(groups) for name in names}
-        parts: list[dict[int, _Part]] = [{} for _ in groups]
-        for request, items in enumerate(requests):
-            for place, item in enumerate(items):
+        found: list[dict[int, _Part]] = [{} for _ in groups]
+        for part in parts:
+            for place, item in zip(part.places, part.items, strict=True):
                 if isinstance(item, FinalizeChain):
                     continue
-                part = parts[shard_of[item.symbol]].setdefault(request, _Part(request, [], []))
-                part.places.append(place)
-                part.items.append(item)
-        return [list(each.values()) for each in parts]
+                of_shard = found[shard_of[item.symbol]].setdefault(part.request, _Part(part.request, [], []))
+                of_shard.places.append(place)
+                of_shard.items.append(item)
+        return [list(each.values()) for each in found]
 
     def _store(self, version: Version, parts: Sequence[_Part], counters: dict[str, int]) -> list[_Applied]:
         """Store the parts of one shard in one transaction."""
@@ -87,6 +87,8 @@ class ShardIngest:
             if len(parts) > 1:
                 return [each for part in parts for each in self._store(version, [part], counters)]
             return [_Applied(parts[0], (), error)]
+        except Divided:
+            return [each for group in self._divided(version, parts) for each in self._store(version, group, counters)]
         except MarketError as error:
             return [_Applied(part, (), error) for part in parts]
         counters.update(stored.counters)

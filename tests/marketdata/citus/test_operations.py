@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from marketdata import secretfile
 from marketdata.api.serve import Service
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import aliases
@@ -26,7 +27,7 @@ from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from marketdata.tick import Finalize, FinalizeChain, Retract
 from tests.functional.killed import KILLED
-from tests.marketdata.api.conftest import Api, new_token
+from tests.marketdata.api.conftest import ADMIN_SECRET, Api, new_token
 from tests.marketdata.citus.cluster import Database
 from tests.marketdata.citus.commands import Prepared
 from tests.marketdata.conftest import Command, Done
@@ -52,9 +53,8 @@ class Twins(NamedTuple):
 
     def run(self, *arguments: str) -> list[Done]:
         """What a command says about each version."""
-        first = 2 if arguments[0] == "symbol" else 1
         return [
-            self.command(*arguments[:first], "--env-file", str(self.state / file), *arguments[first:])
+            self.command(arguments[0], "--env-file", str(self.state / file), *arguments[1:])
             for file in (PLAIN, DISTRIBUTED)
         ]
 
@@ -95,6 +95,7 @@ def twins(prepared: Prepared, state_dir: Path) -> Iterator[Twins]:
 @pytest.fixture
 def apis(twins: Twins) -> Iterator[list[Api]]:
     """The API of each version."""
+    secretfile.write(twins.state / "secrets" / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
     services = [Service(twins.settings(n)) for n in (1, 2)]
     tokens = [new_token(twins.database.url, scope) for scope in ("read", "write")]
     for service in services:
@@ -107,6 +108,7 @@ def apis(twins: Twins) -> Iterator[list[Api]]:
 PATHS = (
     *(f"/v1/chart?symbol={{symbol}}&interval={interval}&limit=500&endTime=1707955200000{more}"
       for interval in ("1s", "1m", "15m", "1h", "4h", "1d", "1w") for more in ("", "&fill=previous")),
+    "/v1/chart?symbol={symbol}&interval=1s&startTime=1706659200000&limit=5",
     "/v1/chart?symbol={symbol}&interval=1h&timeZone=Europe/Berlin&limit=40",
     "/v1/ticks?symbol={symbol}&limit=100", "/v1/ticks?symbol={symbol}&format=csv", "/v1/coverage?symbol={symbol}",
 )  # fmt: skip
@@ -218,7 +220,7 @@ def test_a_drop_of_a_symbol_that_was_killed_can_be_repeated(twins: Twins, call: 
     fill(twins.connection, twins.versions[1])
     place = ("marketdata.operations.symbol_access", "SymbolAccess.write", call, when)
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *place, "symbol", "drop", "--env-file", str(twins.state / DISTRIBUTED),
+        [sys.executable, "-c", KILLED, *place, "symbol", "--env-file", str(twins.state / DISTRIBUTED), "drop",
          gone, "--yes"],
         env=os.environ | {"DATABASE_URL": twins.database.url, "MARKET_STATE_DIR": str(twins.state)},
         capture_output=True, text=True, check=False,
