@@ -95,6 +95,7 @@ def twins(prepared: Prepared, state_dir: Path) -> Iterator[Twins]:
 @pytest.fixture
 def apis(twins: Twins) -> Iterator[list[Api]]:
     """The API of each version."""
+    secretfile.make_folder(twins.state / "secrets", "MARKET_SECRETS_DIR")
     secretfile.write(twins.state / "secrets" / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
     services = [Service(twins.settings(n)) for n in (1, 2)]
     tokens = [new_token(twins.database.url, scope) for scope in ("read", "write")]
