@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from marketdata.api.shard_ingest import ShardIngest
 from marketdata.interval import SECOND
 from marketdata.operations.setup import make_tables
 from marketdata.store.pool import Connection, connect
+from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.version import Version
 from marketdata.tick import Tick
 from tests.marketdata.citus.cluster import Database

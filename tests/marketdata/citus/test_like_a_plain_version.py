@@ -10,13 +10,13 @@ from datetime import timedelta
 
 import pytest
 
-from marketdata.api.shard_ingest import ShardIngest
 from marketdata.interval import DAY, MINUTE
 from marketdata.store import coverage, migrations, prune, ticks
 from marketdata.store.coverage import Range
 from marketdata.store.placement import Placement
 from marketdata.store.pool import Connection, Pool, connect
 from marketdata.store.prune import EPOCH
+from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, FinalizeChain, Item, Restore, Retract, Tick

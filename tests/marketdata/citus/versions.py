@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from psycopg.conninfo import make_conninfo
 
-from marketdata.api.shard_ingest import ShardIngest
 from marketdata.operations.setup import make_tables
 from marketdata.store import migrations, shards
 from marketdata.store.placement import Placement
 from marketdata.store.pool import Pool, connect, node_conninfo
+from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.shards import Node
 from marketdata.store.version import Version
 from tests.marketdata.citus.cluster import CitusCluster, Database
