@@ -158,17 +158,22 @@ class Cutover:
 
     @contextmanager
     def _writers_waiting(self) -> Iterator[bool]:
-        """A transaction in which nothing is stored in the current version. Yields whether a copy runs."""
+        """A transaction in which nothing is stored in the current version. Yields whether a copy runs.
+
+        Citus takes the lock of a distributed table on every node. Each writer takes a lock there that conflicts with it
+        (``store/sql/shard.sql``).
+        """
         with self._connection.transaction():
             migrations.lock(self._connection)
-            self._connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
+            self._connection.execute(f"SET LOCAL statement_timeout = '{_LOCK_S}s'")  # also for locks of other nodes
             try:
                 self._connection.execute(self._pair.query("LOCK TABLE {source_symbols} IN SHARE ROW EXCLUSIVE MODE"))
-            except psycopg.errors.LockNotAvailable as error:
+            except psycopg.errors.QueryCanceled as error:
                 raise StateError(
                     f"a transaction has written to version {self._numbers.current} for over {_LOCK_S} s; "
                     "nothing was switched: try again when it has ended"
                 ) from error
+            self._connection.execute("SET LOCAL statement_timeout = 0")
             yield is_copying(self._connection, self._prefix)
 
     def _name_current(self) -> None:

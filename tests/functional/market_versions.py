@@ -144,12 +144,12 @@ def _of(block: dict[str, Any], what: str, symbol: str) -> dict[str, Any]:
 class Versions:
     """A state directory with an API of the current version, an API of version 2, and the one-shot commands."""
 
-    def __init__(self, current: ApiProcess) -> None:
-        """``current`` names no version; it runs, and is ended by ``close``."""
+    def __init__(self, current: ApiProcess, *options: str) -> None:
+        """``current`` names no version; it runs, and is ended by ``close``. Version 2 is made with the ``options``."""
         self.current = current
         self._apis = [current]
         self.state_dir = current.state_dir
-        assert "created md_ticks_v2" in self.run("version", "2")
+        assert "created md_ticks_v2" in self.run("version", "2", *options)
         self.second = self.api(2)
         self._copy: subprocess.Popen[str] | None = None
 

@@ -3,9 +3,12 @@ stored twice."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,19 +16,41 @@ import pytest
 from tests.functional.chain_market import Market
 from tests.functional.evm_packages import EvmPackages
 from tests.functional.ingestor_process import IngestorProcess
-from tests.functional.market_process import SECONDS, ApiProcess
+from tests.functional.market_process import ROOT, SECONDS, ApiProcess
 from tests.functional.market_versions import Chain, Versions, assert_holds
 from tests.functional.serving import until
+from tests.marketdata.citus.cluster import citus_cluster
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
-@pytest.fixture
-def versions(state_dir: Path) -> Iterator[Versions]:
-    current = ApiProcess(state_dir)
-    current.start()
-    with closing(Versions(current)) as found:
-        yield found
+@pytest.fixture(params=["plain", pytest.param("citus", marks=pytest.mark.full)])
+def versions(request: pytest.FixtureRequest, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Versions]:
+    """Version 1 is plain, and version 2 is too, or is distributed over the workers of a Citus."""
+    with ExitStack() as stack:
+        current, options = ApiProcess(state_dir), ()
+        if request.param == "citus":
+            url = stack.enter_context(citus_cluster()).fresh_database().url
+            monkeypatch.setenv("DATABASE_URL", url)
+            make_first_version(state_dir)
+            current, options = ApiProcess(state_dir, DATABASE_URL=url), ("--shards", "6")
+        current.start()
+        yield stack.enter_context(closing(Versions(current, *options)))
+
+
+def make_first_version(state_dir: Path) -> None:
+    """Do what an API does at its first start on its own PostgreSQL, in the database of ``DATABASE_URL``."""
+    secrets = state_dir / "secrets"
+    secrets.mkdir(0o700)
+    for command in (
+        ("version", "1"),
+        ("token", "create", "--name", "read", "--scope", "read", "--output", str(secrets / "read.json")),
+        ("token", "create", "--name", "alg", "--scope", "write", "--output", str(secrets / "alg.json")),
+    ):
+        subprocess.run(
+            [sys.executable, "-P", "-m", "marketdata", *command], cwd=ROOT, check=True, capture_output=True,
+            env=os.environ | {"MARKET_STATE_DIR": str(state_dir)},
+        )  # fmt: skip
 
 
 @pytest.fixture

@@ -1,0 +1,125 @@
+"""A cutover from a distributed version: its lock, and what its writers see, on every node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+
+import pytest
+
+from marketdata.errors import Contended, StateError
+from marketdata.operations import cutover
+from marketdata.operations.cutover import Cutover, Differences
+from marketdata.operations.setup import initialise, make_version
+from marketdata.operations.version_pair import Pair
+from marketdata.settings import Settings
+from marketdata.store import shards, ticks
+from marketdata.store.pool import Connection, connect, node_conninfo
+from marketdata.store.version import Version, registered
+from marketdata.tick import FinalizeChain, Item
+from tests.marketdata.citus.cluster import CitusCluster, Database, Node
+from tests.marketdata.operations.accessed import access, end_access, pairs, store
+from tests.marketdata.store.conftest import START, tick
+
+SECONDS = 60.0
+SHARDS = 6
+
+
+@pytest.fixture
+def database(citus: CitusCluster) -> Iterator[Database]:
+    found = citus.fresh_database()
+    yield found
+    found.drop()
+
+
+@pytest.fixture
+def conn(database: Database, settings: Settings) -> Iterator[Connection]:
+    """Versions 1, which is distributed, and 2."""
+    with connect(database.url) as connection:
+        initialise(connection, lambda _text: None)
+        for n, count in ((1, SHARDS), (2, None)):
+            make_version(connection, settings, n, lambda _text: None, count)
+        yield connection
+        end_access(connection)
+
+
+@pytest.fixture
+def symbols(database: Database, conn: Connection) -> dict[Node, str]:
+    """A symbol with a tick on each worker, in both versions."""
+    found: dict[Node, str] = {}
+    for n in range(100):
+        found.setdefault(database.node_of("md_ticks_v1", f"ETH:{n}"), f"ETH:{n}")
+    assert len(found) == len(database.workers)
+    for each in registered(conn, "md"):
+        store(conn, each.version, *(tick(symbol, "1", START) for symbol in found.values()))
+    return found
+
+
+def current(connection: Connection) -> list[int]:
+    return [each.n for each in registered(connection, "md") if each.is_current]
+
+
+def writers(database: Database, conn: Connection, symbols: dict[Node, str]) -> list[Callable[[], None]]:
+    """One writer for the symbol of each node, on the node, and one for a chain, on the coordinator. A refused writer
+    checks that the other version is the current one by then."""
+    version = registered(conn, "md")[0].version
+    found: list[tuple[str, Version, Item]] = [(database.url, version, FinalizeChain("ETH", 1, START))]
+    for placed in shards.placed(conn, version):
+        for node, symbol in symbols.items():
+            if node.port == placed.node.port and shards.hashes(conn, [symbol])[symbol] in range(
+                placed.shard.first, placed.shard.last + 1
+            ):
+                found.append((node_conninfo(database.url, *placed.node), placed.shard, tick(symbol, "late", START)))
+
+    def write(url: str, version: Version, item: Item) -> None:
+        with connect(url) as connection, pytest.raises(Contended):
+            ticks.ingest(connection, version, [item])
+        with connect(database.url) as connection:
+            assert current(connection) == [2]
+
+    assert len(found) == len(symbols) + 1
+    return [partial(write, *each) for each in found]
+
+
+def test_no_node_stores_anything_from_the_lock_to_the_end_of_the_pause(
+    database: Database, conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = registered(conn, "md")[0].version
+    settled = Cutover._settled
+    running: list[Future[None]] = []
+    with ThreadPoolExecutor() as threads:
+
+        def during(self: Cutover, found: Differences, has_copy: bool) -> Differences:
+            running.extend(map(threads.submit, writers(database, conn, symbols)))
+            assert not wait(running, 2, FIRST_COMPLETED).done, "one did not wait"
+            return settled(self, found, has_copy)
+
+        monkeypatch.setattr(Cutover, "_settled", during)
+        assert Cutover(pairs(conn, Pair.of(conn, "md", 1, 2)), lambda _text: None).switch() == []
+        for each in running:
+            each.result(SECONDS)
+    for write in writers(database, conn, symbols):
+        write()
+    assert conn.execute(version.query("SELECT count(*) FROM {ticks}")).fetchone() == (len(symbols),)
+    assert conn.execute(version.query("SELECT count(*) FROM {chains}")).fetchone() == (0,)
+
+
+def test_a_writer_on_any_node_keeps_the_version_from_being_locked(
+    conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutover, "_LOCK_S", 1)
+    version = registered(conn, "md")[0].version
+    task = Cutover(pairs(conn, Pair.of(conn, "md", 1, 2)), lambda _text: None)
+
+    def switch_meanwhile(connection: Connection, shard: Version) -> None:
+        with connection.transaction():
+            connection.execute(shard.query("SELECT {lock}(%s)"), ([symbol],))
+            with pytest.raises(StateError, match="a transaction has written to version 1 for over 1 s"):
+                task.switch()
+
+    for symbol in symbols.values():
+        access(conn).write(version, [symbol], switch_meanwhile)
+    assert current(conn) == [1]
+    assert task.switch() == []
+    assert current(conn) == [2]
