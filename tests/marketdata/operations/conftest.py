@@ -10,6 +10,7 @@ import pytest
 
 from marketdata.settings import Settings
 from marketdata.store.pool import Connection, connect
+from tests.marketdata.citus.cluster import CitusCluster, Database
 from tests.marketdata.conftest import Command
 from tests.marketdata.operations.accessed import end_access
 
@@ -30,14 +31,19 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 
 @pytest.fixture
-def fresh(settings: Settings, layout: Layout, request: pytest.FixtureRequest) -> Iterator[Settings]:
+def coordinator(citus: CitusCluster) -> Iterator[Database]:
+    """An empty database of the coordinator."""
+    database = citus.fresh_database()
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def fresh(settings: Settings, layout: Layout, request: pytest.FixtureRequest) -> Settings:
     """Settings with an empty database: that of a coordinator, if a version is to be distributed."""
     if layout == LAYOUTS["plain"]:
-        yield replace(settings, database_url=request.getfixturevalue("new_database")())
-        return
-    database = request.getfixturevalue("citus").fresh_database()
-    yield replace(settings, database_url=database.url)
-    database.drop()
+        return replace(settings, database_url=request.getfixturevalue("new_database")())
+    return replace(settings, database_url=request.getfixturevalue("coordinator").url)
 
 
 @pytest.fixture
