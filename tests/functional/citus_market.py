@@ -48,8 +48,13 @@ class CitusMarket:
         for name, scope in (("read", "read"), ("alg", "write")):
             self.command("token", "create", "--name", name, "--scope", scope, "--output", f"secrets/{name}.json")
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """Those of a process of the API, beside its state directory."""
+        return {"DATABASE_URL": self.database.url}
+
     def command(self, *arguments: str) -> None:
-        settings = {"DATABASE_URL": self.database.url, "MARKET_STATE_DIR": str(self._folder)}
+        settings = self.settings | {"MARKET_STATE_DIR": str(self._folder)}
         done = subprocess.run(
             [sys.executable, "-P", "-m", "marketdata", *arguments], cwd=self._folder, capture_output=True, text=True,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | settings, check=False,
@@ -58,7 +63,7 @@ class CitusMarket:
 
     def started(self, **settings: str) -> ApiProcess:
         """One more process of the API."""
-        process = ApiProcess(self._folder, DATABASE_URL=self.database.url, **settings)
+        process = ApiProcess(self._folder, **self.settings, **settings)
         self._processes.append(process)
         process.start()
         return process
@@ -169,9 +174,11 @@ class Traffic:
                 version = self._send(write, items, number, chance)
                 if version is None:
                     return
-                self._expect_current(own, items[0], {}, 0)
+                known = {"Marketdata-Version": str(version)}
+                # A single process remembers what it has written.
+                self._expect_current(own, items[0], known if self._writes is self._reads else {}, 0)
                 # The counter of a batch is the greatest of its symbols, which the others may never reach.
-                self._expect_current(other, items[0], {"Marketdata-Version": str(version)}, version if size == 1 else 0)
+                self._expect_current(other, items[0], known, version if size == 1 else 0)
                 if round % 20 == 0:
                     self._cover(write, number, round)
 
@@ -270,7 +277,7 @@ class Asking:
         self._connection.close()
 
 
-def urls(symbols: Sequence[str], intervals: Sequence[str] = tuple(WIDTHS)) -> Iterator[str]:
+def urls(symbols: Sequence[str], intervals: Sequence[str]) -> Iterator[str]:
     """A request of each kind to each endpoint that reads."""
     a, b, c = symbols[:3]
     yield from ("/v1/symbols", "/v1/summary?sort=volume&limit=10", "/v1/summary?sort=newest&limit=30&closes=1h")
@@ -297,14 +304,19 @@ _QUESTIONS = (
 )  # fmt: skip
 
 
-def differences(plain: ApiProcess, distributed: ApiProcess, symbols: Sequence[str] = SYMBOLS) -> tuple[int, list[Any]]:
+def differences(
+    plain: ApiProcess,
+    distributed: ApiProcess,
+    symbols: Sequence[str] = SYMBOLS,
+    intervals: Sequence[str] = tuple(WIDTHS),
+) -> tuple[int, list[Any]]:
     """Ask both for everything. Returns the number of answers that were compared, and those that differ."""
     found, count = [], 0
     with (
         closing(Asking(plain.port, plain.token("read"))) as one,
         closing(Asking(distributed.port, distributed.token("read"))) as other,
     ):
-        for path in urls(symbols):
+        for path in urls(symbols, intervals):
             count += 1
             if _answer(one, path) != _answer(other, path):
                 # What depends on the time of day may have changed between the two.
@@ -320,11 +332,11 @@ def _answer(ask: Asking, path: str) -> tuple[int, bytes]:
 
 
 @contextmanager
-def running_market(citus: CitusCluster) -> Iterator[CitusMarket]:
-    """A distributed version in a database of its own."""
+def running_market(citus: CitusCluster, folder: Path | None = None) -> Iterator[CitusMarket]:
+    """A distributed version in a database of its own. ``folder`` is a new state directory."""
     database = citus.fresh_database()
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = CitusMarket(database, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as made:
+        found = CitusMarket(database, folder or Path(made))
         yield found
         found.close()
     database.drop()

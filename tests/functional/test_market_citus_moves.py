@@ -53,7 +53,7 @@ def test_clients_see_nothing_of_twenty_moves_and_of_nodes_that_come_and_go(
     traffic = Traffic(writing, reading, journal)
     traffic.start()
     try:
-        move_shards(market, traffic)
+        move_shards(market, traffic, MOVES)
         add_and_remove_nodes(market, traffic)
     finally:
         traffic.stop()
@@ -70,9 +70,24 @@ def test_clients_see_nothing_of_twenty_moves_and_of_nodes_that_come_and_go(
     assert differences(plain, reading, SYMBOLS[:3])[1] == []
 
 
-def move_shards(market: CitusMarket, traffic: Traffic) -> None:
+def test_an_api_of_two_processes_follows_its_shards(market: CitusMarket, plain: ApiProcess) -> None:
+    api = market.started(MARKET_API_PROCESSES="2")
+    journal = Journal()
+    traffic = Traffic(api, api, journal, writers=4)
+    traffic.start()
+    try:
+        move_shards(market, traffic, 4)
+    finally:
+        traffic.stop()
+    assert traffic.failures == []
+    with closing(Client(plain.port, plain.token("alg"))) as client:
+        journal.replay(client)
+    assert differences(plain, api, SYMBOLS[:3])[1] == []
+
+
+def move_shards(market: CitusMarket, traffic: Traffic, moves: int) -> None:
     chance = random.Random(2)
-    for number in range(MOVES):
+    for number in range(moves):
         market.database.execute("CALL citus_cleanup_orphaned_resources()")
         symbol = chance.choice(SYMBOLS)
         market.database.move(TABLE, symbol, ("block_writes", "force_logical")[number % 2])
