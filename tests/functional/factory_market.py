@@ -53,8 +53,8 @@ class FactoryMarket(Market):
 
     has_idle_pools = True
 
-    def __init__(self, packages: EvmPackages, state_dir: Path, *, full: bool = False) -> None:
-        super().__init__(packages, state_dir, full=full)
+    def __init__(self, packages: EvmPackages, state_dir: Path, *, full: bool = False, **settings: str) -> None:
+        super().__init__(packages, state_dir, full=full, **settings)
         on = self.exchanges
         self.factories = {
             on.v2.factory: "uniswap-v2", on.v3.factory: "uniswap-v3", on.pancakeswap.factory: "pancakeswap-v3",

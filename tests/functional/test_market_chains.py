@@ -7,7 +7,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.chain_market import Market, stored_ticks
+from tests.functional.citus_market import running_market
 from tests.functional.evm_packages import EvmPackages
 from tests.functional.exchanges.exchanges import Exchanges
 from tests.functional.market_process import Client
@@ -32,8 +33,8 @@ MOST_LAG_S = 5.0
 class Chains:
     """The chain TEST of a :class:`Market`, and the chain OTHER with a pool of its own."""
 
-    def __init__(self, packages: EvmPackages, folder: Path) -> None:
-        self.market = Market(packages, folder)
+    def __init__(self, packages: EvmPackages, folder: Path, **settings: str) -> None:
+        self.market = Market(packages, folder, **settings)
         self.other = Anvil(packages, "--state", str(folder / "other.json"))
         self.exchanges = Exchanges(self.other, packages)
         tokens = {self.exchanges.token(decimals): 10**24 for decimals in (18, 6)}
@@ -104,12 +105,25 @@ def packages() -> Iterator[EvmPackages]:
         yield EvmPackages.install(Path(folder))
 
 
-@pytest.fixture
-def chains(packages: EvmPackages) -> Iterator[Chains]:
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = Chains(packages, Path(folder))
+@pytest.fixture(params=["plain", pytest.param("distributed", marks=pytest.mark.full)])
+def chains(request: pytest.FixtureRequest, packages: EvmPackages) -> Iterator[Chains]:
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        prepared_database(request, Path(folder)) as settings,
+    ):
+        found = Chains(packages, Path(folder), **settings)
         yield found
         found.close()
+
+
+@contextmanager
+def prepared_database(request: pytest.FixtureRequest, folder: Path) -> Iterator[dict[str, str]]:
+    """The settings of an API whose database is a private cluster, or one with a distributed version."""
+    if request.param == "plain":
+        yield {}
+        return
+    with running_market(request.getfixturevalue("citus"), folder) as market:
+        yield market.settings
 
 
 @pytest.fixture

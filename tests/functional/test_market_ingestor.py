@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ from marketdata.source.rpc import TIMEOUT
 from tests.functional import small_disk
 from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.chain_market import Market
+from tests.functional.citus_market import running_market
 from tests.functional.evm_packages import EvmPackages
 from tests.functional.exchanges.uniswap_v4 import AFTER_SWAP, AFTER_SWAP_RETURNS_DELTA
 from tests.functional.factory_market import FactoryMarket
 from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
+from tests.marketdata.citus.cluster import CitusCluster
 from tests.marketdata.source.provider import Provider, Raw, error, result
 
 pytestmark = pytest.mark.functional
@@ -39,9 +41,16 @@ MAX_BLOCKS = 50
 
 
 @contextmanager
-def running(kind: type[Market], packages: EvmPackages, full: bool) -> Iterator[Market]:
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = kind(packages, Path(folder), full=full)
+def running(
+    kind: type[Market], packages: EvmPackages, full: bool, citus: CitusCluster | None = None
+) -> Iterator[Market]:
+    """With ``citus`` the version is distributed."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True)
+        )
+        settings = stack.enter_context(running_market(citus, Path(folder))).settings if citus is not None else {}
+        found = kind(packages, Path(folder), full=full, **settings)
         found.trade(5)  # before the first start
         found.api.start()
         yield found
@@ -60,21 +69,29 @@ def factories(evm_packages: EvmPackages, loops: Callable[..., int]) -> Iterator[
         yield found
 
 
+@pytest.fixture(scope="module")
+def distributed(evm_packages: EvmPackages, citus: CitusCluster) -> Iterator[Market]:
+    with running(Market, evm_packages, True, citus) as found:
+        yield found
+
+
 @pytest.fixture
 def market(request: pytest.FixtureRequest) -> Iterator[Market]:
     """The tests share a chain: each goes on where the one before it ended, with an ingestor that runs. Its pools are
-    listed in rpc.json, or found by their factories."""
+    listed in rpc.json, or found by their factories; or they are listed, and the version is distributed."""
     found: Market = request.getfixturevalue(getattr(request, "param", "listed"))
     found.ingestor.start()
     yield found
     found.ingestor.stop()
 
 
-listed_and_found = pytest.mark.parametrize(
-    "market", ["listed", pytest.param("factories", marks=pytest.mark.full)], indirect=True
-)
+FOUND, DISTRIBUTED = (pytest.param(name, marks=pytest.mark.full) for name in ("factories", "distributed"))
+listed_and_found = pytest.mark.parametrize("market", ["listed", FOUND], indirect=True)
+listed_and_distributed = pytest.mark.parametrize("market", ["listed", DISTRIBUTED], indirect=True)
+of_each_kind = pytest.mark.parametrize("market", ["listed", FOUND, DISTRIBUTED], indirect=True)
 
 
+@listed_and_distributed
 def test_live_ticks_and_candles_are_those_of_the_receipts(market: Market, loops: Callable[..., int]) -> None:
     for _ in range(loops(quick=3, full=40)):
         market.trade(10)
@@ -126,6 +143,7 @@ def test_of_two_ingestors_started_at_once_one_runs(market: Market, loops: Callab
                 each.communicate()
 
 
+@listed_and_distributed
 def test_candles_are_finalized_up_to_the_block_that_the_chain_calls_final(market: Market) -> None:
     market.ingestor.stop()
     market.ingestor.configure(confirmations="finalized")
@@ -195,7 +213,7 @@ def test_metrics_count_blocks_ticks_and_deliveries(market: Market) -> None:
     assert found["delivered_total"] >= found["ticks_total"] > 0
 
 
-@listed_and_found
+@of_each_kind
 def test_reorganisations_of_any_depth_are_followed(market: Market, loops: Callable[..., int]) -> None:
     market.trade(30)
     market.assert_complete()
@@ -211,7 +229,7 @@ def test_reorganisations_of_any_depth_are_followed(market: Market, loops: Callab
 
 
 @pytest.mark.full
-@listed_and_found
+@of_each_kind
 def test_a_reorganisation_while_the_ingestor_is_down_is_followed_at_its_start(market: Market) -> None:
     market.trade(10)
     market.assert_complete()
