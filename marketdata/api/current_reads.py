@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from time import monotonic
 from typing import Any
@@ -106,10 +106,10 @@ class CurrentReads:
         if names is None:
             return self._placement.read_each(version, None, read)
 
-        def read_group(group: Sequence[str]) -> ResultT:
+        def read_group(group: Collection[str]) -> ResultT:
             return self.read(version, group, known, lambda connection, shard: read(connection, shard, group))
 
-        return self._placement.each(self._placement.grouped(version, names), read_group)
+        return self._placement.each_group(version, names, read_group)
 
     @contextmanager
     def several(self, version: Version, names: Collection[str], known: int) -> Iterator[Callable[[Work[Any]], Any]]:

@@ -105,15 +105,23 @@ class Placement:
         """Run ``work`` on each shard of these names, with the names that belong to it, or on each shard of the version
         with None."""
         if names is not None:
-            found = self.each(self.grouped(version, names), lambda group: self._read_group(version, group, work))
-            return list(chain.from_iterable(found))
+            return self.each_group(
+                version, names, lambda group: self.read(version, group, lambda conn, shard: work(conn, shard, group))
+            )
         return self.each(self.placed(version), lambda placed: self._read_shard(version, placed, work))
 
-    def _read_group(self, version: Version, names: Collection[str], work: ReadNamed[ResultT]) -> list[ResultT]:
-        try:
-            return [self.read(version, names, lambda connection, shard: work(connection, shard, names))]
-        except Divided:
-            return [each for group in self.grouped(version, names) for each in self._read_group(version, group, work)]
+    def each_group(
+        self, version: Version, names: Collection[str], work: Callable[[Collection[str]], ResultT]
+    ) -> list[ResultT]:
+        """Run ``work`` on the names of each shard. If it raises :class:`Divided`, they are grouped again."""
+
+        def on_group(group: Collection[str]) -> list[ResultT]:
+            try:
+                return [work(group)]
+            except Divided:
+                return [each for part in self.grouped(version, group) for each in on_group(part)]
+
+        return list(chain.from_iterable(self.each(self.grouped(version, names), on_group)))
 
     def _read_shard(self, version: Version, placed: Placed, work: ReadNamed[ResultT]) -> ResultT:
         def attempt(now: Placed) -> ResultT:

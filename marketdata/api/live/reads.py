@@ -46,12 +46,12 @@ class Reads:
             return [work(self.connection, self.version, names)], set()
         missing: set[str] = set()
 
-        def attempt(group: list[str]) -> list[ResultT]:
+        def attempt(group: Collection[str]) -> list[ResultT]:
             try:
                 return [self.placement.read(self.version, group, lambda conn, shard: work(conn, shard, group))]
             except DatabaseUnavailable:
                 missing.update(group)
                 return []
 
-        found = self.placement.each(self.placement.grouped(self.version, names), attempt)
+        found = self.placement.each_group(self.version, names, attempt)
         return [result for results in found for result in results], missing
