@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, eventually
 from tests.marketdata.api.live_client import LiveClient
 from tests.marketdata.citus.cluster import Database
 from tests.marketdata.citus.serving import TABLE, serving
@@ -41,13 +42,19 @@ def chart(api: Api, symbol: str) -> dict[str, Any]:
     return dict(candle)
 
 
-def receive_until(client: LiveClient, shown: dict[str, Any], done: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Take candles until ``done``."""
-    deadline = monotonic() + seconds
+def receive_until(
+    client: LiveClient, shown: dict[str, Any], done: Callable[[], bool], *, reads: Api | None = None
+) -> None:
+    """Take candles until ``done``. ``reads`` reads those of a symbol of which some were missed; without it none may be
+    missed."""
+    deadline = monotonic() + 20
     while not done():
         message = client.receive(deadline - monotonic())
-        assert message["type"] == "candle", message
-        shown[message["symbol"]] = message["candle"]
+        if reads is not None and message.get("code") == "missed":
+            shown[message["symbol"]] = chart(reads, message["symbol"])
+        else:
+            assert message["type"] == "candle", message
+            shown[message["symbol"]] = message["candle"]
 
 
 class Writer:
@@ -91,3 +98,65 @@ def test_a_subscriber_sees_every_change_while_shards_move(
     shown: dict[str, Any] = {}
     receive_until(client, shown, lambda: shown == expected)
     assert shown["LIVE:0"]["n"] >= writing.rounds
+
+
+def test_the_finality_of_a_chain_reaches_subscribers_of_all_nodes(apis: list[Api], client: LiveClient) -> None:
+    """The nodes commit it a moment after the coordinator has notified."""
+    reader, writer = apis
+    symbols = [f"FINAL:{number}" for number in range(6)]
+    rounds = 8
+    for number in range(rounds):
+        block = {"number": number, "hash": f"0x{number}"}
+        writer.ingest(*(tick(symbol, 60_000 * number, block=block) for symbol in symbols))
+    for symbol in symbols:
+        assert client.subscribe(symbol, "1m")["type"] == "subscribed"
+    for number in range(rounds):
+        writer.ingest({"finalize": {"chain": "FINAL", "block": number, "ts": T + 60_000 * (number + 1)}})
+        final: set[str] = set()
+        while len(final) < len(symbols):
+            message = client.receive()
+            if message["candle"]["t"] == T + 60_000 * number and message["candle"]["finalized"]:
+                final.add(message["symbol"])
+    assert all(each["finalized"] for each in reader.get("/v1/chart?symbol=FINAL:0&interval=1m")["candles"])
+
+
+def test_summaries_and_new_symbols_of_all_nodes_are_sent(apis: list[Api], client: LiveClient) -> None:
+    reader, writer = apis
+    symbols = [f"SUM:{number}" for number in range(6)]
+    now = time.time_ns() // 1_000_000 - 60_000
+    writer.ingest(*(tick(symbol, 0, ts=now) for symbol in symbols))
+    client.send(op="subscribe", interval="summary", symbols=symbols)
+    answer = client.receive()
+    assert (answer["type"], answer["symbols"]) == ("subscribed", symbols)
+    writer.ingest(*(tick(symbol, 1, ts=now + 1) for symbol in [*symbols, "SUM:new"]))
+    expected = {item["symbol"]: item for item in reader.get(f"/v1/summary?symbol={','.join(symbols)}")["items"]}
+    shown: dict[str, Any] = {}
+    while shown != expected:
+        shown |= {item["symbol"]: item for item in client.receive()["items"]}
+    writer.ingest(tick("SUM:0", 2, ts=now + 2))
+    client.receive()  # the message before it has arrived
+    assert "SUM:new" in client.new_symbols
+
+
+def test_changes_on_a_node_that_was_added_are_seen(
+    citus_database: Database, apis: list[Api], client: LiveClient
+) -> None:
+    reader, writer = apis
+    writer.ingest(*(tick(symbol, 0) for symbol in SYMBOLS))
+    for symbol in SYMBOLS:
+        assert client.subscribe(symbol, "1m")["type"] == "subscribed"
+    with Writer(writer):
+        added = citus_database.add_node()
+        citus_database.rebalance()
+        eventually(lambda: shards(reader).get(f"127.0.0.1:{added.port}", 0) > 0)
+    expected = {symbol: chart(reader, symbol) for symbol in SYMBOLS}
+    shown: dict[str, Any] = {}
+    receive_until(client, shown, lambda: shown == expected, reads=reader)
+    citus_database.drain(added)
+    eventually(lambda: f"127.0.0.1:{added.port}" not in shards(reader))
+    writer.ingest(tick("LIVE:0", 59_000, price="9"))
+    receive_until(client, shown, lambda: shown["LIVE:0"] == chart(reader, "LIVE:0"), reads=reader)
+
+
+def shards(api: Api) -> dict[str, int]:
+    return {each["host"]: each["shards"] for each in api.get("/ready")["nodes"]}

@@ -8,7 +8,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -173,6 +173,17 @@ def test_the_node_is_shown_and_the_service_stays_ready(
         assert shown["reason"]
         assert [each["reason"] for each in ready["nodes"]].count(None) == 2
         assert cluster.metric("marketdata_node_up") == 0
+    eventually(cluster.is_whole)
+
+
+def test_the_service_is_not_ready_while_no_node_is_usable(cluster: Cluster, citus_database: Database) -> None:
+    with ExitStack() as stack:
+        for node in citus_database.workers:
+            stack.enter_context(killed(node))
+        eventually(lambda: cluster.api("GET", "/ready").status_int == 503)
+        cluster.api.problem("GET", "/ready", status=503, code="database_unavailable")
+        assert cluster.api.get("/healthz")["database"]["reachable"]
+    eventually(lambda: cluster.api("GET", "/ready").status_int == 200)
     eventually(cluster.is_whole)
 
 
