@@ -63,8 +63,9 @@ class Placement:
         """``coordinator`` is lent for questions about the placement. ``made_pool`` opens a pool for a node."""
         self._coordinator = coordinator
         self._made_pool = made_pool
-        self._placed: dict[Version, tuple[Placed, ...]] = {}
-        self._outdated: set[Version] = set()
+        self._placed: dict[Version, tuple[int, tuple[Placed, ...]]] = {}
+        """The placement, and how often it had been forgotten before it was read."""
+        self._forgotten: dict[Version, int] = {}
         self._hashes: dict[str, int] = {}
         self._pools: dict[Node, Pool] = {}
         self._lock = threading.Lock()
@@ -142,21 +143,21 @@ class Placement:
 
     def placed(self, version: Version) -> tuple[Placed, ...]:
         """The shards of a version, in the order of their hashes."""
-        found = self._placed.get(version)
-        if found is None or version in self._outdated:
-            self._outdated.discard(version)
+        forgotten = self._forgotten.get(version, 0)
+        before, found = self._placed.get(version, (-1, ()))
+        if before < forgotten:
             with self._coordinator.connection() as connection:
                 found = tuple(shards.placed(connection, version))
             if not found:
                 raise VersionMissing(f"Citus has no shards of {version.ticks_table}: run bin/marketdata-version N")
-            self._placed[version] = found
+            self._placed[version] = forgotten, found
             self._close_unused()
         return found
 
     def _close_unused(self) -> None:
         """Close the connections to nodes that hold no shard any more. They may have been removed from the cluster."""
         with self._lock:
-            used = {each.node for placed in self._placed.values() for each in placed}
+            used = {each.node for _, placed in self._placed.values() for each in placed}
             unused = [self._pools.pop(node) for node in self._pools.keys() - used]
         for pool in unused:  # this takes seconds if the node has ended
             threading.Thread(target=pool.close, name="close-unused", daemon=True).start()
@@ -182,16 +183,18 @@ class Placement:
         """Read the placement again at its next use, unless all these symbols are on ``node`` according to it. Call this
         for changes of which the node has sent a notification. The coordinator knows of a move before the other nodes
         do, so the next read then sees the change."""
+        before, placed = self._placed.get(version, (-1, ()))
+        is_known = before == self._forgotten.get(version, 0)
         try:
-            is_known = all(self._of_hash(version, number).node == node for number in self._hashes_of(names).values())
-        except MarketError:
-            is_known = False
-        if not is_known:
-            self.forget(version)
+            if is_known and all(_holder(placed, number).node == node for number in self._hashes_of(names).values()):
+                return
+        except MarketError:  # the coordinator does not answer for names that are new
+            pass
+        self.forget(version)
 
     def forget(self, version: Version, names: Iterable[str] = ()) -> None:
         """Read the placement again at its next use, and the symbols that these names stand for."""
-        self._outdated.add(version)
+        self._forgotten[version] = self._forgotten.get(version, 0) + 1
         for name in names:
             self._hashes.pop(name, None)
 
@@ -245,8 +248,7 @@ class Placement:
         return found.pop()
 
     def _of_hash(self, version: Version, number: int) -> Placed:
-        placed = self.placed(version)
-        return placed[bisect_right(placed, number, key=lambda each: each.shard.first) - 1]
+        return _holder(self.placed(version), number)
 
     def _hashes_of(self, names: Iterable[str]) -> dict[str, int]:
         """The hash of each name's symbol. Those that are not known are asked for."""
@@ -260,6 +262,11 @@ class Placement:
             self._hashes |= asked
             found |= asked
         return cast("dict[str, int]", found)
+
+
+def _holder(placed: Sequence[Placed], number: int) -> Placed:
+    """The shard that has the symbols with this hash."""
+    return placed[bisect_right(placed, number, key=lambda each: each.shard.first) - 1]
 
 
 def _checked(

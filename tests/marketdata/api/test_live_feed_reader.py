@@ -15,6 +15,7 @@ from marketdata.api.live.feed_reader import FeedReader
 from marketdata.api.live.readings import Reading
 from marketdata.errors import NotFound
 from marketdata.interval import UTC_ZONE
+from marketdata.store.notifications import Change
 
 
 @pytest.fixture
@@ -61,3 +62,29 @@ def test_a_feed_that_cannot_be_read_does_not_delay_others(
     waiting = [feed for feed in feeds if feed.key.symbol not in read]
     assert list(reader._marked) == waiting
     assert all(feed.spans == [Span(0, 1, False)] for feed in waiting)
+
+
+def test_a_feed_is_read_until_its_node_has_the_finality_of_the_chain(
+    pushed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator notifies before the other nodes have committed."""
+    pool: Any = SimpleNamespace(connection=lambda: nullcontext(None))
+    placement: Any = SimpleNamespace(read=lambda version, _names, work: work(None, version))
+    served: Any = SimpleNamespace(version=lambda: SimpleNamespace(shards=2, ticks_table="t"))
+    reader = FeedReader(pool, placement, served, lambda feed, _reading: pushed.append(feed.key.symbol))
+    asked: list[int] = []
+
+    def is_final(_connection: Any, _version: Any, _symbol: str, until: int) -> bool:
+        asked.append(until)
+        return len(asked) == 2
+
+    monkeypatch.setattr(feed_reader, "is_final", is_final)
+    monkeypatch.setattr(feed_reader, "read_changes", lambda *_: Reading())
+    feed = reader.use(Key("ETH:A", "1m", UTC_ZONE))
+    reader.changed([Change('"t"', "ETH", 0, 60_000_000, "chain_final")])
+    for _ in range(2):
+        assert list(reader._marked) == [feed]
+        reader._marked.clear()
+        reader._read([], [feed])
+    assert list(reader._marked) == []
+    assert (asked, pushed) == ([60_000_000] * 2, ["ETH:A"] * 2)

@@ -82,6 +82,34 @@ def test_a_read_is_repeated_on_the_node_to_which_the_shard_has_moved(cluster: Cl
     assert cluster.asked == [HERE, HERE, THERE]
 
 
+def test_a_change_on_another_node_makes_the_placement_be_read_again(cluster: Cluster) -> None:
+    """A former node may still answer for a moment that the shard is there."""
+    placed = cluster.placement.placed(VERSION)
+    cluster.placement.expect(VERSION, ["LOW:A", "LOW:B"], HERE)
+    assert cluster.placement.placed(VERSION) is placed
+    cluster.at[LOW] = THERE
+    cluster.placement.expect(VERSION, ["LOW:A"], THERE)
+    assert cluster.placement.read(VERSION, ["LOW:A"], where) == (THERE, LOW)
+    assert cluster.asked == [THERE]
+
+
+def test_a_placement_that_was_being_read_when_it_was_forgotten_is_read_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [Placed(LOW, HERE), Placed(HIGH, THERE)]
+    read = shards.placed
+
+    def forgotten_meanwhile(*_: Any) -> list[Placed]:
+        monkeypatch.setattr(shards, "placed", read)
+        cluster.at[LOW] = THERE
+        cluster.placement.expect(VERSION, ["LOW:A"], THERE)
+        return first
+
+    monkeypatch.setattr(shards, "placed", forgotten_meanwhile)
+    assert cluster.placement.placed(VERSION) == tuple(first)
+    assert cluster.placement.placed(VERSION)[0].node == THERE
+
+
 def test_an_old_copy_that_lacks_the_symbol_makes_no_error(cluster: Cluster) -> None:
     cluster.placement.read(VERSION, ["LOW:A"], where)
     cluster.at[LOW] = THERE
