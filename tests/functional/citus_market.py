@@ -227,7 +227,8 @@ class Traffic:
 
     def _read(self, number: int) -> None:
         chance = random.Random(-number)
-        paths = list(urls(SYMBOLS, ("1m", "1h")))
+        # A process of several sends only one stream at a time.
+        paths = [each for each in urls(SYMBOLS, ("1m", "1h")) if not re.fullmatch("/v1/ticks.*&format=csv", each)]
         known: dict[str, str] = {}
         with closing(Asking(self._reads.port, self._tokens["read"])) as read:
             while not self._stopping.wait(0.005):
