@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from marketdata.errors import DatabaseDefect, InvalidValue, MarketError, PartlyStored
+from marketdata.errors import DatabaseDefect, DatabaseUnavailable, InvalidValue, MarketError, PartlyStored
 from marketdata.store import ticks
 from marketdata.store.placement import Divided, Placement
 from marketdata.store.pool import Pool
@@ -128,8 +128,8 @@ def _result(items: Sequence[Item], applied: Sequence[_Applied]) -> Sequence[Outc
     }
     if error is None:
         return [stored[place] for place in range(len(items))]
-    if not stored:
-        return error
+    if not stored or not isinstance(error, DatabaseUnavailable):
+        return error  # another error stays: the same request would never be stored
     return _partly_stored(error, len(items), list(stored.values()))
 
 
