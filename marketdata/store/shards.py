@@ -215,17 +215,15 @@ def hashes(connection: Connection, names: Sequence[str]) -> dict[str, int]:
 
 _PLACED = """
     SELECT t.shardid, t.shardminvalue::integer, t.shardmaxvalue::integer, n.nodename, n.nodeport,
-           beside.tables, beside.ids
-    FROM pg_dist_shard t
-    JOIN pg_dist_placement l USING (shardid)
+           array_agg(c.relname::text), array_agg(s.shardid)
+    FROM pg_dist_partition own
+    JOIN pg_dist_shard t ON t.logicalrelid = own.logicalrelid
+    JOIN pg_dist_placement l ON l.shardid = t.shardid
     JOIN pg_dist_node n ON n.groupid = l.groupid AND n.noderole = 'primary'
-    CROSS JOIN LATERAL (
-        SELECT array_agg(c.relname::text) AS tables, array_agg(s.shardid) AS ids
-        FROM pg_dist_partition p JOIN pg_dist_shard s USING (logicalrelid) JOIN pg_class c ON c.oid = p.logicalrelid
-        WHERE p.colocationid = (SELECT colocationid FROM pg_dist_partition WHERE logicalrelid = t.logicalrelid)
-          AND s.shardminvalue = t.shardminvalue
-    ) beside
-    WHERE t.logicalrelid = to_regclass(%s) ORDER BY t.shardminvalue::integer
+    JOIN pg_dist_partition beside ON beside.colocationid = own.colocationid
+    JOIN pg_dist_shard s ON s.logicalrelid = beside.logicalrelid AND s.shardminvalue = t.shardminvalue
+    JOIN pg_class c ON c.oid = beside.logicalrelid
+    WHERE own.logicalrelid = to_regclass(%s) GROUP BY 1, 2, 3, 4, 5 ORDER BY 2
 """
 
 
