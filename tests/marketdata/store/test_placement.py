@@ -195,14 +195,6 @@ def test_the_first_error_of_several_shards_is_raised_after_all_have_ended(cluste
     assert ended == [HIGH]
 
 
-def test_a_write_that_waited_for_a_move_is_repeated_however_long_it_has_waited(cluster: Cluster) -> None:
-    def wait_for_the_move() -> None:
-        Event().wait(2 * placement.PATIENCE_SECONDS)
-        cluster.at[LOW] = THERE
-
-    assert cluster.placement.write(VERSION, ["LOW:A"], failing_first([Contended("moved")], wait_for_the_move)) == THERE
-
-
 def test_a_table_that_is_dropped_during_a_read_has_moved(cluster: Cluster) -> None:
     read = failing_first([DatabaseDefect("could not open relation")], lambda: cluster.at.update({LOW: THERE}))
     assert cluster.placement.read(VERSION, ["LOW:A"], read) == THERE

@@ -17,7 +17,7 @@ TABLES = {"ticks", "symbols", "rollups", "retracted", "pruned", "chains", "cover
 
 def shard(number: int) -> Shard:
     tables = {part: f"md_{part}_v2_{number}" for part in TABLES}
-    functions = {part: f"md_{part}_v2_s{number}" for part in (*shards.shard_functions(), "lock_here")}
+    functions = {part: f"md_{part}_v2_s{number}" for part in (*shards.shard_functions(), *shards._OWN)}
     return Shard(VERSION.prefix, VERSION.n, VERSION.candles_function, VERSION.shards, number, -5, 7, tables | functions)
 
 
