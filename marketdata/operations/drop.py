@@ -65,6 +65,8 @@ def drop(connection: Connection, settings: Settings, n: int) -> list[Path]:
     while a copy or an ingestor uses the version."""
     prefix = settings.prefix
     version = droppable(connection, prefix, n)
+    if version.shards is not None:
+        shards.drop_former(connection)
     with _outboxes(settings, version) as files, connection.transaction():
         migrations.lock(connection)
         version = droppable(connection, prefix, n)  # another task may have switched meanwhile

@@ -145,6 +145,12 @@ def create_functions(connection: Connection, version: Version) -> None:
     connection.execute(version.query(with_safe_search_path(own)), prepare=False)
 
 
+def drop_former(connection: Connection) -> None:
+    """Drop the tables that shards have left behind where they were before a move or a split. Their triggers need the
+    functions of the version. Citus drops them within a quarter of a minute, too. This may not run in a transaction."""
+    connection.execute("CALL citus_cleanup_orphaned_resources()")
+
+
 def undistribute_aliases(connection: Connection) -> None:
     """Make ``market_aliases`` a plain table again, if no version is distributed any more."""
     if connection.execute("SELECT FROM market_versions WHERE shards IS NOT NULL").fetchone() is None:
