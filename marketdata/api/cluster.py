@@ -153,8 +153,7 @@ class Cluster:
             return {}
         with translated():
             found: dict[Node, list[Shard]] = {node: [] for node in shards.nodes(connection)}
-        self._placement.forget(version)
-        for shard, node in self._placement.placed(version):
+        for shard, node in self._placement.refresh(version):
             found.setdefault(node, []).append(shard)
         return found
 

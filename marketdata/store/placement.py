@@ -68,6 +68,7 @@ class Placement:
         self._forgotten: dict[Version, int] = {}
         self._hashes: dict[str, int] = {}
         self._pools: dict[Node, Pool] = {}
+        self._closing: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._waiting = threading.Event()
         self._threads = ThreadPoolExecutor(PARALLEL, "shards")
@@ -146,12 +147,27 @@ class Placement:
         forgotten = self._forgotten.get(version, 0)
         before, found = self._placed.get(version, (-1, ()))
         if before < forgotten:
-            with self._coordinator.connection() as connection:
-                found = tuple(shards.placed(connection, version))
-            if not found:
-                raise VersionMissing(f"Citus has no shards of {version.ticks_table}: run bin/marketdata-version N")
-            self._placed[version] = forgotten, found
+            found = self._read_placement(version)
+            with self._lock:
+                self._placed[version] = forgotten, found
             self._close_unused()
+        return found
+
+    def refresh(self, served: Version) -> tuple[Placed, ...]:
+        """Read the placement of the served version again, while requests use what is known. What is known of other
+        versions is forgotten, so that connections to nodes which only they use are closed."""
+        forgotten = self._forgotten.get(served, 0)
+        found = self._read_placement(served)
+        with self._lock:
+            self._placed = {served: (forgotten, found)}
+        self._close_unused()
+        return found
+
+    def _read_placement(self, version: Version) -> tuple[Placed, ...]:
+        with self._coordinator.connection() as connection:
+            found = tuple(shards.placed(connection, version))
+        if not found:
+            raise VersionMissing(f"Citus has no shards of {version.ticks_table}: run bin/marketdata-version N")
         return found
 
     def _close_unused(self) -> None:
@@ -159,12 +175,10 @@ class Placement:
         with self._lock:
             used = {each.node for _, placed in self._placed.values() for each in placed}
             unused = [self._pools.pop(node) for node in self._pools.keys() - used]
-        for pool in unused:  # this takes seconds if the node has ended
-            threading.Thread(target=pool.close, name="close-unused", daemon=True).start()
-
-    def nodes(self, version: Version) -> list[Node]:
-        """The nodes that hold shards of a version."""
-        return sorted({each.node for each in self.placed(version)})
+            self._closing = [each for each in self._closing if each.is_alive()]
+            for pool in unused:  # this takes seconds if the node has ended
+                self._closing.append(threading.Thread(target=pool.close, name="shards-close", daemon=True))
+                self._closing[-1].start()
 
     def pool(self, node: Node) -> Pool:
         """The pool of connections to a node; opened at its first use."""
@@ -194,7 +208,8 @@ class Placement:
 
     def forget(self, version: Version, names: Iterable[str] = ()) -> None:
         """Read the placement again at its next use, and the symbols that these names stand for."""
-        self._forgotten[version] = self._forgotten.get(version, 0) + 1
+        with self._lock:
+            self._forgotten[version] = self._forgotten.get(version, 0) + 1
         for name in names:
             self._hashes.pop(name, None)
 
@@ -203,6 +218,8 @@ class Placement:
         self._threads.shutdown(wait=False, cancel_futures=True)
         for pool in self.pools().values():
             pool.close(timeout)
+        for thread in self._closing:
+            thread.join(timeout)
 
     def _repeated(
         self,

@@ -213,3 +213,34 @@ def test_the_connections_to_a_node_without_shards_are_closed(cluster: Cluster) -
     cluster.placement.read(other, ["LOW:A"], where)
     assert cluster.placement.pools().keys() == {THERE}
     until(lambda: cluster.closed == [HERE])
+
+
+def test_a_refresh_follows_moves_and_forgets_the_versions_that_are_not_served(cluster: Cluster) -> None:
+    other = replace(VERSION, n=2)
+    for version in (VERSION, other):
+        cluster.placement.read_each(version, None, lambda *_: None)
+    cluster.at[LOW] = THERE
+    assert [each.node for each in cluster.placement.refresh(VERSION)] == [THERE, THERE]
+    assert cluster.placement.pools().keys() == {THERE}, "only the other version was read elsewhere"
+    assert cluster.placement.read(VERSION, ["LOW:A"], where) == (THERE, LOW)
+    assert cluster.asked[-1:] == [THERE]
+
+
+def test_requests_do_not_wait_for_a_refresh(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster.placement.read(VERSION, ["LOW:A"], where) == (HERE, LOW)
+
+    def placed_meanwhile(*_: object) -> list[Placed]:
+        monkeypatch.setattr(shards, "placed", lambda *_: pytest.fail("a request has read the placement"))
+        assert cluster.placement.read(VERSION, ["LOW:A"], where) == (HERE, LOW)
+        return [Placed(LOW, HERE), Placed(HIGH, THERE)]
+
+    monkeypatch.setattr(shards, "placed", placed_meanwhile)
+    cluster.placement.refresh(VERSION)
+
+
+def test_closing_waits_for_the_connections_to_former_nodes(cluster: Cluster) -> None:
+    cluster.placement.read_each(VERSION, None, lambda *_: None)
+    cluster.at[LOW] = THERE
+    cluster.placement.refresh(VERSION)
+    cluster.placement.close()
+    assert sorted(cluster.closed, key=str) == [HERE, THERE]
