@@ -135,16 +135,20 @@ class CurrentReads:
 
     def _until_current(self, version: Version, names: Collection[str], known: int) -> IsCurrent | None:
         """While a shard moves, its former node may answer for a few milliseconds more than the new one. So the counters
-        are compared, like those of a replica, if some are known."""
+        are compared, like those of a replica, if some are known. If they are lower, the placement is read again, once:
+        the coordinator knows of a move before anything can be stored on the new node. What is lower still is so
+        because ``known`` is of another symbol, or the symbol was removed."""
         if not known and not any((version, name) in self._written for name in names):
             return None
-        deadline = monotonic() + WAIT_SECONDS
+        is_first = True
 
         def is_current(connection: Connection, shard: Version) -> bool:
+            nonlocal is_first
             found = symbols.counters(connection, shard, names)
             if all(self.is_current(version, *each, known) for each in found.values()):
                 return True
-            if monotonic() < deadline:
+            if is_first:
+                is_first = False
                 return False
             self._forget_greater(version, found)
             return True
