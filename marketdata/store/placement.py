@@ -254,7 +254,7 @@ class Placement:
 
     def _is_elsewhere(self, find: Callable[[], Placed], placed: Placed) -> bool:
         try:
-            return find().node != placed.node
+            return find() != placed
         except MarketError:
             return False
 

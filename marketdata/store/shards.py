@@ -33,7 +33,8 @@ from marketdata.store.version import Version, with_safe_search_path
 
 MAX_PREFIX = 20
 """Maximum length of the prefix of a distributed version. Names of a shard end with its number."""
-MAX_SHARDS = 1024
+MAX_SHARDS = 256
+"""More would take minutes to create, because each has functions of its own on every node."""
 
 _DISTRIBUTED = ("symbols", "ticks", "rollups", "retracted", "pruned")
 """The tables that are split by symbol. The others are colocated with the first."""

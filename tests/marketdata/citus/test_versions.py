@@ -159,7 +159,7 @@ def test_a_split_shard_gets_its_functions_by_the_same_command(prepared: Prepared
 def test_the_number_of_shards_is_checked(command: Command, count: str) -> None:
     done = command("version", "1", "--shards", count)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"must be a number of shards, from 1 to 1024, like 32, not {count!r}" in done.stderr
+    assert f"must be a number of shards, from 1 to 256, like 32, not {count!r}" in done.stderr
 
 
 def test_a_database_without_citus_is_refused(command: Command, fresh: Settings) -> None:
