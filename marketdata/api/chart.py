@@ -45,7 +45,7 @@ def chart(request: Request) -> Reply:
             if cached is not None and cached.tag == tag and state.final >= known_final:
                 return tagged(Reply(cached.body(state.as_of), media_type=media_type), tag)
     read = partial(candles.read, **arguments)
-    found = reads.read(version, [arguments["symbol"]], request.known_counter, read)
+    found = reads.read(version, [arguments["symbol"]], request.known_counter, read, checks=True)
     if found.state.final < known_final:
         found = reads.read_primary(version, [arguments["symbol"]], read)
     fresh = CachedBody(_tag(version, found.state), found.head, found.has_as_of)

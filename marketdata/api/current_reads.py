@@ -78,11 +78,14 @@ class CurrentReads:
             return True
         return counter >= max(known, self._written.get((version, symbol), 0))
 
-    def read(self, version: Version, names: Collection[str], known: int, read: Work[ResultT]) -> ResultT:
+    def read(
+        self, version: Version, names: Collection[str], known: int, read: Work[ResultT], *, checks: bool = False
+    ) -> ResultT:
         """Returns what ``read`` returns for these names of one symbol, for a client that knows of the counter
-        ``known``."""
+        ``known``. ``checks`` is that of :meth:`Placement.read`."""
         if version.shards is not None:
-            return self._placement.read(version, names, read, self._until_current(version, names, known))
+            is_current = self._until_current(version, names, known)
+            return self._placement.read(version, names, read, is_current, checks=checks)
         result, _, kept = self._begin(version, names, known, lambda connection: read(connection, version))
         kept.close()
         return result

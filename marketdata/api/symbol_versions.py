@@ -95,7 +95,8 @@ class SymbolVersions:
         """The counter of a symbol or alias. That of a distributed version is read by each request on its own, because a
         node that does not answer must not delay requests for the symbols of others."""
         if version.shards is not None:
-            return self._placement.read(version, [name], partial(candles.counters, names=[name])).get(name)
+            counters = partial(candles.counters, names=[name])
+            return self._placement.read(version, [name], counters, checks=True).get(name)
         return self._coalesced.get((version, name))
 
     def _fetch(self, keys: Collection[Key]) -> Mapping[Key, Counter]:

@@ -176,7 +176,7 @@ def _number(value: str | Decimal) -> str:
 def _read(request: Request, symbol: str, **arguments: Any) -> Chart:
     version = request.services.served.version()
     read = partial(candles.read, symbol=symbol, **arguments)
-    return request.services.current_reads.read(version, [symbol], request.known_counter, read)
+    return request.services.current_reads.read(version, [symbol], request.known_counter, read, checks=True)
 
 
 def _named(symbol: str) -> dict[str, str]:

