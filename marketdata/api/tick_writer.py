@@ -194,8 +194,8 @@ class Stored(NamedTuple):
 class TickWriter:
     """Stores the items of ingest requests. Call ``start`` once; ``stop`` may be called repeatedly. ``backlog`` returns
     the number of requests that wait for a worker. ``note`` is called after each transaction with its counters.
-    ``placement`` knows the nodes of a
-    distributed version. ``large`` is the maximum number of large requests that are stored at the same time."""
+    ``placement`` knows the nodes of a distributed version. ``large`` is the maximum number of large requests that are
+    stored at the same time."""
 
     def __init__(
         self,

@@ -30,7 +30,8 @@ _UNKNOWN_STATEMENT = b"26000"
 so after a ROLLBACK or a DROP, and the statements of this module are deallocated, too."""
 
 _names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
-"""For each connection the names of its prepared statements, by statement; at most about 150 for each version."""
+"""For each connection the names of its prepared statements, by statement; at most about 150 for each version, or
+each shard of a distributed one."""
 
 
 def rows(connection: Connection, statement: bytes, values: Mapping[str, str | int | None]) -> list[Row]:
