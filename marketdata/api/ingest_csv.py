@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import cast
 
 from marketdata.api.content_coding import check_size, unpacked
 from marketdata.api.routing import Request
 from marketdata.api.tick_writer import Stored
-from marketdata.errors import DatabaseUnavailable
+from marketdata.errors import DatabaseUnavailable, MarketError, PartlyStored
 from marketdata.limits import MAX_CSV_BYTES
 from marketdata.tick_columns import Block, reading
 
@@ -38,4 +39,8 @@ def stored_blocks(request: Request) -> Iterator[tuple[Block, Stored]]:
 
 
 def _stored(request: Request, block: Block) -> Stored:
-    return request.services.tick_writer.store_part(block.ticks) if block.ticks else Stored((), 0)
+    try:
+        return request.services.tick_writer.store_part(block.ticks) if block.ticks else Stored((), 0)
+    except PartlyStored as error:  # it counts the ticks of this block alone
+        cause = cast(MarketError, error.__cause__)
+        raise cause from cause.__cause__

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from marketdata import tick_columns
 from marketdata.api import content_coding, ingest_csv
 from marketdata.api.content_coding import MAX_MEMBERS
-from marketdata.errors import InvalidValue
+from marketdata.errors import DatabaseUnavailable, InvalidValue, PartlyStored
 from marketdata.http.reply import NDJSON
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES, MAX_REJECTED_LINES
 from marketdata.tick import Tick
@@ -105,6 +105,16 @@ def test_several_blocks_are_one_answer(api: Api, monkeypatch: pytest.MonkeyPatch
     result = send(api, "\n".join(["symbol,id,ts,price,size", *rows, rows[1]]))
     assert (result["accepted"], result["duplicates"], result["rejected_count"]) == (90, 1, 10)
     assert [each["index"] for each in result["rejected"]] == list(range(0, 100, 10))
+
+
+def test_a_block_of_which_a_part_is_stored_is_no_count_of_the_file(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def partly(_items: object) -> Any:
+        raise PartlyStored("1 of 2 items", extra={"accepted": 1}) from DatabaseUnavailable("a node is down")
+
+    monkeypatch.setattr(api.service.services.tick_writer, "store_part", partly)
+    problem = send(api, f"{HEADER}\nCSV:P,1,1704067200000,,1,1,,,,\n", status=503)
+    assert (problem["code"], problem["detail"]) == ("database_unavailable", "a node is down")
+    assert "accepted" not in problem
 
 
 def test_a_retracted_block_is_rejected(api: Api) -> None:
