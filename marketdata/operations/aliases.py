@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import psycopg
 from psycopg import sql
 
 from marketdata.errors import StateError, UsageError
@@ -115,7 +114,7 @@ def _hold_writers(connection: Connection, tables: Sequence[str]) -> None:
     for table in tables:
         try:
             connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier(table)))
-        except psycopg.errors.LockNotAvailable as error:
+        except shards.LOCK_WAIT_ENDED as error:
             raise StateError(
                 f"{table} has been written to by one transaction for over {_LOCK_S} s; nothing was changed: try again"
             ) from error

@@ -122,7 +122,7 @@ def _drop(connection: Connection, version: Version) -> None:
         if functions := [name for (name,) in connection.execute(_FUNCTIONS, values)]:
             connection.execute(sql.SQL("DROP FUNCTION {}").format(sql.SQL(", ").join(map(sql.SQL, functions))))
         connection.execute(_tables(version, "candle"))
-    except psycopg.errors.LockNotAvailable as error:
+    except shards.LOCK_WAIT_ENDED as error:
         raise StateError(
             f"version {version.n} has been in use for over {_LOCK_S} s; nothing was dropped: stop its API and try again"
         ) from error

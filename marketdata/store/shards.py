@@ -22,6 +22,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import LiteralString, NamedTuple
 
+import psycopg
 from psycopg import sql
 
 from marketdata.errors import Contended, StateError, UsageError
@@ -169,6 +170,10 @@ def undistribute_aliases(connection: Connection) -> None:
     """Make ``market_aliases`` a plain table again, if no version is distributed any more."""
     if connection.execute("SELECT FROM market_versions WHERE shards IS NOT NULL").fetchone() is None:
         connection.execute("SELECT undistribute_table('market_aliases')")
+
+
+LOCK_WAIT_ENDED = (psycopg.errors.LockNotAvailable, psycopg.errors.InternalError_)
+"""What ends a wait that is limited by :func:`limit_lock_waits`: the second, if the lock is one of another node."""
 
 
 def limit_lock_waits(connection: Connection, seconds: float) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from marketdata.errors import Contended, StateError
-from marketdata.operations import cutover
+from marketdata.operations import aliases, cutover
 from marketdata.operations.cutover import Cutover, Differences
 from marketdata.operations.setup import initialise, make_version
 from marketdata.operations.version_pair import Pair
@@ -123,3 +123,21 @@ def test_a_writer_on_any_node_keeps_the_version_from_being_locked(
     assert current(conn) == [1]
     assert task.switch() == []
     assert current(conn) == [2]
+
+
+def test_a_writer_on_any_node_keeps_an_alias_from_being_changed(
+    conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aliases, "_LOCK_S", 1)
+    version = registered(conn, "md")[0].version
+
+    def add_meanwhile(connection: Connection, shard: Version) -> None:
+        with connection.transaction():
+            connection.execute(shard.query("SELECT {lock}(%s)"), ([symbol],))
+            with pytest.raises(StateError, match="has been written to by one transaction for over 1 s"):
+                aliases.add(conn, "NICK:A", symbol)
+
+    for symbol in symbols.values():
+        access(conn).write(version, [symbol], add_meanwhile)
+    assert aliases.all_of(conn) == {}
+    assert aliases.add(conn, "NICK:A", symbol)
