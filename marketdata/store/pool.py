@@ -88,7 +88,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
                 raise e.DatabaseUnavailable(
-                    "no connection to the database: check that it runs, and DATABASE_URL where that is set"
+                    "no connection to the database: check that it runs, and DATABASE_URL or DATABASE_READ_URL"
                 ) from error
             raise
     with translated(), opened as connection:
