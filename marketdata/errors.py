@@ -279,7 +279,7 @@ class VersionMissing(MarketError):
 
     code = "version_missing"
     remedy = (
-        "Send the request again later. The people who run the service must make the version: bin/marketdata- version N."
+        "Send the request again later. The people who run the service must make the version: bin/marketdata-version N."
     )
 
 

@@ -15,9 +15,10 @@ from marketdata.api.revocation_listener import REFRESH_SECONDS, UNWATCHED_SECOND
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import DatabaseExhausted, DatabaseUnavailable, MarketError
 from marketdata.store import candles, shards
+from marketdata.store.conninfo import node_conninfo
 from marketdata.store.notifications import CHANGED, Notifications
 from marketdata.store.placement import Placement
-from marketdata.store.pool import Connection, node_conninfo
+from marketdata.store.pool import Connection
 from marketdata.store.postgres_errors import translated
 from marketdata.store.shards import Node, Shard
 from marketdata.store.version import Version
@@ -150,6 +151,7 @@ class Cluster:
         """The nodes, and the shards that each holds."""
         version = self._served.version()
         if version.shards is None:
+            self._placement.close_all()
             return {}
         with translated():
             found: dict[Node, list[Shard]] = {node: [] for node in shards.nodes(connection)}

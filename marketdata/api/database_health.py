@@ -26,7 +26,8 @@ from marketdata.api.replica_state import REASONS, ReplicaState, State
 from marketdata.errors import DatabaseStalled, DatabaseUnavailable, MarketError
 from marketdata.settings import Settings
 from marketdata.store import candles
-from marketdata.store.pool import Connection, address, connect, hosts, name_cluster
+from marketdata.store.conninfo import address, hosts
+from marketdata.store.pool import Connection, connect, name_cluster
 from marketdata.store.version import Version, find_served
 
 PERIOD_SECONDS = 2.0

@@ -36,8 +36,9 @@ from marketdata.http.spool import Spools
 from marketdata.http.waitress_adapter import BODIES_BYTES
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 from marketdata.settings import Settings
+from marketdata.store.conninfo import node_conninfo, server
 from marketdata.store.placement import Placement
-from marketdata.store.pool import SIZE, Connection, Pool, node_conninfo, server
+from marketdata.store.pool import SIZE, Connection, Pool
 from marketdata.store.shards import Node
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.tokens import finder

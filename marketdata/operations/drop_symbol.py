@@ -20,6 +20,7 @@ from marketdata.operations import aliases
 from marketdata.operations.copy import is_copying
 from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.store import leases, symbols
+from marketdata.store.pool import Connection
 from marketdata.store.symbols import Erased
 from marketdata.store.version import Version
 
@@ -67,17 +68,29 @@ def drop(access: SymbolAccess, version: Version, symbol: str) -> tuple[Erased, l
     could bring back a part."""
     connection = access.connection
     with connection.transaction():
-        if is_copying(connection, version.prefix):
-            raise AlreadyRunning(f"a copy of versions with the prefix {version.prefix} runs: wait for it, or stop it")
+        _refuse_copy(connection, version)
         if version.shards is None:
             erased = symbols.erase(connection, version, [symbol])
         else:
             symbols.forget(connection, version, [symbol])
         others = {each.ticks_table for each in aliases.versions_with(connection, symbol)} - {version.ticks_table}
         removed = [] if others else aliases.remove_all(connection, symbol)
-    if version.shards is None:
-        return erased, removed
-    return access.write(version, [symbol], partial(symbols.erase_data, symbols=[symbol])), removed
+    if version.shards is not None:
+        erased = _erase_on_shard(access, version, symbol)
+    return erased, removed
+
+
+def _erase_on_shard(access: SymbolAccess, version: Version, symbol: str) -> Erased:
+    """Remove the data. If this fails or is killed, the symbol is still listed, and can be dropped again."""
+    with access.connection.transaction():
+        _refuse_copy(access.connection, version)
+        return access.write(version, [symbol], partial(symbols.erase_data, symbols=[symbol]))
+
+
+def _refuse_copy(connection: Connection, version: Version) -> None:
+    """No copy runs or begins until the transaction ends."""
+    if is_copying(connection, version.prefix):
+        raise AlreadyRunning(f"a copy of versions with the prefix {version.prefix} runs: wait for it, or stop it")
 
 
 def unknown(access: SymbolAccess, version: Version, symbol: str) -> UsageError:

@@ -13,8 +13,9 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.errors import MarketError
 from marketdata.store import ticks as store
+from marketdata.store.conninfo import node_conninfo
 from marketdata.store.placement import Placement, ReadNamed, ResultT, Work
-from marketdata.store.pool import Connection, Pool, node_conninfo
+from marketdata.store.pool import Connection, Pool
 from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version

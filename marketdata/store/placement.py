@@ -167,6 +167,12 @@ class Placement:
         self._close_unused()
         return found
 
+    def close_all(self) -> None:
+        """Close the connections to all nodes: no distributed version is served any more."""
+        with self._lock:
+            self._placed = {}
+        self._close_unused()
+
     def _read_placement(self, version: Version) -> tuple[Placed, ...]:
         with self._coordinator.connection() as connection:
             found = tuple(shards.placed(connection, version))

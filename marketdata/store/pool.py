@@ -22,10 +22,10 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 import psycopg_pool
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from marketdata import errors as e
+from marketdata.store.conninfo import completed, server
 from marketdata.store.postgres_errors import DETAILS, STATEMENT_SECONDS, translate, translated
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -46,16 +46,6 @@ _WATCH_SECONDS = 0.5
 FRESH_SECONDS = 0.1
 """A connection that was returned this recently is lent unchecked, because a check costs a switch of the GIL. If its
 server has ended in the meantime, the next statement fails."""
-CONNECTING: dict[str, str | int] = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
-"""libpq parameters that a URL may override. With them, the kernel detects within half a minute instead of two hours
-that a server has vanished without closing the connection, for example after a power failure."""
-
 _SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),
        set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false),
@@ -81,7 +71,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
     """A connection for one command, in autocommit mode and without a statement timeout."""
     with translated():
         try:
-            opened = psycopg.connect(_completed(conninfo, application_name), autocommit=True)
+            opened = psycopg.connect(completed(conninfo, application_name), autocommit=True)
         except psycopg.errors.ConnectionTimeout as error:
             named = psycopg.errors.ConnectionTimeout(f"{server(conninfo)}: {error}")  # psycopg names no single host
             raise e.DatabaseStalled("the database does not react: no connection within connect_timeout") from named
@@ -115,7 +105,7 @@ class Pool:
         stalled. ``refusal`` returns the error for those who want a connection at present, or None. Without
         ``has_limits``, a statement may take any time."""
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
-            _completed(conninfo, application_name),
+            completed(conninfo, application_name),
             kwargs={"autocommit": True, "prepare_threshold": 0},
             min_size=min(4, size),
             max_size=size,
@@ -348,56 +338,6 @@ def name_cluster(connection: Connection) -> None:
     only the table and the time."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
         connection.execute(_CLUSTER, prepare=False)
-
-
-def _completed(conninfo: str, application_name: str) -> str:
-    """``conninfo`` with :data:`CONNECTING` as defaults. Raises UsageError if ``conninfo`` is malformed."""
-    return make_conninfo("", **{**CONNECTING, "fallback_application_name": application_name, **_parsed(conninfo)})
-
-
-def _parsed(conninfo: str) -> dict[str, Any]:
-    """Raises UsageError if ``conninfo`` is malformed. The error does not quote it, because it may contain a
-    password."""
-    try:
-        return conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
-        raise e.UsageError(
-            "DATABASE_URL or DATABASE_READ_URL is malformed: it must be a connection string of libpq, like "
-            "postgresql://user@host/database"
-        ) from error
-
-
-def hosts(conninfo: str) -> list[str]:
-    """A connection string for each host that ``conninfo`` names, in their order. ``target_session_attrs`` is left out,
-    because it chooses among several hosts. Raises UsageError if ``conninfo`` is malformed."""
-    given = _parsed(conninfo)
-    given.pop("target_session_attrs", None)
-    lists = {name: str(given[name]).split(",") for name in ("host", "hostaddr", "port") if given.get(name)}
-    count = max((len(each) for name, each in lists.items() if name != "port"), default=1)
-    if any(len(each) != count and (name, len(each)) != ("port", 1) for name, each in lists.items()):
-        raise e.UsageError("DATABASE_READ_URL is malformed: it must have a port for each host, or one for all")
-    single = [{name: each[n % len(each)] for name, each in lists.items()} for n in range(count)]
-    return list(dict.fromkeys(make_conninfo("", **{**given, **each}) for each in single))
-
-
-def node_conninfo(conninfo: str, host: str, port: int) -> str:
-    """The connection string for the shards on a node of the Citus cluster whose coordinator ``conninfo`` names."""
-    given = conninfo_to_dict(conninfo)
-    options = f"{given.get('options') or ''} -c citus.enable_manual_changes_to_shards=on".strip()
-    given.pop("hostaddr", None)
-    return make_conninfo("", **{**given, "host": host, "port": port, "options": options})
-
-
-def server(conninfo: str) -> str:
-    """Host and port of a valid connection string, for messages to operators."""
-    host, port = address(conninfo)
-    return f"host {host}, port {port}"
-
-
-def address(conninfo: str) -> tuple[str, str]:
-    """Host and port of a valid connection string."""
-    given = conninfo_to_dict(conninfo)
-    return str(given.get("host") or given.get("hostaddr") or "of libpq's default"), str(given.get("port") or 5432)
 
 
 def _is_cut(connection: Connection) -> bool:

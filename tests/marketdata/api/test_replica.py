@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.api.serve import Service
 from marketdata.settings import Settings
-from marketdata.store.pool import address
+from marketdata.store.conninfo import address
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 
 READS = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}", "/v1/ticks?symbol={}&format=csv",

@@ -15,7 +15,8 @@ from marketdata.operations.setup import initialise, make_version
 from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
 from marketdata.store import shards, ticks
-from marketdata.store.pool import Connection, connect, node_conninfo
+from marketdata.store.conninfo import node_conninfo
+from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from marketdata.tick import FinalizeChain, Item
 from tests.marketdata.citus.cluster import CitusCluster, Database, Node

@@ -11,8 +11,9 @@ import pytest
 from marketdata.api.current_reads import CurrentReads
 from marketdata.api.replicas import Replicas
 from marketdata.store import ticks
+from marketdata.store.conninfo import node_conninfo
 from marketdata.store.placement import Placement
-from marketdata.store.pool import Pool, node_conninfo
+from marketdata.store.pool import Pool
 from marketdata.store.shards import Node
 from marketdata.store.version import Version
 from marketdata.tick import parse_tick

@@ -10,8 +10,9 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.operations.setup import make_tables
 from marketdata.store import migrations, shards
+from marketdata.store.conninfo import node_conninfo
 from marketdata.store.placement import Placement
-from marketdata.store.pool import Pool, connect, node_conninfo
+from marketdata.store.pool import Pool, connect
 from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.shards import Node
 from marketdata.store.version import Version

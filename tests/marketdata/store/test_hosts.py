@@ -6,7 +6,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from marketdata.errors import UsageError
-from marketdata.store.pool import address, hosts
+from marketdata.store.conninfo import address, hosts
 
 
 @pytest.mark.parametrize(
