@@ -118,11 +118,13 @@ def title_of(kind: type[e.MarketError]) -> str:
 
 
 def kinds_shown(statuses: Statuses = STATUS) -> list[type[e.MarketError]]:
-    """Returns the error classes that clients can get, by their code. All internal errors are one class for them."""
+    """Returns the error classes that clients can get, by their code. All internal errors are one class for them, and so
+    are the classes that share the code of their base."""
     kinds: list[type[e.MarketError]] = [e.MarketError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-    return sorted((kind for kind in kinds if _shown(kind, statuses) is kind), key=lambda kind: kind.code)
+    shown = (kind for kind in kinds if _shown(kind, statuses) is kind and "code" in vars(kind))
+    return sorted(shown, key=lambda kind: kind.code)
 
 
 def _shown(kind: type[e.MarketError], statuses: Statuses) -> type[e.MarketError]:
