@@ -56,7 +56,7 @@ def _create_reader(connection: Connection) -> str:
         return f"role {READER}: already exists"
     except psycopg.errors.InsufficientPrivilege:
         return (
-            f"role {READER}: not created, this login lacks the privilege; only a GraphQL engine needs the role "
+            f"role {READER}: not created, this login lacks the privilege; programs that read by SQL or GraphQL need it "
             f"(CREATE ROLE {READER})"
         )
     return f"role {READER}: created"
