@@ -15,7 +15,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from math import inf
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -120,8 +119,7 @@ class Pool:
 
         self._size = size
         self._refusal = refusal
-        overdue_seconds = OVERDUE_SECONDS if has_limits else inf
-        self._watchdog = ConnectionWatchdog(application_name, answers, overdue_seconds)
+        self._watchdog = ConnectionWatchdog(application_name, answers, has_limits)
         self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
@@ -230,10 +228,11 @@ class ConnectionWatchdog:
     can end it then: the watchdog's thread shuts the socket down, and the waiting thread sees a lost connection.
     """
 
-    def __init__(self, name: str, answers: Callable[[], bool], overdue_seconds: float = OVERDUE_SECONDS) -> None:
-        """``answers`` returns whether the database accepts new connections."""
+    def __init__(self, name: str, answers: Callable[[], bool], has_limits: bool = True) -> None:
+        """``answers`` returns whether the database accepts new connections. Without ``has_limits``, only a stalled
+        database ends a statement."""
         self._answers = answers
-        self._overdue_seconds = overdue_seconds
+        self._has_limits = has_limits
         self._lent: dict[Connection, float] = {}
         self._lock = threading.Lock()  # a connection that was returned must not be shut down
         self._answered_at = monotonic()
@@ -293,7 +292,9 @@ class ConnectionWatchdog:
             self.is_suspended = True
 
     def _shut_down_overdue(self) -> None:
-        since = monotonic() - (STALL_SECONDS if self.is_suspended else self._overdue_seconds)
+        if not self.is_suspended and not self._has_limits:
+            return
+        since = monotonic() - (STALL_SECONDS if self.is_suspended else OVERDUE_SECONDS)
         for connection, began in self._waiting_since(since):
             with self._lock:
                 if self._lent.get(connection) == began:

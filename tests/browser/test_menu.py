@@ -55,7 +55,6 @@ def kinds(stage: Stage) -> list[str]:
     return [event["kind"] for event in stage.tcp.get("/api/events?limit=1000")["events"]]
 
 
-@pytest.mark.full
 def test_the_question_for_a_name_can_be_put_off_for_good(unasked: Callable[[], Page], stage: Stage) -> None:
     page = unasked()
     page.get_by_role("button", name="Not now").click()
@@ -66,7 +65,6 @@ def test_the_question_for_a_name_can_be_put_off_for_good(unasked: Callable[[], P
     assert learners(stage) == ["unnamed"]
 
 
-@pytest.mark.full
 def test_a_new_browser_is_asked_once_for_a_name_and_the_work_keeps_it(
     unasked: Callable[[], Page], stage: Stage
 ) -> None:

@@ -29,7 +29,12 @@ class Nodes:
         self.reads: list[str] = []
 
     def read(
-        self, version: Version, _names: Collection[str], work: Callable[[Any, Version], Any], is_current: IsCurrent
+        self,
+        version: Version,
+        _names: Collection[str],
+        work: Callable[[Any, Version], Any],
+        is_current: IsCurrent,
+        **_options: bool,
     ) -> Any:
         for node in (FORMER, NOW, NOW, NOW):
             self.reads.append(node)

@@ -75,6 +75,7 @@ def test_after_an_interrupted_reset_the_same_chain_is_read_again(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("marketdata.store.version.distributed", lambda *_: [])
     monkeypatch.setattr("marketdata.store.version.registered", lambda *_: [SimpleNamespace(version=None, n=1)])
     monkeypatch.setattr(symbols, "erase", lambda *_, **__: symbols.Erased(0, 0))
     monkeypatch.setattr(symbols if step == "erase" else state_directory, step, interrupted)
