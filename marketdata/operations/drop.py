@@ -72,9 +72,6 @@ def drop(connection: Connection, settings: Settings, n: int) -> list[Path]:
         version = droppable(connection, prefix, n)  # another task may have switched meanwhile
         _refuse_users(connection, version)
         _drop(connection, version)
-        connection.execute("DELETE FROM market_versions WHERE prefix = %s AND n = %s", (prefix, n))
-        if version.shards is not None:
-            shards.undistribute_aliases(connection)
         # The files are removed before the commit. If the commit fails, an ingestor only reads the chain again.
         for file in files:
             file.unlink(missing_ok=True)
@@ -117,6 +114,9 @@ def _drop(connection: Connection, version: Version) -> None:
     type of some functions."""
     shards.limit_lock_waits(connection, _LOCK_S)
     try:
+        connection.execute("DELETE FROM market_versions WHERE prefix = %s AND n = %s", (version.prefix, version.n))
+        if version.shards is not None:  # before the tables: an API that locks the aliases waits for no table then
+            shards.undistribute_aliases(connection)
         connection.execute(_tables(version, *_TABLES))
         values = {"names": _names(version), "has_shards": version.shards is not None}
         if functions := [name for (name,) in connection.execute(_FUNCTIONS, values)]:
@@ -126,6 +126,8 @@ def _drop(connection: Connection, version: Version) -> None:
         raise StateError(
             f"version {version.n} has been in use for over {_LOCK_S} s; nothing was dropped: stop its API and try again"
         ) from error
+    except psycopg.errors.DeadlockDetected as error:
+        raise StateError(f"version {version.n} is in use; nothing was dropped: stop its API and try again") from error
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StateError(
             f"nothing was dropped, because other objects need version {version.n}: {error.diag.message_detail}; "

@@ -3,17 +3,22 @@ shards need, what is left after a drop, and each refusal."""
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from marketdata.operations import drop
 from marketdata.operations.symbol_access import SymbolAccess
-from marketdata.settings import Settings
-from marketdata.store import candles
+from marketdata.settings import Settings, load
+from marketdata.store import candles, shards
+from marketdata.store.conninfo import node_conninfo
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
+from tests.marketdata.api.conftest import eventually
 from tests.marketdata.citus.cluster import CitusCluster, Database
 from tests.marketdata.citus.commands import Prepare, Prepared
 from tests.marketdata.conftest import Command
@@ -117,6 +122,33 @@ def test_a_version_that_is_read_on_a_worker_is_not_dropped(prepared: Prepared, m
         access.read(version, [SYMBOLS[0]], hold)
         store(connection, version, "a")
     assert command("drop", "2", "--yes").returncode == 0
+
+
+def test_a_drop_waits_for_reads_that_have_begun_with_the_aliases(prepared: Prepared) -> None:
+    """The checks of an API ask for the aliases and then for candles, in one transaction."""
+    command, database = prepared.command, prepared.database
+    assert command("version", "1").returncode == 0
+    assert command("version", "2", "--shards", "4").returncode == 0
+    with connect(database.url) as connection:
+        shard, node = shards.placed(connection, registered(connection, "md")[1].version)[0]
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass(%s)"
+    with (
+        ThreadPoolExecutor() as pool,
+        connect(node_conninfo(database.url, *node)) as connection,
+        psycopg.connect(connection.info.dsn, autocommit=True) as watcher,
+    ):
+        with connection.transaction():
+            assert shards.is_here(connection, shard, ())
+            dropping = pool.submit(dropped, database.url)
+            eventually(lambda: watcher.execute(waiting, (shard.name("aliases"),)).fetchall() == [(1,)])
+            candles.check(connection, shard)
+        assert dropping.result(30) == []
+    assert objects(database, "_v2(_|$)|market_aliases_\\d") == [[]] * 4
+
+
+def dropped(url: str) -> list[Path]:
+    with connect(url) as connection:
+        return drop.drop(connection, load(os.environ), 2)
 
 
 def test_an_added_node_needs_no_command(prepared: Prepared) -> None:
