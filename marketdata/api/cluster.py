@@ -18,7 +18,7 @@ from marketdata.store import candles, shards
 from marketdata.store.conninfo import node_conninfo
 from marketdata.store.notifications import CHANGED, Notifications
 from marketdata.store.placement import Placement
-from marketdata.store.pool import Connection
+from marketdata.store.pool import CHECK, Connection
 from marketdata.store.postgres_errors import translated
 from marketdata.store.shards import Node, Shard
 from marketdata.store.version import Version
@@ -61,7 +61,10 @@ class ClusterNode:
         self.shards: Collection[Shard] = ()
         """The shards that it had when the placement was read last."""
         self._served = served
-        self.check = HealthCheck(f"node {self.name}", conninfo, self._call_candles, stall_seconds=STALL_SECONDS)
+        self.check = HealthCheck(
+            f"node {self.name}", conninfo, self._call_candles, stall_seconds=STALL_SECONDS,
+            remedy=f"{CHECK}: pg_dist_node and pg_hba.conf",
+        )  # fmt: skip
         self.listener = NodeListener(node, conninfo, served, placement, live)
 
     @property

@@ -27,7 +27,7 @@ from marketdata.errors import DatabaseStalled, DatabaseUnavailable, MarketError
 from marketdata.settings import Settings
 from marketdata.store import candles
 from marketdata.store.conninfo import address, hosts
-from marketdata.store.pool import Connection, connect, name_cluster
+from marketdata.store.pool import CHECK, Connection, connect, name_cluster
 from marketdata.store.version import Version, find_served
 
 PERIOD_SECONDS = 2.0
@@ -54,10 +54,10 @@ class Checked:
 
 class HealthCheck:
     """Checks one database in a thread. Call ``start`` once; ``stop`` may be called repeatedly. ``name`` is the
-    database's name in messages. ``call`` calls the candles function, and returns the served version. A check that
-    takes longer than ``stall_seconds`` counts as failed. If ``measured`` is given, it is called with each position of
-    the database in the write-ahead log. ``lost`` is called when the connection of a check is lost, or when a check
-    fails."""
+    database's name in messages. ``call`` calls the candles function, and returns the served version. A check that takes
+    longer than ``stall_seconds`` counts as failed. ``remedy`` is what to do without a connection. If ``measured`` is
+    given, it is called with each position of the database in the write-ahead log. ``lost`` is called when the
+    connection of a check is lost, or when a check fails."""
 
     def __init__(
         self,
@@ -67,11 +67,12 @@ class HealthCheck:
         measured: Callable[[LogPosition], None] | None = None,
         lost: Callable[[], None] = lambda: None,
         stall_seconds: float = STALL_SECONDS,
+        remedy: str = f"{CHECK} of DATABASE_URL",
     ) -> None:
         self._name = name
-        self._conninfo = conninfo
         self._call = call
         self._stall_seconds = stall_seconds
+        self._connect = partial(connect, conninfo, application_name="marketdata-api-check", remedy=remedy)
         self._measured = measured
         self._lost = lost
         self.version: Version | None = None
@@ -141,7 +142,7 @@ class HealthCheck:
         while not self._stopping.is_set():
             self._began = monotonic()
             try:
-                with connect(self._conninfo, application_name="marketdata-api-check") as connection:
+                with self._connect() as connection:
                     self.version = self._call_candles(connection)
                     self._record(Checked(monotonic()))
                     self._keep(connection)
@@ -212,7 +213,10 @@ class ReplicaHealth:
         self.name = ":".join(address(conninfo))
         self._state = ReplicaState(self.name, primary, settings.read_lag_s)
         call = partial(call_served, settings)
-        self.check = HealthCheck(f"replica {self.name}", conninfo, call, self._state.measured, self._state.forget)
+        self.check = HealthCheck(
+            f"replica {self.name}", conninfo, call, self._state.measured, self._state.forget,
+            remedy=f"{CHECK} of DATABASE_READ_URL",
+        )  # fmt: skip
 
     @property
     def usable_lag(self) -> Lag | None:

@@ -31,7 +31,7 @@ REASONS = {
     State.LAGGING: "its data are older than MARKET_READ_LAG_S",
     State.NOT_FOLLOWING: "it does not receive the log of the primary, or it has log that the primary does not have",
     State.PROMOTED: "it was promoted: it accepts writes, on another timeline than the primary",
-    State.SEPARATE: "it accepts writes of its own: it was started without standby.signal",
+    State.SEPARATE: "it accepts writes of its own: it was promoted, or started without standby.signal",
     State.OTHER_DATABASE: "its data are of another cluster or database than those of the primary",
 }
 """Why a replica in this state is not read."""

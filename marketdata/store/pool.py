@@ -60,14 +60,18 @@ _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, fal
 """Sets the setting that :data:`marketdata.store.symbols.COUNTER_COLUMNS` reads. Once per connection is enough, because
 the cluster's identifier never changes."""
 
+CHECK = "check that it runs and accepts the login"
 _EXHAUSTED = "all connections to the database are in use; try again later"
 
 _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[Connection]:
-    """A connection for one command, in autocommit mode and without a statement timeout."""
+def connect(
+    conninfo: str, *, application_name: str = "marketdata", remedy: str = f"{CHECK} of DATABASE_URL"
+) -> Iterator[Connection]:
+    """A connection for one command, in autocommit mode and without a statement timeout. If libpq gets none,
+    ``remedy`` ends the message. The cause is only in libpq's text, which clients do not get."""
     with translated():
         try:
             opened = psycopg.connect(completed(conninfo, application_name), autocommit=True)
@@ -76,9 +80,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
             raise e.DatabaseStalled("the database does not react: no connection within connect_timeout") from named
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
-                raise e.DatabaseUnavailable(
-                    "no connection to the database: check that it runs, and DATABASE_URL or DATABASE_READ_URL"
-                ) from error
+                raise e.DatabaseUnavailable(f"no connection to the database: {remedy}") from error
             raise
     with translated(), opened as connection:
         _configure(connection, seconds=0)

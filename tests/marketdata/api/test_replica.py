@@ -89,6 +89,9 @@ def test_a_host_that_is_not_there_is_not_read(
     with serving(service_settings, database, make_conninfo(replica, host=hosts)) as api:
         eventually(lambda: [each["state"] for each in replicas(api)] == ["database_unavailable", "other_database"])
         assert replicas(api)[0]["host"] == f"{state_dir}:5432"
+        assert replicas(api)[0]["reason"] == (
+            "no connection to the database: check that it runs and accepts the login of DATABASE_READ_URL"
+        )
         assert_the_primary_is_read(api, database, "HERE:C")
         text = api("GET", "/metrics", status=200).text
         assert f'marketdata_replica_usable{{replica="{state_dir}:5432",state="database_unavailable"}} 0.000' in text

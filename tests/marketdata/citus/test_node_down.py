@@ -170,7 +170,9 @@ def test_the_node_is_shown_and_the_service_stays_ready(
         ready = cluster.api.get("/ready")
         (shown,) = [each for each in ready["nodes"] if each["host"] == cluster.name]
         assert shown["state"] in ("database_unavailable", "database_stalled")
-        assert shown["reason"]
+        assert ("check that it runs and accepts the login: pg_dist_node and pg_hba.conf" in shown["reason"]) == (
+            shown["state"] == "database_unavailable"
+        )
         assert [each["reason"] for each in ready["nodes"]].count(None) == 2
         assert cluster.metric("marketdata_node_up") == 0
     eventually(cluster.is_whole)

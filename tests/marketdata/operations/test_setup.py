@@ -575,7 +575,7 @@ def test_a_refused_connection_is_reported_without_the_password(command: Command)
     done = command("init", DATABASE_URL="postgresql://me:secret@127.0.0.1:1/none")
     assert done.returncode == 1
     assert done.stderr == (
-        "bin/marketdata-init: no connection to the database: check that it runs, and DATABASE_URL or DATABASE_READ_URL "
+        "bin/marketdata-init: no connection to the database: check that it runs and accepts the login of DATABASE_URL "
         '(connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused)\n'
     )
 
