@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,10 +20,16 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def initialised(settings: Settings, say: Callable[[str], None] | None = None) -> Iterator[Connection]:
     """Connect to the database and create the shared tables that are missing. ``say`` gets a line for each action."""
+    from marketdata.operations import lost_node
     from marketdata.operations.setup import initialise
     from marketdata.store.pool import connect
 
-    with database(settings) as url, connect(url, application_name="marketdata-operation") as connection:
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the command itself says which node does not answer
+    with (
+        database(settings) as url,
+        connect(url, application_name="marketdata-operation") as connection,
+        lost_node.named(connection),
+    ):
         initialise(connection, say or (lambda _text: None))
         yield connection
 

@@ -104,19 +104,20 @@ class Placed(NamedTuple):
 def refuse_worker(connection: Connection) -> None:
     """Raise UsageError if the database is that of a worker of a Citus cluster. Tables that were created there would
     stand in the way of those that the coordinator creates."""
-    if not _has_citus(connection):
+    if not has_citus(connection):
         return
     if connection.execute("SELECT groupid FROM pg_dist_local_group").fetchone() != (0,):
         raise UsageError("DATABASE_URL leads to a worker of a Citus cluster: set it to the coordinator")
 
 
-def _has_citus(connection: Connection) -> bool:
+def has_citus(connection: Connection) -> bool:
+    """Whether the database belongs to a Citus cluster."""
     return connection.execute("SELECT FROM pg_extension WHERE extname = 'citus'").fetchone() is not None
 
 
 def require_citus(connection: Connection) -> None:
     """Raise UsageError unless the database is the coordinator of a Citus cluster with worker nodes."""
-    if not _has_citus(connection):
+    if not has_citus(connection):
         raise UsageError(
             "--shards: the database has no extension citus. Set DATABASE_URL to the coordinator of a Citus cluster "
             "(CREATE EXTENSION citus there and on each worker), or leave --shards out"
