@@ -31,7 +31,7 @@ from tests.bench.turns import processor_time
 from tests.functional.market_process import ROOT, ApiProcess
 from tests.marketdata.citus.cluster import OWNER, SETTINGS, CitusCluster, Node, citus_cluster
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 4.0
 WARMING = 8.0
 """Seconds before the first turn of a kind: every connection prepares its statements for every shard."""
