@@ -275,12 +275,14 @@ def test_a_prompt_behind_the_prompt_is_freed_too(editor: Editor, nvim: NeovimCon
 
 def test_a_more_prompt_is_freed(session: Session, editor: Editor, state_dir: Path) -> None:
     # Only a Neovim with a terminal pages its messages.
-    with neovim_in_terminal(state_dir / "t.sock"):
-        with closing(Editor(lambda: str(state_dir / "t.sock"), session.reset, session.fit)) as paged:
-            eventually(lambda: paged.state()["buffer"])  # null while Neovim is busy with its start
-            bring_to(paged, ":highlight<CR>", "rm")
-            assert paged.free_prompt() is True
-            assert paged.state()["mode"] == "n"
+    with (
+        neovim_in_terminal(state_dir / "t.sock"),
+        closing(Editor(lambda: str(state_dir / "t.sock"), session.reset, session.fit)) as paged,
+    ):
+        eventually(lambda: paged.state()["buffer"])  # null while Neovim is busy with its start
+        bring_to(paged, ":highlight<CR>", "rm")
+        assert paged.free_prompt() is True
+        assert paged.state()["mode"] == "n"
 
 
 def test_a_prompt_that_needs_a_decision_is_kept(editor: Editor) -> None:
