@@ -70,5 +70,5 @@ def test_every_state_is_accessible_and_readable(
     for name in islice(states(page, stage), loops(quick=QUICK_STATES, full=sys.maxsize)):
         for look in looks(name, is_full):
             with look(page):
-                found += found_in(page, name, with_sheets=name in SHEETS and (is_full or name == "first-visit"))
+                found += found_in(page, name, with_sheets=name in SHEETS and is_full)
     assert found == []
