@@ -207,6 +207,7 @@ def test_an_edited_line_is_compared_with_the_cards(opened: OpenPage, stage: Stag
 def test_an_edited_copy_is_told_with_its_difference_and_restored(opened: OpenPage, stage: Stage) -> None:
     told = opened.page.locator("#session")
     with edited(stage, "    n = 1;", "    n =  5;"):
+        until(lambda: stage.tcp.get("/api/state")["session"]["changes"])  # the service keeps the status for 0.5 s
         opened.page.reload()
         opened.ready()
         told.get_by_text("main.c").first.wait_for()
