@@ -5,6 +5,7 @@ Their values must be those of ``/v1/chart``, ``/v1/ticks`` and ``/v1/summary``.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tempfile
 import time
@@ -105,6 +106,15 @@ def exchange(api: ApiProcess) -> Iterator[Any]:
 
 def market(api: ApiProcess, token: str) -> Any:
     return example("Client", f"http://127.0.0.1:{api.port}", token)["Market"]()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def event_loop() -> Iterator[None]:
+    """python-binance takes the thread's event loop, or makes one that nobody closes."""
+    with closing(asyncio.new_event_loop()) as loop:
+        asyncio.set_event_loop(loop)
+        yield
+        asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="module")
