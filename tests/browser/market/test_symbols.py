@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import FloatRect, Page, Route, WebSocketRoute, expect
+from playwright.sync_api import FloatRect, Page, Route, TimeoutError, WebSocketRoute, expect
 
 from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query
 from tests.browser.market.stage import Stage, minutes, now, tick
@@ -56,9 +56,16 @@ def with_symbols(opened: ChartPage, symbols: list[dict[str, Any]]) -> ChartPage:
 
 
 def open_again(page: Page) -> None:
-    page.keyboard.press("Escape")
-    with page.expect_response("**/api/v1/symbols"):
-        page.keyboard.press("/")
+    """Open the search until the list is read anew: an opening during a read starts no other one."""
+    for attempt in range(5):
+        page.keyboard.press("Escape")
+        try:
+            with page.expect_response("**/api/v1/symbols", timeout=1_000 * (attempt + 1)):
+                page.keyboard.press("/")
+        except TimeoutError:
+            continue
+        return
+    pytest.fail("the list is not read")
 
 
 def rows(page: Page) -> list[str]:
