@@ -11,7 +11,6 @@ from typing import Self
 
 from psycopg.conninfo import make_conninfo
 
-from marketdata.errors import MarketError
 from marketdata.store import ticks as store
 from marketdata.store.conninfo import node_conninfo
 from marketdata.store.placement import Placement, ReadNamed, ResultT, Work
@@ -68,10 +67,7 @@ class SymbolAccess:
             return store.ingest(self.connection, version, ticks).outcomes
         placement = self._placed()
         assert self._coordinator is not None
-        [result], _ = ShardIngest(placement, self._coordinator).ingest(version, [ticks])
-        if isinstance(result, MarketError):
-            raise result
-        return result
+        return ShardIngest(placement, self._coordinator).ingest(version, ticks).outcomes
 
     def _placed(self) -> Placement:
         if self._placement is None:

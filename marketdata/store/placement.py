@@ -107,6 +107,11 @@ class Placement:
             found.setdefault(self._of_hash(version, number), []).append(name)
         return list(found.values())
 
+    def number(self, version: Version, name: str) -> int:
+        """The number of the shard of a symbol or alias. The version's shards are numbered from 0."""
+        (number,) = self._hashes_of([name]).values()
+        return _place_of(self.placed(version), number)
+
     def read_each(self, version: Version, names: Collection[str] | None, work: ReadNamed[ResultT]) -> list[ResultT]:
         """Run ``work`` on each shard of these names, with the names that belong to it, or on each shard of the version
         with None."""
@@ -145,6 +150,10 @@ class Placement:
         if errors:
             raise errors[0]
         return [each.result() for each in running]
+
+    def begin(self, work: Callable[[], ResultT]) -> Callable[[], ResultT]:
+        """Begin work beside that of :meth:`each`. Returns a function that waits for its result, or raises its error."""
+        return self._threads.submit(work).result
 
     def placed(self, version: Version) -> tuple[Placed, ...]:
         """The shards of a version, in the order of their hashes."""
@@ -291,7 +300,11 @@ class Placement:
 
 def _holder(placed: Sequence[Placed], number: int) -> Placed:
     """The shard that has the symbols with this hash."""
-    return placed[bisect_right(placed, number, key=lambda each: each.shard.first) - 1]
+    return placed[_place_of(placed, number)]
+
+
+def _place_of(placed: Sequence[Placed], number: int) -> int:
+    return bisect_right(placed, number, key=lambda each: each.shard.first) - 1
 
 
 def _checked(

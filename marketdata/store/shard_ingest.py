@@ -1,4 +1,4 @@
-"""Stores the items of several requests in a version that Citus distributes: one transaction per shard.
+"""Stores the items of a request in a version that Citus distributes: one transaction per shard.
 
 The transactions do not depend on each other. If a node fails, the items of its shards are not stored, and those of the
 others are. A request with items of both kinds gets an error that says how many are stored. All of its items may be sent
@@ -7,130 +7,134 @@ again, because ticks are stored once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from marketdata.errors import DatabaseDefect, DatabaseUnavailable, InvalidValue, MarketError, PartlyStored
+from marketdata.errors import DatabaseUnavailable, MarketError, PartlyStored
 from marketdata.store import ticks
 from marketdata.store.placement import Divided, Placement
 from marketdata.store.pool import Pool
-from marketdata.store.ticks import REFUSALS, Outcome
+from marketdata.store.ticks import REFUSALS, Ingested, Outcome
 from marketdata.store.version import Version
 from marketdata.tick import FinalizeChain, Item
 
+Begin = Callable[[Version, Sequence[Item]], Callable[[], Ingested]]
+"""Begins to store items of one shard. Returns a function that waits for their commit, to be called once."""
+
 
 class _Part(NamedTuple):
-    """The items of one request that belong to one shard, and their places in the request."""
+    """The items of a request that belong to one shard, and their places in the request."""
 
-    request: int
     places: list[int]
     items: list[Item]
 
 
 class _Applied(NamedTuple):
-    """What became of a part: the outcomes of its items, or the error."""
+    """What became of a part, or the error."""
 
     part: _Part
-    outcomes: Sequence[Outcome]
-    error: MarketError | None
+    stored: Ingested | MarketError
 
 
-Results = tuple[list[Sequence[Outcome] | MarketError], dict[str, int]]
+def store_in_shard(placement: Placement, version: Version, items: Sequence[Item]) -> Ingested:
+    """Store items of one shard in one transaction. Raises :class:`Divided` if they belong to several shards."""
+    return placement.write(version, symbols_of(items), lambda connection, shard: ticks.ingest(connection, shard, items))
 
 
-class ShardIngest:
-    """``coordinator`` is the pool of connections to the coordinator, which stores what concerns whole chains."""
-
-    def __init__(self, placement: Placement, coordinator: Pool) -> None:
-        self._placement = placement
-        self._coordinator = coordinator
-
-    def ingest(self, version: Version, requests: Sequence[Sequence[Item]]) -> Results:
-        """Store the items of each request in their order. On return they are durable. Returns for each request the
-        outcomes of its items, or an error; and the new counters of all symbols."""
-        counters: dict[str, int] = {}
-        wholes = [_Part(request, list(range(len(items))), list(items)) for request, items in enumerate(requests)]
-        groups = self._divided(version, wholes)
-        applied = list(
-            chain.from_iterable(self._placement.each(groups, lambda parts: self._store(version, parts, counters)))
-        )
-        failed = {each.part.request for each in applied if each.error is not None}
-        applied += self._store_chains(version, requests, failed)
-        return [
-            _result(items, [each for each in applied if each.part.request == n]) for n, items in enumerate(requests)
-        ], counters
-
-    def _divided(self, version: Version, parts: Sequence[_Part]) -> list[list[_Part]]:
-        """These parts by shard, without the finality of chains."""
-        groups = self._placement.grouped(version, _symbols([item for part in parts for item in part.items]))
-        shard_of = {name: n for n, names in enumerate(groups) for name in names}
-        found: list[dict[int, _Part]] = [{} for _ in groups]
-        for part in parts:
-            for place, item in zip(part.places, part.items, strict=True):
-                if isinstance(item, FinalizeChain):
-                    continue
-                of_shard = found[shard_of[item.symbol]].setdefault(part.request, _Part(part.request, [], []))
-                of_shard.places.append(place)
-                of_shard.items.append(item)
-        return [list(each.values()) for each in found]
-
-    def _store(self, version: Version, parts: Sequence[_Part], counters: dict[str, int]) -> list[_Applied]:
-        """Store the parts of one shard in one transaction."""
-        items = [item for part in parts for item in part.items]
-        try:
-            stored = self._placement.write(
-                version, _symbols(items), lambda conn, shard: ticks.ingest(conn, shard, items)
-            )
-        except (InvalidValue, DatabaseDefect) as error:
-            # The data of one request must not make the others fail: store each separately.
-            if len(parts) > 1:
-                return [each for part in parts for each in self._store(version, [part], counters)]
-            return [_Applied(parts[0], (), error)]
-        except Divided:
-            return [each for group in self._divided(version, parts) for each in self._store(version, group, counters)]
-        except MarketError as error:
-            return [_Applied(part, (), error) for part in parts]
-        counters.update(stored.counters)
-        applied, place = [], 0
-        for part in parts:
-            applied.append(_Applied(part, stored.outcomes[place : place + len(part.items)], None))
-            place += len(part.items)
-        return applied
-
-    def _store_chains(self, version: Version, requests: Sequence[Sequence[Item]], failed: set[int]) -> list[_Applied]:
-        """Store the finality of chains, after all ticks of the requests. A request of which a tick is not stored is
-        left out, because its blocks are not complete."""
-        parts = []
-        for request, items in enumerate(requests):
-            places = [place for place, item in enumerate(items) if isinstance(item, FinalizeChain)]
-            if places and request not in failed:
-                parts.append(_Part(request, places, [items[place] for place in places]))
-        if not parts:
-            return []
-        try:
-            with self._coordinator.connection(fresh_seconds=0.0) as connection:
-                ticks.ingest(connection, version, [item for part in parts for item in part.items])
-        except MarketError as error:
-            return [_Applied(part, (), error) for part in parts]
-        return [_Applied(part, [Outcome.DONE] * len(part.items), None) for part in parts]
-
-
-def _symbols(items: Sequence[Item]) -> list[str]:
+def symbols_of(items: Sequence[Item]) -> list[str]:
+    """The symbols or aliases that the items are about, in order."""
     return sorted({item.symbol for item in items if not isinstance(item, FinalizeChain)})
 
 
-def _result(items: Sequence[Item], applied: Sequence[_Applied]) -> Sequence[Outcome] | MarketError:
-    """The outcomes of a request's items in their order, or its error."""
-    error = next((each.error for each in applied if each.error is not None), None)
-    stored: Mapping[int, Outcome] = {
-        place: outcome for each in applied for place, outcome in zip(each.part.places, each.outcomes, strict=False)
-    }
-    if error is None:
-        return [stored[place] for place in range(len(items))]
-    if not stored or not isinstance(error, DatabaseUnavailable):
-        return error  # another error stays: the same request would never be stored
-    return _partly_stored(error, len(items), list(stored.values()))
+class ShardIngest:
+    """``coordinator`` is the pool of connections to the coordinator, which stores what concerns whole chains. Without
+    ``begin``, each part of a request has a transaction of its own, several at the same time."""
+
+    def __init__(self, placement: Placement, coordinator: Pool, begin: Begin | None = None) -> None:
+        self._placement = placement
+        self._coordinator = coordinator
+        self._begin = begin or self._begin_alone
+
+    def ingest(self, version: Version, items: Sequence[Item]) -> Ingested:
+        """Store the items in their order. On return they are durable. Raises :class:`PartlyStored` if the nodes of some
+        of them do not answer. The result may have counters of other symbols, too."""
+        by_kind: tuple[_Part, _Part] = _Part([], []), _Part([], [])
+        for place, item in enumerate(items):
+            part = by_kind[isinstance(item, FinalizeChain)]
+            part.places.append(place)
+            part.items.append(item)
+        of_symbols, of_chains = by_kind
+        applied = self._stored(version, of_symbols)
+        # Finality of chains comes after all ticks. If a tick is not stored, its block is not complete.
+        if of_chains.items and not _errors(applied):
+            applied.append(_Applied(of_chains, self._store_chains(version, of_chains.items)))
+        return _result(items, applied)
+
+    def _stored(self, version: Version, part: _Part) -> list[_Applied]:
+        """Store each shard's items of this part."""
+        applied = []
+        begun = [(each, self._begun(version, each)) for each in self._by_shard(version, part)]
+        for each, wait in begun:
+            try:
+                applied.append(_Applied(each, wait()))
+            except Divided:
+                applied += self._stored(version, each)
+            except MarketError as error:
+                applied.append(_Applied(each, error))
+        return applied
+
+    def _begun(self, version: Version, part: _Part) -> Callable[[], Ingested]:
+        try:
+            return self._begin(version, part.items)
+        except MarketError as error:
+            return partial(_raised, error)
+
+    def _begin_alone(self, version: Version, items: Sequence[Item]) -> Callable[[], Ingested]:
+        return self._placement.begin(partial(store_in_shard, self._placement, version, items))
+
+    def _by_shard(self, version: Version, part: _Part) -> list[_Part]:
+        groups = self._placement.grouped(version, symbols_of(part.items))
+        if len(groups) == 1:
+            return [part]
+        parts = [_Part([], []) for _ in groups]
+        part_of = {name: each for names, each in zip(groups, parts, strict=True) for name in names}
+        for place, item in zip(part.places, part.items, strict=True):
+            assert not isinstance(item, FinalizeChain)
+            of_shard = part_of[item.symbol]
+            of_shard.places.append(place)
+            of_shard.items.append(item)
+        return parts
+
+    def _store_chains(self, version: Version, items: Sequence[Item]) -> Ingested | MarketError:
+        try:
+            with self._coordinator.connection(fresh_seconds=0.0) as connection:
+                return ticks.ingest(connection, version, items)
+        except MarketError as error:
+            return error
+
+
+def _raised(error: MarketError) -> Ingested:
+    raise error
+
+
+def _errors(applied: Sequence[_Applied]) -> list[MarketError]:
+    return [each.stored for each in applied if isinstance(each.stored, MarketError)]
+
+
+def _result(items: Sequence[Item], applied: Sequence[_Applied]) -> Ingested:
+    """The outcomes of a request's items in their order. Raises its error."""
+    stored: dict[int, Outcome] = {}
+    counters: dict[str, int] = {}
+    for part, found in applied:
+        if not isinstance(found, MarketError):
+            stored |= zip(part.places, found.outcomes, strict=True)
+            counters |= found.counters
+    for error in _errors(applied):
+        if not stored or not isinstance(error, DatabaseUnavailable):
+            raise error  # another error stays: the same request would never be stored
+        raise _partly_stored(error, len(items), list(stored.values()))
+    return Ingested([stored[place] for place in range(len(items))], counters)
 
 
 def _partly_stored(cause: MarketError, count: int, outcomes: Sequence[Outcome]) -> PartlyStored:

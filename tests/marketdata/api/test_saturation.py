@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 from marketdata.api import tick_writer
+from marketdata.api.group_commit import MAX_SHARED_ITEMS
 from marketdata.api.serve import Service
 from marketdata.api.stream_limit import MAX_STREAMS
-from marketdata.api.tick_writer import MAX_CONCURRENT, MAX_LARGE, MAX_SHARED_ITEMS
+from marketdata.api.tick_writer import MAX_CONCURRENT, MAX_LARGE
 from marketdata.http.listener import WORKERS
 from tests.marketdata.api.conftest import Api, eventually, waiting_for_locks, webtest
 

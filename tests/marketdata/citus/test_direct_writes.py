@@ -59,8 +59,7 @@ def write(conn: Connection, version: Version, ingest: ShardIngest, symbols: list
     for round in range(8):
         batch = some_ticks(symbols, f"{seed}-{round}", rng)
         if rng.random() < 0.3:
-            (outcomes,) = ingest.ingest(version, [batch])[0]
-            assert outcomes == ["created"] * len(batch)
+            assert ingest.ingest(version, batch).outcomes == ["created"] * len(batch)
             continue
         for symbol in {each.symbol for each in batch}:
             own = [each for each in batch if each.symbol == symbol]

@@ -18,6 +18,7 @@ from marketdata.store.version import Version
 from marketdata.tick import Tick, parse_tick
 
 VERSION = replace(Version.of("md", 1), shards=2)
+Refused = Callable[[MarketError, Sequence[Tick]], MarketError]
 GOOD, BAD = "GOOD:A", "BAD:A"
 
 
@@ -30,8 +31,8 @@ class Shards:
     def grouped(self, _version: Version, names: Iterable[str]) -> list[list[str]]:
         return [[name] for name in names]
 
-    def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        return [work(item) for item in items]
+    def begin(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return work
 
     def write(self, version: Version, names: Sequence[str], work: Callable[[Any, Version], Any]) -> Any:
         if BAD in names:
@@ -40,18 +41,19 @@ class Shards:
 
 
 @pytest.fixture
-def ingest(monkeypatch: pytest.MonkeyPatch) -> Callable[[MarketError, Sequence[Tick]], Any]:
-    """The result of a request with these ticks."""
+def ingest(monkeypatch: pytest.MonkeyPatch) -> Refused:
+    """The error of a request with these ticks."""
 
     def stored(_connection: object, _version: Version, items: Sequence[Tick]) -> Ingested:
         return Ingested([Outcome.DUPLICATE if each.id == "again" else Outcome.CREATED for each in items], {})
 
-    def result(error: MarketError, items: Sequence[Tick]) -> Any:
-        [found], _ = ShardIngest(cast(Placement, Shards(error)), cast(Pool, None)).ingest(VERSION, [items])
-        return found
+    def raised_by(error: MarketError, items: Sequence[Tick]) -> MarketError:
+        with pytest.raises(MarketError) as raised:
+            ShardIngest(cast(Placement, Shards(error)), cast(Pool, None)).ingest(VERSION, items)
+        return raised.value
 
     monkeypatch.setattr(ticks, "ingest", stored)
-    return result
+    return raised_by
 
 
 def tick(symbol: str, identity: str) -> Tick:
@@ -62,7 +64,7 @@ REQUEST = [tick(GOOD, "new"), tick(BAD, "new"), tick(GOOD, "again")]
 
 
 def test_the_items_of_other_shards_are_counted_when_a_node_does_not_answer(
-    ingest: Callable[[MarketError, Sequence[Tick]], Any],
+    ingest: Refused,
 ) -> None:
     error = ingest(DatabaseUnavailable("down"), REQUEST)
     assert isinstance(error, PartlyStored)
@@ -72,6 +74,6 @@ def test_the_items_of_other_shards_are_counted_when_a_node_does_not_answer(
 
 @pytest.mark.parametrize("kind", [InvalidValue, DatabaseDefect])
 def test_an_item_that_is_never_stored_is_no_reason_to_send_the_request_again(
-    ingest: Callable[[MarketError, Sequence[Tick]], Any], kind: type[MarketError]
+    ingest: Refused, kind: type[MarketError]
 ) -> None:
     assert type(ingest(kind("refused"), REQUEST)) is kind

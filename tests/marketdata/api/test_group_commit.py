@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from marketdata.api import tick_writer
-from marketdata.api.tick_writer import GroupCommit
+from marketdata.api import group_commit
+from marketdata.api.group_commit import GroupCommit
 from marketdata.errors import DatabaseUnavailable, Saturated
 from tests.marketdata.api.conftest import eventually
 
@@ -80,7 +80,7 @@ def test_a_transaction_waits_for_as_many_requests_as_the_one_before_had(
     eventually(lambda: store.groups == [[1]])
     both = Clients(combining, [[2], [3]])
     eventually(lambda: combining.depth == 2)
-    monkeypatch.setattr(tick_writer, "GATHER_SECONDS", 30.0)
+    monkeypatch.setattr(group_commit, "GATHER_SECONDS", 30.0)
     store.let(2)
     first.join()
     both.join()
@@ -88,7 +88,7 @@ def test_a_transaction_waits_for_as_many_requests_as_the_one_before_had(
     eventually(lambda: combining.depth == 1)
     other = Clients(combining, [[5]])
     eventually(lambda: store.groups[2:] == [[4, 5]])
-    monkeypatch.setattr(tick_writer, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(group_commit, "GATHER_SECONDS", 0.01)
     store.let(2)
     one.join()
     other.join()

@@ -1,0 +1,72 @@
+"""Group commit for each shard of a version that Citus distributes, so that a shard that waits holds up no other one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from time import monotonic
+
+from marketdata.api.group_commit import MAX_SHARED_ITEMS, GroupCommit
+from marketdata.store.placement import Placement
+from marketdata.store.shard_ingest import store_in_shard
+from marketdata.store.ticks import Ingested
+from marketdata.store.version import Version
+from marketdata.tick import FinalizeChain, Item
+
+
+class ShardCommits:
+    """Makes the group commit of a shard at its first use. ``stop`` may be called repeatedly."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._commits: dict[tuple[Version, int], GroupCommit[Item, Ingested]] = {}
+        self._is_stopping = False
+        self._lock = threading.Lock()
+
+    @property
+    def depth(self) -> int:
+        """The number of queued items."""
+        return sum(each.depth for each in self._all())
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Refuse new items, store the queued ones, and end the threads."""
+        deadline = monotonic() + timeout
+        self._is_stopping = True
+        commits = self._all()
+        for each in commits:
+            each.stop(0.0)  # all end at the same time
+        for each in commits:
+            each.stop(max(deadline - monotonic(), 0.0))
+
+    def begin(self, version: Version, items: Sequence[Item]) -> Callable[[], Ingested]:
+        """Begin to store items of one shard; see :data:`Begin`. The counters are those of the whole transaction. Many
+        items get a transaction of their own."""
+        if len(items) > MAX_SHARED_ITEMS:
+            return self._placement.begin(partial(store_in_shard, self._placement, version, items))
+        first = items[0]
+        assert not isinstance(first, FinalizeChain)
+        return self._of_shard(version, self._placement.number(version, first.symbol)).begin(items)
+
+    def _of_shard(self, version: Version, number: int) -> GroupCommit[Item, Ingested]:
+        with self._lock:
+            found = self._commits.get((version, number))
+            if found is None:
+                found = self._commits[version, number] = GroupCommit(partial(self._store, version))
+                if not self._is_stopping:  # one without a thread refuses all items
+                    found.start()
+        return found
+
+    def _store(self, version: Version, requests: Sequence[Sequence[Item]]) -> list[Ingested]:
+        """Store the items of all requests in one transaction."""
+        outcomes, counters = store_in_shard(self._placement, version, list(chain.from_iterable(requests)))
+        results, place = [], 0
+        for items in requests:
+            results.append(Ingested(outcomes[place : place + len(items)], counters))
+            place += len(items)
+        return results
+
+    def _all(self) -> list[GroupCommit[Item, Ingested]]:
+        with self._lock:
+            return list(self._commits.values())
