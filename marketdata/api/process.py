@@ -21,6 +21,8 @@ def prepare_process(settings: Settings) -> None:
     starts."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     request_log.configure(settings.log)
+    # The health checks say once that a database does not answer. The pool would repeat it for each of its connections.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     # sigwait is used because a handler could interrupt any step of this code. The signals are blocked before the first
     # thread starts, because threads inherit the mask. They stay blocked, so a second signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
