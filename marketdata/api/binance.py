@@ -37,12 +37,12 @@ _Shown = TypeVar("_Shown")
 _DAY = 86_400_000
 _MILLISECOND = 1000
 _EXACT = Context(prec=200, rounding=ROUND_HALF_EVEN)
-"""So many digits that a quotient is rounded only once, to its last place."""
+"""Enough digits that a quotient is rounded only once, to its last place."""
 _LAST_PLACE = Decimal("1e-18")
 _GREATEST = "9" * 30
 """The greatest price and size of a tick, without a fraction."""
 _ALL = 1_000_000
-"""More than a version has symbols."""
+"""A limit above the number of symbols of any version."""
 
 
 def ping(_request: Request) -> Reply:
@@ -167,7 +167,7 @@ def _resolved(services: Services, version: Version, names: Sequence[str]) -> lis
 
 
 def _ordered(found: Mapping[str, _Shown], symbols: list[str] | None) -> dict[str, _Shown]:
-    """What was found of the named symbols in their order, or of all symbols."""
+    """The found symbols: the named ones in their order, or all in the order of lists."""
     if symbols is not None:
         return {symbol: found[symbol] for symbol in symbols if symbol in found}
     return {symbol: found[symbol] for symbol in sorted(found, key=lambda each: (not markets.has_suffix(each), each))}

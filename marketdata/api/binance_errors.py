@@ -13,7 +13,7 @@ COMBINATION = "combination"
 
 _UNKNOWN_SYMBOL = "unknown_symbol"
 _STATUSES = {e.InvalidValue.code: 400, _UNKNOWN_SYMBOL: 400}
-"""Of the codes that have another status in a problem."""
+"""The statuses of the codes whose status in a problem is another one."""
 
 _CODES: dict[type[e.MarketError], tuple[int, str]] = {
     e.MarketError: (-1000, "An unknown error occurred while processing the request"),

@@ -24,8 +24,8 @@ from marketdata.store.shards import Node, Shard
 from marketdata.store.version import Version
 
 STALL_SECONDS = 2.5
-"""A check of a node that takes longer than this counts as failed. With it, a node that has stopped is known before
-requests have waited for it for five seconds."""
+"""A check of a node that takes longer than this counts as failed. With this limit, a stopped node is noticed before any
+request has waited five seconds for it."""
 
 
 class NodeListener(DatabaseListener):
@@ -87,7 +87,7 @@ class ClusterNode:
         return DatabaseUnavailable("the node that holds the symbol does not answer; send the request again later")
 
     def _call_candles(self, connection: Connection) -> Version:
-        # A shard may have moved away since the placement was read, and its functions work no more.
+        # A shard may have moved away since the placement was read. Then its functions on this node no longer work.
         here = next((shard for shard in self.shards if shards.is_here(connection, shard, ())), None)
         if here is not None:
             candles.check(connection, here)
@@ -128,7 +128,7 @@ class Cluster:
         """Read the placement of the served version again. ``connection`` is to the coordinator."""
         try:
             found = self._read(connection)
-        except MarketError:  # no version, or not its shards: requests and /ready say so
+        except MarketError:  # the version or its shards are missing, which requests and /ready report
             return
         gone = [self._nodes[node] for node in self._nodes.keys() - found.keys()]
         made = {node: self._made(node) for node in found.keys() - self._nodes.keys()}

@@ -20,7 +20,7 @@ _PACKED_BYTES = 64 * 1024
 
 MAX_MEMBERS = 10_000
 """Maximum number of gzip members of a body. A file of 256 MiB from bgzip has 4 096. Empty members take time to unpack,
-although they count for no byte of the limit."""
+although they add no byte to the size that is limited."""
 
 
 def coding_of(environ: Mapping[str, Any], accepts_gzip: bool) -> str:
@@ -68,7 +68,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go back to the start, the only place to go."""
+        """Go back to the start. No other position is supported."""
         if (offset, whence) != (0, io.SEEK_SET):
             raise io.UnsupportedOperation("only the start can be sought")
         self._file.seek(0)

@@ -116,10 +116,11 @@ class CurrentReads:
 
     @contextmanager
     def several(self, version: Version, names: Collection[str], known: int) -> Iterator[Callable[[Work[Any]], Any]]:
-        """Lend a function that does what :meth:`read` does, for reads of which each goes on where the one before it has
-        ended. They share a connection, unless the version is distributed, because a shard may move between two."""
+        """Lend a function that does what :meth:`read` does, for reads of which each continues where the previous one
+        ended. They share a connection, unless the version is distributed, because a shard may move between two
+        reads."""
         if version.shards is not None:
-            first = iter([known])  # the others go on from what the first one has read
+            first = iter([known])  # the later reads continue from what the first one has read
             yield lambda read: self.read(version, names, next(first, 0), read)
             return
         with ExitStack() as stack:
@@ -137,10 +138,10 @@ class CurrentReads:
             yield go_on
 
     def _until_current(self, version: Version, names: Collection[str], known: int) -> IsCurrent | None:
-        """While a shard moves, its former node may answer for a few milliseconds more than the new one. So the counters
-        are compared, like those of a replica, if some are known. If they are lower, the placement is read again, once:
-        the coordinator knows of a move before anything can be stored on the new node. What is lower still is so
-        because ``known`` is of another symbol, or the symbol was removed."""
+        """While a shard moves, its former node may still answer for a few milliseconds, with older data than the new
+        one. So the counters are compared, like those of a replica, if some are known. If they are lower, the placement
+        is read again, once: the coordinator knows of a move before anything can be stored on the new node. If a counter
+        is still lower then, ``known`` belongs to another symbol, or the symbol was removed."""
         if not known and not any((version, name) in self._written for name in names):
             return None
         is_first = True

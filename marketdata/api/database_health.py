@@ -187,8 +187,8 @@ class HealthCheck:
             _log.info("the %s is usable again", self._name)
 
     def _pause(self, seconds: float, connection: int | None = None) -> bool:
-        """Wait for ``seconds``, or until the check is stopped or the server closes the connection. Returns whether it
-        did not last so long."""
+        """Wait for ``seconds``, or until the check is stopped or the server closes the connection. Returns whether the
+        wait ended early."""
         if self._stopping.is_set():
             return True
         poll = select.poll()
@@ -198,7 +198,7 @@ class HealthCheck:
 
 
 def call_served(settings: Settings, connection: Connection) -> Version:
-    """Call the candles function of the served version. One that Citus distributes has none on the coordinator."""
+    """Call the candles function of the served version. A version that Citus distributes has none on the coordinator."""
     version = find_served(connection, settings)
     if version.shards is None:
         candles.check(connection, version)
@@ -206,7 +206,7 @@ def call_served(settings: Settings, connection: Connection) -> Version:
 
 
 class ReplicaHealth:
-    """The check of a host of ``DATABASE_READ_URL``, and what it is in comparison with the primary."""
+    """The check of a host of ``DATABASE_READ_URL``, and its state in comparison with the primary."""
 
     def __init__(self, conninfo: str, settings: Settings, primary: PrimaryLog) -> None:
         self.conninfo = conninfo

@@ -103,7 +103,7 @@ def _unready(error: MarketError) -> MarketError:
 
 
 class Gauge(NamedTuple):
-    """A figure of each process, and how those of several processes become one."""
+    """A figure that each process reports, and how the figures of several processes are combined."""
 
     about: str
     of: Callable[[Services], float]

@@ -17,7 +17,7 @@ _MAX_SAMPLES = 3600
 """Number of the primary's positions that are kept. If a replica is behind all of them, the true lag is larger than
 the reported one."""
 
-# The first eight digits of the name of a file of the log are the timeline. A standby does not tell such names.
+# The first eight digits of the name of a file of the log are the timeline. A standby does not report such names.
 _POSITION = """
     SELECT in_recovery,
            (CASE WHEN in_recovery THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0'::pg_lsn)::bigint,
@@ -78,7 +78,7 @@ class PrimaryLog:
         self._samples: deque[tuple[float, int]] = deque(maxlen=_MAX_SAMPLES)
         self.last: LogPosition | None = None
         self.history = 0
-        """The number of the history. What was compared with an earlier one does not count any more."""
+        """The number of the present history. A comparison with an earlier history is no longer valid."""
 
     def record(self, position: LogPosition) -> None:
         last = self.last

@@ -109,7 +109,7 @@ class Metrics:
 
 
 def _of(kind: str, rows: Sequence[tuple[Name, list[float]]]) -> Iterator[tuple[Name, list[float]]]:
-    """The rows of this kind, their names without it."""
+    """The rows of this kind, by their names without the kind."""
     return ((name[1:], row) for name, row in rows if name[0] == kind)
 
 

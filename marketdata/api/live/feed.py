@@ -27,7 +27,7 @@ again."""
 
 
 class Key(NamedTuple):
-    """Identifies a feed. ``zone`` is UTC for what is no candle."""
+    """Identifies a feed. ``zone`` is UTC for feeds without candles."""
 
     symbol: str
     interval: str

@@ -220,7 +220,7 @@ class FeedReader:
         self._push(feed, reading)
 
     def _add_again(self, feed: Feed, spans: list[Span], final_until: int) -> None:
-        """Read these ranges another time, until the chain's finality is there."""
+        """Read these ranges again later, until the chain's finality has arrived on the node."""
         with self._changed:
             feed.final_until = max(final_until, feed.final_until)
             for span in spans:

@@ -44,7 +44,7 @@ class NewSymbols:
         if not changes:
             return
         with self._lock:
-            # Without a loaded version there may be none to serve, which must not disturb the listener.
+            # If no version is loaded, none may exist. Then asking for it would raise an error in the listener.
             if self._version is None or (version := self._served.version()) != self._version:
                 if not self._is_loading:
                     self._load()
@@ -83,7 +83,7 @@ class NewSymbols:
         self._check(lacking, reads)
 
     def _check(self, lacking: Collection[str], reads: Reads) -> None:
-        """Withdraw those of these symbols that were dropped."""
+        """Withdraw the symbols in ``lacking`` that were dropped."""
         gone = set().union(*reads.read_each(lacking, symbols.unknown))
         with self._lock:
             gone &= self._known

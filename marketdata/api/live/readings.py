@@ -43,7 +43,7 @@ class Reading:
 
 def read_changes(connection: Connection, version: Version, feed: Feed, spans: list[Span]) -> Reading:
     """Read the changed ranges of a feed; return the messages for its subscribers. If the symbol was dropped, they must
-    read it again, and learn it there."""
+    read again, and the refusal tells them."""
     reading = Reading()
     try:
         for span in spans:

@@ -28,13 +28,14 @@ class Reads:
         return self.version.shards is not None
 
     def read(self, name: str, work: Work[ResultT]) -> ResultT:
-        """Run ``work`` where this symbol or alias is. It may be repeated, so it must change nothing."""
+        """Run ``work`` on the database that holds this symbol or alias. ``work`` may be repeated, so it must change
+        nothing."""
         if self.version.shards is None:
             return work(self.connection, self.version)
         return self.placement.read(self.version, [name], work)
 
     def read_each(self, names: Collection[str] | None, work: ReadNamed[ResultT]) -> list[ResultT]:
-        """Run ``work`` for these symbols or aliases, or for all symbols with None, on each shard that has some."""
+        """Run ``work`` on each shard that has some of these symbols or aliases. None means all symbols."""
         if self.version.shards is None:
             return [work(self.connection, self.version, names)]
         return self.placement.read_each(self.version, names, work)

@@ -61,14 +61,14 @@ class Subscriber:
         self.protocol = Protocol()
         self.subscriptions: dict[Key, Subscription] = {}
         self.news = Subscription(Feed(Key(ALL_SYMBOLS, "symbols", UTC_ZONE)), ALL_SYMBOLS)
-        """The subscription to new symbols, which every connection has that has another one."""
+        """The subscription to new symbols. It is in effect while the connection has any other subscription."""
         self.inbox: deque[str] = deque()
         """Received messages that are not handled yet."""
         self.is_waiting = False
         """Whether the reader works for this subscriber. Until it has finished, no further message is handled."""
         self.replies: deque[bytes] = deque([response])
         self.pending: dict[tuple[Subscription, int | str], bytes] = {}
-        """The frames to send. Of summaries it has items, which one message takes together."""
+        """The frames to send. Summaries wait as items, which are sent together in one message."""
         self.lacking: set[Subscription] = set()
         """Subscriptions that missed changes. The subscriber has not been told yet."""
         self._unsent: list[bytes | memoryview] = []
