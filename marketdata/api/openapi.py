@@ -39,7 +39,7 @@ _TAGS = {
     "/v1/admin/": "Tokens",
     "/v1/": "Reading",
 }
-"""By the beginning of paths; the first that fits counts."""
+"""By the beginning of a path. The first one that matches applies."""
 
 _LINES = {
     NDJSON: "Each line is an item of a batch.",
@@ -120,7 +120,8 @@ def _operation_id(route: Route) -> str:
 
 
 def _parameter(place: str, name: str, parameters: Mapping[str, Any], is_required: bool) -> dict[str, Any]:
-    """``parameters`` is the schema of all parameters at this place. One has an example if it is in theirs."""
+    """``parameters`` is the schema of all parameters at this place. A parameter has an example if the schema has
+    one."""
     found = {"name": name, "in": place, "required": is_required, "schema": _inlined(parameters["properties"][name])}
     examples = parameters.get("examples", [{}])[0]
     return found | {"example": examples[name]} if name in examples else found

@@ -42,7 +42,7 @@ class Replicas:
 
     def __init__(self, primary: Pool, replicas: Sequence[Replica]) -> None:
         self._primary = primary
-        # Several processes begin with different ones, so that those of equal lag share the work.
+        # Several processes begin with different replicas, so that replicas of equal lag share the work.
         first = os.getpid() % max(len(replicas), 1)
         self._replicas = [*replicas[first:], *replicas[:first]]
 

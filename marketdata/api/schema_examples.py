@@ -48,7 +48,7 @@ def _object(schema: Schema, components: Mapping[str, Schema]) -> dict[str, Any]:
     for part in schema.get("allOf", ()):
         found |= example(part, components)
     required = list(schema.get("required", ()))
-    for alternatives in (schema.get("oneOf"), schema.get("anyOf")):  # which of its members one needs beside those
+    for alternatives in (schema.get("oneOf"), schema.get("anyOf")):  # one alternative adds required members
         required += alternatives[0].get("required", ()) if alternatives else ()
     properties = schema.get("properties", {})
     return found | {name: example(properties[name], components) for name in required if name in properties}

@@ -47,11 +47,11 @@ _STOP_SECONDS = 0.2
 """Minimum time for each part of the service to stop, even if the earlier parts have used up the whole timeout."""
 
 MIN_CONNECTIONS = 4
-"""Least connections of a process to a database: for a shared transaction, a large batch, a stream and a read."""
+"""Minimum connections of a process to a database: for a shared transaction, a large batch, a stream and a read."""
 
 NODE_WAIT_SECONDS = 2.0
 """How long a request waits for a connection to a node of a Citus cluster. It is shorter than for the database, because
-those who wait for a node keep workers from the symbols of the others."""
+a request that waits for a node occupies a worker, which requests for symbols on other nodes need."""
 
 _log = logging.getLogger("marketdata.api")
 

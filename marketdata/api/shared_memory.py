@@ -4,7 +4,7 @@ A counter in this memory survives its process. The process that is started again
 sum falls, and nobody has to ask a process that does not react.
 
 Each process writes to its own region only. It sets the size of the names after the names themselves, and writes a
-report beside the former one before it switches to it. So a process that is killed at any moment leaves whole data.
+report beside the former one before it switches to it. So a process that is killed at any moment leaves consistent data.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ _SIGNALS = STOP_SIGNALS | {signal.SIGCHLD}
 _START_POLL_SECONDS = 0.02
 _POLL_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 10.0
-"""Seconds before a process is started again that ended before it served: at first, and at most. The time doubles."""
+"""A process that ended before it served is started again after a pause. These are the first and the longest pause, in
+seconds; each pause is twice the previous one."""
 _END_SECONDS = 10.0
 """A process that has not ended this long after its signal is killed. It needs little more than half of this, even when
 the database does not answer."""
@@ -63,8 +64,8 @@ class Supervisor:
         ]
 
     def start(self) -> bool:
-        """Start the processes, the first one alone, so that a fault of the settings is told once. Returns False if a
-        signal asked to end meanwhile."""
+        """Start the processes, the first one alone, so that a fault of the settings is reported once. Returns False if
+        a signal asked to end meanwhile."""
         first, *others = self._processes
         first.start()
         while not first.serves:

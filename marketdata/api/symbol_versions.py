@@ -92,8 +92,8 @@ class SymbolVersions:
         self._coalesced: RequestCoalescing[Key, Counter] = RequestCoalescing(self._fetch)
 
     def get(self, version: Version, name: str) -> Counter | None:
-        """The counter of a symbol or alias. That of a distributed version is read by each request on its own, because a
-        node that does not answer must not delay requests for the symbols of others."""
+        """The counter of a symbol or alias. In a distributed version each request reads its counter by itself: then a
+        node that does not answer delays no request for symbols on other nodes."""
         if version.shards is not None:
             counters = partial(candles.counters, names=[name])
             return self._placement.read(version, [name], counters, checks=True).get(name)
