@@ -160,7 +160,7 @@ class ChainCursor:
         for symbol, start in read:
             self._cover_pool(transaction, symbol, start, until, "joined")
         row = transaction.execute("SELECT covered_to FROM chains WHERE chain = ?", (self._chain,)).fetchone()
-        # At first all members join, and their own coverage is enough. The chain's coverage begins where it ends.
+        # At first all members join, and their own coverage is enough. The chain's coverage begins where theirs ends.
         start = until if row[0] is None else row[0]
         if start < until:  # equal when two blocks have the same time
             put_coverage(transaction, self._chain, start, until, "indexed")
@@ -191,8 +191,8 @@ class ChainCursor:
         )
 
     def _uncover_new(self, transaction: Transaction, next_block: int) -> None:
-        """Take back the own coverage of pools that began at ``next_block`` or later. It may begin before the time from
-        which the others' is taken back, because several blocks may have one time."""
+        """Take back the own coverage of pools that began at ``next_block`` or later. Their coverage may begin before
+        the time from which the coverage of other pools is taken back, because several blocks may have the same time."""
         rows = transaction.execute(
             "SELECT symbol, covered_from, covered_to FROM pools "
             "WHERE chain = ? AND first_block >= ? AND covered_from < covered_to",

@@ -24,7 +24,7 @@ _MAX_ITEMS_BEHIND = 20_000
 are delivered soon."""
 
 _POLLS_LEFT_OUT = 10
-"""While new blocks are announced, so many times ``poll_s`` are between two requests for the newest block."""
+"""While new blocks are announced, the newest block is asked for after ``poll_s`` times this number."""
 
 Connect = Callable[[Chain, threading.Event], Provider]
 """Makes the provider of a chain. Setting the event ends the provider's waits."""

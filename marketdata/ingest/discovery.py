@@ -125,8 +125,8 @@ class Discovery:
                 )
 
     def _enter(self, cursor: ChainCursor, final: int) -> None:
-        """Record the factories. One that is new, or selects other pools, is read from its start. One that is no longer
-        listed goes on here if it is listed again."""
+        """Record the factories. One that is new, or selects other pools, is read from its start. A factory that is no
+        longer listed continues at its recorded block if it is listed again."""
         with self._outbox.transaction() as transaction:
             starts = [factory.start_block for factory in self._factories.values()]
             if starts and cursor.next_block() is None:
@@ -286,8 +286,8 @@ class Discovery:
     def _readmit(
         self, transaction: Transaction, cursor: ChainCursor, waiting: Iterable[WaitingPool], final: int
     ) -> list[Pool]:
-        """Admit those of the waiting pools that have enough swaps, as those have which are no longer excluded or
-        listed."""
+        """Admit the waiting pools that have enough swaps. A pool that is no longer excluded, or no longer listed, may
+        have enough already."""
         made = []
         next_block = cursor.next_block()
         for each in waiting:

@@ -101,7 +101,7 @@ class Follower:
     def look(self) -> None:
         """Read the newest block. If a reorganisation replaced known blocks, retract them."""
         self.head, self._finalized = newest_and_final(self._provider, self._chain.confirmations)
-        # Before factories' past is read, so that no pool of another branch is found in it.
+        # This comes before the factories' past is read, so that no pool of a replaced branch is found there.
         if self._differs(self.head.block) or (self._members is None and self._is_replaced()):
             self._reorganise(self.head.number)
         if self._members is None:
@@ -130,7 +130,7 @@ class Follower:
             return False
         first = min(late.values())
         pools = [self._pools[symbol] for symbol, at in late.items() if at == first]
-        if first >= end:  # they are read again, and left at this block
+        if first >= end:  # pools that are read again; they had stopped at this block
             with self._cursor.transaction() as transaction:
                 self._cursor.advance_late(transaction, [pool.symbol for pool in pools], first)
             self._regroup()

@@ -17,11 +17,11 @@ from marketdata.source.provider import SAMPLE, RpcProvider
 _YEAR_S = 365 * 86_400
 _FIRST_BLOCKS = 2_000
 _READINGS = 10
-"""So many ranges are read, at places spread over the period."""
+"""The number of ranges that are read, spread over the period."""
 _RANGE_CALLS = 4
 """The calls of the first request of a range: the logs, the chain, and both ends."""
 _POOL_CALLS = 9
-"""The calls of the check of a pool, about."""
+"""The calls that the check of a pool needs, approximately."""
 _STORED_PER_S = 5_000
 """Swaps that are decoded and stored in a second, on a machine of two cores."""
 _MAX_SPANS = 20_000
@@ -68,8 +68,8 @@ class Measured:
 
     @property
     def next_size(self) -> int:
-        """The number of blocks to ask for next: twice as many until a range is refused, then halfway between. They are
-        never so many that the backfill would not ask for them either."""
+        """The number of blocks to ask for next: twice as many until a range is refused, then halfway between. It is at
+        most the number that the backfill would ask for."""
         if self.suggested is not None:
             size = self.suggested
         elif self.refused is not None:
@@ -157,8 +157,8 @@ def forecast(measured: Measured, blocks: int, pools: int, per_second: float) -> 
 
 
 def _spans(blocks: int, measured: Measured) -> tuple[int, int]:
-    """How many ranges the backfill reads, and how many requests for ranges are refused. The ranges that are handed out
-    have the size of the moment at which they were."""
+    """How many ranges the backfill reads, and how many requests for ranges are refused. A range keeps the size that was
+    current when it was handed out."""
     size, largest = SpanSize(blocks), measured.largest if measured.refused else MAX_BLOCKS
     left, waiting = blocks, deque[int]()
     spans = refusals = 0

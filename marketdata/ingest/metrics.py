@@ -34,7 +34,7 @@ class ChainMetrics:
     reorganisations_total: int = _metric("Reorganisations of the chain.")
     retracted_blocks_total: int = _metric("Blocks that reorganisations replaced.")
     requests_total: Mapping[str, int] = _metric("HTTP requests to the provider.", "endpoint")
-    switches_total: int = _metric("How often another endpoint of the provider answered than before.")
+    switches_total: int = _metric("Changes of the endpoint that answers for the provider.")
     contradicted_ranges_total: int = _metric("Ranges read header by header, because the provider contradicted itself.")
 
 

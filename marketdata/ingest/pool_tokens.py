@@ -24,7 +24,7 @@ class PoolTokens:
         self._known: dict[str, TokenInfo] = {}
 
     def info(self, address: str) -> TokenInfo:
-        """What a token says that was read."""
+        """What a token said when it was read."""
         if address == NATIVE:
             return TokenInfo(self._chain.native.symbol, self._chain.native.decimals)
         if address not in self._known:

@@ -1,8 +1,8 @@
 """The provider of a chain, which may have several endpoints: the first one that works answers.
 
 Every answer comes from one endpoint. Final ranges are read from any endpoint, and compared with the endpoint that is
-asked for the newest block. An endpoint that failed, or that contradicted a final block, is not asked during a pause,
-which grows from time to time.
+asked for the newest block. An endpoint that failed, or that contradicted a final block, is not asked during a pause.
+Each further failure makes the pause longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from marketdata.source.rpc_file import Chain
 
 _MIN_PAUSE, _MAX_PAUSE = 30.0, 600.0
 _TRIES, _PATIENCE = 2, 1.0
-"""How often a request is sent, and how long a wish to wait is obeyed, where another endpoint can be asked instead."""
+"""How often a request is sent, and the longest ``Retry-After`` in seconds that is obeyed, if another endpoint can be
+asked instead."""
 
 _log = logging.getLogger("marketdata.source")
 _T = TypeVar("_T")
@@ -92,7 +93,7 @@ class Failover:
 
     @property
     def name(self) -> str:
-        """That of the endpoint that answered last."""
+        """The name of the endpoint that answered last."""
         return self._endpoints[self._answered].name
 
     @property

@@ -1,7 +1,7 @@
 """Announcements of new blocks (``eth_subscribe newHeads``) over a WebSocket.
 
-An announcement only wakes the reader of the chain, which asks the provider for the blocks as without it. The URL may
-contain a key, so no message shows more of it than host and port.
+An announcement only wakes the reader of the chain, which asks the provider for the blocks as it does without
+announcements. The URL may contain a key, so no message shows more of it than host and port.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from marketdata.source import evm
 from marketdata.source.rpc import authorization
 
 _SILENCE_S = 60.0
-"""After so many seconds without an announcement, the connection is made anew."""
+"""After this many seconds without an announcement, the connection is made anew."""
 _CONNECT_S = 10.0
 _MIN_PAUSE, _MAX_PAUSE = 1.0, 60.0
 _MAX_MESSAGE = 1 << 20

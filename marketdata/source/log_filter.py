@@ -29,7 +29,8 @@ class LogFilter:
         self._is_long = len(self._events) > MAX_ADDRESSES
 
     def __or__(self, other: LogFilter) -> LogFilter:
-        """Selects what one of both filters selects. Both select all second topics."""
+        """A filter that selects what at least one of the two filters selects. Neither of them may limit the second
+        topics."""
         both = self._events | other._events
         for address in self._events.keys() & other._events.keys():
             both[address] = self._events[address] | other._events[address]

@@ -93,7 +93,7 @@ def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Hea
 _T = TypeVar("_T")
 _GENESIS = 0
 _CONTROL = Call("eth_call", ({"to": "0x" + "00" * 20, "data": evm.selector("decimals()")}, "latest"))
-"""A call that every provider answers that answers calls: the account has no code, so the result is empty."""
+"""A call that every provider that supports calls can answer: the account has no code, so the result is empty."""
 SAMPLE = 2
 """How many blocks of a range, of those whose logs name a time, are compared with their headers."""
 

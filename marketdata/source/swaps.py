@@ -15,7 +15,7 @@ PRICE_DIGITS = 36
 """Significant digits of a price."""
 
 _SEQ_SHIFT = 20
-"""A block has fewer than 2^20 logs. So many logs would cost 400 million gas, because one costs at least 375 gas."""
+"""A block has fewer than 2^20 logs. 2^20 logs would cost 400 million gas, because one log costs at least 375 gas."""
 _TICK_JSON = (
     '{"symbol":"%s","id":"%s:%d","ts":%d,"seq":%d,"price":"%s","size":"%s","side":"%s",'
     '"block":{"number":%d,"hash":"%s"},"tx":"%s"}'

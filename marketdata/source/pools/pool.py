@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from marketdata.source.evm import Log
 
 ID_SEPARATOR = "#"
-"""Between a contract of many pools and the id of a pool: ``address#id``."""
+"""Separates the contract of many pools from the id of a pool: ``address#id``."""
 
 
 class Deltas(NamedTuple):
