@@ -37,8 +37,8 @@ MALFORMED = "secret_malformed"
 Content = TypeVar("Content")
 
 CHECK_SECONDS = 0.01
-"""How long the content of a file is believed without another look at the file. Each look lets other threads run, so one
-for each request takes more time than the rest of a login."""
+"""How long the content of a file is used before the file is checked again. Each check gives up the GIL, so a check for
+each request would take longer than the rest of a login."""
 
 _MAX_SIZE = 1 << 20
 _ADMIN_SECRET_MIN = 20

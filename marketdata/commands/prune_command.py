@@ -24,7 +24,7 @@ EXAMPLE = "Example: bin/marketdata-prune --before 2026-01-01 --symbol ETH:WETH-U
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _MAX_NAMED = 3
-"""Of many symbols with an earlier line, this many are named."""
+"""If many symbols have an earlier line, this many of them are named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -98,7 +98,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _pruned(selection: Selection) -> str:
-    """From when on the ticks of symbols are there whose older ticks are pruned."""
+    """The times from which ticks are still stored, for symbols whose older ticks are pruned."""
     lines = [f"{each.symbol} from {each.line:%Y-%m-%d} on" for each in selection.symbols if each.line]
     more = f" and {len(lines) - _MAX_PRUNED:,} more symbols" if len(lines) > _MAX_PRUNED else ""
     return f"; older ticks are pruned: {', '.join(lines[:_MAX_PRUNED])}{more}" if lines else ""

@@ -104,8 +104,8 @@ def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
 
 
 def _hold_shard_writers(connection: Connection) -> None:
-    """Let no symbol of a distributed version be stored until the transaction ends. A writer looks an alias up to find
-    its shard, and again there, and must find the same symbol."""
+    """Let no symbol of a distributed version be stored until the transaction ends. A writer looks an alias up twice,
+    first to find its shard and then on the shard. Both must give the same symbol."""
     _hold_writers(connection, [each.name("symbols") for each in _versions(connection) if each.shards is not None])
 
 

@@ -146,8 +146,8 @@ class Copy:
     def _apply(
         self, statements: Sequence[LiteralString], remember: LiteralString, symbol: str, blocks: list[_Block]
     ) -> None:
-        """Apply the statements to the target, and then remember it. A copy that is killed between both does it again,
-        unless both are in one transaction, which they are if the target is plain."""
+        """Apply the statements to the target, and then remember it. If the target is plain, both are in one
+        transaction. Otherwise a copy that is killed between them applies the statements again."""
         hashes, numbers = zip(*blocks, strict=True)
         values = {"symbol": symbol, "hashes": list(hashes), "numbers": list(numbers), **self._pair.tables}
         with self._connection.transaction():

@@ -45,7 +45,8 @@ class Contents:
 
 
 def contents(access: SymbolAccess, version: Version, symbol: str) -> Contents:
-    """What ``drop`` would remove. Raises UsageError, which names a similar symbol, if the version has no such one."""
+    """What ``drop`` would remove. Raises UsageError if the version does not have the symbol. The error names a similar
+    symbol."""
     connection = access.connection
     row = access.read(version, [symbol], lambda c, v: c.execute(v.query(_CONTENTS), (symbol,)).fetchone())
     if row is None:

@@ -44,8 +44,8 @@ _REPEATED = ["symbol", "side", "block_number", "block_hash"]
 
 
 _SEARCHED = ["symbol", "ts"]
-"""Columns by which row groups are chosen, so their least and greatest values are kept. Those of the others would only
-take memory, some kilobytes for each row group."""
+"""Columns by which row groups are chosen, so their least and greatest values are kept. For other columns these would
+only take memory, some kilobytes for each row group."""
 
 
 class _Output:

@@ -1,6 +1,6 @@
 """``bin/marketdata-prune``: deletes ticks before a midnight (UTC), and keeps their candles.
 
-First the line of each symbol is drawn. Then the ticks below the lines are deleted, a symbol after the other, in small
+First the line of each symbol is drawn. Then the ticks below the lines are deleted, one symbol after the other, in small
 transactions with pauses, so that readers and writers are not slowed down. A prune may be killed at any moment. The next
 one also deletes what an earlier one has left below its lines.
 """
@@ -46,7 +46,7 @@ class Prune:
         self._symbols = [_stored(access, version, name) for name in names] or None
         self._below: list[Below] = []
         self.lines: list[Line] = []
-        """The lines before this run, and what they may be."""
+        """The lines before this run, and the highest lines that finality allows."""
         self.most = 0
         """The greatest number of ticks that may have to be deleted."""
         self.deleted = 0

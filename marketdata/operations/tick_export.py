@@ -24,8 +24,8 @@ from marketdata.store.version import Version
 
 
 class Selected(NamedTuple):
-    """A symbol of an export. ``expected`` is about the number of its ticks. If ticks of the wanted times are pruned,
-    ``line`` is the midnight before which they are, else it is None."""
+    """A symbol of an export. ``expected`` is the approximate number of its ticks. If ticks of the wanted times are
+    pruned, ``line`` is the midnight before which they are pruned; otherwise it is None."""
 
     symbol: str
     expected: int
@@ -65,11 +65,11 @@ class CsvSink:
         return lines.count(b"\n")
 
     def finish(self, about: dict[str, str]) -> None:
-        """CSV keeps no facts."""
+        """Do nothing, because a CSV file has no place for facts."""
         self._file.flush()
 
     def give_up(self) -> None:
-        """CSV has no end that could be written."""
+        """Do nothing, because a CSV file has no closing part."""
 
 
 @contextlib.contextmanager
@@ -147,8 +147,8 @@ def _lines(access: SymbolAccess, version: Version, of: Selected, selection: Sele
 @contextlib.contextmanager
 def new_file(path: Path, *, replaces: bool) -> Iterator[BinaryIO]:
     """Open a file for writing. It has its name when the block has ended without an error; before, it is a hidden file
-    in the same folder. Raises UsageError if the file exists, unless ``replaces``, and for what is no regular file, like
-    a device: it would be replaced, too."""
+    in the same folder. Raises UsageError if the file exists, unless ``replaces``. It also raises UsageError for
+    something other than a regular file, like a device, because the new file would replace it."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file")
     if path.is_symlink() or (path.exists() and not path.is_file()):

@@ -74,7 +74,7 @@ class Pair:
 
     @property
     def is_distributed(self) -> bool:
-        """Whether Citus distributes one of both."""
+        """Whether Citus distributes at least one of the two versions."""
         return (self.source.shards, self.target.shards) != (None, None)
 
     @property

@@ -42,7 +42,8 @@ _EXACT: LiteralString = """
     LEFT JOIN {aliases} a ON a.alias = wanted.name
     JOIN {symbols} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
 
-# The joined name is BASEQUOTE of CHAIN:BASE-QUOTE. A pool with a suffix has none, so that it takes none away.
+# The joined name is BASEQUOTE of CHAIN:BASE-QUOTE. A pool with a suffix has no joined name, so that it makes no other
+# pool's joined name ambiguous.
 _JOINED: LiteralString = """
     SELECT DISTINCT wanted.name, s.symbol FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
     JOIN {symbols} s
@@ -101,8 +102,8 @@ def resolved(
 ) -> list[str]:
     """The symbols of these names, in this order. A name is a symbol, an alias, or the base and the quote of only one
     symbol, joined without a hyphen, in any case. Raises InvalidValue if several symbols have a joined name, NotFound
-    (``unknown_symbol``) for another name. ``read_each`` calls a read where these names are stored, or with None where
-    any symbols are."""
+    (``unknown_symbol``) for another name. ``read_each`` calls a read on each shard that has some of these names, or
+    with None on each shard."""
     found: dict[str, list[str]] = {}
     for matches in read_each(names, _exact):
         for name, symbol in matches:

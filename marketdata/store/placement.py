@@ -247,7 +247,7 @@ class Placement:
         attempt: Callable[[Placed], ResultT],
         find: Callable[[], Placed] | None = None,
     ) -> ResultT:
-        """Run ``attempt`` where the shard is, and again where it is then, if it has moved meanwhile."""
+        """Run ``attempt`` on the node of the shard. If the shard has moved meanwhile, run it again on the new node."""
         find = find or (lambda: self._place(version, names))
         deadline: float | None = None
         while True:
@@ -316,7 +316,7 @@ def _checked(
     *,
     checks: bool = False,
 ) -> ResultT:
-    """What ``work`` returns or raises. Raises :class:`Moved` if it has read what is not current."""
+    """What ``work`` returns or raises. Raises :class:`Moved` if the data that it has read are not current."""
     try:
         result = work(connection, placed.shard)
     except (NotFound, InvalidValue, Pruned):

@@ -114,7 +114,8 @@ _BELOW: LiteralString = """
         SELECT t.ts FROM {ticks} t WHERE t.symbol = s.symbol AND t.ts < s.pruned_until ORDER BY t.ts LIMIT 1
     ) first
     WHERE s.symbol = ANY (%s::text[]) ORDER BY s.symbol"""
-# Commits may be lost in a crash of PostgreSQL, but only from the end on: a deletion is never kept without its line.
+# A crash of PostgreSQL may lose the latest commits, but it never loses one and keeps a later one. So no deletion is
+# kept without its line.
 _SESSION = "SELECT set_config('marketdata.writer', 'pruning', true), set_config('synchronous_commit', 'off', true)"
 # Each batch begins at the time of the last deleted tick. If it began at the symbol's first tick, it would pass the
 # index entries of all ticks deleted before.

@@ -103,7 +103,7 @@ class Placed(NamedTuple):
 
 def refuse_worker(connection: Connection) -> None:
     """Raise UsageError if the database is that of a worker of a Citus cluster. Tables that were created there would
-    stand in the way of those that the coordinator creates."""
+    conflict with those that the coordinator creates."""
     if not has_citus(connection):
         return
     if connection.execute("SELECT groupid FROM pg_dist_local_group").fetchone() != (0,):
@@ -162,8 +162,9 @@ def create_functions(connection: Connection, version: Version) -> None:
 
 
 def drop_former(connection: Connection) -> None:
-    """Drop the tables that shards have left behind where they were before a move or a split. Their triggers need the
-    functions of the version. Citus drops them within a quarter of a minute, too. This may not run in a transaction."""
+    """Drop the tables that shards have left behind on their former nodes after a move or a split. Their triggers need
+    the functions of the version. Citus drops them within a quarter of a minute, too. This may not run in a
+    transaction."""
     connection.execute("CALL citus_cleanup_orphaned_resources()")
 
 
@@ -174,11 +175,12 @@ def undistribute_aliases(connection: Connection) -> None:
 
 
 LOCK_WAIT_ENDED = (psycopg.errors.LockNotAvailable, psycopg.errors.InternalError_)
-"""What ends a wait that is limited by :func:`limit_lock_waits`: the second, if the lock is one of another node."""
+"""The errors that end a wait limited by :func:`limit_lock_waits`. The second one is raised if the lock is on another
+node."""
 
 
 def limit_lock_waits(connection: Connection, seconds: float) -> None:
-    """Let the statements of this transaction wait so long for a lock at most, on all nodes of a cluster, too."""
+    """Limit how long each statement of this transaction waits for a lock, also on the other nodes of a cluster."""
     connection.execute("SET LOCAL citus.propagate_set_commands = 'local'")
     connection.execute(f"SET LOCAL lock_timeout = '{seconds}s'")
 

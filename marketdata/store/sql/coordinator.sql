@@ -1,8 +1,8 @@
 -- Functions of a version that Citus distributes, for the coordinator. They replace those of the other scripts.
 
 -- Writers of symbols call {lock} of their shard, on its node. Here it is called for no symbol, before the finality of a chain is
--- stored. The UPDATE finds no row. It waits where other writers wait, for another version that becomes the current one, and is
--- refused where they are, in the pause after that (operations/cutover.py).
+-- stored. The UPDATE finds no row. While another version becomes the current one, it waits like other writers. During
+-- the pause after that it is refused like them (operations/cutover.py).
 CREATE OR REPLACE FUNCTION {lock}(names text[]) RETURNS TABLE (symbol text, version bigint, pruned_until timestamptz)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
