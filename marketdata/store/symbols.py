@@ -29,7 +29,7 @@ transaction that writes to the symbol.
 
 Counters start at 1 in every table, and start again after the table was emptied. So two equal counters may belong to
 different data. The origin (cluster, table, and the time when the row was written) tells them apart. The number of the
-transaction would not: after a failover that lost writes, it comes again.
+transaction would not: after a failover that lost writes, a later transaction gets the same number.
 """
 
 
@@ -123,7 +123,7 @@ def with_ticks(conn: Connection, version: Version, _names: object = None) -> set
 
 
 def unknown(conn: Connection, version: Version, symbols: Collection[str]) -> set[str]:
-    """Those of the symbols of which nothing is stored."""
+    """Returns the symbols of which nothing is stored."""
     found = conn.execute(
         version.query("SELECT unnest(%s::text[]) EXCEPT SELECT symbol FROM {symbols} WHERE symbol = ANY (%s)"),
         (list(symbols), list(symbols)),
