@@ -92,7 +92,7 @@ class Frontend:
 
     def _answer(self, environ: dict[str, Any]) -> Reply | Response:
         target = parsed(environ["REQUEST_URI"])
-        if target.path == "/healthz":  # a probe may know only the address, so any Host is right
+        if target.path == "/healthz":  # a health check may know only the address, so any Host is accepted
             return _own(environ, answer({"status": "ok"}))
         self._check_origin(environ)
         if target.path == PROBLEMS:

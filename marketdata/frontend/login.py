@@ -3,8 +3,8 @@
 bcrypt is slow on purpose, so a verified login is remembered for a minute. The memory holds a keyed digest of name and
 password, and the user's hash at that time. Removing a user, or changing the password, ends their sessions at once.
 
-Wrong tries are limited by a token bucket per address and per user. A digest stays in the memory after its minute. A
-request with such a digest needs no token of the user's bucket, so wrong tries of others do not delay this user.
+Failed logins are limited by a token bucket per address and per user. A digest stays in the memory after its minute. A
+request with such a digest needs no token of the user's bucket, so failed logins by others do not delay this user.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_WAITING = 60
 _WAIT_SECONDS = 10.0
 
 BURST = 10
-"""The size of a token bucket: the number of wrong tries that are not delayed."""
+"""The size of a token bucket: the number of failed logins that are not delayed."""
 SECONDS_EACH = 6.0
 """Seconds until a bucket gains one token."""
 MAX_KEYS = 10_000
@@ -170,7 +170,7 @@ def _credentials(authorization: str) -> tuple[str, bytes]:
         raise LoginRequired("log in with user name and password (HTTP Basic authentication)") from error
 
 
-# -- wrong tries ------------------------------------------------------------------------------------------------------
+# -- failed logins ----------------------------------------------------------------------------------------------------
 
 
 class Throttle:
@@ -197,7 +197,7 @@ class Throttle:
             return 0.0
 
     def give_back(self, *keys: Hashable) -> None:
-        """Give the tokens back after a right try."""
+        """Give the tokens back after a successful login."""
         with self._lock:
             for key in keys:
                 if key in self._full_at:

@@ -23,7 +23,7 @@ RESPONSE_SECONDS = 30.0
 _KEPT_SECONDS = 30.0
 """How long an idle connection is kept. The API closes it after 60 seconds."""
 _SURE_SECONDS = 0.02
-"""A connection that was used more recently than this is used again without a look at it. If the API has just closed it,
+"""A connection that was used more recently than this is used again without a check. If the API has just closed it,
 the request is repeated."""
 _RECEIVE_BYTES = 64 * 1024
 
@@ -82,7 +82,8 @@ class Connection:
             raise UpstreamFailed(f"the answer of the data API broke off: {error}") from error
 
     def whole(self, length: int) -> Part:
-        """The next ``length`` bytes, received in place. There is room for one more, which nobody asked for."""
+        """The next ``length`` bytes, received in place. The buffer has room for one more byte, which would be one that
+        was not asked for."""
         begun, self.received = self.received[:length], self.received[length:]
         if len(begun) == length:
             return begun

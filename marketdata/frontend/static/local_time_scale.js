@@ -16,8 +16,8 @@ export class LocalTimeScale extends defaultHorzScaleBehavior() {
     this.zone = 'UTC';
   }
 
-  // The library calls this for the points from `start` on, after it was called for those before. The first point of all begins
-  // what begins at its time.
+  // The library calls this for the points from `start` on, after it was called for those before. The first point of all
+  // gets the weight of what begins exactly at its time.
   fillWeightsForPoints(points, start) {
     if (start >= points.length) return; // the last point was removed
     const local = (time) => time + offsetAt(time * 1000, this.zone) / 1000;

@@ -253,7 +253,7 @@ function showDate(time) {
   const half = (chart.view()?.bars ?? 160) / 2 * width(feed.candles()?.interval ?? state.interval);
   const from = Math.max(time - half, 0);
   range = { bars: null, from, to: Math.min(time + half, MAX_TIME) };
-  // The library applies the new range in its next frame. Only then has the time its place on the screen.
+  // The library applies the new range in its next frame. Only then does the time have a place on the screen.
   open().then(() => requestAnimationFrame(() => { if (feed.candles()?.before(time)?.t >= from) legend.point(chart.moveCrosshair(time, 0)); }));
 }
 
