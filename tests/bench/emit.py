@@ -149,7 +149,7 @@ def plain_steps() -> Iterator[dict[str, Any]]:
 
 
 def _rich_steps() -> Iterator[dict[str, Any]]:
-    """Those of the arena card, each text with a number of its own: none is the same as another."""
+    """The steps of the arena card. Each text gets a number of its own, so that no two texts are the same."""
     source = json.loads((ARENA / SOURCE_NAME).read_text("utf-8"))
     phases = [phase for task in source["tasks"] for block in task["blocks"] for phase in block["phases"]]
     steps = itertools.cycle([step for phase in phases for step in phase["steps"]])

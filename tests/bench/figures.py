@@ -33,7 +33,7 @@ def median_ms(seconds: Sequence[float]) -> float:
 
 
 def per_second(painted: Sequence[float]) -> list[int]:
-    """Of frames painted at these milliseconds, how many were in each second that begins with one of them."""
+    """The number of frames in each second that begins with a frame. ``painted`` has the milliseconds of the frames."""
     return [sum(at <= other < at + 1000 for other in painted) for at in painted if at + 1000 <= painted[-1]]
 
 

@@ -1,4 +1,4 @@
-"""The backfill from a real node into PostgreSQL, beside what reading and decoding alone allow.
+"""The backfill from a real node into PostgreSQL, compared with the rate of reading and decoding alone.
 
 python -m tests.bench.market_backfill [BLOCKS]      (default 20 000, with 2.5 swaps each on average)
 
@@ -79,7 +79,7 @@ def _limit(market: Market) -> float:
 
 
 def _backfill(market: Market, version: int) -> float:
-    """Into the table of a new version."""
+    """Run the backfill into the table of a new version."""
     state = market.api.state_dir
     environment = os.environ | {"MARKET_STATE_DIR": str(state)}
     subprocess.run(

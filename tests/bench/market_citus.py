@@ -34,12 +34,13 @@ from tests.marketdata.citus.cluster import OWNER, SETTINGS, CitusCluster, Node, 
 ROUNDS = 3
 SECONDS = 4.0
 WARMING = 8.0
-"""Seconds before the first turn of a kind: every connection prepares its statements for every shard."""
+"""Seconds of load before the first turn of a kind, in which every connection prepares its statements for every
+shard."""
 SHARDS = 32
 CHARTS, SUMMARIES = 8, 200
 BATCH = 1000
 CORES = 8
-"""Of each node, for the calculation."""
+"""The cores of each node in the calculation."""
 DAY = 86_400_000
 
 _SUMMARY = "/v1/summary?symbol=" + ",".join(f"SUM:{number}" for number in range(SUMMARIES))
@@ -141,14 +142,14 @@ def measure(ticks: int) -> dict[Measured, list[tuple[Turn, Turn]]]:
                 if number == 0:
                     for side in sides:
                         side.turn(each.kind, WARMING)
-                first = number % 2  # who comes first alternates
+                first = number % 2  # the sides take turns at going first
                 pair = {index: sides[index].turn(each.kind) for index in (first, 1 - first)}
                 found.append((pair[0], pair[1]))
         return turns
 
 
 def _settings(**more: str) -> dict[str, str]:
-    """Those of the private PostgreSQL, but for those that the cluster needs."""
+    """The settings of the private PostgreSQL, except those that the cluster sets itself."""
     lines = (ROOT / "etc" / "postgresql.conf").read_text(encoding="utf-8").splitlines()
     pairs = (line.split(" = ") for line in lines if " = " in line and not line.startswith("#"))
     own = {name: value.strip("'") for name, value in pairs if name not in SETTINGS}
@@ -212,7 +213,8 @@ def _cost(turns: Sequence[Turn]) -> Turn:
 
 
 def _carried(measured: Measured, pairs: Sequence[tuple[Turn, Turn]]) -> str:
-    """Of one node as PostgreSQL alone has it, and of workers beside a coordinator of the same size."""
+    """A row with what PostgreSQL alone carries on one node, and what workers carry beside a coordinator of the same
+    size."""
     plain, citus = (_cost(side) for side in zip(*pairs, strict=True))
     cells = []
     for count, cost in ((1, plain), (4, citus), (16, citus)):

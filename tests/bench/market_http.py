@@ -34,7 +34,7 @@ ROUNDS = 3
 START = 1_704_067_200_000
 YEAR = 366 * 86_400_000
 FULL = 6_000_000
-"""Ticks of a symbol in a year, about; where there are more, there are more symbols."""
+"""The approximate number of ticks of a symbol in a year. More ticks are divided among several symbols."""
 CHUNK = 20_000
 WRITERS = 2
 CHART = "/v1/chart?symbol=CHART:0&interval=1h&limit=500"
@@ -84,7 +84,8 @@ def _fill_part(state: Path, ticks: int, symbols: int, writers: int, part: int) -
 
 
 def _anywhere(symbols: int) -> str:
-    """Any symbol, and an end from which 500 candles go back but for those of a day; so none is asked for again soon."""
+    """A random symbol and a random end, so that the same chart is not requested again soon. Before the end there are
+    500 candles of every interval but ``1d``."""
     return f"symbol=CHART:{{0-{symbols}}}&end={{{START + YEAR * 6 // 10}-{START + YEAR}}}"
 
 
@@ -133,7 +134,7 @@ def _charts(api: ApiProcess, state: Path, symbols: int) -> list[Figure]:
             "FastAPI, text passed through": (rival, f"/text?{_anywhere(symbols)}"),
             "ours, the listener alone (`/healthz`)": (api.port, "/healthz"),
         }
-        # Interleaved, so that what else the machine does falls on all alike.
+        # Interleaved, so that other load on the machine affects all of them alike.
         runs = {name: [] for name in kinds}  # type: dict[str, list[dict[str, Any]]]
         for _ in range(ROUNDS):
             for name, (port, path) in kinds.items():

@@ -25,9 +25,9 @@ from tests.marketdata.source.synthetic_chain import SyntheticChain
 
 POLL_S = 0.5
 SWAPS = 20
-"""Of a synthetic block."""
+"""The number of swaps in a synthetic block."""
 RESULTS = 10_000
-"""Events of an answer at most, as many providers have it."""
+"""Maximum number of events in an answer, a limit of many providers."""
 STEPS = 10
 
 

@@ -52,7 +52,7 @@ def measure() -> list[Figure]:
 
 
 def _pushed(api: ApiProcess, connection: psycopg.Connection[Any]) -> Figure:
-    """From sending COMMIT, so that writing the log to the disk is included."""
+    """The time from sending COMMIT to the arrival, which includes writing the log to the disk."""
     _insert(connection, 0)
     sent = {}
     with _subscribers(api, ["LIVE:A"], COMMITS + 1) as clients:

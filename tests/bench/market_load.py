@@ -37,7 +37,8 @@ class _Client:
 
 
 def drive(port: int, make: Callable[[], bytes], clients: int, seconds: float) -> dict[str, object]:
-    """Each client sends what ``make`` gives as soon as it was answered; rate, latencies (s) and statuses."""
+    """Each client sends the next request of ``make`` as soon as the previous one was answered. Returns rate, latencies
+    (s) and statuses."""
     selector = selectors.DefaultSelector()
     buffer = bytearray(1 << 18)
     latencies: list[float] = []

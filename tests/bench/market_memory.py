@@ -20,8 +20,9 @@ from tests.functional.market_process import ApiProcess, Client
 CLIENTS = 4
 STEPS = 10
 WARM_UP = 100
-"""Batches before the first look: each of the API's workers has had a few then. Each batch is cut anew out of the heap,
-so the process grows for some more millions of ticks; the second half of the run tells whether that ends."""
+"""Batches before the first measurement. By then each of the API's workers has handled a few. Each batch allocates its
+memory anew, so the process grows for some more millions of ticks. The second half of the run shows whether the growth
+ends."""
 
 
 def measure(ticks: int) -> list[Figure]:

@@ -20,7 +20,7 @@ from tests.functional.serving import until
 
 ROUNDS = 50
 SWAPS = 20
-"""Of a block of a round."""
+"""The number of swaps in the block of a round."""
 LATE_S = 600.0
 
 

@@ -110,8 +110,8 @@ def _charts(client: Client, end: int) -> Callable[[], float]:
 
 
 def _digests(connection: Connection, size: int) -> Iterator[Figure]:
-    """What is kept of pruned blocks, and how long it takes to look through all of them, as a retraction of a block does
-    that has no stored tick."""
+    """What is kept of pruned blocks, and how long it takes to look through all of them, as the retraction of a block
+    without stored ticks does."""
     ((blocks, bytes_),) = connection.execute(
         "SELECT sum(cardinality(blocks)), pg_total_relation_size('md_pruned_v1') FROM md_pruned_v1"
     ).fetchall()

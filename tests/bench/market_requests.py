@@ -1,4 +1,4 @@
-"""What the backfill asks of a provider, with the times that logs name and header by header.
+"""How many requests and calls the backfill sends to a provider: with the block times in logs, and header by header.
 
 python -m tests.bench.market_requests [BLOCKS]      (default 100 000, of which two of five have a swap)
 
@@ -120,7 +120,7 @@ def _raw(node: Node, blocks: int) -> float:
 
 
 def _backfill(state: Path, node: Node, blocks: int, version: int, per_second: float) -> Run:
-    """Into the table of a new version."""
+    """Run the backfill into the table of a new version."""
     pool = {"symbol": "A-B", "address": POOL, "kind": "uniswap-v2"}
     content = {
         "url": node.url, "chain": "SYN", "chain_id": CHAIN_ID, "confirmations": 1, "requests_per_s": per_second,

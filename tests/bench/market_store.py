@@ -62,7 +62,8 @@ def main(arguments: list[str]) -> None:
 
 
 def measure(cluster: str, size: int, *, keep: bool = False) -> Iterator[Figure]:
-    """The figures of a database of its own with ``size`` ticks; one that is there by its name was filled before."""
+    """The figures of a database with ``size`` ticks. A database with its name was filled by an earlier run, and is used
+    again."""
     version = Version.of("full", 1)
     name, filling = f"bench_{size}_{hashlib.sha256(version.script()).hexdigest()[:8]}", f"filling_{size}"
     symbols = [f"bench:{number}" for number in range(max(1, round(size / A_YEAR)))]
@@ -155,7 +156,7 @@ def _candles(
     count = 0
     times = []
     for number in range(210):
-        # From anywhere that leaves 500 candles, or all there are; the first ones warm the caches and plans.
+        # A random start with 500 candles after it, if there are so many. The first reads warm the caches and plans.
         start = bucket_open(START + rng.randrange(max(1, span - 501 * width)), interval, Zone.fixed(shift))
         asked: dict[str, Any] = {"start": start, "zone": Zone.fixed(shift), "limit": 500}
         began = perf_counter()
@@ -178,7 +179,7 @@ def _year(conn: Connection, version: Version, symbol: str, days: int) -> Iterato
     theirs = [_seconds(lambda: conn.execute(raw, (symbol, START, end)).fetchall()) for _ in range(3)]
     yield Figure(f"{days} candles of a day", f"{median_ms(ours):.2f} ms")
     yield Figure("the same from the ticks by plain SQL", f"{median_ms(theirs):,.0f} ms")
-    goal = ">= 5 000" if days > 270 else ""  # for a year, or what there is of it
+    goal = ">= 5 000" if days > 270 else ""  # the goal is for about a year of candles
     yield Figure("times faster", f"{median_ms(theirs) / median_ms(ours):,.0f}", goal)
 
 

@@ -1,4 +1,4 @@
-"""Whether the time of a refusal tells a token that never was from one that was revoked or has expired.
+"""Whether the time of a refusal reveals if a token never existed, was revoked or has expired.
 
 python -m tests.bench.market_tokens [ROUNDS]      (default 3 000, the kinds in turn)
 """
@@ -40,7 +40,7 @@ def _measure(api: ApiProcess, rounds: int) -> list[Figure]:
     for _ in range(rounds):
         for name in random.sample(sorted(kinds), len(kinds)):
             with closing(Client(api.port, kinds[name]())) as client:
-                client("GET", "/healthz")  # the connection is there
+                client("GET", "/healthz")  # opens the connection
                 began = time.perf_counter()
                 status, _ = client("GET", "/v1/symbols")
                 took[name].append(time.perf_counter() - began)
