@@ -11,10 +11,9 @@ from tests.bench.figures import Figure, resident
 
 
 def peaks(state_dir: Path, pids: Mapping[str, int]) -> Iterator[Figure]:
-    """The peak of each named process so far, and what PostgreSQL's hold now.
-
-    Their shared buffers only fill up, so at the end of a run that is about their peak; pages that several of them
-    share are counted once.
+    """The peak memory of each named process so far, and the present memory of PostgreSQL's processes. Their shared
+    buffers never shrink, so at the end of a run the present memory is about the peak. Pages that several of them share
+    are counted once.
     """
     for name, pid in pids.items():
         yield Figure(f"peak memory, {name}", f"{resident(pid, 'VmHWM') / 1024:.0f} MiB")

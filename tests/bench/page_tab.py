@@ -1,4 +1,4 @@
-"""Tabs with the probe of the benches in them."""
+"""Opens browser tabs that load the probe of the benches (``page_probe.js``)."""
 
 from __future__ import annotations
 

@@ -202,7 +202,8 @@ def _reports(folder: Path, big: Path, size: int) -> Iterator[Figure]:
 
 
 def _endpoints(server: Server, size: int) -> Figure:
-    """Every endpoint that answers JSON and needs no session, and a step's status as the one write that reads much."""
+    """Every endpoint that answers JSON and needs no session, and the status of a step, the only write that reads
+    much."""
     step = next(item["key"] for item in server.api.get("/api/navigation/catalog")["items"] if item["level"] == "step")
     asked: dict[str, Callable[[], Any]] = {
         path: lambda path=path: server.api.request("GET", path) for path in READ if path not in NEEDS_SESSION

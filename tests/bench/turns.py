@@ -2,7 +2,7 @@
 
 python -m tests.bench.turns CHECKOUT [card | replay | market]      (another checkout, set up; default: all)
 
-Both answer the same clients on the same data, each for a few seconds at a time, so what else the machine does falls on
+Both answer the same clients on the same data, each for a few seconds at a time, so other load on the machine affects
 both. Processor time is that of the service and of PostgreSQL; it depends least on other programs.
 """
 
@@ -104,7 +104,7 @@ class Market:
 
 
 def card(before: Path, after: Path) -> Iterator[str]:
-    """The rows of a table, one when each is measured."""
+    """Yields each row of a table as soon as it is measured."""
     with ExitStack() as ends:
         sides = [Card(checkout, ends) for checkout in (before, after)]
         for method, path, bodies in _CARD_REQUESTS:
@@ -156,7 +156,7 @@ def _row(name: str, sides: Sequence[Callable[[], Turn]]) -> str:
     """Medians of the turns, and the median of the ratios of two neighbouring turns."""
     pairs = []
     for number in range(ROUNDS):
-        first = number % 2  # who comes first alternates, too
+        first = number % 2  # the checkouts take turns at going first, too
         turns = {index: sides[index]() for index in (first, 1 - first)}
         pairs.append((turns[0], turns[1]))
     before, after = (
