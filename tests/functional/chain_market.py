@@ -36,7 +36,7 @@ class Market:
     ) -> None:
         """``durable`` and ``settings`` as of :class:`ApiProcess`. With ``full`` there are pools of every variant of a
         kind."""
-        # The last argument has the chain say that all but the newest four blocks are final.
+        # With the last argument, the chain reports all blocks but the newest four as final.
         self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
         self.api = ApiProcess(state_dir, durable=durable, **settings)
         self.exchanges = exchanges = Exchanges(self.chain, packages)
@@ -78,7 +78,8 @@ class Market:
         self.chain.close()
 
     def trade(self, blocks: int) -> None:
-        """So many blocks with one to four swaps each; every tenth one goes through two pools at once."""
+        """Mine this number of blocks with one to four swaps each. About one swap in ten goes through two pools at
+        once."""
         for _ in range(blocks):
             for _ in range(self.random.randint(1, 4)):
                 if self.random.random() < 0.1:
@@ -90,7 +91,7 @@ class Market:
             self.chain.mine()
 
     def assert_complete(self, seconds: float = 30) -> None:
-        """Every tick and every candle is what the receipts make of them, and nothing else is there."""
+        """The stored ticks and candles are exactly those that the receipts of the chain give."""
         expected: dict[str, list[dict[str, Any]]] = {f"TEST:{pool.name}": [] for pool in self.pools}
         for tick in self.exchanges.ticks(*self.pools):
             expected[tick["symbol"]].append(tick)
@@ -151,7 +152,7 @@ def indexed(read: Client, symbol: str) -> list[list[int]]:
 
 
 def stored_candles(read: Client, symbol: str, interval: str) -> list[dict[str, Any]]:
-    """Without what depends on the time of the question."""
+    """The stored candles, without the members that depend on the time of the request."""
     path = f"/v1/chart?symbol={symbol}&interval={interval}&limit=10000&startTime=1600000000000"
     status, answer = read("GET", path)
     if status == 404:

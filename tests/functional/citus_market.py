@@ -50,7 +50,7 @@ class CitusMarket:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Those of a process of the API, beside its state directory."""
+        """The settings of a process of the API, except its state directory."""
         return {"DATABASE_URL": self.database.url}
 
     def command(self, *arguments: str) -> None:

@@ -30,11 +30,11 @@ CREATIONS = {
 """The events of factories: the kind of the pool (empty: that of the factory) and the word of the data that has its
 address."""
 REVERTS, USES_UP_GAS = b"", b"\0"
-"""As answers of a token; see ``contracts/AnyToken.sol``."""
+"""With these answers a token reverts a call, or uses up its gas; see ``contracts/AnyToken.sol``."""
 NO_DECIMALS = -1
 MAX_DECIMALS = 77
 MAX_DIGITS = 30
-"""Of an amount in a pool, in the smallest unit of the token. A pool of Uniswap V2 holds less than 2**112."""
+"""Digits of an amount in a pool, in the smallest unit of the token. A pool of Uniswap V2 holds less than 2**112."""
 KINDS = 7
 """The number of ways to create a pool."""
 
@@ -99,7 +99,8 @@ class FactoryMarket(Market):
     # -- what happens on the chain -----------------------------------------------------------------------------------
 
     def trade(self, blocks: int) -> None:
-        """As of :class:`Market`. Now and then there is a new pool, or one again that a reorganisation has removed."""
+        """Like the method of :class:`Market`. Sometimes a new pool is created, or a pool that a reorganisation has
+        removed."""
         for _ in range(blocks):
             super().trade(1)
             if self.random.random() < 0.1:
@@ -176,7 +177,7 @@ class FactoryMarket(Market):
         return TestPool(name, address, made, (a, b), decimals, (0, 0), invert=quote == a)
 
     def assert_complete(self, seconds: float = 60) -> None:
-        """Also: no other symbol has a tick."""
+        """Also check that no other symbol has a tick."""
         self.pools = tuple(each.pool for each in self.announced())
         wanted = {tick["symbol"] for tick in self.exchanges.ticks(*self.pools)}
         with closing(Client(self.api.port, self.api.token("read"))) as read:

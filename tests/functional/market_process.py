@@ -20,7 +20,7 @@ from marketdata.postgres import client
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 60.0
 WITH_TEMPLATE = {"MARKET_LOG"}
-"""The only settings with which a new cluster is a copy: the others may decide about it."""
+"""A new cluster is copied from the template only with these settings. All others may change how a cluster is made."""
 
 
 @cache
@@ -29,13 +29,13 @@ def _template() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True)
     client.Client(Path(folder.name), linger=False).close()
     with Path(folder.name, "cluster", "data", "postgresql.auto.conf").open("a") as configuration:
-        # A killed process loses nothing by it, only a machine that fails would; and every test is quicker.
+        # Every test is quicker. Only a failure of the machine loses data without fsync; a killed process loses none.
         configuration.write("fsync = off\n")
     return folder
 
 
 def give_cluster(state_dir: Path) -> None:
-    """Give a state directory without a cluster a new one. To copy it is quicker than to make it."""
+    """Give a state directory without a cluster a new one. Copying a cluster is quicker than making one."""
     if not (state_dir / "cluster").exists():
         subprocess.run(["cp", "-a", f"{_template().name}/cluster", state_dir], check=True)
 
@@ -55,7 +55,7 @@ class ApiProcess:
         self.log = state_dir / "api-test.log"
 
     def start(self, port: int = 0) -> None:
-        """``port`` is one that it had before; 0 takes any free one."""
+        """Start the API, on the ``port`` of an earlier start or, with 0, on any free one."""
         if self._takes_template:
             give_cluster(self.state_dir)
         state = self.log.open("a")

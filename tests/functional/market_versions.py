@@ -117,7 +117,8 @@ class Chain:
         return dict(block["ticks"][-1])
 
     def _reorganise(self, depth: int) -> list[dict[str, Any]]:
-        """The last blocks are replaced; every third time by those that were replaced before, if that is possible."""
+        """Replace the last blocks. Every third time, the blocks that were replaced before return, if that is
+        possible."""
         self.reorganisations += 1
         back, self._replaced = self._replaced, []
         if back and self.reorganisations % 3 == 0:

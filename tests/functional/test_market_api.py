@@ -44,7 +44,7 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
 
 @pytest.mark.full
 def test_every_example_of_the_pages_works(api: ApiProcess) -> None:
-    """Each page alone: nothing of it needs the commands of another one."""
+    """Each page is run alone, because no page may need the commands of another one."""
     environment = os.environ | {"MARKET_STATE_DIR": str(api.state_dir)}
     for page, answer in ((README, '"o": "2500.25"'), (API_PAGE, '"accepted": 4')):
         blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
@@ -78,7 +78,7 @@ def check_sql_examples(environment: dict[str, str]) -> None:
 
 @pytest.mark.full
 def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:
-    """Long before the half minute that a token is cached for."""
+    """The token is refused long before the half minute ends for which it is cached."""
     second = ApiProcess(api.state_dir)
     second.start()
     try:

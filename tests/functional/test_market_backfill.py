@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 CONFIRMATIONS = 12
 MAX_BLOCKS = 7
-"""That the gated provider answers for at once."""
+"""The number of blocks that the gated provider answers for in one request."""
 BAR = re.compile(r"TEST \[(#*) *\] +(\d+)%  ([\d,]+) of ([\d,]+) blocks  ([\d,]+) ticks/s  (--:--|\d+:\d\d) left")
 
 
@@ -45,14 +45,14 @@ class BackfillProcess(IngestorProcess):
         return [sys.executable, "-P", "-m", "marketdata", "backfill", *arguments]
 
     def run_on_terminal(self) -> tuple[int, str, str]:
-        """Its exit code, its standard output, and what a terminal on its standard error gets."""
+        """Returns its exit code, its standard output, and the text on a terminal that is its standard error."""
         terminal, end = pty.openpty()
         process = subprocess.Popen(
             self._command(), cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, stderr=end, text=True
         )
         os.close(end)
         shown = b""
-        with suppress(OSError):  # nobody has the other end any more
+        with suppress(OSError):  # no process has the other end open any more
             while part := os.read(terminal, 1 << 16):
                 shown += part
         os.close(terminal)
@@ -61,8 +61,8 @@ class BackfillProcess(IngestorProcess):
 
 
 class GatedProvider(Provider):
-    """Passes requests on to the chain. It answers for few blocks at once and as many ranges as allowed, which it
-    notes."""
+    """Passes requests on to the chain. It answers only short ranges, and only as many ranges as allowed. It records
+    them."""
 
     def __init__(self, chain: Anvil) -> None:
         super().__init__(lambda request, _: self._pass_on(request))
@@ -77,7 +77,7 @@ class GatedProvider(Provider):
             self._gate.notify_all()
 
     def forget(self) -> None:
-        """Close the gate, for another process: who still waits gets no answer."""
+        """Close the gate for the next process. Requests that still wait get no answer."""
         with self._gate:
             self._allowed = 0
             self._generation += 1
@@ -117,7 +117,7 @@ class Past(Market):
         self._folder = state_dir / "ingestor"
 
     def trade_and_bury(self, blocks: int) -> None:
-        """Blocks with swaps, and as many behind them as make them final."""
+        """Mine blocks with swaps, and then enough blocks to make them final."""
         self.trade(blocks)
         self.chain.mine(CONFIRMATIONS + 1)
 
@@ -126,7 +126,7 @@ class Past(Market):
         return int(self.chain("eth_blockNumber"), 16) - CONFIRMATIONS
 
     def time_of(self, block: int) -> int:
-        """In milliseconds."""
+        """The time of a block in milliseconds."""
         return int(self.chain("eth_getBlockByNumber", hex(block), False)["timestamp"], 16) * 1000
 
     def assert_backfilled(self, first: int, after: int) -> None:
@@ -140,7 +140,7 @@ class Past(Market):
                 assert {each["state"] for each in ranges} <= {"indexed", "no_trades"}
 
     def finished(self) -> list[tuple[int, int]]:
-        """The ranges that the state file has of the first pool; none while it is not there."""
+        """The ranges of the first pool in the state file. There are none while the file does not exist."""
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._folder / "md_ticks_v1.sqlite")) as state:
             rows = state.execute(
                 "SELECT first, last FROM backfilled WHERE symbol = ?", (f"TEST:{self.pools[0].name}",)
@@ -149,13 +149,13 @@ class Past(Market):
         return []
 
     def forget(self) -> None:
-        """As if neither had run here; the store keeps what it has."""
+        """Remove the state of both programs, as if neither had run here. The store stays as it is."""
         shutil.rmtree(self._folder)
 
 
 @pytest.fixture(scope="module")
 def past(evm_packages: EvmPackages) -> Iterator[Past]:
-    """The tests share a chain and a store: each goes on where the one before it ended."""
+    """The tests share a chain and a store: each test continues where the previous one ended."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         found = Past(evm_packages, Path(folder))
         found.api.start()
@@ -182,7 +182,7 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
     )
     past.assert_complete()
     past.ingestor.stop()
-    past.assert_covered()  # both recorded theirs, and nothing is between them
+    past.assert_covered()  # both recorded their ranges, without a gap between them
     again = past.backfill.run()
     assert (again.returncode, again.stdout, again.stderr) == (
         0,
@@ -190,7 +190,7 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
         f"{len(past.pools) - 3} more: the blocks 0 to {began - 1} are stored, and the ingestor reads from there on\n",
         "",
     )
-    # What the ingestor read can be asked for.
+    # Blocks that the ingestor has read can be requested, too.
     done = past.backfill.run("--from-block", str(began), "--to-block", str(began + 2))
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
 
@@ -255,7 +255,7 @@ def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
 
 
 def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
-    """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
+    """A tick that is stored with another price becomes a dead letter. A retracted block that is final is restored."""
     past.forget()
     known = len(past.exchanges.ticks(*past.pools))
     past.trade_and_bury(5)
@@ -271,7 +271,7 @@ def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past
         assert "tick_conflict" in listed
         assert other["id"] in listed
         assert listed.endswith("\n1 dead letters\n")
-        # Without the other one it can be stored.
+        # The tick can be stored after the other one with its id is retracted.
         block = {"symbol": other["symbol"], "block_hash": other["block"]["hash"]}
         gone = [each for each in past.exchanges.ticks(*past.pools) if each["block"] == other["block"]]
         again = [each for each in gone if each["symbol"] == other["symbol"]]

@@ -123,7 +123,7 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path
 
 
 def restored_after_all(elsewhere: Path, folder: Path, before: dict[str, Any], token: str) -> None:
-    """The same restore goes on from what a killed one left, and the API gives the same bytes."""
+    """The same command continues a killed restore, and the API then gives the same bytes."""
     done = command(elsewhere, "restore", folder)
     assert (done.returncode, done.stderr) == (0, "") or was_complete(done.returncode, done.stderr)
     restored = ApiProcess(elsewhere)
@@ -189,7 +189,7 @@ def test_a_restore_that_is_killed_at_any_time_goes_on(api: ApiProcess, state_dir
                 process.kill()
                 assert process.stdout is not None
                 said = process.stdout.read().decode()
-            if process.returncode == 0 or was_complete(process.returncode, said):  # it was quicker
+            if process.returncode == 0 or was_complete(process.returncode, said):  # it ended before the kill
                 break
             assert process.returncode == -signal.SIGKILL, said
         else:

@@ -139,7 +139,7 @@ def silent() -> Iterator[dict[str, Any]]:
 
 def test_a_chain_that_is_dead_delays_no_other_and_catches_up(chains: Chains) -> None:
     chains.start()
-    for _ in range(2):  # the coverage of a chain begins where the first one of its pools ends
+    for _ in range(2):  # the coverage of a chain begins where the coverage of its first pool ends
         chains.trade_other()
         chains.assert_other()
     before = chains.chain_metrics("OTHER")

@@ -1,5 +1,5 @@
-"""kill -9 of the API and of PostgreSQL under write load: what was acknowledged is there, once, and every candle is what
-its ticks make."""
+"""kill -9 of the API and of PostgreSQL under write load. Every acknowledged tick is stored once, and every candle
+matches its ticks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Writer:
         client: Client | None = None
         for number in itertools.count():
             ticks = [self._tick(number, place) for place in range(self._size)]
-            # Without an answer it is open what became of the block before: both are right.
+            # Without an answer it is unknown whether the block before was retracted. Both outcomes are right.
             going = self.acknowledged.pop() if self._reorganises and number % 2 else []
             items = [*self._retractions(number - 1), *ticks] if going else ticks
             body = items[0] if len(items) == 1 else {"ticks": items}
@@ -116,7 +116,7 @@ def test_acknowledged_ticks_survive_a_killed_api_and_database(api: ApiProcess, l
     pause = threading.Event()
     for _ in range(loops(quick=2, full=100)):
         for kill in (ApiProcess.kill_database, restart_api):
-            pause.wait(0.3)  # lets load build up; what it interrupts is chance, and the better for it
+            pause.wait(0.3)  # load builds up; the kill then comes at a random point of the work
             kill(api)
             assert_recovers(api)
     for writer in writers:

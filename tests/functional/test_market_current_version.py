@@ -86,7 +86,7 @@ def command(api: ApiProcess, *arguments: str) -> subprocess.Popen[str]:
 
 
 def cut_over(api: ApiProcess, current: int, new: int) -> None:
-    """With a copy that follows, since the demo goes on."""
+    """Switch while a copy follows, because the demo continues to write."""
     with command(api, "copy", str(current), str(new), "--follow") as copy:
         assert copy.stdout is not None
         assert copy.stdout.readline().startswith("caught up")
@@ -112,7 +112,7 @@ def test_the_ingestor_continues_in_the_version_that_a_cutover_made_current(
             outbox = api.state_dir / "demo" / f"{table}.sqlite"
             if read("GET", "/ready")[1]["ticks_table"] != table or not outbox.exists():
                 return False
-            with suppress(StateError), closing(Outbox(outbox, only_reads=True)) as found:  # it may just be made
+            with suppress(StateError), closing(Outbox(outbox, only_reads=True)) as found:  # it may be incomplete
                 return found.rows("SELECT ticks_table FROM identity") == [(table,)] and not found.count()
             return False
 

@@ -121,7 +121,7 @@ def test_the_ingestor_of_the_new_version_starts_before_the_other_one_stops(
             market.assert_complete()
             market.assert_covered()  # now, since version 1 refuses writes when another one has become the current one
             versions.follow(1, 2)
-            recent = int(market.chain("eth_blockNumber"), 16) - 5  # what is older, only the copy brings
+            recent = int(market.chain("eth_blockNumber"), 16) - 5  # older ticks come only through the copy
             with ingestor(market, versions.second, 2, recent):
                 reorganise()
                 switching = versions.begin("cutover", "2")

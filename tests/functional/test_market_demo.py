@@ -47,7 +47,7 @@ def api() -> Iterator[ApiProcess]:
 
 
 class Ingestor:
-    """The demo's node with a clock of the test's own, and all else as the ingestor has it."""
+    """The demo's node with a clock of the test's own. Everything else is as in the ingestor."""
 
     def __init__(self, api: ApiProcess) -> None:
         self.head = 0
@@ -95,7 +95,7 @@ def assert_stored(read: Client, head: int) -> set[str]:
 
 
 def next_reorganisation(first: int) -> int:
-    """The block in front of which a reorganisation happens that replaces trades."""
+    """The block before which the next reorganisation happens that replaces trades."""
     head = first
     while not any(
         BLOCKS.is_abandoned(number, head - 1)

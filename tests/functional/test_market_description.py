@@ -49,7 +49,7 @@ def store_ticks(api: ApiProcess) -> None:
 
 @pytest.fixture
 def tokens(api: ApiProcess) -> dict[str, str]:
-    """Fresh ones by their scope: a run of schemathesis revokes tokens where it may."""
+    """Fresh tokens by their scope, because a run of schemathesis revokes tokens where it may."""
     made = {"admin": ADMIN_SECRET}
     with closing(Client(api.port, ADMIN_SECRET)) as client:
         for scope in ("read", "write"):
@@ -83,7 +83,7 @@ def test_the_administration_of_tokens_matches_the_description(
 def test_responses_to_any_one_token_match_the_description(
     api: ApiProcess, tokens: dict[str, str], holder: str, loops: Loops
 ) -> None:
-    """Half of it is refused then, or all, which is described as well."""
+    """With one token, half of the requests or all are refused. The description lists these refusals, too."""
     if not loops(quick=0, full=1):
         pytest.skip("wrong tokens for everything only with --full; the quick run has tried each operation without any")
     shown = dict.fromkeys(tokens, (tokens | {"nobody": token.generate()})[holder])

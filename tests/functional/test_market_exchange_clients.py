@@ -21,7 +21,7 @@ from tests.functional.market_process import ROOT, ApiProcess, Client
 from tests.marketdata.frontend.conftest import LOGIN, running
 
 with warnings.catch_warnings():
-    # Of these packages, and of libraries that they import.
+    # Ignore the warnings of these packages, and of libraries that they import.
     warnings.simplefilter("ignore")
     import binance.exceptions
     import ccxt
@@ -62,7 +62,7 @@ def _ticks(start: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def start() -> int:
-    """So that the newest ticks are of the last hours."""
+    """The time of the first tick, chosen so that the newest ticks are of the last hours."""
     return int(time.time() * 1000) // HOUR * HOUR - BARS * 2 * MINUTE
 
 
