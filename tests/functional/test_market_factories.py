@@ -39,7 +39,7 @@ def running(evm_packages: EvmPackages) -> Iterator[FactoryMarket]:
 
 @pytest.fixture
 def market(running: FactoryMarket) -> Iterator[FactoryMarket]:
-    """The tests share a chain: each goes on where the one before it ended, with an ingestor that runs."""
+    """The tests share a chain: each test continues where the previous one ended, with a running ingestor."""
     running.ingestor.start()
     yield running
     running.ingestor.stop()
@@ -66,7 +66,7 @@ def test_swaps_in_the_block_of_the_creation_of_several_pools_are_read(market: Fa
 
 
 def test_ticks_are_what_the_trader_paid_and_got(market: FactoryMarket) -> None:
-    """Over several hops the sums are the net of the transaction."""
+    """With several hops, the sums over the pools are the net amounts of the transaction."""
     on, chain = market.exchanges, market.chain
     transactions = []
     for pool in market.traded[-20:]:
@@ -184,7 +184,7 @@ def test_other_factories_tokens_and_pools_may_be_selected_later(market: FactoryM
     usd_only = [each | {"tokens": [market.usd]} for each in others]
     pool = next(each.pool for each in reversed(market.announced()) if each.pool.kind == "uniswap-v3")
     listed = pool.entry()
-    del listed["decimals"]  # which are read from the chain
+    del listed["decimals"]  # the decimals are then read from the chain
     for content in (
         {"factories": usd_only},
         {"factories": [each | {"exclude": [market.coins[0], market.weth]} for each in (first, *usd_only)]},

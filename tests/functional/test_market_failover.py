@@ -84,4 +84,4 @@ def test_a_killed_and_a_lying_node_change_nothing(market: Market, first: Anvil, 
     assert "reorganisation" not in market.ingestor.said()
     figures = market.ingestor.figures()
     assert figures["reorganisations_total"] == 0
-    assert figures["switches_total"] >= 3  # to the second node, back to the first one that lies, and to the second one
+    assert figures["switches_total"] >= 3  # to the second node, to the first one, and back after a wrong block

@@ -114,14 +114,14 @@ def assert_kept(disk: Disk, writer: Writer) -> None:
 
 
 def test_on_a_full_disk_writes_are_refused_and_nothing_acknowledged_is_lost(api: ApiProcess) -> None:
-    """Tables cannot grow: writes are refused, reads go on. Then its log cannot either, which ends PostgreSQL. When
-    there is room again, the same process writes again, and what was acknowledged is there."""
+    """Tables cannot grow: writes are refused, reads go on. Then the log cannot grow either, and PostgreSQL ends. When
+    there is room again, the same process writes again, and every acknowledged tick is stored."""
     disk = Disk(api)
     pid = api.pid
     with closing(Client(api.port, api.token("alg"))) as sender, closing(Client(api.port, api.token("read"))) as reader:
         write = Writer(sender)
         assert write(500)[0] == 200
-        # The write-ahead log has all of a fresh segment to itself, 16 MiB: it is not what runs full first.
+        # The write-ahead log gets a fresh segment of 16 MiB, so that the tables run out of space before the log does.
         disk.switch_log()
         assert write()[0] == 201
         disk.fill()

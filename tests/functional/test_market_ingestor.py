@@ -37,7 +37,7 @@ from tests.marketdata.source.provider import Provider, Raw, error, result
 pytestmark = pytest.mark.functional
 
 MAX_BLOCKS = 50
-"""That the bad provider answers for at once."""
+"""The number of blocks that the bad provider answers for in one request."""
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def distributed(evm_packages: EvmPackages, citus: CitusCluster) -> Iterator[Mark
 
 @pytest.fixture
 def market(request: pytest.FixtureRequest) -> Iterator[Market]:
-    """The tests share a chain: each goes on where the one before it ended, with an ingestor that runs. Its pools are
+    """The tests share a chain: each test continues where the previous one ended, with a running ingestor. Its pools are
     listed in rpc.json, or found by their factories; or they are listed, and the version is distributed."""
     found: Market = request.getfixturevalue(getattr(request, "param", "listed"))
     found.ingestor.start()
@@ -149,7 +149,7 @@ def test_candles_are_finalized_up_to_the_block_that_the_chain_calls_final(market
     market.ingestor.configure(confirmations="finalized")
     try:
         market.ingestor.start()
-        market.trade(8)  # of which the last ones are not final
+        market.trade(8)  # the last of these blocks are not final
         market.assert_complete()
         last = int(market.chain("eth_blockNumber"), 16) - 4
         end = int(market.chain("eth_getBlockByNumber", hex(last), False)["timestamp"], 16) * 1000
@@ -224,7 +224,7 @@ def test_reorganisations_of_any_depth_are_followed(market: Market, loops: Callab
         market.trade(2)
         market.assert_complete()
     assert market.ingestor.said().count("reorganisation: ") >= before + len(depths)
-    assert market.ingestor.stop() == 0  # which reports what is covered at once
+    assert market.ingestor.stop() == 0  # a stop reports the coverage without delay
     market.assert_covered()
 
 
@@ -236,7 +236,7 @@ def test_a_reorganisation_while_the_ingestor_is_down_is_followed_at_its_start(ma
     market.ingestor.kill()
     market.chain("anvil_reorg", 7, [])
     market.trade(3)
-    market.chain.mine(150)  # so that it goes on in ranges
+    market.chain.mine(150)  # so many that the ingestor reads in ranges
     market.ingestor.start()
     market.assert_complete()
 
@@ -414,7 +414,7 @@ def test_a_pool_whose_hooks_change_amounts_is_not_read_but_listed_with_the_reaso
 
 @listed_and_found
 def test_kills_lose_nothing_and_double_nothing(market: Market, loops: Callable[..., int]) -> None:
-    """Of the ingestor, the database and the API in turn, at instants that are chance, while there is trade."""
+    """The ingestor, the database and the API are killed in turn, at random moments, while pools are traded."""
     kills = (market.ingestor.kill, market.api.kill_database, market.api.kill)
     for number in range(loops(quick=3, full=100)):
         kill, port = kills[number % len(kills)], market.api.port

@@ -70,7 +70,7 @@ class Stage:
         self.chain.close()
 
     def run(self, transaction: str) -> dict[str, Any]:
-        """Mine it; its receipt."""
+        """Mine a transaction. Returns its receipt."""
         self.chain.mine()
         return self.chain.receipt(transaction)
 
@@ -199,7 +199,7 @@ def test_the_creations_of_pools_are_read_from_the_factories(stage: Stage) -> Non
 
 
 def test_hooks_that_only_set_the_fee_are_read(stage: Stage) -> None:
-    """With 40 %, which the price check of other kinds refuses."""
+    """The fee is 40 %, which the price check of other kinds refuses."""
     v4 = stage.exchanges.v4
     hooks = v4.hooks("DynamicFeesTestHook", AFTER_INITIALIZE | BEFORE_SWAP)
     stage.chain.done(hooks, "setManager(address)", v4.manager)

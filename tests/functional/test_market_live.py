@@ -81,7 +81,8 @@ def test_two_processes_on_one_database_both_push(api: ApiProcess) -> None:
 
 @pytest.mark.full  # the test with the frontend goes through both
 def test_slow_clients_get_the_newest_state_in_bounded_memory(api: ApiProcess, loops: Callable[..., int]) -> None:
-    """The slow ones read nothing while the candles change; then they get the newest state, and few others of it."""
+    """The slow clients read nothing while the candles change. Then they get the newest state of each, and few older
+    ones."""
     count, candles, changes, changed = loops(quick=100, full=1000), 1000, 40, 20
     token = api.token("read")
     with closing(Client(api.port, api.token("alg"))) as writer, ExitStack() as stack:
@@ -199,7 +200,7 @@ def test_slow_clients_of_the_frontend_get_the_newest_state_in_bounded_memory(
     api: ApiProcess, frontend: FrontendProcess, descriptors: Callable[[int], None], loops: Callable[..., int]
 ) -> None:
     """The slow ones read nothing, and what waits for each is more than all buffers on its way hold. Both processes keep
-    a bounded part of it, the others get every change, and then the slow ones the newest state."""
+    a bounded part of it. The other clients get every change, and the slow ones then get the newest state."""
     count, candles, changes, changed = loops(quick=100, full=1000), 3000, 40, 20
     descriptors(count)
     token = api.token("read")

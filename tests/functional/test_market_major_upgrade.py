@@ -229,7 +229,8 @@ def test_a_kill_at_any_time_is_repaired(old: Old, stage: str, loops: Callable[..
 
 
 def repaired(old: Old, answers: dict[str, Any], where: str) -> None:
-    """What a killed upgrade left behind serves, takes a tick, and is upgraded by the same command with that tick."""
+    """After a killed upgrade, the cluster serves requests and takes a tick. The same command then upgrades it with that
+    tick."""
     api = old.serving()
     try:
         assert bodies(api, api.token("read")) == answers, where

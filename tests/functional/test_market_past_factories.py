@@ -22,7 +22,7 @@ from tests.marketdata.source.provider import Provider, error
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 MOST_BLOCKS = 7
-"""That the provider answers for at once."""
+"""The number of blocks that the provider answers for in one request."""
 
 
 class NarrowProvider(Provider):

@@ -374,7 +374,7 @@ def test_a_number_of_processes_has_bounds(state_dir: Path, number: str) -> None:
     assert done.stderr.endswith("argument --processes: must be a number of processes from 1 to 64\n")
 
 
-# -- what is told about all -------------------------------------------------------------------------------------------
+# -- reports about all processes --------------------------------------------------------------------------------------
 
 
 def test_metrics_are_the_sums_of_all_also_after_a_kill(api: Processes) -> None:

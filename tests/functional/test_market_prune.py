@@ -136,7 +136,7 @@ def test_killed_prunes_change_no_candle(api: ApiProcess, loops: Callable[..., in
             process.kill()
             process.communicate()
             assert count_below(connection)
-            writer = writer or Writer(api)  # from the first line on, what it stores is above it
+            writer = writer or Writer(api)  # now the line is drawn
         assert writer is not None
         done = prune(api.state_dir)
         output, errors = done.communicate(timeout=SECONDS)

