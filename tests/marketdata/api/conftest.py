@@ -99,13 +99,13 @@ def waiting_for_locks(connection: psycopg.Connection[Any]) -> int:
 
 
 def eventually(done: Callable[[], bool]) -> None:
-    """Wait until ``done``, which is asked again and again; half a minute is longer than anything here may take."""
+    """Wait until ``done()`` is true. The limit of half a minute is longer than anything here may take."""
     waiting = threading.Event()
     for _ in range(600):
         if done():
             return
         waiting.wait(0.05)
-    pytest.fail("did not come to pass")
+    pytest.fail("did not happen within half a minute")
 
 
 def with_files(app: WsgiApp) -> WsgiApp:
@@ -120,7 +120,7 @@ def with_files(app: WsgiApp) -> WsgiApp:
 
 
 class Api:
-    """A client of the application. ``read``, ``write`` and ``admin`` are what it shows to whom."""
+    """A client of the application. ``tokens`` has the credential for each scope."""
 
     def __init__(self, service: Service, read: str, write: str) -> None:
         self.service = service
@@ -222,7 +222,7 @@ def api(service: Service, read_token: str, write_token: str) -> Api:
 
 @pytest.fixture(scope="session")
 def tick() -> Callable[..., dict[str, Any]]:
-    """``tick(id="a", ts=…)``: a tick of the wire with these members changed."""
+    """``tick(id="a", ts=…)``: a tick as a client sends it, with these members changed."""
 
     def make(**members: Any) -> dict[str, Any]:
         return {"symbol": "TEST:A", "id": "a", "ts": 1_700_000_000_000, "price": "1.5", "size": "2", **members}

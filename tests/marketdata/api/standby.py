@@ -147,7 +147,7 @@ class Standby:
 
     @contextmanager
     def delayed(self, milliseconds: int) -> Iterator[None]:
-        """Let it replay each commit so much later."""
+        """Let it replay each commit after this delay."""
         self.set_delay(milliseconds)
         try:
             yield

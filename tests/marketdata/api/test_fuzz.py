@@ -1,5 +1,5 @@
-"""Whatever is sent to whichever endpoint: a documented status below 500, an answer of the documented shape, and a
-database that is as it was."""
+"""Any request to any endpoint gets a documented status below 500 and an answer of the documented shape, and leaves the
+database as it was."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _ITEMS = [
 
 
 _NEEDED_BY = {"sort": ("limit",)}
-"""Parameters that have no meaning without the one of several that exclude each other."""
+"""For one of several parameters that exclude each other, the parameters that have a meaning only with it."""
 _EXCLUDED_BY = {"symbols": ("symbol",), "fromId": ("startTime", "endTime")}
 """Parameters that the handler refuses beside another one."""
 
@@ -132,7 +132,7 @@ def _sound(name: str, part: dict[str, Any]) -> Any:
 
 
 def sound_request(route: Route, way: Way = ()) -> dict[str, Any]:
-    """What ``route`` takes, with all its parameters but those that exclude the one at ``way``."""
+    """A valid request of ``route`` with all its parameters, except those that exclude the one at ``way``."""
     schema = schemas.definition(route.query)
     query = {name: _sound(name, part) for name, part in schema.get("properties", {}).items() if name != "cursor"}
     branches = [each["required"][0] for each in schema.get("oneOf", [])]

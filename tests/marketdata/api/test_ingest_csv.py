@@ -324,7 +324,7 @@ def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]], 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_one_odd_value_in_a_column(name: str) -> None:
-    """The check of the columns only accepts what is a tick, as it is."""
+    """The check by column accepts only values that are valid in a tick as they are."""
     for value in ["", *dict.fromkeys(each for values in _VALUES.values() for each in values)]:
         rows = [_SOUND, _SOUND | {name: value}]
         columns = {each: tuple(row[each] for row in rows) for each in COLUMNS}

@@ -1,4 +1,4 @@
-"""Charts, ticks, symbols, coverage: what is answered, in which form, and when it need not be answered again."""
+"""Charts, ticks, symbols, coverage: what is answered, in which form, and when the answer is 304."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ READS = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}", "/v1/ticks?sy
 
 @pytest.fixture(scope="module")
 def replica(new_database: Callable[[], str]) -> str:
-    """A database of the same version, with a symbol that the other one has not; nothing flows between them."""
+    """A database of the same version, with a symbol that the other database does not have. Nothing is replicated
+    between them."""
     url = new_database()
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
         prepare(Path(folder), url)

@@ -60,7 +60,7 @@ def test_a_replica_that_has_everything_has_no_lag_however_long_nothing_is_writte
     positions.now += 3600
     assert positions.replayed(500) is State.USABLE
     assert positions.lag == Lag(0.0, 0)
-    positions.replayed(600)  # it got further since the primary was asked
+    positions.replayed(600)  # it has replayed more since the primary was asked
     assert positions.lag == Lag(0.0, 0)
 
 

@@ -220,8 +220,8 @@ def test_a_replica_that_follows_the_new_primary_is_read(state_dir: Path, tick: M
 
 
 def test_a_failover_that_loses_writes_gives_no_answer_of_the_lost_history(state_dir: Path, tick: Make) -> None:
-    """The primary and ``two`` have a write that ``one`` has not, and ``one`` becomes the primary. Its next write gets
-    the same counter, in a transaction of the same number."""
+    """The primary and ``two`` have a write that ``one`` does not have, and ``one`` becomes the primary. Its next write
+    gets the same counter, in a transaction of the same number."""
     with ExitStack() as first, ExitStack() as others:
         cluster, settings = first.enter_context(private_cluster())
         one, two = (others.enter_context(running_standby(cluster)) for _ in range(2))

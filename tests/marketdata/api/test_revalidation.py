@@ -1,4 +1,5 @@
-"""What a tag stands for: the symbol as it stands in this table of this database, and nothing that looks like it."""
+"""A tag stands for the state of a symbol in one table of one database, and never for a state that only looks the
+same."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def body_and_tag(api: Api, path: str, tag: str | None = None) -> tuple[str, str]
 @pytest.mark.parametrize("path", FORMS)
 def test_an_alias_that_is_pointed_elsewhere(api: Api, tick: Make, admin: psycopg.Connection[Any], path: str) -> None:
     one, two, alias = (f"{name}:{FORMS.index(path)}" for name in ("ONE", "TWO", "ALIAS"))
-    # In one transaction, so that counters and all else but the symbols are the same.
+    # In one transaction, so that the counters and everything but the symbols are equal.
     api.ingest(tick(symbol=one, price="1"), tick(symbol=two, price="2"))
     admin.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, one))
     first, tag = body_and_tag(api, path.format(alias))

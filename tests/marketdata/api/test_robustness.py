@@ -94,7 +94,7 @@ def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin
             admin.execute("LOCK TABLE md_symbols_v1")
             first.start()
             eventually(lambda: waiting_for_locks(admin) == 1)
-            for thread in others:  # behind it they gather
+            for thread in others:  # they queue behind it
                 thread.start()
             eventually(lambda: api.service.services.tick_writer.depth == len(ids))
         for thread in (first, *others):

@@ -1,4 +1,5 @@
-"""More than the service takes at once: a refusal that says so, and no worker, connection or byte too many."""
+"""More load than the service accepts at once: the refusals say so, and workers, connections and memory stay within
+their limits."""
 
 from __future__ import annotations
 

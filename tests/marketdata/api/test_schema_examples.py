@@ -18,7 +18,7 @@ def test_an_example_is_valid(name: str) -> None:
 
 
 def test_each_query_with_parameters_has_an_example_of_its_own() -> None:
-    """A required one of several parameters is not named by the parameters themselves."""
+    """If one of several parameters is required, examples of single parameters do not show which one."""
     for route in ROUTES:
         query = schemas.definition(route.query)
         assert ("examples" in query) == bool(query.get("properties")), route.query

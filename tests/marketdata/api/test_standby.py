@@ -1,5 +1,5 @@
-"""DATABASE_READ_URL with a streaming replica: its lag is reported, the primary is read while it cannot be, and a read
-that knows of a write is never older."""
+"""DATABASE_READ_URL with a streaming replica: its lag is reported, the primary is read while the replica cannot be
+read, and a read that knows of a write is never older."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions asked coalescing: as fresh as if each had been asked alone."""
+"""Coalesced requests get values as fresh as if each had made its own query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marketdata.errors import DatabaseUnavailable
 
 
 class Clock:
-    """Answers each question with the number of the round; the first round lasts until it is let go."""
+    """Answers each name with the number of the round. The first round lasts until ``let_go`` is set."""
 
     def __init__(self) -> None:
         self.rounds: list[set[str]] = []
@@ -33,7 +33,7 @@ def test_callers_during_a_round_are_answered_by_the_next_one() -> None:
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(coalescing.get, "a")
         assert clock.begun.wait(10)
-        # "a" is asked again: the answer on its way may be older than this question.
+        # "a" is asked for again, because the answer of the running round may be older than this request.
         later = [pool.submit(coalescing.get, name) for name in ["a", "b", "a", "unknown", "c", "b", "a", "c"]]
         while coalescing.waiting < len(later):
             threading.Event().wait(0.001)

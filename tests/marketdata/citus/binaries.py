@@ -44,7 +44,7 @@ def binaries() -> Path:
 
 
 def _cache() -> Path:
-    """Root's home is closed to the account ``postgres``, so that root has the system's cache."""
+    """Root uses the system's cache, because the account ``postgres`` cannot read root's home."""
     default = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or default) / f"marketdata-{RELEASE}"
 
