@@ -35,7 +35,8 @@ def postgres() -> Iterator[str]:
         Client(Path(folder), linger=False) as client,
     ):
         with psycopg.connect(client.conninfo, autocommit=True) as connection:
-            # A killed process loses nothing by it, only a machine that fails would; and every test is quicker.
+            # Every test is quicker. Only a failure of the machine loses data without fsync; a killed process loses
+            # none.
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute("SELECT pg_reload_conf()")
         yield client.conninfo

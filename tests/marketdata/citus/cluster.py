@@ -5,10 +5,10 @@ By hand: ``python -m tests.marketdata.citus.cluster`` starts one, prints its URL
 Each node is a PostgreSQL of its own. Citus works per database: a fresh database is created on each node, gets the
 extension there, and the coordinator is told of the workers in it.
 
-The database and what is in it belong to the role ``marketdata``, which is no superuser. To own them is enough to
-distribute tables, to move their shards, to set ``citus.enable_unsafe_triggers`` and to read ``pg_dist_placement`` on
-every node. The superuser creates the extension, and adds and drains nodes. Nodes connect to each other as the role of
-the session: where roles have passwords, each node needs those of the others in the ``.pgpass`` of its account.
+The database and what is in it belong to the role ``marketdata``, which is no superuser. The owner may distribute
+tables, move their shards, set ``citus.enable_unsafe_triggers``, and read ``pg_dist_placement`` on every node. The
+superuser creates the extension, and adds and drains nodes. Nodes connect to each other as the role of the session:
+where roles have passwords, each node needs those of the others in the ``.pgpass`` of its account.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Database:
         return target
 
     def add_node(self) -> Node:
-        """A worker more, which holds no shard until the shards are rebalanced."""
+        """Add a worker. It holds no shard until the shards are rebalanced."""
         node = next((node for node in self.cluster.nodes if node not in self.nodes), None) or self.cluster.new_node()
         _create(node, self.name)
         self._join(node)
@@ -208,7 +208,7 @@ class Database:
         )  # fmt: skip
 
     def remove(self, node: Node) -> None:
-        """A worker without shards belongs to the database no more. It keeps running."""
+        """Remove a worker without shards from the database. Its server keeps running."""
         self.execute("SELECT citus_remove_node(%s, %s)", HOST, node.port)
         self.nodes.remove(node)
 

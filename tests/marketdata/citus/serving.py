@@ -16,7 +16,7 @@ TABLE = "md_ticks_v1"
 
 @contextmanager
 def serving(database: Database, shards: int, processes: int = 1) -> Iterator[list[Api]]:
-    """Services of version 1 with so many shards, which know all nodes."""
+    """Services of version 1 with this number of shards, which know all nodes."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="market-", dir="/tmp"))
         settings = prepare(Path(folder), database.url, shards)

@@ -27,14 +27,15 @@ from tests.marketdata.store.conftest import START, tick
 SHARDS, SYMBOLS, CHAINS, BLOCKS, WRITERS = 8, 30, 3, 9, 4
 COLUMNS = {
     "ticks": "*", "rollups": "*", "retracted": "*", "pruned": "*", "chains": "*", "coverage": "*",
-    # The counter grows by more in a transaction with items of several kinds, and those of a shard may be of one.
+    # The counter grows by more in a transaction with items of several kinds, but a shard may get items of one kind
+    # only.
     "symbols": "symbol, finalized_block, final_until, pruned_until",
 }  # fmt: skip
 
 
 @dataclass
 class Pair:
-    """A distributed version and a plain one. What is done is done to both."""
+    """A distributed version and a plain one. Each operation is applied to both."""
 
     coordinator: Connection
     placement: Placement

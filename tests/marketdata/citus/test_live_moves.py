@@ -22,7 +22,7 @@ SYMBOLS = [f"LIVE:{number}" for number in range(12)]
 
 @pytest.fixture(scope="module")
 def apis(citus_database: Database) -> Iterator[list[Api]]:
-    """Two processes. The first one is not told by its own writes where a shard is."""
+    """Two processes. The first one writes nothing, so it cannot learn from its own writes where a shard is."""
     with serving(citus_database, SHARDS, 2) as apis:
         yield apis
 

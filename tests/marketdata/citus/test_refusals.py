@@ -1,4 +1,4 @@
-"""What a distributed version refuses by name, with the way that Citus has; and what an API says of replicas."""
+"""What a distributed version refuses, with the remedy that Citus offers; and what an API says about replicas."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.marketdata.citus.cluster import CitusCluster, Database
 
 
 def distributed(database: Database, version: Version, count: int) -> Version:
-    """The version, made with so many shards in this database."""
+    """The version, made with this number of shards in this database."""
     with connect(database.url) as connection:
         migrations.migrate(connection)
         return make_tables(connection, replace(version, shards=count))[1]

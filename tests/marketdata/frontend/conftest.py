@@ -107,7 +107,7 @@ def write_files(folder: Path, token: str = TOKEN) -> None:
 
 @pytest.fixture(autouse=True)
 def _files_are_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a test need not wait after it has changed a file."""
+    """The frontend checks its files at each use, so that a test need not wait after it has changed one."""
     monkeypatch.setattr(secretfile, "CHECK_SECONDS", 0.0)
 
 
@@ -140,7 +140,7 @@ def frontend(shared: tuple[Frontend, ScriptedApi], upstream: ScriptedApi) -> Fro
 
 @pytest.fixture
 def fresh(state_dir: Path) -> Iterator[tuple[Frontend, ScriptedApi]]:
-    """A new frontend and a new API, without kept connections and without wrong tries."""
+    """A new frontend and a new API, without kept connections and without failed logins."""
     with scripted_api() as api, running(state_dir, f"http://127.0.0.1:{api.port}") as found:
         yield found, api
 

@@ -300,7 +300,7 @@ def test_the_values_of_the_tail_are_those_of_all_rows(module: Module) -> None:
 
 @pytest.mark.full
 def test_many_rows_are_computed_quickly(module: Module) -> None:
-    """Far from the limits even under load; with -s, the times are shown."""
+    """The times are far below the limits even under load. With -s, they are shown."""
     rows = candles(walk(ROWS))
     for text in ("sma.20,ema.50,bb.20.2", "sma.500,ema.500,bb.500.2", "rsi.14,macd.12.26.9,sides"):
         first, whole, last = module.run(SPEED, text, rows)

@@ -1,4 +1,4 @@
-"""The login: checks of passwords, remembered logins, and the throttle of wrong tries."""
+"""The login: checks of passwords, remembered logins, and the throttle of failed logins."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_password_beyond_bcrypts_limit_is_wrong(users: dict[str, bytes], login
 
 
 def test_an_unknown_user_costs_the_same_work(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """htpasswd may give users different costs. The time of a wrong try still does not tell whether a user exists."""
+    """htpasswd may give users different costs. The time of a failed login still does not tell whether a user exists."""
     users = {f"user{cost}": bcrypt.hashpw(b"right", bcrypt.gensalt(cost)) for cost in (4, 5, 6)}
     login, checks = Login(lambda: users, clock), Checks(monkeypatch)
 

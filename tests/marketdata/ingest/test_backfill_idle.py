@@ -1,4 +1,4 @@
-"""What a backfill says that has nothing to read: the cause, and the way out."""
+"""What a backfill without blocks to read reports: the cause and the remedy."""
 
 from __future__ import annotations
 

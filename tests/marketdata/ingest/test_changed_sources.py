@@ -308,7 +308,7 @@ def test_a_listed_pool_keeps_its_name_when_it_is_no_longer_listed(run: ScriptedR
 
 
 def test_the_coverage_of_a_pool_that_a_reorganisation_removed_is_taken_back(run: ScriptedRun) -> None:
-    """Also where the pool was found after its creation, and is covered from an earlier block on."""
+    """This holds also for a pool that was found after its creation and is covered from an earlier block on."""
     run.change(factories=(), pools=(listed("MINE", address_of(C, D)),))
     run.chain.mine((A, B))
     run.finish()
@@ -352,7 +352,7 @@ def test_a_pool_that_prices_the_native_currency_needs_a_token_of_usd(
 
 
 def test_a_token_that_said_no_decimals_is_asked_again_at_the_next_start(run: ScriptedRun) -> None:
-    """The provider may have refused to say them."""
+    """The provider may have refused the call."""
     Scripted.says = {**Scripted.says, A: ("AAA", None)}
     run.chain.mine((A, B), (address_of(A, B),))
     run.finish()
@@ -413,7 +413,7 @@ def test_a_pool_that_returns_before_the_next_block_goes_on(run: ScriptedRun) -> 
 
 
 def test_a_tick_of_a_pool_that_left_is_dropped_when_its_block_comes_back(run: ScriptedRun) -> None:
-    """It was retracted, and nobody would retract it again."""
+    """The tick was retracted with its block. No second retraction would be sent, because the pool is no longer read."""
     run.chain.mine((A, B))
     run.chain.mine((address_of(A, B),))
     read(run)
@@ -433,8 +433,8 @@ def test_a_tick_of_a_pool_that_left_is_dropped_when_its_block_comes_back(run: Sc
 
 
 class Unsettled(Market):
-    """A chain whose tokens change what they say until they have a pool, as other contracts may get their addresses
-    after a reorganisation."""
+    """A chain on which a token changes its answers until it has a pool. After a reorganisation, another contract may
+    get its address."""
 
     def extend(self, count: int) -> None:
         for _ in range(count):

@@ -296,7 +296,7 @@ def test_the_lock_file_has_one_holder(tmp_path: Path) -> None:
 def test_what_is_pruned_is_counted_and_dropped(
     api: Api, outbox: Outbox, sending: Sending, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It will never be stored, so a dead letter would only wait for nothing."""
+    """Such an item will never be stored, so it does not become a dead letter."""
     rejected = [
         {"index": 2, "code": "pruned", "detail": "why"},
         {"index": 3, "code": "tick_conflict", "detail": "another"},

@@ -1,4 +1,4 @@
-"""A file of the outbox that the release before wrote, with rows in every table."""
+"""An outbox file of the previous release, with rows in every table."""
 
 from __future__ import annotations
 

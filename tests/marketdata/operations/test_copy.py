@@ -179,7 +179,7 @@ def test_a_copy_that_is_killed_goes_on(
         store(conn, source, Retract("A", "0x2"), *of_block(2, fork=f"b{number}"), Restore("A", "0x2"), *of_block(2))
         store(conn, source, Retract("A", f"0x2b{number}"))
     assert unfinished, "no copy was killed before its end"
-    with copying(conn, "md"):  # which the last one no longer holds
+    with copying(conn, "md"):  # the killed copies left no lock
         assert carry(conn, pair).ticks > 0
     assert_same(conn, pair)
 
