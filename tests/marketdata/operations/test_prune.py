@@ -162,7 +162,7 @@ def test_the_served_version_is_pruned(conn: Connection, command: Command, monkey
 
 
 def test_a_terminal_shows_the_progress(conn: Connection, fresh: Settings, command: Command) -> None:
-    """And the summary, after the bar was removed."""
+    """The summary follows after the bar was removed."""
     assert fresh.database_url is not None
     program = f"{sys.executable} -m marketdata prune --before 2024-02-04 --symbol {PLAIN}"
     done = subprocess.run(

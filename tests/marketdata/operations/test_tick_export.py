@@ -113,7 +113,7 @@ def test_csv_is_read_by_duckdb_to_the_last_digit(command: Command, tmp_path: Pat
 
 @pytest.mark.usefixtures("conn")
 def test_duckdb_reads_the_decimals_of_parquet_as_double(command: Command, tmp_path: Path) -> None:
-    """The README says so, and to use CSV there."""
+    """``operations.md`` says so, and recommends CSV for DuckDB."""
     path = tmp_path / "ticks.parquet"
     assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
     kinds = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM '{path}')").fetchall())

@@ -99,7 +99,7 @@ class Watched:
         return {}
 
     def processes(self) -> dict[int, int]:
-        """Each process of now, owner and PostgreSQL's, with a pidfd that outlives it."""
+        """The present processes, the owner's and PostgreSQL's, each with a pidfd that stays valid after its end."""
         pids = [*self.status().values(), *self.cluster.processes()]
         found = {}
         for pid in pids:

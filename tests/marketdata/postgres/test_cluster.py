@@ -191,7 +191,7 @@ def test_data_of_another_major_version_are_refused_with_the_remedy(cluster: Clus
         assert word in caught.value.detail
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="only root's PostgreSQL is another account's")
+@pytest.mark.skipif(not AS_ROOT, reason="only root runs PostgreSQL as another account")
 def test_a_parent_that_postgres_cannot_pass_is_named(state_dir: Path) -> None:
     (state_dir / "a").mkdir(mode=0o700)
     (state_dir / "a" / "b").mkdir()

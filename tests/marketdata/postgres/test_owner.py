@@ -50,7 +50,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pat
 
 @pytest.fixture(params=USERS)
 def user(request: pytest.FixtureRequest, state_dir: Path, loops: Callable[..., int]) -> int | None:
-    """Whom the clients run as; None is whoever runs the tests. The state directory is theirs."""
+    """The account that the clients run as; None is the account that runs the tests. It owns the state directory."""
     if request.param != "nobody":
         return None
     if not loops(quick=0, full=1):
@@ -108,7 +108,7 @@ def ask(watched: Watched, statement: str = "SELECT 1") -> object:
 
 
 def ask_until_answered(watched: Watched, statement: str) -> object:
-    """As a service does whose database goes and comes back."""
+    """Ask until an answer comes, as a service does while its database restarts."""
     for _ in range(SECONDS * 10):
         try:
             return ask(watched, statement)
@@ -246,7 +246,7 @@ def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Wat
 @pytest.mark.full
 def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: int | None) -> None:
     if user is not None:
-        pytest.skip("runs as whoever runs the tests")
+        pytest.skip("runs as the account that runs the tests")
     command = [sys.executable, "-P", "-m", "marketdata", "db"]
     environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as foreground:
@@ -267,7 +267,7 @@ def test_a_service_manager_gets_the_database_back(
 ) -> None:
     """After a crash a client starts the next owner before the service manager does."""
     if user is not None:
-        pytest.skip("runs as whoever runs the tests")
+        pytest.skip("runs as the account that runs the tests")
     client = join()
     command = [sys.executable, "-P", "-m", "marketdata", "db"]
     environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir), "NOTIFY_SOCKET": f"@{watched.state_dir}"}
@@ -290,9 +290,9 @@ def test_a_service_manager_gets_the_database_back(
 def test_a_client_is_warned_where_the_second_socket_is_missing(
     watched: Watched, join: Launch, user: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """PostgreSQL runs already, started by a process without the setting."""
+    """PostgreSQL already runs. It was started by a process without the setting."""
     if user is not None:
-        pytest.skip("runs as whoever runs the tests")
+        pytest.skip("runs as the account that runs the tests")
     client = join()
     Client(watched.state_dir, linger=False).close()
     assert "MARKET_SOCKET_DIR" not in caplog.text
@@ -311,7 +311,7 @@ def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
 @pytest.mark.full
 def test_a_client_of_this_process_closes_twice_without_harm(watched: Watched, user: int | None) -> None:
     if user is not None:
-        pytest.skip("runs as whoever runs the tests")
+        pytest.skip("runs as the account that runs the tests")
     client = Client(watched.state_dir, linger=False)
     running = watched.processes()
     assert ask(watched) == (1,)

@@ -76,8 +76,8 @@ class FactoryChain(Provider):
     """``head`` is the newest block. ``most`` is the largest number of logs in an answer."""
 
     def __init__(self, pools: int, head: int, *, quiet: int = 100, swaps: int = 4, most: int = 10_000) -> None:
-        """The first ``pools`` are announced in the blocks 1 to ``head // 10``. Later, each ``quiet``-th block has so
-        many ``swaps``."""
+        """The first ``pools`` are announced in the blocks 1 to ``head // 10``. Later, one block in ``quiet`` has
+        ``swaps`` swaps."""
         super().__init__(lambda request, _: self._answer(request))
         self.chain = "TEST"
         self.head = 0

@@ -1,4 +1,5 @@
-"""Several endpoints of a chain, each a scripted server: which one is asked, and what is taken for a lie."""
+"""Several endpoints of a chain, each a scripted server: which one is asked, and which answers are rejected as
+contradictions."""
 
 from __future__ import annotations
 

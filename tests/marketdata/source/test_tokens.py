@@ -1,4 +1,4 @@
-"""The names of pools whose tokens say anything of themselves."""
+"""The names of pools, for any answers of their tokens."""
 
 from __future__ import annotations
 

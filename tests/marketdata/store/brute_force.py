@@ -160,7 +160,8 @@ def _chosen(opened: int, end: int, asked: Asked, now: int) -> bool:
 
 
 def _held(made: list[Candle], asked: Asked, now: int) -> list[Candle]:
-    """In the order of choice: from the start on, without one from the newest back."""
+    """The candles in the order in which the limit selects them: from ``start`` on, or from the newest back without a
+    start."""
     chosen = [candle for candle in made if _chosen(candle.opened, candle.end, asked, now)]
     return (chosen if asked.start is not None else chosen[::-1])[: asked.limit + 1]
 
@@ -203,7 +204,7 @@ def _row(candle: Candle, now: int, final: int | None) -> str:
 
 
 def json_prefix(candle: Candle) -> str:
-    """The JSON of a candle up to what depends on when it is asked for."""
+    """The JSON of a candle, up to the members that depend on the time of the request."""
     assert candle.opened % SECOND == 0
     numbers = {
         "o": candle.open,

@@ -25,7 +25,7 @@ RELAXED: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 }
-"""Settings of every property here: an example is many statements, and the machine may be busy."""
+"""Settings of every property test: an example takes many statements, and the machine may be busy."""
 
 START = 1_706_659_200 * SECOND
 """2024-01-31: a month's end, in a leap year."""
@@ -118,12 +118,12 @@ def new_symbol() -> str:
 
 
 def tick(symbol: str, id: str, ts: int, price: str = "1", size: str = "1", **more: Any) -> Tick:
-    """A tick with nothing special but what is given."""
+    """A tick with default values, except those that are given."""
     known = {"seq": 0, "side": None, "block_number": None, "block_hash": None, "tx": None}
     return Tick(symbol=symbol, id=id, ts=ts, price=price, size=size, **(known | more))
 
 
-# Spans from one second to months, so that ticks share buckets of every width, and instants that are shared outright.
+# Spans from one second to months, so that ticks share buckets of every width. Some ticks share an instant.
 _TIMES = st.builds(
     lambda base, unit, count, us: START + base * 40 * DAY + unit * count + us,
     st.integers(0, 2),
@@ -133,7 +133,7 @@ _TIMES = st.builds(
 )
 _AMOUNTS = st.one_of(
     st.sampled_from(["1", "1.0", "1.000", "3", "0.5", "1.50", "0.25", "0.3", "7.25", "99999999.99999999"]),
-    st.sampled_from(["0.5", "1.50", "0.250"]),  # sums of these end in zeros as often as not
+    st.sampled_from(["0.5", "1.50", "0.250"]),  # many sums of these end in zeros
     st.decimals("0.000001", "1000000", places=6).map(lambda number: format(number, "f")),
     st.decimals("1e-30", "1e-20", places=30).map(lambda number: format(number, "f")),
 )

@@ -85,7 +85,8 @@ def test_candles_of_every_interval_and_bound_are_exact(conn: Connection, version
 
 @pytest.mark.full
 def test_candles_around_the_present_are_exact(conn: Connection, version: Version, loops) -> None:
-    """Closed or not, current in or out, filled up to now, and ticks of the future."""
+    """Candles are closed or open, the current one is included or not, ``fill`` reaches up to now, and some ticks are in
+    the future."""
 
     @settings(max_examples=loops(quick=12, full=200), **RELAXED)
     @given(data=st.data())
@@ -110,7 +111,7 @@ def test_candles_around_the_present_are_exact(conn: Connection, version: Version
 
 
 def finalized(conn: Connection, version: Version, symbol: str, interval: str = "1m", fill: str = "none") -> list[bool]:
-    """``finalized`` of every candle, which every way of reading them must tell."""
+    """``finalized`` of every candle. All ways of reading the candles must agree on it."""
     rows = json.loads(candles.read(conn, version, symbol, interval, start=0, fill=fill).body)["candles"]
     columns = json.loads(candles.read(conn, version, symbol, interval, start=0, fill=fill, format="columns").body)
     found = [row["finalized"] for row in rows]
@@ -146,7 +147,8 @@ def test_a_block_that_another_client_inserts_counts_too(conn: Connection, versio
 
 
 def test_a_bucket_is_final_when_it_ends_at_or_before_the_finalized_time(conn: Connection, version: Version) -> None:
-    """Not when its ticks are those of final blocks: the next block may have a tick in the same minute."""
+    """It is not enough that the blocks of its ticks are final, because the next block may have a tick in the same
+    minute."""
     symbol = new_symbol()
     ticks.ingest(conn, version, [in_block(symbol, 7, START + 10 * SECOND), Finalize(symbol, 7)])
     assert finalized(conn, version, symbol) == [False]
@@ -205,7 +207,7 @@ def dense(conn: Connection, version: Version) -> tuple[str, list[Tick]]:
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, dense: tuple[str, list[Tick]], interval: str, offset: int
 ) -> None:
-    """The rows read for a limit are counted; each bucket here takes as many as one can."""
+    """The test counts the rows that are read for a limit. Each bucket here needs the greatest number of rows."""
     symbol, held = dense
     zone = Zone.fixed(offset)
     made = brute_force.candles(held, interval, zone)
@@ -217,7 +219,7 @@ def test_where_no_bucket_is_empty_so_many_rows_are_enough(
 @pytest.mark.parametrize("interval", WIDTHS)
 @pytest.mark.parametrize("zone", [Zone.fixed(offset) for offset in (0, 330, -60)], ids=lambda zone: zone.name)
 def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, interval: str, zone: Zone) -> None:
-    """Following ``more`` from the last ``t`` gives what one long answer gives, forward and back."""
+    """Pages that follow ``more`` from the last ``t`` give the same candles as one long answer, forward and backward."""
     symbol = new_symbol()
     held = [tick(symbol, str(n), START + n * n * 1777 * SECOND, str(n + 1)) for n in range(120)]
     ticks.ingest(conn, version, held)
@@ -285,7 +287,7 @@ def test_all_formats_have_the_same_candles(conn: Connection, version: Version) -
 
 
 def test_the_function_alone_tells_a_candle_whole_however_few_are_wanted(conn: Connection, version: Version) -> None:
-    """The first row of days straddles the bound and holds nothing behind it; the last one belongs to the candle."""
+    """The first daily row crosses the bound and has no tick after it. The last row belongs to the candle."""
     symbol, sunday = new_symbol(), 1_709_424_000 * SECOND  # 2024-03-03
     hours = [10, 14 * 24 + 23.5, *(24 * day + 12 for day in range(15, 21)), 21 * 24 + 10, 60 * 24]
     held = [tick(symbol, str(n), sunday + int(hour * 3600) * SECOND, str(n + 1), "1") for n, hour in enumerate(hours)]

@@ -167,7 +167,7 @@ def test_chains_and_ticks_at_once_neither_wait_for_each_other_nor_deadlock(
     with connect(database) as other, other.transaction():
         ticks.ingest(other, version, [FinalizeChain(chains[0], 1, START)])
         for each in names:
-            ticks.ingest(conn, version, minutes(each, 1))  # would wait for ever if it took the chain's row
+            ticks.ingest(conn, version, minutes(each, 1))  # it would wait forever if it locked the chain's row
     together = threading.Barrier(6)
 
     def write(seed: int) -> None:

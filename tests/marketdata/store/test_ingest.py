@@ -1,4 +1,4 @@
-"""What becomes of ticks that are sent, and that rollups never differ from what the stored ticks make."""
+"""The outcomes of sent ticks, and the rollups, which must always equal those computed from the stored ticks."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_finality_never_falls_back(conn: Connection, version: Version) -> None:
 
 
 def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version) -> None:
-    """Blocks may be retracted before their ticks come, and of a symbol that was mistyped no tick ever does."""
+    """Blocks may be retracted before their ticks arrive, and a mistyped symbol never gets a tick."""
     symbol, mistyped = new_symbol(), new_symbol()
     late = tick(symbol, "late", START, block_number=1, block_hash="h")
     ticks.ingest(
@@ -266,7 +266,8 @@ def test_a_plain_insert_after_an_ingest_in_one_transaction_locks_its_symbol(
 
 
 def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connection, version: Version) -> None:
-    """The triggers run as their owner: whoever may INSERT could have them write to tables of his own instead."""
+    """The triggers run as their owner. A client that may INSERT could otherwise make them write to temporary tables of
+    its own."""
     symbol = new_symbol()
     with conn.transaction():
         for part in ("rollups", "symbols", "retracted"):
@@ -283,7 +284,7 @@ def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connectio
 
 
 def test_blocks_that_others_retracted_are_not_read(conn: Connection, version: Version) -> None:
-    """Their number only ever grows, and most ticks come with a block."""
+    """The number of retracted blocks only grows, and most ticks name a block, so a write must not read all of them."""
     symbol, other = new_symbol(), new_symbol()
     conn.execute(
         version.query(

@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, by the database's clock, and a number that tells a holder of the past."""
+"""Leases: one holder at a time, by the database's clock, and a fencing number that identifies former holders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_renewal_keeps_the_number(conn: Connection, name: str) -> None:
 
 
 def test_an_expired_lease_is_taken_with_a_greater_fencing_number(conn: Connection, name: str) -> None:
-    """By whomever: its holder may have slept meanwhile, and another may have had it."""
+    """This holds for the former holder, too: it may have been suspended while another one had the lease."""
     numbers = [leases.take(conn, name, "one", 60).fencing]
     for holder in ("one", "two", "two", "one"):
         run_out(conn, name)

@@ -1,4 +1,4 @@
-"""What the database notifies of stored and removed ticks."""
+"""The notifications that the database sends about stored and removed ticks."""
 
 from __future__ import annotations
 
