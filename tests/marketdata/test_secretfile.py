@@ -1,4 +1,4 @@
-"""Secret files: who may write them decides whether they are believed."""
+"""Secret files: a file is trusted only if nobody but its owner may write to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``marketdata api`` with nothing configured but a folder: it makes what it needs, serves, and ends without a trace."""
+"""``marketdata api`` with nothing configured but a folder: it creates what it needs, serves, and leaves no process
+behind."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_signals_in_a_volley_end_it(state_dir: Path, loops: Callable[..., int]) 
 
 
 def blocked(pid: int) -> set[int]:
-    """The signals that the process does not let in."""
+    """The signals that the process blocks."""
     status = Path("/proc", str(pid), "status").read_text()
     mask = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")), 16)
     return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
@@ -112,17 +113,18 @@ def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) 
         endings = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
         threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()} - {process.pid}
         assert all(endings <= blocked(thread) for thread in threads), (
-            "one that takes a signal keeps it from the main one"
+            "a thread that takes a signal keeps it from the main thread"
         )
         first = watched.status()
         kill(first["pid"])
-        # The service starts the next owner from a thread that lets no signal in.
+        # The service starts the next owner from a thread that blocks all signals.
         for _ in range(SECONDS * 10):
             if "postgres" in (status := watched.status()) and status["pid"] != first["pid"]:
                 break
             threading.Event().wait(0.1)
         assert status["pid"] != first["pid"]
-        assert blocked(status["pid"]) <= {*endings, signal.SIGCHLD}  # what it waits for; while it does, not even these
+        # The owner blocks at most the signals that it waits for.
+        assert blocked(status["pid"]) <= {*endings, signal.SIGCHLD}
         running = watched.processes()
         process.terminate()
         assert process.wait(timeout=SECONDS) == 0

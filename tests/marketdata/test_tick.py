@@ -1,4 +1,4 @@
-"""Ticks of the wire: what is taken, in which form it is kept, and what is said of the rest."""
+"""Ticks as clients send them: which are accepted, in which form they are kept, and the messages about invalid ones."""
 
 from __future__ import annotations
 

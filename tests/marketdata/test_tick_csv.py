@@ -1,4 +1,4 @@
-"""Ticks as lines of CSV: what is read, and what is said of the rest."""
+"""Ticks as lines of CSV: which lines are accepted, and the messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ HASHES = {"LOW:A": -50, "HIGH:A": 50, "LOW:B": -1, "HIGH:0": 0}
 
 
 class Cluster:
-    """What the coordinator and the nodes say. ``at`` is where the shards are."""
+    """Scripted answers of the coordinator and the nodes. ``at`` has the node of each shard."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = {LOW: HERE, HIGH: THERE}

@@ -53,7 +53,7 @@ VANISHING = {
 
 
 def set_for(conninfo: str) -> list[dict[str, str]]:
-    """What a connection of a pool, and one for a single task, were made with."""
+    """The parameters of a connection of a pool, and of a connection for a single task."""
     pool = Pool(conninfo, application_name="test", size=1)
     try:
         with pool.connection() as kept, connect(conninfo) as single:

@@ -1,4 +1,4 @@
-"""Statements past the driver: what they take and give, and that their failures are the driver's."""
+"""Statements that bypass the driver: their parameters and results. Their failures must raise the driver's errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_failure_of_libpq_itself_is_that_of_a_lost_connection(conn: Connection
 
 
 def test_a_name_that_the_server_knows_already_is_used(conn: Connection) -> None:
-    """Behind a pooler the connection to the server may be one that another client of ours had."""
+    """Behind a connection pooler, another client of this service may have used the same connection to the server."""
     statement = b"SELECT 'known'::text"
     assert prepared.rows(conn, statement, {}) == [(b"known",)]
     del prepared._names[conn]

@@ -154,7 +154,8 @@ def read_all(conn: Connection, version: Version, symbol: str, **asked: Any) -> t
 
 
 def test_pages_of_ticks_end_at_the_line(conn: Connection, version: Version, loops) -> None:
-    """Backwards the last page says that there are more, and the next one that they are pruned."""
+    """When paging backwards, the last page above the line says that there are more ticks, and the next page is refused
+    as pruned."""
 
     @settings(max_examples=loops(quick=30, full=600), **RELAXED)
     @given(data=st.data())
@@ -211,7 +212,7 @@ def test_a_symbol_without_older_ticks_is_unaffected(conn: Connection, version: V
 
 @pytest.mark.parametrize("by_seq", [True, False])
 def test_trades_end_at_the_line(conn: Connection, version: Version, loops: Callable[..., int], by_seq: bool) -> None:
-    """Their numbers stay."""
+    """The numbers of the remaining trades stay the same."""
     for seed in range(loops(quick=3, full=60)):
         chance = random.Random(f"{seed} {by_seq}")
         symbol = new_symbol()

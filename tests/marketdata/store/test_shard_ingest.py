@@ -1,4 +1,4 @@
-"""What a request gets whose items are in several shards, with stand-ins for the nodes."""
+"""The response to a request with items in several shards, with stand-ins for the nodes."""
 
 from __future__ import annotations
 

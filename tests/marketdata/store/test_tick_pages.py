@@ -25,7 +25,7 @@ def on(page: ticks.Page) -> list[Tick]:
 
 
 def follow(conn: Connection, version: Version, symbol: str, **asked: object) -> list[Tick]:
-    """All pages, each in the order away from where the first began."""
+    """The ticks of all pages, in the direction in which the pages continue."""
     page = ticks.read(conn, version, symbol, **asked)
     found = on(page)
     while page.next_cursor is not None:
@@ -50,14 +50,14 @@ def test_pages_hold_every_tick_once_in_order(conn: Connection, version: Version,
             for each in sorted(held, key=order)
             if (start is None or each.ts >= start) and (end is None or each.ts <= end)
         ]
-        sort = "asc" if start is not None else "desc"  # the way that the pages go
+        sort = "asc" if start is not None else "desc"  # the direction of the pages
         paged = follow(conn, version, symbol, start=start, end=end, limit=limit, sort=sort)
         assert [(each.ts, each.seq, each.id) for each in paged] == (expected if start is not None else expected[::-1])
         other = "desc" if sort == "asc" else "asc"
         first, turned = (
             on(ticks.read(conn, version, symbol, start=start, end=end, limit=limit, sort=way)) for way in (sort, other)
         )
-        assert first == turned[::-1], "sort turns a page round, and chooses nothing"
+        assert first == turned[::-1], "sort only reverses a page"
 
     holds()
 

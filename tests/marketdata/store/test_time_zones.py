@@ -140,7 +140,7 @@ WIDE = [each for each in WIDTHS if each not in ("1s", "1m")]
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, zones: TimeZones, change: str, interval: str
 ) -> None:
-    """The rows read for a limit are counted; each bucket here takes as many as one can."""
+    """The test counts the rows that are read for a limit. Each bucket here needs the greatest number of rows."""
     zone, around, symbol = zones.find(CHANGES[change][0]), moment(change), new_symbol()
     held = [tick(symbol, str(n), around + (n - 16 * 96) * 900 * SECOND, str(n % 97 + 1)) for n in range(32 * 96)]
     ticks.ingest(conn, version, held)

@@ -1,4 +1,4 @@
-"""Names of a version, what it is made of, and what is refused at the start."""
+"""The names of a version, its parts, and what is refused at the start."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_versions_count_from_one() -> None:
 
 
 def test_the_longest_prefix_keeps_every_name_apart(conn: Connection) -> None:
-    """PostgreSQL cuts a name that is too long, without a word."""
+    """PostgreSQL truncates a name that is too long, and raises no error."""
     version = Version.of("p" * 40, 999_999)
     version.create(conn)
     version.check(conn)
@@ -103,7 +103,7 @@ def test_a_table_and_a_function_of_different_versions_are_refused(
 
 
 def test_another_function_of_the_same_table_may_be_named(conn: Connection, version: Version) -> None:
-    """What ties it to the table is the row type that it returns."""
+    """The function belongs to the table because it returns the table's row type."""
     with conn.transaction(force_rollback=True):
         conn.execute(
             """CREATE FUNCTION only_noon(symbol text, bucket text, "from" timestamptz, "to" timestamptz,

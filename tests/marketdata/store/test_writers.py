@@ -52,8 +52,9 @@ Writer = Callable[["Crowd", Connection, int], None]
 
 class Crowd:
     """Writers at once, each with a connection of its own; keeps every SQLSTATE of class 40 that one of them met.
-    Deadlocks that Citus reports are left out: its detector takes all transactions of a node that write to a shard by
-    the shard's name for one, and so finds deadlocks where there are none. PostgreSQL's own detector is exact."""
+    Deadlocks that Citus reports are left out: its detector treats all transactions of a node that write to a shard by
+    the shard's name as one transaction, and so reports deadlocks that do not exist. PostgreSQL's own detector is
+    exact."""
 
     def __init__(self, database: str, version: Version) -> None:
         self.database, self.version = database, version
@@ -161,7 +162,7 @@ def test_the_same_ticks_from_everyone_are_stored_once(conn: Connection, database
 def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
     conn: Connection, database: str, version: Version
 ) -> None:
-    """Each holds what the other is about to ask for, unless both begin with the same lock."""
+    """If they did not begin with the same lock, each could hold a lock that the other one needs next."""
     symbol = new_symbol()
     outcomes: list[list[ticks.Outcome]] = []
     with connect(database) as plain, connect(database) as ours:
@@ -205,7 +206,7 @@ def test_repeatable_read_gets_a_serialization_failure_rather_than_lose_a_candle(
 def test_repeatable_read_gets_a_serialization_failure_from_every_call(
     conn: Connection, database: str, version: Version, kind: str
 ) -> None:
-    """A call that went by what its snapshot shows would not know of the block that was retracted behind it."""
+    """A call that relied on its snapshot would not see a block that was retracted after the snapshot was taken."""
     symbol = new_symbol()
     late = tick(symbol, "late", START, block_number=1, block_hash="h")
     sent: Item = {
