@@ -13,7 +13,7 @@ COMBINATION = "combination"
 
 _UNKNOWN_SYMBOL = "unknown_symbol"
 _STATUSES = {e.InvalidValue.code: 400, _UNKNOWN_SYMBOL: 400}
-"""The statuses of the codes whose status in a problem is another one."""
+"""The codes that have another status here than in a problem."""
 
 _CODES: dict[type[e.MarketError], tuple[int, str]] = {
     e.MarketError: (-1000, "An unknown error occurred while processing the request"),
@@ -40,7 +40,7 @@ _CODES_BY_RULE: dict[str, tuple[int, str]] = {
     AMBIGUOUS: (-1121, "Invalid symbol"),
     COMBINATION: (-1128, "Combination of optional parameters invalid"),
 }
-"""For the first invalid field, by the rule that it violates."""
+"""The code of the first invalid field, by the rule that it violates."""
 
 
 def _body(error: e.MarketError) -> dict[str, int | str]:

@@ -237,7 +237,7 @@ class ReplicaHealth:
 
     @property
     def lag(self) -> Lag | None:
-        """None if it is no standby of the primary, or if its check failed."""
+        """None if it is not a standby of the primary, or if its check failed."""
         return self._state.lag if self.check.error() is None else None
 
 

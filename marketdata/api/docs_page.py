@@ -171,7 +171,7 @@ def _error(status: str, response: Object) -> str:
 
 
 def _other_errors(responses: Iterable[Object], components: Mapping[str, Object]) -> Iterator[str]:
-    """The body of errors that are no problems, like those of Binance: its codes, and an example."""
+    """The body of errors in another format than a problem, like that of Binance: its codes, and an example."""
     schemas = [each["schema"] for response in responses for each in response["content"].values()]
     for schema in {each["$ref"]: each for each in schemas if "Problem" not in each["$ref"]}.values():
         codes = resolved(schema, components)["properties"]["code"]["enum"]

@@ -190,7 +190,8 @@ def metrics(request: Request) -> Reply:
 
 
 def _figures_of_checks(services: Services) -> dict[str, Figure]:
-    """What this process found at the replicas and at the GraphQL engine; the others find the same."""
+    """The results of this process' checks of the replicas and of the GraphQL engine. The other processes find the
+    same."""
     figures: dict[str, Figure] = {}
     if replicas := services.health.replicas:
         usable: dict[tuple[str, ...], float] = {
@@ -218,8 +219,8 @@ def _figures_of_checks(services: Services) -> dict[str, Figure]:
 
 
 def _figures_of_nodes(services: Services, others: Iterable[Mapping[str, int]]) -> dict[str, Figure]:
-    """What this process found at the nodes of a distributed version, and the connections of all processes to them.
-    ``others`` are those of the other processes."""
+    """The results of this process' checks of the nodes of a distributed version, and the connections of all processes
+    to these nodes. ``others`` are the connections of the other processes."""
     if not (nodes := services.cluster.nodes):
         return {}
     connections = Counter(_node_connections(services))

@@ -1,7 +1,7 @@
 """Positions in the write-ahead log of PostgreSQL, and how far a replica is behind the primary by them.
 
 The lag is the age of the oldest recorded position of the primary that the replica has not replayed. The age of the last
-replayed transaction is no measure, because it also grows while nothing is written.
+replayed transaction cannot be used, because it also grows while nothing is written.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Lag:
 
 
 class PrimaryLog:
-    """The recorded positions of the primary. They are forgotten when it goes on in another history: after a failover,
-    or when it was restored from a backup."""
+    """The recorded positions of the primary. They are forgotten when the primary's history changes: after a failover,
+    or after a restore from a backup."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=_MAX_SAMPLES)

@@ -152,7 +152,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
         if status in (429, 503):
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         if status == 415:
-            about = "The accepted Content-Encoding, if that of the request is not."
+            about = "The accepted Content-Encoding, if the request has another one."
             response["headers"] = {"Accept-Encoding": {"description": about, "schema": {"type": "string"}}}
         if status == 401:
             response["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}

@@ -1,4 +1,4 @@
-"""What a process that serves the API and the supervisor of several have in common."""
+"""The code that is shared by a process that serves the API and by the supervisor of several such processes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
-    """What a replica is. Only a usable one is read."""
+    """The state of a replica. Only a usable replica is read."""
 
     USABLE = "usable"
     UNKNOWN = "unknown"

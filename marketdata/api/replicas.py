@@ -21,9 +21,9 @@ ResultT = TypeVar("ResultT")
 
 
 def is_of_replica(error: MarketError) -> bool:
-    """Whether the primary may answer what failed at a replica with this error: the replica has stopped, has cancelled a
-    statement that was in the way of its replay, or has not replayed a new version yet. Too much work is no such error,
-    because it would keep the primary from writing."""
+    """Whether a read that failed at a replica with this error is sent to the primary. This is so if the replica has
+    stopped, has cancelled a statement that conflicted with its replay, or has not replayed a new version yet. It is not
+    so if the replica is overloaded, because its reads would then slow down the writes of the primary."""
     return isinstance(error, _OF_REPLICA) and not isinstance(error, DatabaseExhausted)
 
 

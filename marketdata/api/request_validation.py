@@ -136,7 +136,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _NotJson(ValueError):
-    """Python's decoder accepts the text, but this service does not."""
+    """The text is accepted by Python's decoder, but not by this service."""
 
 
 def _refuse(name: str) -> NoReturn:

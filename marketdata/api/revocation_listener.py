@@ -19,7 +19,8 @@ from marketdata.store.pool import Connection
 REFRESH_SECONDS = 5.0
 RECORD_SECONDS = 60.0
 UNWATCHED_SECONDS = 0.05
-"""While nobody watches, changes are received at most once in this time. Else the thread would wake with each commit."""
+"""While no live client is connected, changes are received at most once in this time. Otherwise the thread would wake
+with each commit."""
 
 
 class RevocationListener(DatabaseListener):

@@ -67,8 +67,8 @@ class Body:
 @dataclass(frozen=True)
 class ErrorShape:
     """How a route sends its errors: the schema and the media type of the body, the function that makes the reply, and
-    the statuses of codes that have another one than in a problem. If ``below`` is the beginning of a path, the error of
-    a path without a route has this shape, too."""
+    the codes that have another status here than in a problem. If ``below`` is the beginning of a path, the error of a
+    path without a route has this shape, too."""
 
     schema: str
     media_type: str
@@ -89,8 +89,8 @@ class Route:
     the other columns (:meth:`codes`). ``revalidated``: the response has an ETag, unless it is a stream, and a matching
     ``If-None-Match`` gets 304. ``headers``: names and descriptions of further header fields of a successful response.
     ``database``: whether the handler queries the database. ``database_status``: the status of all errors of the
-    database, if it is not their own. ``websocket``: the schemas of the messages that a client sends and receives after
-    the upgrade. ``errors``: the shape of this route's errors.
+    database. Without it, each error has its own status. ``websocket``: the schemas of the messages that a client sends
+    and receives after the upgrade. ``errors``: the shape of this route's errors.
     """
 
     method: str

@@ -1,5 +1,5 @@
-"""Makes an example of a schema of the API description: its own one, or one that is composed of the examples of its
-parts. Pure."""
+"""Makes an example of a schema of the API description: the schema's own example, or one that is composed of the
+examples of its parts. Pure."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Feed:
     known_from: int | None = None
     forgotten_until: int = -1
     final_until: int = 0
-    """For a distributed version: the time up to which the chain's candles are final, if a notification has announced it
-    since the feed was last read."""
+    """Only in a distributed version: the time up to which the chain's candles are final, if a notification has
+    announced it since the feed was last read."""
 
     @property
     def is_of_ticks(self) -> bool:

@@ -59,7 +59,7 @@ def definition(name: str) -> Schema:
 
 
 def resolved(schema: Schema) -> Schema:
-    """Returns the schema to which ``schema`` refers, or ``schema`` itself if it is no reference."""
+    """Returns the schema to which ``schema`` refers, or ``schema`` itself if it is not a reference."""
     return resolved(definition(schema["$ref"].rpartition("/")[2])) if "$ref" in schema else schema
 
 
