@@ -192,8 +192,8 @@ class Pruned(Conflict):
 
     code = "pruned"
     remedy = (
-        "Ask for times from the line on that the message names, or for candles of `1m` or longer without a line. What "
-        "is before the line cannot be stored or removed any more."
+        "The message names the line. Ask for times from the line on, or for candles of `1m` or longer, which are kept. "
+        "Nothing can be stored or removed before the line any more."
     )
     narrower = ()
 
@@ -214,7 +214,7 @@ class Saturated(MarketError):
         ),
     )
     retry_after = 1
-    """In seconds."""
+    """The value of Retry-After in seconds."""
 
 
 class StorageUnavailable(MarketError):

@@ -1,4 +1,5 @@
-"""Group commit for each shard of a version that Citus distributes, so that a shard that waits holds up no other one."""
+"""Group commit for each shard of a version that Citus distributes, so that a shard that waits does not delay the
+others."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class ShardCommits:
             found = self._commits.get((version, number))
             if found is None:
                 found = self._commits[version, number] = GroupCommit(partial(self._store, version))
-                if not self._is_stopping:  # one without a thread refuses all items
+                if not self._is_stopping:  # a group commit without a thread refuses all items
                     found.start()
         return found
 

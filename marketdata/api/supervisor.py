@@ -38,7 +38,7 @@ _log = logging.getLogger("marketdata.api")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. Prints the address when all processes answer. Raises the error of the
-    first process if that does not start."""
+    first process if it does not start."""
     prepare_process(settings)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     with listening(settings.api_host, settings.api_port, "api") as bound:
@@ -53,7 +53,7 @@ def run(settings: Settings) -> None:
 
 
 class Supervisor:
-    """Starts the processes, starts those again that end, and ends them all."""
+    """Starts the processes, restarts each one that ends, and ends them all."""
 
     def __init__(self, settings: Settings, bound: socket.socket) -> None:
         self._bound = bound
@@ -81,7 +81,7 @@ class Supervisor:
         return True
 
     def turn(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for a signal, then start processes again that have ended. Returns False if the signal
+        """Wait up to ``seconds`` for a signal, then restart the processes that have ended. Returns False if the signal
         asks to end."""
         if _is_told_to_end(seconds):
             return False
@@ -91,8 +91,8 @@ class Supervisor:
         return True
 
     def stop(self) -> None:
-        """Let all processes end what they do, and wait for them. As they do, the supervisor closes the port first, so
-        that new clients are refused and need not wait."""
+        """Let all processes finish their requests, and wait for them. Like the processes, the supervisor closes the
+        port first, so that new clients are refused and need not wait."""
         self._bound.close()
         for process in self._processes:
             process.terminate()
@@ -102,7 +102,7 @@ class Supervisor:
 
 
 class Process:
-    """One of the processes: the present one, or the next one in its place."""
+    """One place among the processes: the process that runs there now, or its successor."""
 
     def __init__(self, settings: Settings, memory: SharedMemory, number: int, descriptor: int, listening: int) -> None:
         self._settings = settings

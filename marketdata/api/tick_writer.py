@@ -40,7 +40,7 @@ MAX_CONCURRENT = WORKERS - 8
 """Maximum number of concurrent ingests. The other workers stay free for reads and health checks."""
 _PROGRESS_SECONDS = 0.25
 """While ``MAX_CONCURRENT`` ingests are running, another one is refused if none has finished for this long. A commit
-takes less."""
+takes less time than this."""
 
 
 class Stored(NamedTuple):

@@ -141,8 +141,8 @@ def identity(folder: Path) -> str:
 
 
 def checked(folder: Path) -> list[str]:
-    """Check every file of a backup against the manifest, and return their names. Raises UsageError if the folder is no
-    backup, and StateError if a file is missing or was changed."""
+    """Check every file of a backup against the manifest, and return their names. Raises UsageError if the folder is not
+    a backup, and StateError if a file is missing or was changed."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         made, files = manifest["format"], dict(manifest["files"])

@@ -159,8 +159,7 @@ def _complete(connection: Connection, settings: Settings) -> None:
 
 
 def _first_table(connection: Connection) -> str | None:
-    """The name of any table in the database other than the one that marks an unfinished restore. None if there is no
-    other table."""
+    """The name of any table in the database, or None. The table that marks an unfinished restore does not count."""
     from marketdata.store import migrations
 
     row = connection.execute(_TABLE, [migrations.RESTORE_TABLE]).fetchone()

@@ -51,7 +51,8 @@ def discard_output() -> None:
 
 
 def confirm(what: str) -> None:
-    """Ask on the terminal whether to do ``what``. Raises UsageError without a terminal, and StateError for a no."""
+    """Ask on the terminal whether to do ``what``. Raises UsageError without a terminal, and StateError if the answer is
+    no."""
     if not sys.stdin.isatty():
         raise UsageError(f"standard input is no terminal, so nobody can be asked whether to {what}: give --yes")
     print(f"It cannot be undone.\n{what[0].upper()}{what[1:]}? [y/N] ", end="", flush=True)

@@ -111,7 +111,7 @@ class _Progress:
 
 
 def _limits(lines: Sequence[Line], before: datetime) -> str:
-    """The symbols whose line is another one."""
+    """Names the symbols whose line is not ``before``, because finality limits it or it is later already."""
     early = sorted((each for each in lines if each.until != before), key=lambda each: each.until or EPOCH)
     later = [each for each in lines if each.now is not None and each.now > before]
     found = ""

@@ -14,7 +14,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def microseconds_argument(text: str) -> int:
-    """The time in microseconds since 1970. Raises ArgumentTypeError if it is none."""
+    """The time in microseconds since 1970. Raises ArgumentTypeError if ``text`` is not a time."""
     try:
         return sent_time(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
     except ValueError as error:
@@ -22,5 +22,5 @@ def microseconds_argument(text: str) -> int:
 
 
 def time_argument(text: str) -> datetime:
-    """The time. Raises ArgumentTypeError if it is none."""
+    """The time. Raises ArgumentTypeError if ``text`` is not a time."""
     return EPOCH + timedelta(microseconds=microseconds_argument(text))

@@ -4,13 +4,13 @@
 const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
 const SIGNIFICANT = 7;
-const MANY_ZEROS = 5; // so many zeros after the point are written as a number below the line
+const MANY_ZEROS = 5; // from this many zeros after the point on, their number is written below the line
 const EXPONENTIAL = 8; // from this power of ten on, a number is written like 1.5e18
 
 // Separates the thousands of a whole number.
 export const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
 
-// A decimal below one, of which so many zeros and then `digits` follow the point.
+// The text of a decimal below one: `zeros` zeros and then `digits` follow the point.
 const afterZeros = (zeros, digits) => `0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${digits}`;
 
 // Splits a decimal into [head, tail]. The head has the first significant digits, the tail all others.

@@ -3,7 +3,7 @@
 import { width, WIDTHS } from './intervals.js';
 
 const STORED = ['1m', '15m', '30m', '1h', '4h', '1d']; // the API has stored their candles, and reads them quicker
-const NEAR = 3; // a stored interval is preferred if it is at most so many times the finest that fits
+const NEAR = 3; // a stored interval is preferred if it is at most this many times as long as the finest one that fits
 const RETURN = 0.75; // a finer interval is drawn again when its bars fill at most this part of the width
 
 // The finest interval from `chosen` on with at most `pixels` bars. `barsOf(interval)` is the number of bars in the view.

@@ -367,7 +367,7 @@ async function revalidate() {
   }
 }
 
-// Drops loaded candles whose ticks were removed meanwhile. That is no correction.
+// Drops loaded candles whose ticks were removed meanwhile. This does not count as a correction.
 function dropBelow(line) {
   const known = shown.candles;
   known.hasOlder = false;

@@ -71,7 +71,7 @@ function start() {
   openAddress();
 }
 
-// What is rarely used is loaded when it is used first, so that the page opens sooner.
+// Modules that are rarely used are loaded at their first use, so that the page opens sooner.
 const exporting = (name) => async () => (await import('./export.js'))[name]();
 const help = async () => (await import('./help.js')).toggle();
 
@@ -100,7 +100,7 @@ async function openAddress() {
   if (symbol) await open();
 }
 
-// What changes in the state with the symbol.
+// The parts of the state that change with the symbol.
 const atSymbol = (symbol) => ({ symbol, ...(symbol !== state.symbol && { newest: null, coverage: [] }) });
 
 // Tells the user which parts of the address are invalid, and what is shown instead.

@@ -59,8 +59,9 @@ export class PriceScale {
     return multiples(percent(low), percent(high), step).map((each) => ({ at: this.base * (1 + each / 100), text: decimals.percent(each / 100, this.places) }));
   }
 
-  // The drawn range to show for the drawn range of the visible prices. If they are all the same, it is wider. Zeros stay, so that
-  // they do not hide small values of another series; the library widens them if there is no other.
+  // The drawn range to show for the drawn range of the visible prices. If all visible prices are the same, the range is
+  // wider. Zeros stay, so that they do not hide small values of another series; the library widens them if there is no
+  // other.
   widened(low, high) {
     if (this.kind === 'log') return high - low > CLOSEST ? [low, high] : [low + Math.log10(1 - FLAT), high + Math.log10(1 + FLAT)];
     const size = Math.max(Math.abs(low), Math.abs(high));

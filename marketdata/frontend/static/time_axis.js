@@ -28,7 +28,8 @@ export function positionOf(slots, length, time) {
   return slots[at] === time ? at : at - 1 + (time - slots[at - 1]) / (slots[at] - slots[at - 1]);
 }
 
-// The indexes of the slots before which time was cut. Months differ in length, so a little more than a length is no cut.
+// The indexes of the slots before which time was cut. Months differ in length, so a step that is a little longer than
+// `length` is not a cut.
 export function cuts(slots, length) {
   const found = [];
   for (let at = 1; at < slots.length; at += 1) if (slots[at] - slots[at - 1] > 1.5 * length) found.push(at);
