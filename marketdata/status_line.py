@@ -9,7 +9,7 @@ _BAR_WIDTH = 20
 
 
 class StatusLine:
-    """Does nothing if ``stream`` is no terminal."""
+    """Does nothing if ``stream`` is not a terminal."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._terminal = stream if stream is not None and stream.isatty() else None

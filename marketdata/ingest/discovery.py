@@ -125,8 +125,8 @@ class Discovery:
                 )
 
     def _enter(self, cursor: ChainCursor, final: int) -> None:
-        """Record the factories. One that is new, or selects other pools, is read from its start. A factory that is no
-        longer listed continues at its recorded block if it is listed again."""
+        """Record the factories. A factory that is new, or selects other pools, is read from its start. A factory that
+        is no longer listed continues at its recorded block if it is listed again."""
         with self._outbox.transaction() as transaction:
             starts = [factory.start_block for factory in self._factories.values()]
             if starts and cursor.next_block() is None:

@@ -56,8 +56,8 @@ class PoolTokens:
         )
 
     def read_silent(self) -> None:
-        """Read the tokens again that did not say their decimals, because the provider may have refused to say them. The
-        pools of those that say them now have no fault any more."""
+        """Read again the tokens that did not say their decimals, because the provider may have refused the call. If a
+        token says them now, its pools no longer have a fault."""
         name = self._chain.name
         rows = self._outbox.rows("SELECT address FROM tokens WHERE chain = ? AND decimals IS NULL", name)
         found = {
@@ -89,8 +89,8 @@ class PoolTokens:
         self._known.clear()
 
     def _read(self, tokens: Iterable[str]) -> dict[str, TokenInfo]:
-        """What tokens say. Decimals count when two readings agree, because one answer may be wrong. A token whose
-        decimals never agree does not say them."""
+        """The symbols and decimals that tokens report. Decimals count when two readings agree, because one answer may
+        be wrong. A token whose readings never agree has no decimals."""
         symbols = self._ask(tokens, "symbol()")
         found: dict[str, bytes] = {}
         before = self._ask(tokens, "decimals()")

@@ -103,8 +103,8 @@ class Cutover:
         return found
 
     def _say_lines(self, lines: Sequence[Line]) -> None:
-        """Say of which symbols the versions have ticks from different days on. It is no reason to refuse, because the
-        candles are compared all the same."""
+        """Print the symbols whose ticks begin on different days in the two versions. The switch is not refused, because
+        the candles are compared in any case."""
         if lines:
             more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
             self._say(

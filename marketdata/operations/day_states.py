@@ -28,8 +28,8 @@ class Day(NamedTuple):
 
 
 class DayState(NamedTuple):
-    """What has changed it in source and target (``CHANGED_BY``); None if there is no tick. ``is_pruned``: its ticks
-    were pruned in one of them, or will be."""
+    """The transactions that changed the day in source and target (``CHANGED_BY``), None for a version without a tick.
+    ``is_pruned``: its ticks were pruned in one of them, or will be."""
 
     source: str | None
     target: str | None

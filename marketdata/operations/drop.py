@@ -1,6 +1,6 @@
 """``bin/marketdata-drop N``: removes a version's tables and functions, and its ingestors' outboxes on this machine.
 
-The outboxes must be removed, too: with an old outbox, an ingestor would not store the ticks again that it had stored in
+The outboxes must be removed, too: with an old outbox, an ingestor would not store again the ticks that it had stored in
 the dropped tables.
 """
 

@@ -116,7 +116,7 @@ class ParquetSink:
 
 
 class ParquetRows:
-    """The rows of a Parquet file with ticks, as text. Raises InvalidValue if it is none."""
+    """The rows of a Parquet file with ticks, as text. Raises InvalidValue if the file has another format."""
 
     def __init__(self, file: BinaryIO) -> None:
         try:
@@ -200,7 +200,7 @@ def _texts(column: Any) -> list[str | None]:
 
 
 def _integer(value: float) -> str | None:
-    """The text of a whole number, None for NaN, and for others a text that is no integer."""
+    """The text of a whole number, and None for NaN. Any other number becomes a text that is not an integer."""
     if math.isnan(value):
         return None
     return str(int(value)) if abs(value) < _EXACT and value.is_integer() else repr(value)

@@ -143,7 +143,7 @@ _STORED_BLOCKS = Rows(
        JOIN {ticks} k ON k.symbol = %(symbol)s AND k.ts >= d.day AND k.ts < d.day + interval '24 hours'
        WHERE k.block_hash IS NOT NULL GROUP BY d.day""",
 )
-"""The blocks of ticks that the source still has. Those of its other ticks are in its table of pruned blocks."""
+"""The blocks of ticks that the source still has. The blocks of deleted ticks are in its table of pruned blocks."""
 _AMONG_DAYS: LiteralString = "date_bin('1 day', {}, '1970-01-01Z') = ANY (%(days)s::timestamptz[])"
 _KEEP_BLOCKS: LiteralString = """
     ON CONFLICT (symbol, since) DO UPDATE

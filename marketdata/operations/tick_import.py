@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Rejection(NamedTuple):
-    """A row that was not stored. Rows are counted from 1; the first line of CSV is no row."""
+    """A row that was not stored. Rows are counted from 1; the first line of CSV is not counted."""
 
     row: int
     code: str

@@ -192,8 +192,8 @@ def _start_owner(state_dir: Path, socket_dir: Path | None, lock: int) -> None:
             sys.executable, "-P", "-m", "marketdata.postgres.owner", str(lock), str(state_dir.resolve()),
             *([] if socket_dir is None else [str(socket_dir)]),
         ]  # fmt: skip
-        # The started process forks and exits. So the owner is no child of this process, and this process need not wait
-        # for its end.
+        # The started process forks and exits. So the owner is not a child of this process, which need not wait for its
+        # end.
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock],
             start_new_session=True, cwd="/",

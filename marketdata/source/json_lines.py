@@ -15,8 +15,8 @@ def pointer(path: Iterable[str | int]) -> str:
 
 
 def lines(text: str) -> dict[str, int]:
-    """The line, from 1, on which each value of a valid JSON text begins, by its JSON pointer. That of a member is the
-    line of its name."""
+    """The line, from 1, on which each value of a valid JSON text begins, by its JSON pointer. The line of a member is
+    the line of its name."""
     found: dict[str, int] = {}
     path: list[str | int] = []
     is_name = False

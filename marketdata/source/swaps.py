@@ -54,7 +54,7 @@ def ticks(pools: PoolIndex[Pool], logs: Iterable[Log], skip: Skip) -> list[SwapT
 
 
 def tick_json(pool: Pool, log: Log) -> str:
-    """The JSON of a swap's tick. Raises NotATrade if the swap has no price, and ValueError if the log is no swap of
+    """The JSON of a swap's tick. Raises NotATrade if the swap has no price, and ValueError if the log is not a swap of
     this kind of pool."""
     made = trade(KINDS[pool.kind].decode(log.data), pool.decimals, invert=pool.invert)
     number, hash, position = log.block_number, log.block_hash, log.position

@@ -26,7 +26,7 @@ class TokenInfo(NamedTuple):
 
 
 def token_info(decimals: bytes, symbol: bytes) -> TokenInfo:
-    """What the results of ``decimals()`` and ``symbol()`` say."""
+    """The symbol and the decimals, from the results of ``decimals()`` and ``symbol()``."""
     number = int.from_bytes(decimals, "big") if len(decimals) == WORD else None
     return TokenInfo(printable(symbol), None if number is None or number > MAX_DECIMALS else number)
 

@@ -167,8 +167,8 @@ class Placement:
         return found
 
     def refresh(self, served: Version) -> tuple[Placed, ...]:
-        """Read the placement of the served version again, while requests use what is known. What is known of other
-        versions is forgotten, so that connections to nodes which only they use are closed."""
+        """Read the placement of the served version again. Meanwhile requests use the known one. The placements of other
+        versions are forgotten, so that connections to nodes that only they use are closed."""
         forgotten = self._forgotten.get(served, 0)
         found = self._read_placement(served)
         with self._lock:
@@ -285,7 +285,7 @@ class Placement:
         return _holder(self.placed(version), number)
 
     def _hashes_of(self, names: Iterable[str]) -> dict[str, int]:
-        """The hash of each name's symbol. Those that are not known are asked for."""
+        """The hash of each name's symbol. Unknown hashes are read from the coordinator."""
         found = {name: self._hashes.get(name) for name in names}
         missing = [name for name, number in found.items() if number is None]
         if missing:
