@@ -49,7 +49,8 @@ class Block:
 
 
 class Reader:
-    """Reads the first line and then the others. These are counted from 0; blank ones are counted, but are no ticks."""
+    """Reads the first line and then the others. The other lines are counted from 0. Blank lines are counted, too, but
+    are not read as ticks."""
 
     def __init__(self, text: TextIO) -> None:
         """Raises :class:`InvalidValue` if the first line does not name the columns."""
@@ -168,7 +169,7 @@ def reading(file: BinaryIO) -> Iterator[Reader]:
 
 
 def _lines(text: TextIO) -> Iterator[str]:
-    """The lines. One that is too long is cut, but stays too long."""
+    """Yields the lines. A line that is too long is cut, but to a length that is still too long."""
     while line := text.readline(MAX_LINE_BYTES + 1):
         yield line
         while line and line[-1] != "\n":

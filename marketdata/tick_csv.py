@@ -93,7 +93,7 @@ def tick_of(row: Mapping[str, str | None]) -> Tick:
 
 
 def _integer(text: str | None) -> int | str | None:
-    """The number, or the text itself if it is none, which parse_tick refuses."""
+    """The number of a text. A text that is not a number is returned unchanged, and parse_tick refuses it."""
     return int(text) if text is not None and _INTEGER.fullmatch(text) else text
 
 

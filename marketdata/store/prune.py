@@ -66,7 +66,7 @@ def draw(conn: Connection, version: Version, line: Line) -> None:
 
 
 def below(conn: Connection, version: Version, symbols: Collection[str]) -> list[Below]:
-    """Those of the symbols that have stored ticks below their lines, by name."""
+    """The symbols that have stored ticks below their lines, by name."""
     return [Below(*row) for row in conn.execute(version.query(_BELOW), (list(symbols),))]
 
 

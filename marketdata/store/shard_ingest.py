@@ -31,7 +31,7 @@ class _Part(NamedTuple):
 
 
 class _Applied(NamedTuple):
-    """What became of a part, or the error."""
+    """The outcomes of a part, or its error."""
 
     part: _Part
     stored: Ingested | MarketError

@@ -277,7 +277,7 @@ def _missing_reference_tables(connection: Connection, tables: Sequence[str]) -> 
 
 def allow_triggers(connection: Connection) -> None:
     """Let this transaction attach triggers to shards, which Citus allows only on request: a trigger may use only what
-    is on its node. Those of the store use at most the tables of their own shard."""
+    is on its node. The triggers of the store use at most the tables of their own shard."""
     connection.execute("SET LOCAL citus.enable_unsafe_triggers = on")
     connection.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     connection.execute("SET LOCAL check_function_bodies = off")  # each node has only the tables of its own shards

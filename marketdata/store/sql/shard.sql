@@ -14,7 +14,7 @@ BEGIN
     END IF;
 END $$;
 
--- What {lock} of ingest.sql does, on the node that has the shard.
+-- Does the same as {lock} of ingest.sql, on the node that has the shard.
 CREATE OR REPLACE FUNCTION {lock}(names text[]) RETURNS TABLE (symbol text, version bigint, pruned_until timestamptz)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
