@@ -63,7 +63,7 @@ def _loaded(port: int, name: str, method: str, path: str, bodies: tuple[str, ...
 
 
 def _start(environment: dict[str, str]) -> Figure:
-    """From launching the program to the first answer it gives."""
+    """The time from the launch of the program to its first answer."""
     took = [_first_answer(environment) for _ in range(STARTS)]
     return Figure("start of the API to its first answer", f"p50 {percentile(took, 0.5):.0f} ms", "≤ 500 ms")
 

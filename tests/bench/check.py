@@ -28,7 +28,7 @@ ROUNDS = 5
 
 
 def measure() -> list[Figure]:
-    """In turn: a build, a check, and ten runs of gdb. The ratios are medians of the rounds."""
+    """Each round has a build, a check, and ten runs of gdb. The ratios are medians of the rounds."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as folder:
         shutil.copytree(ROOT / "etc" / "cards" / "arena", Path(folder) / "arena")
         loaded = load_card(Path(folder) / "arena")

@@ -24,7 +24,7 @@ _PROGRAM = "int main(void)\n{\n    int n = 0;\n    return n;\n}\n"
 
 
 def measure() -> list[Figure]:
-    """In turn, in each round: ``cp -a``, a first and a later start in the tree, and a later start of the card alone."""
+    """Each round has ``cp -a``, a first and a later start in the tree, and a later start of the card alone."""
     rounds = []
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         alone, tree = Path(folder) / "alone", Path(folder) / "tree"
@@ -81,7 +81,7 @@ def _started(tool: SessionTool, repository: Path) -> float:
 
 
 def _seconds(*command: str) -> float:
-    os.sync()  # so that no writes of the step before are measured
+    os.sync()  # so that writes of the previous step are not measured
     began = time.perf_counter()
     subprocess.run(command, check=True)
     return time.perf_counter() - began

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Figure:
-    """One row: what was measured, the figure as text, and the goal that it is held against ("" without one)."""
+    """One row: what was measured, the figure as text, and its goal, or "" without one."""
 
     name: str
     value: str

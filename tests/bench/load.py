@@ -1,4 +1,4 @@
-"""Many kept-alive clients in one thread, so that the server is measured and not a queue for the clients' interpreter.
+"""Many kept-alive clients in one thread, so that the clients do not wait for each other's interpreter lock.
 
 ``python -m tests.bench.load PORT METHOD PATH [BODY ...]`` prints the seconds of every request as JSON.
 """
@@ -17,7 +17,7 @@ WARM_UP = 10
 
 
 class Client:
-    """One connection that sends its next request when the answer to the last one is there."""
+    """One connection that sends its next request when the previous answer has arrived."""
 
     def __init__(self, port: int, requests: list[bytes]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -33,7 +33,7 @@ class Client:
         self.socket.sendall(self._requests[len(self.took) % len(self._requests)])
 
     def receive(self) -> bool:
-        """Take what has come; True when the answer is whole."""
+        """Read what has arrived. Returns True when the answer is complete."""
         self._buffer += self.socket.recv(1 << 18)
         head, end, body = self._buffer.partition(b"\r\n\r\n")
         if not end or len(body) < _length(head):

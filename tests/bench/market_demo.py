@@ -39,7 +39,8 @@ def measure() -> list[Figure]:
 
 
 def _seconds(state: Path) -> float:
-    """From the start of the services until the newest candle, which began within a minute, changes."""
+    """The seconds from the start of the services until the newest candle changes. This candle must have begun less than
+    a minute ago."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as cards:
         ports = {"CARD_API_PORT": "0", "MARKET_API_PORT": "0"}
         environment = os.environ | ports | {"CARD_STATE_DIR": cards, "MARKET_STATE_DIR": str(state)}

@@ -181,7 +181,7 @@ def _batches(api: ApiProcess) -> list[Figure]:
 
 @contextmanager
 def _rival(state: Path) -> Iterator[int]:
-    """FastAPI in an environment of its own that is thrown away; its port."""
+    """Yields the port of FastAPI, which runs in a temporary environment of its own."""
     with tempfile.TemporaryDirectory(prefix="rival-", dir="/tmp") as folder:
         venv.create(folder, with_pip=True)
         subprocess.run([f"{folder}/bin/pip", "install", "-q", *_RIVAL], check=True, capture_output=True)

@@ -72,7 +72,7 @@ def _send(client: _Client, request: bytes) -> None:
 
 
 def _has_answer(client: _Client, buffer: bytearray) -> bool:
-    """Read what is there, and keep nothing of it but the status."""
+    """Read what has arrived, and keep only the status."""
     count = client.connection.recv_into(buffer)
     if not count:
         raise SystemExit("the server closed a connection")

@@ -146,7 +146,7 @@ def _interval_changes(context: BrowserContext, stage: Stage) -> Figure:
 
 
 def _history(context: BrowserContext, stage: Stage) -> Figure:
-    """From the newest candles on back, so that older ones are read meanwhile."""
+    """Scroll back from the newest candles, so that older ones are read meanwhile."""
     page = _shown(context, stage, f"?symbol={SYMBOL}&interval=1m&bars=500")
     before = page.evaluate("chartProbe.view()")
     frames = _wheel(page)
@@ -186,8 +186,8 @@ def _keys(page: Page, kept: int) -> Figure:
 
 
 def _zooms(page: Page, kept: int) -> Figure:
-    """By the keys, out and back in, 33 a second as a held key. The drawn interval changes on the way. Keys without a
-    pause would delay the tasks that count the frames."""
+    """Zoom out and back in by 33 key presses a second, like a held key. The drawn interval changes meanwhile. Keys
+    without a pause would delay the tasks that count the frames."""
     page.evaluate("probe.countFrames()")
     ends = time.monotonic() + SCROLL_SECONDS
     while time.monotonic() < ends:
@@ -199,7 +199,7 @@ def _zooms(page: Page, kept: int) -> Figure:
 
 
 def _zoom(page: Page, sight: int) -> None:
-    """With the keys."""
+    """Zoom with the keys."""
     while page.evaluate("chartProbe.view()")["bars"] > sight * 1.1:
         page.keyboard.press("+")
 
@@ -215,7 +215,7 @@ def _wheel(page: Page) -> list[float]:
 
 
 def _drag(page: Page) -> list[float]:
-    """To and fro with the pressed pointer, as quickly as the browser takes its moves."""
+    """Drag back and forth as quickly as the browser accepts the pointer's moves."""
     x, y = MIDDLE
     with _counted(page) as painted:
         page.mouse.down()

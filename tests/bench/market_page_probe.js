@@ -18,7 +18,7 @@ globalThis.chartProbe = (() => {
     return found;
   }
 
-  // `chartProbe.result` resolves when the first candle is painted while `holds`, and with it all of its frame.
+  // `chartProbe.result` resolves when a frame with a candle is painted while `holds()` is true.
   function armCandles(holds = () => true) {
     let colours = null;
     chartProbe.result = new Promise((done) => {

@@ -113,7 +113,8 @@ def _figure(kind: Kind, count: int, runs: Sequence[Run]) -> Figure:
 
 
 def _carried(kind: Kind, runs: dict[int, list[Run]]) -> Figure:
-    """What cores carry at most: one by the cost with one process, more by that with the most processes."""
+    """The load that a number of cores carries at most. One core is computed from the cost with one process, more cores
+    from the cost with the most processes."""
     carried = [f"{cores}: {cores / sum(_cost(runs[min(cores, COUNTS[-1])])):,.0f}" for cores in CORES]
     return Figure(f"{kind.name}, {kind.unit} by cores", ", ".join(carried))
 

@@ -94,7 +94,7 @@ def _fill(connection: Connection, size: int) -> None:
 
 
 def _charts(client: Client, end: int) -> Callable[[], float]:
-    """Asks for a chart of an hour-long interval or shorter that nobody asked for before; returns its seconds."""
+    """Request a chart that was not requested before, of an interval of at most an hour. Returns its seconds."""
     chance = random.Random(1)
 
     def chart() -> float:

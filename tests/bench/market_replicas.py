@@ -3,7 +3,7 @@
 python -m tests.bench.market_replicas [TICKS]      (default 1 000 000; takes five minutes)
 
 Two APIs take turns on one primary; one of them has the replica in DATABASE_READ_URL. All run on this machine, so the
-replica adds no processor. What it takes from the primary is the primary's processor time for a read.
+replica adds no processor. Its benefit is the processor time of the primary that a read no longer takes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m tests.bench.market_store 1000000 10000000 50000000
 
-``--keep DIR`` leaves what was filled in DIR, and reads again what an earlier run of the same SQL left there: filling
-takes long. What was not filled just now is read with cold caches.
+``--keep DIR`` keeps the filled databases in DIR, and uses the databases that an earlier run of the same SQL left there,
+because filling takes long. A database of an earlier run is read with cold caches.
 
 A private cluster of the service's own making is filled through ``store.ticks.ingest`` in batches of 1000, a tick every
 five seconds, a symbol for each year of them. A candle's figure is the time of ``store.candles.read``, with the
@@ -156,7 +156,7 @@ def _candles(
     count = 0
     times = []
     for number in range(210):
-        # A random start with 500 candles after it, if there are so many. The first reads warm the caches and plans.
+        # A random start with 500 candles after it, if there are enough. The first reads warm the caches and plans.
         start = bucket_open(START + rng.randrange(max(1, span - 501 * width)), interval, Zone.fixed(shift))
         asked: dict[str, Any] = {"start": start, "zone": Zone.fixed(shift), "limit": 500}
         began = perf_counter()

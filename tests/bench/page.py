@@ -170,14 +170,15 @@ def _interactive(page: Page) -> float:
 
 
 def _reloads(browser: Browser, server: Server) -> Iterator[Figure]:
-    """From the reload to the view that was left: position, page, place, zoom and panels, and the same picture."""
+    """The time from a reload until the earlier view is back: position, page, place, zoom and panels, and the same
+    picture."""
     page = ready(opened(browser, server.address))
     page.keyboard.press("Alt+6")
     page.get_by_role("button", name="Next page", exact=True).click()
     page.get_by_role("button", name="Zoom in", exact=True).click()
     page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 300)")
     until(lambda: server.api.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
-    page.evaluate("document.activeElement.blur()")  # the focus is no part of the view
+    page.evaluate("document.activeElement.blur()")  # the focus is not a part of the view
     page.mouse.move(0, 0)
     picture, before = _settled(page), page.evaluate(VIEW)
     seconds, same = [], 0
