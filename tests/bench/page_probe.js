@@ -1,5 +1,5 @@
 // What the benches of the page measure inside a tab, loaded before the tab's own scripts. Times are milliseconds.
-// `painted` is when the browser has made the frame that holds a change: the first task after it.
+// `painted` is the time of the first task after the frame that shows a change.
 
 const REPEAT_MS = 4; // quicker than any keyboard
 

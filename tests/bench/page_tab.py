@@ -11,7 +11,7 @@ SIZE = {"width": 1280, "height": 720}
 
 
 def opened(browser: Browser, address: str) -> Page:
-    """A tab at ``address``, in a window and with storage of its own."""
+    """A tab at ``address``, in its own window and with its own storage."""
     page = browser.new_context(viewport=SIZE).new_page()  # type: ignore[arg-type]
     page.add_init_script(path=PROBE)
     page.goto(address, wait_until="commit")

@@ -34,7 +34,7 @@ _MOVE = json.dumps({"level": "step", "delta": 1}), json.dumps({"level": "step", 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one checkout did in one turn: requests a second, and milliseconds of the processor for each."""
+    """The result of one turn of a checkout: requests a second, and milliseconds of the processor for each."""
 
     rate: float
     cost: float

@@ -170,7 +170,7 @@ class Traffic:
                 round += 1
                 size = chance.choice((1, 1, 1, 20, 60, 300))
                 items = [tick(chance, f"w{number}-{round}-{n}") for n in range(size)]
-                items[0].pop("block", None)  # so that nobody retracts it
+                items[0].pop("block", None)  # so that no writer retracts the tick
                 version = self._send(write, items, number, chance)
                 if version is None:
                     return

@@ -44,8 +44,8 @@ class ApiProcess:
     """``bin/marketdata-api`` without its launcher; ``port`` is 0 while it is down."""
 
     def __init__(self, state_dir: Path, *, inside: Sequence[str] = (), durable: bool = False, **settings: str) -> None:
-        """``inside`` is a command that becomes the command which follows it. With ``durable`` PostgreSQL flushes its
-        log to the disk, as it does for users; a bench of writes needs that."""
+        """``inside`` is a command that executes the arguments after it, like ``env``. With ``durable`` PostgreSQL
+        flushes its log to the disk, as it does for users; a bench of writes needs that."""
         self.state_dir = state_dir
         self._inside = inside
         self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings
@@ -86,7 +86,7 @@ class ApiProcess:
         os.kill(owner["postgres"], signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM, and return the exit code."""
         return self._over(kill=False)
 
     def _over(self, *, kill: bool) -> int:

@@ -1,5 +1,5 @@
-"""What schemathesis has to know beside the description: our string formats, lines of JSON, and rules that OpenAPI has
-no words for.
+"""What schemathesis needs in addition to the description: the service's string formats, lines of JSON, and rules that
+OpenAPI cannot express.
 
 Loaded by ``market_schemathesis.toml`` into schemathesis' own process.
 """
@@ -35,7 +35,7 @@ schemathesis.openapi.media_type("text/csv", _TICKS.map(lambda tick: f"{','.join(
 def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     """Narrow the description to valid requests only, so that more requests reach the handlers."""
     schemas, chart = raw_schema["components"]["schemas"], raw_schema["paths"]["/v1/chart"]["get"]
-    # The pattern lets the 31st of February through, which the format does not.
+    # The pattern accepts the 31st of February, and the format does not.
     for name in ("Instant", "TickInstant"):
         del schemas[name]["pattern"]
     # One of interval and resolution, not both.
@@ -44,7 +44,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
         for each in chart["parameters"]
         if each["name"] != "resolution"
     ]
-    # No UTF-8 holds a lone surrogate; schemathesis drops patterns that speak of them.
+    # UTF-8 cannot encode a lone surrogate, and schemathesis ignores patterns that mention surrogates.
     for name in ("TickId", "Hash", "LeaseHolder", "TokenName"):
         schemas[name]["pattern"] = schemas[name]["pattern"].replace("\\ud800-\\udfff", "")
 

@@ -1,4 +1,4 @@
-"""The launched API: every example of its pages, nothing secret where others look, and a clean end."""
+"""The launched API: every example of its pages works, no secret is in a public place, and the API ends cleanly."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_every_endpoint_has_an_example() -> None:
 
 
 def method_of(example: str) -> str:
-    """By the rules of curl: what -X says, else POST where something is sent."""
+    """The method, by the rules of curl: that of -X, otherwise POST if the command sends a body."""
     said = re.search(r" -X ([A-Z]+)", example)
     if said:
         return said[1]
@@ -145,7 +145,7 @@ def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             seen += process.read_text(errors="replace")
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process ended meanwhile
             continue
     for file in api.state_dir.rglob("*"):
         if file.is_file() and file.parent.name != "secrets":

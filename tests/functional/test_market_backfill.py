@@ -244,7 +244,7 @@ def test_a_killed_backfill_reads_no_finished_range_again(past: Past, loops: Call
 
 
 def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
-    """Those that end at or before the newest final block."""
+    """Candles that end at or before the newest final block are final."""
     final = past.time_of(past.newest_final)
     with closing(Client(past.api.port, past.api.token("read"))) as read:
         for pool in past.pools:

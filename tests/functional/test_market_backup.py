@@ -257,8 +257,8 @@ class Outgoing(threading.Thread):
 def test_a_backup_holds_database_and_outbox_of_one_moment(
     api: ApiProcess, state_dir: Path, elsewhere: Path, loops: Callable[..., int]
 ) -> None:
-    """Whatever the ingestor read is in the restored database or in the restored outbox; and nothing that it had not
-    read yet is in the database."""
+    """Everything that the ingestor had read is in the restored database or in the restored outbox. Nothing else is in
+    the database."""
     from marketdata.ingest.outbox import Outbox
 
     (state_dir / "ingestor").mkdir()

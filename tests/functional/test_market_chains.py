@@ -1,4 +1,5 @@
-"""One ingestor, several chains: a real node each, beside providers that are dead, hang, or have a deep history."""
+"""One ingestor for several chains, each with a real node, while providers of other chains are dead, hang, or have a
+long history."""
 
 from __future__ import annotations
 
@@ -173,7 +174,7 @@ def test_the_backfill_reads_the_chains_one_after_the_other(chains: Chains) -> No
     chains.start()
     chains.market.ingestor.stop()
     first, second = chains.listed
-    # Without its outbox, the backfill takes all blocks as unread.
+    # Without its outbox, the backfill treats all blocks as unread.
     (chains.market.api.state_dir / "ingestor" / "md_ticks_v1.sqlite").unlink()
     chains.market.chain.mine(5)
     chains.trade_other()

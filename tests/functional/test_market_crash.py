@@ -36,8 +36,8 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
 
 
 class Writer:
-    """Sends ticks until it is stopped, each again until it is acknowledged: single ones, or batches of a block each.
-    One that reorganises retracts the block before with every other batch."""
+    """Sends ticks until it is stopped: single ticks, or batches with the ticks of a block. Each request is repeated
+    until it is acknowledged. A writer that reorganises retracts the previous block with every other batch."""
 
     def __init__(self, api: ApiProcess, name: str, size: int, reorganises: bool = False) -> None:
         self._api = api

@@ -48,7 +48,8 @@ def stored(api: ApiProcess) -> int:
 
 @pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
 def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Signals) -> None:
-    """SIGTERM is answered after the present block; nothing is left of the file; the second time completes it."""
+    """After SIGTERM the request is answered at the end of the present block, and no file remains. Sending the body
+    again stores the rest."""
     answers: list[tuple[int, Any] | None] = []
 
     def try_to_send() -> None:
@@ -83,7 +84,7 @@ def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Sign
 
 
 def test_the_largest_file_takes_little_memory(api: ApiProcess, tmp_path: Path) -> None:
-    """256 MiB: ticks, and lines too long for one, which are refused quickly."""
+    """256 MiB of ticks, and of lines that are too long for a tick and are refused quickly."""
     file = tmp_path / "largest.csv"
     with file.open("w") as writer:
         writer.write(LINES)

@@ -1,4 +1,4 @@
-"""The description of the data API, held true by schemathesis with every kind of token."""
+"""The description of the data API, checked by schemathesis with every kind of token."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def tokens(api: ApiProcess) -> dict[str, str]:
 
 
 def run(api: ApiProcess, shown: dict[str, str], *options: str) -> None:
-    """Let schemathesis ask, with ``shown`` as the credentials of each scope."""
+    """Run schemathesis, with ``shown`` as the credentials of each scope."""
     secrets = {"READ_TOKEN": shown["read"], "WRITE_TOKEN": shown["write"], "ADMIN_SECRET": shown["admin"]}
     hold_true(f"http://127.0.0.1:{api.port}/openapi.json", "market_schemathesis.toml", *options, **secrets)
     assert "Traceback" not in api.log.read_text()

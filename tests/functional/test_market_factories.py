@@ -151,7 +151,7 @@ def test_strange_tokens_break_no_symbol(market: FactoryMarket) -> None:
 def test_pools_that_a_reorganisation_removes_are_made_again_in_another_order(
     market: FactoryMarket, loops: Callable[..., int]
 ) -> None:
-    """The tokens change their addresses with each other, so that a pool's address belongs to other decimals."""
+    """The tokens exchange their addresses, so that the pool at an address has tokens with other decimals."""
     kinds = [("FIRST", 6), ("SECOND", 18), ("SAME", 18), ("SAME", 8)]
     for number in range(loops(quick=2, full=30)):
         before = int(market.chain("eth_blockNumber"), 16)
@@ -172,7 +172,7 @@ def test_pools_that_a_reorganisation_removes_are_made_again_in_another_order(
 def has_read(market: FactoryMarket, block: int) -> bool:
     try:
         return market.ingestor.figures()["next_block"] > block
-    except OSError:  # it has just been started
+    except OSError:  # the ingestor has just been started
         return False
 
 

@@ -232,7 +232,7 @@ def test_any_launcher_is_a_command(podman: Podman, image: str) -> None:
 
 
 def test_mounted_token_files_are_used(podman: Podman, image: str) -> None:
-    """Made by the first container in a folder of the host, which the next one gets read-only."""
+    """The first container creates them in a folder of the host, which the next container gets read-only."""
     folder = podman.folder / "secrets"
     folder.mkdir(mode=0o700)
     shutil.chown(folder, 10001, 10001)
