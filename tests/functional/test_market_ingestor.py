@@ -236,7 +236,7 @@ def test_a_reorganisation_while_the_ingestor_is_down_is_followed_at_its_start(ma
     market.ingestor.kill()
     market.chain("anvil_reorg", 7, [])
     market.trade(3)
-    market.chain.mine(150)  # so many that the ingestor reads in ranges
+    market.chain.mine(150)  # enough blocks that the ingestor reads ranges
     market.ingestor.start()
     market.assert_complete()
 

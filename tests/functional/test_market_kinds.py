@@ -223,7 +223,7 @@ def test_hooks_that_only_set_the_fee_are_read(stage: Stage) -> None:
 def test_pools_whose_hooks_change_amounts_are_named_with_the_reason(
     stage: Stage, flags: int, setter: str, name: str
 ) -> None:
-    """The event has other amounts than the trader paid and got."""
+    """The amounts in the event are not those that the trader paid and got."""
     v4 = stage.exchanges.v4
     hooks = v4.hooks("DeltaReturningHook", flags, v4.manager)
     pool = v4.pool(name, {stage.six: 2500 * 10**12, stage.coin: 10**24}, hooks=hooks)

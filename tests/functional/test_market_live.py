@@ -199,8 +199,9 @@ def descriptors() -> Iterator[Callable[[int], None]]:
 def test_slow_clients_of_the_frontend_get_the_newest_state_in_bounded_memory(
     api: ApiProcess, frontend: FrontendProcess, descriptors: Callable[[int], None], loops: Callable[..., int]
 ) -> None:
-    """The slow ones read nothing, and what waits for each is more than all buffers on its way hold. Both processes keep
-    a bounded part of it. The other clients get every change, and the slow ones then get the newest state."""
+    """The slow clients read nothing, and more data wait for each than all buffers between them and the API can hold.
+    Both processes keep a bounded part of it. The other clients get every change, and the slow ones then get the newest
+    state."""
     count, candles, changes, changed = loops(quick=100, full=1000), 3000, 40, 20
     descriptors(count)
     token = api.token("read")

@@ -56,7 +56,7 @@ def test_many_pools_are_found_read_and_backfilled(market: ManyPools) -> None:
     assert all(body.count('"finalize"') <= 2 for body in batches)
     assert {frozenset(each) for each in coverage} == {frozenset(("chain", "from", "to", "state"))}
 
-    # The factory goes on announcing pools, which are traded at once.
+    # The factory keeps announcing pools, which are traded at once.
     for _ in range(10):
         chain.mine(new=3)
     market.settle()

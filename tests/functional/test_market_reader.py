@@ -81,7 +81,7 @@ def command(folder: Path, *arguments: str, killed_at: str | None = None) -> subp
 
 @pytest.fixture(scope="module")
 def reader(market: Market) -> str:
-    """What the command prints to connect with."""
+    """The connection string that the command prints."""
     done = command(market.folder, "reader", "passwd")
     lines = LINES.fullmatch(done.stdout)
     assert lines is not None, done.stdout

@@ -111,7 +111,7 @@ def tick(identity: str) -> dict[str, Any]:
 
 
 def ask(port: int, path: str) -> tuple[int, Any]:
-    """On a new connection, as probes do; an error when the answer takes too long."""
+    """Send a request on a new connection, as health probes do. Raises an error when the answer takes too long."""
     with closing(Client(port, "none")) as client:
         client._connection.timeout = ANSWER_SECONDS
         return client("GET", path)
@@ -152,7 +152,7 @@ def test_every_request_ends_and_nothing_acknowledged_is_lost(api: ApiProcess, lo
 
 
 def assert_no_slot_is_lost(api: ApiProcess) -> None:
-    """As many requests as the pool has connections wait in the database at once."""
+    """Check that as many requests can wait in the database at once as the pool has connections."""
     url = conninfo(api.state_dir)
     with connect(url) as locking, connect(url) as connection, ThreadPoolExecutor(SIZE) as threads:
         with locking.transaction():
@@ -173,7 +173,7 @@ def read_ticks(api: ApiProcess) -> tuple[int, Any]:
 
 
 def test_sigterm_ends_the_api_in_time(api: ApiProcess, load: Load) -> None:
-    """While requests wait. Its database continues, and shuts down as always."""
+    """Requests wait meanwhile. The API continues its database, which then shuts down as always."""
     until(lambda: len(load.acknowledged) > 20, 60)
     assert_ends_in_time(api, Stopped(api.state_dir))
     load.stop()

@@ -28,7 +28,7 @@ SYMBOL, TODAY = "UDF:ETH-USD", "NOW:BTC-USD"
 START = 1_700_000_040  # seconds; a full minute
 BARS = 700
 PAGE = 300
-"""As in ``udf_client.mjs``."""
+"""The same value as in ``udf_client.mjs``."""
 
 Bar = dict[str, float]
 
@@ -143,7 +143,8 @@ def test_days_begin_at_midnight_utc(heard: dict[str, Any]) -> None:
 
 
 def test_an_empty_range_names_the_time_of_the_bar_before_it(heard: dict[str, Any]) -> None:
-    """Seconds 60 to 180 after the first bar hold the second; then the empty minute between them is asked for."""
+    """The seconds 60 to 180 after the first bar contain the second bar. Then the empty minute between the two bars is
+    requested."""
     assert [bar["time"] for bar in heard["gap"]["list"]] == [_bar(1)["time"]]
     assert heard["empty"] == {"list": [], "meta": {"noData": True, "nextTime": _bar(0)["time"] / 1000}}
 

@@ -1,4 +1,4 @@
-"""What the unit of the private PostgreSQL relies on."""
+"""The facts that the systemd unit of the private PostgreSQL relies on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The data API over a real database: one service for a module, its routes called through webtest.
 
-Every answer is held against the table: its status must be documented, its body must have the shape of its schema.
+Every answer is checked against the route table: its status must be documented, and its body must be valid by its
+schema.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class Api:
         return found
 
     def ingest(self, *items: Any, status: int = 200) -> Any:
-        """Send a batch; its answer."""
+        """Send a batch, and return the answer."""
         return self("POST", "/v1/ingest/tick", {"ticks": list(items)}, status=status).json
 
 

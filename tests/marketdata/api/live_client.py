@@ -110,7 +110,7 @@ class LiveClient:
         return self._messages.popleft()
 
     def until_closed(self) -> int | None:
-        """Receive until the service closes; the code of its close frame."""
+        """Receive until the service closes. Returns the code of its close frame."""
         try:
             while True:
                 self.receive()

@@ -123,7 +123,7 @@ class Standby:
         """Stop all of its processes for the time of the block."""
         assert self._process is not None
         pids = [self._process.pid]
-        os.kill(pids[0], signal.SIGSTOP)  # it starts no others from now on
+        os.kill(pids[0], signal.SIGSTOP)  # the postmaster starts no other processes from now on
         for pid in find_by_name("postgres"):
             if pid != pids[0] and has_working_directory(pid, self._folder / "data"):
                 os.kill(pid, signal.SIGSTOP)

@@ -234,7 +234,7 @@ def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, 
 
 
 def test_a_stalled_body_is_decided_by_a_worker_alone(service: Service, database: str, look_up: LookUp) -> None:
-    """A head without any of its body, then nothing until the token was checked."""
+    """The client sends a head without any of its body, and then nothing until the token was checked."""
     look_up.go.set()
     body = ticks("stalled", 5000)
     with connected(service.port) as client:

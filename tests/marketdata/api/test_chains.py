@@ -1,4 +1,4 @@
-"""What a final block and coverage of a chain change for readers of its symbols over HTTP and WebSocket."""
+"""How a final block and the coverage of a chain appear to readers of its symbols over HTTP and WebSocket."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _send(api: Api, route: Route, sent: dict[str, Any], which: int) -> int:
 
 
 def _census(connection: psycopg.Connection[Any], passed_over: str) -> Any:
-    """What no request may change: tables, functions, usable tokens, and ticks but those of one symbol."""
+    """The state that no request may change: tables, functions, usable tokens, and the ticks of all symbols but one."""
     return connection.execute(
         "SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc), "
         "(SELECT count(*) FROM api_tokens WHERE name = 'test' AND revoked_at IS NULL), "

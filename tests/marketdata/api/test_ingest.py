@@ -1,4 +1,4 @@
-"""What is sent: single ticks, batches, lines, and everything that is refused."""
+"""Ingest of single ticks, batches and lines, and all its refusals."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_candle_is_final_once_its_bucket_ends_by_the_finalized_time(api: Api, 
 
 
 def test_ndjson_lines_are_stored_and_rejected_by_number(api: Api, tick: Make) -> None:
-    """A rejected item has the number of its line; blank lines are counted, and are no items."""
+    """A rejected item has the number of its line; blank lines are counted, but are not items."""
     lines = [json.dumps(tick(symbol="TEST:LINES", id=str(n))) for n in range(3)]
     huge = json.dumps(tick(id="huge")).replace("1700000000000", "9" * 5000)
     raw = "\n".join([lines[0], "{", lines[1], "", " \t\r", lines[2], huge, "\v", "", ""]).encode()
