@@ -64,7 +64,7 @@ def test_columns_have_any_order_and_absent_ones_are_null(api: Api) -> None:
 
 
 def test_rfc_4180(api: Api) -> None:
-    """A byte order mark, CRLF, quotes, and a last line without an end."""
+    """A byte order mark, CRLF, quotes, and a last line without a line end are accepted."""
     text = (
         '\ufeff"symbol",id,ts,price,size\r\n"CSV:RFC","a""b,c","2024-01-01T00:00:00Z",1,2\r\n'
         "CSV:RFC,d,1704067200001,1,2"
@@ -74,7 +74,7 @@ def test_rfc_4180(api: Api) -> None:
 
 
 def test_rejected_lines_are_counted_from_0_without_the_header(api: Api) -> None:
-    """Blank lines are counted, and are no ticks; a line that ends inside quotes is rejected by itself."""
+    """Blank lines are counted, but are not ticks. A line that ends inside quotes is rejected alone."""
     lines = [
         "CSV:R,0,1704067200000,1,2", "", "CSV:R,2,1704067200000,0,2", "CSV:R,3", '"CSV:R","4"x,1704067200000,1,2',
         'CSV:R,"5,1704067200000,1,2', "CSV:R,0,1704067200000,1,3", "CSV:R,7,1704067200000,1,2", "\r",
@@ -229,7 +229,7 @@ def test_another_coding_is_refused_and_the_answer_names_the_accepted_one(api: Ap
 def test_a_bomb_is_unpacked_only_up_to_the_limit(
     api: Api, kind: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1 GiB, packed to 1 MiB."""
+    """A body of 1 GiB, compressed to 1 MiB."""
     unpacked = 0
     read = content_coding._Unpacked.readinto
 

@@ -96,7 +96,8 @@ def test_a_pushed_candle_of_any_interval_equals_the_charts(
 def test_a_pushed_candle_of_a_named_zone_equals_the_charts(
     api: Api, client: LiveClient, tick: Make, interval: str
 ) -> None:
-    """New, emptied and after ``since``, across the end of summer time on 2023-11-05."""
+    """This holds for new and emptied candles, and for those after ``since``, across the end of summer time on
+    2023-11-05."""
     symbol, change, hour = f"LIVE:NY{interval}", 1_699_164_000_000, 3_600_000
     times = [change + n * hour for n in (-900, -30, -5, 1, 21, 23, 24, 200)]
     api.ingest(*(tick(symbol=symbol, id=f"{ts}", ts=ts, block=block(n)) for n, ts in enumerate(times)))

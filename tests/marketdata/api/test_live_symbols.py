@@ -35,7 +35,7 @@ def name() -> str:
 
 
 def until_named(client: LiveClient, symbol: str) -> list[str]:
-    """Receive until a message names ``symbol``; every symbol that was named."""
+    """Receive until a message names ``symbol``. Returns every symbol that was named."""
     while symbol not in client.new_symbols:
         with suppress(TimeoutError):
             client.receive(0.05)

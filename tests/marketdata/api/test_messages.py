@@ -1,4 +1,5 @@
-"""What a refusal says: field, cause and remedy in the terms of JSON, and nothing of the program's own types."""
+"""The messages of refusals name the field, the cause and the remedy in the terms of JSON, and never the program's own
+types."""
 
 from __future__ import annotations
 

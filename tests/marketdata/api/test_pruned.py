@@ -119,7 +119,7 @@ def test_a_cached_answer_is_not_shown_after_a_prune(api: Api, database: str) -> 
 
 @pytest.mark.parametrize("interval", ["1s", "ticks"])
 def test_since_before_the_line_is_an_error(service: Service, read_token: str, interval: str) -> None:
-    """The subscription stays."""
+    """The subscription remains after the error."""
     client = LiveClient(service.port, read_token)
     client.send(op="subscribe", symbol=SYMBOL, interval=interval, since=LINE - 1000)
     assert client.receive()["type"] == "subscribed"
@@ -131,7 +131,8 @@ def test_since_before_the_line_is_an_error(service: Service, read_token: str, in
 
 
 def test_clients_of_sql_are_refused(admin: psycopg.Connection[Any]) -> None:
-    """A single tick below the line, also beside others, and a deletion of one that is still stored."""
+    """Refused are a tick below the line, alone or with others, and the deletion of a tick below the line that is still
+    stored."""
     name = "PRUNED:SQL"
     insert = (
         "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) SELECT %s, ts, to_timestamp(ts), 1, 1 FROM unnest(%s) ts"

@@ -102,7 +102,7 @@ def test_a_chart_follows_the_time_zone_and_fills_gaps(api: Api, minutes: str) ->
 
 
 def test_a_chart_follows_a_named_time_zone(api: Api, tick: Make) -> None:
-    """Around the night of 2024-03-31, when Berlin has 23 hours."""
+    """The test covers 2024-03-31, a day of 23 hours in Berlin."""
     midnights = [1_711_753_200_000, 1_711_839_600_000, 1_711_922_400_000]
     api.ingest(
         *(tick(symbol="READ:ZONE", id=f"{at}", ts=at) for midnight in midnights for at in (midnight - 1, midnight))

@@ -1,4 +1,4 @@
-"""DATABASE_READ_URL with hosts that are no replicas: the primary is read instead, and the reason is shown."""
+"""DATABASE_READ_URL with hosts that are not replicas: the primary is read instead, and the reason is shown."""
 
 from __future__ import annotations
 

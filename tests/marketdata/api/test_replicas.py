@@ -105,7 +105,7 @@ def count(api: Api, symbol: str, **options: Any) -> int:
 
 
 def write(api: Api, tick: dict[str, Any]) -> dict[str, str]:
-    """Store a tick; the header for later reads."""
+    """Store a tick. Returns the header for later reads."""
     return {"Marketdata-Version": api("POST", INGEST, tick, status=201).headers["Marketdata-Version"]}
 
 

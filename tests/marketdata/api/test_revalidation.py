@@ -45,7 +45,7 @@ def test_an_alias_that_is_pointed_elsewhere(api: Api, tick: Make, admin: psycopg
 
 @pytest.mark.parametrize("path", FORMS)
 def test_a_table_that_was_filled_anew(api: Api, tick: Make, admin: psycopg.Connection[Any], path: str) -> None:
-    """Its counters begin at 1 again."""
+    """The counters of such a table begin at 1 again."""
     symbol = f"ANEW:{FORMS.index(path)}"
     path = path.format(symbol)
     api.ingest(tick(symbol=symbol, price="1"))

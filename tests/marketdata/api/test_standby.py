@@ -158,7 +158,7 @@ def test_a_stopped_replica_is_not_read(api: Api, standby: Standby, tick: Make, w
 
 
 def written(api: Api, *ticks: dict[str, Any]) -> dict[str, str]:
-    """Store ticks; the header for later reads."""
+    """Store ticks. Returns the header for later reads."""
     response = api("POST", INGEST, {"ticks": list(ticks)}, status=200)
     assert response.json["accepted"] == len(ticks)
     return {"Marketdata-Version": response.headers["Marketdata-Version"]}
@@ -185,7 +185,7 @@ def test_a_read_that_sends_the_version_is_never_older(api: Api, writer: Api, sta
         for number, path in enumerate(READS):
             symbol = f"READ:{number}-X"
             path = path.format(symbol)
-            old = shown(api, path)  # which is cached now, where it can be
+            old = shown(api, path)  # the answer is cached now, if it can be cached
             header = written(writer, tick(symbol=symbol, price="2.25", ts=now + 1, id="b"))
             new = shown(writer, path)
             assert old != new
@@ -290,7 +290,7 @@ def test_the_writes_of_a_removed_symbol_are_forgotten(
 def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
     api: Api, writer: Api, standby: Standby, tick: Make
 ) -> None:
-    """Several clients, each with its own symbol: one process writes, the other one reads, from caches, too."""
+    """Several clients each use a symbol of their own. One process writes; the other one reads, also from its caches."""
     paths = ("/v1/chart?symbol={}&interval=1M", "/v1/ticks?symbol={}", "/api/v3/trades?symbol={}")
 
     def client(name: str) -> None:
@@ -344,7 +344,7 @@ def test_it_is_the_same_in_two_processes(primary: tuple[Cluster, Settings], stan
                 found = json.load(send(processes[1], "/v1/chart?symbol=TWO:A&interval=1M", headers))
                 assert found["candles"][0]["n"] == number
         with pytest.raises(HTTPError, match="404"):
-            send(processes[1], "/v1/ticks?symbol=TWO:A", read)  # this process knows of no write
+            send(processes[1], "/v1/ticks?symbol=TWO:A", read)  # this process did not write, so it knows no counter
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "x", "1, 2", "9" * 30])

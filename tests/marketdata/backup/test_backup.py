@@ -58,7 +58,8 @@ def test_another_database_is_backed_up_and_restored(
 
 CLI = "marketdata.backup.cli"
 FILES = "marketdata.backup.archive"
-# In the middle of pg_restore: this plays the program. It goes on unless it ends with the process that started it.
+# A kill in the middle of pg_restore. This script stands in for the program, and runs on unless it is ended with its
+# parent process.
 PROGRAM = """#!/bin/sh
 kill -9 $PPID
 sleep 0.3

@@ -1,4 +1,4 @@
-"""The parts of a major upgrade that need no second PostgreSQL; ``tests/functional`` has the whole."""
+"""The parts of a major upgrade that need no second PostgreSQL; ``tests/functional`` tests the whole upgrade."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Database:
 
     @property
     def node_urls(self) -> list[str]:
-        """Those of the coordinator and of each worker."""
+        """The connection strings to the coordinator and to each worker."""
         return [node.url(self.name) for node in self.nodes]
 
     @property

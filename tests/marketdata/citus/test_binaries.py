@@ -1,4 +1,4 @@
-"""What is said without a built Citus, and that it is built once, and completely or not at all."""
+"""The message without a built Citus. A build happens once, and is complete or leaves nothing."""
 
 from __future__ import annotations
 

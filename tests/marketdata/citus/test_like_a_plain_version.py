@@ -169,7 +169,7 @@ def test_any_items_in_the_same_order(pair: Pair, loops: Callable[..., int]) -> N
 
 
 def test_writers_at_once_whose_items_may_be_in_any_order(pair: Pair, loops: Callable[..., int]) -> None:
-    """Each sends all items. A block is retracted by one of them before or after its ticks come."""
+    """Each writer sends all items. One of them retracts a block before or after its ticks arrive."""
     for seed in range(1000, 1000 + loops(quick=1, full=8)):
         sender = Sender(pair, seed)
         items: list[Item] = [sender.new_tick() for _ in range(300)]
