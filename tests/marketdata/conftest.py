@@ -106,7 +106,7 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
     def run(*arguments: str) -> Done:
         try:
             code = main(arguments)
-        except SystemExit as error:  # of argparse
+        except SystemExit as error:  # argparse raises it
             code = int(error.code or 0)
         return Done(code, *capsys.readouterr())
 

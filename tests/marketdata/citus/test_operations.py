@@ -282,8 +282,8 @@ def test_an_import_that_was_killed_sends_ticks_again_as_known(
 
 
 def test_an_alias_on_another_shard_is_changed_under_readers_and_writers(twins: Twins, apis: list[Api]) -> None:
-    """The alias stands for one symbol and for another one by turns. Each answer is right for a state that the alias has
-    had since the request began, and nobody sees an error."""
+    """The alias stands for two symbols in turn. Each answer is right for a symbol that the alias has stood for since
+    the request began, and no request fails."""
     _, api = apis
     nick, one, other = "NICK:A", SYMBOLS[0], SYMBOLS[4]
     assert len({twins.database.node_of("md_ticks_v2", name).port for name in (nick, one, other)}) > 1

@@ -49,7 +49,7 @@ def shard_ingest(database: Database) -> Iterator[ShardIngest]:
 
 _ON_NODE = {
     "citus.enable_ddl_propagation": "off",  # tests create schemas and functions of their own
-    "citus.override_table_visibility": "off",  # they look into the statistics of the shard's tables
+    "citus.override_table_visibility": "off",  # tests read the statistics of the shard's tables
 }
 
 

@@ -342,7 +342,7 @@ def test_nginx_slows_one_address(ingress: Nginx) -> None:
 
 @needs_nginx
 def test_nginx_serves_over_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
-    """The configuration works after the comment marks before the lines for TLS are removed."""
+    """The configuration for TLS works once its lines are uncommented."""
     certificate(tmp_path)
     context = ssl.create_default_context(cafile=str(tmp_path / "marketdata.crt"))
     users = {"ann": "the password of ann"}

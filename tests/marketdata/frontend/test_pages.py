@@ -45,7 +45,7 @@ def test_a_changed_file_is_served_at_once(tmp_path: Path) -> None:
 
 
 def test_text_is_compressed_for_those_who_accept_it(frontend: Frontend) -> None:
-    """Each variant has its own tag, so a cache never takes one for the other."""
+    """Each variant has its own tag, so a cache never confuses them."""
     for path, file in (("/", "index.html"), ("/static/page.js", "page.js")):
         content = (FOLDER / file).read_bytes()
         plain, small = frontend.get(path), frontend.get(path, Accept_Encoding="br, gzip;q=0.5")

@@ -282,7 +282,8 @@ def short(
 def test_without_a_login_a_websocket_is_closed_after_its_lifetime(
     short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]],
 ) -> None:
-    """With a code, after a whole frame. Then the client closes, and the frontend closes both connections."""
+    """The frontend sends a Close frame with a code after a complete frame. Then the client closes, and the frontend
+    closes both connections."""
     frontend, client, peer = short(TEXT)
     with closing(client):
         peer.sendall(TEXT)

@@ -1,4 +1,4 @@
-"""The ends of frames in a stream that arrives in any parts, against frames that wsproto writes."""
+"""The ends of frames are found in a stream that arrives in parts of any size. wsproto writes the frames."""
 
 from __future__ import annotations
 

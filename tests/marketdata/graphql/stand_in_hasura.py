@@ -113,7 +113,7 @@ class StandIn:
             self.requests.append(query)
             changed = copy.deepcopy(self.metadata)
             result = self._run(changed, query, "$")
-            self.metadata = changed  # of all calls of a bulk or of none
+            self.metadata = changed  # all calls of a bulk take effect, or none
             return 200, result
         except Refusal as refusal:
             return refusal.status, refusal.body
@@ -196,7 +196,7 @@ class StandIn:
 
 
 def _exported(metadata: Metadata) -> dict[str, Any]:
-    """As the documentation of export_metadata shows it. The connection string is left out."""
+    """The metadata as the documentation of export_metadata shows it, without the connection string."""
     tables = [
         {
             "table": _parts(name),

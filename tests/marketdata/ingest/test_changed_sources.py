@@ -461,7 +461,7 @@ class Unsettled(Market):
 
 
 class ChangingRun(FactoryRun):
-    """With another ``rpc.json`` at each restart."""
+    """A run with another ``rpc.json`` at each restart."""
 
     is_over = False
 

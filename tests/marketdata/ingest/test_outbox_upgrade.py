@@ -47,7 +47,7 @@ def test_everything_is_kept(path: Path) -> None:
         assert outbox.first(9) == [OutboxItem(1, TICK)]
         assert [letter.at for letter in outbox.dead_letters()] == [12.5]
         assert outbox.rows("SELECT * FROM backfilled") == [("md_ticks_v1", "ETH:A-B", "0xaa", 0, 4)]
-        assert outbox.coverage(9) == []  # its tick waits
+        assert outbox.coverage(9) == []  # the tick of this block waits
         outbox.acknowledged(outbox.first(9), [])
         assert outbox.coverage(9) == [Coverage(1, "ETH:A-B", 1000, 2001, "indexed")]
         cursor = ChainCursor(outbox, "ETH")

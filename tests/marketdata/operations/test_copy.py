@@ -44,7 +44,7 @@ def pair(conn: Connection) -> Pair:
 
 
 def of_block(number: int, symbol: str = "A", count: int = 3, *, fork: str = "") -> list[Item]:
-    """Ticks of a block, which lies an hour after the one before it; those of a fork have other prices."""
+    """Ticks of a block, which is an hour later than the previous block. Ticks of a fork have other prices."""
     return [
         tick(symbol, f"{number}{fork}:{each}", START + number * 3600 * SECOND, f"{number + 1}.{each}{len(fork)}", "2",
              seq=each, side="buy", block_number=number, block_hash=f"0x{number}{fork}")
@@ -159,7 +159,7 @@ def test_ticks_that_the_target_received_by_itself_stay(conn: Connection, pair: P
 def test_a_copy_that_is_killed_goes_on(
     conn: Connection, pair: Pair, fresh: Settings, loops: Callable[..., int]
 ) -> None:
-    """Killed at any moment, and begun again, while the source changes."""
+    """The copy is killed at random moments and started again, while the source changes."""
     source = pair.source
     far_apart = [tick("A", f"far {each}", START + each * 16 * DAY, "3") for each in range(loops(quick=300, full=3000))]
     store(conn, source, *far_apart, *of_block(1), *of_block(2))

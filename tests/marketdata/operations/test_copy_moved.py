@@ -1,4 +1,4 @@
-"""A copy goes on while shards move to other nodes, while the source receives, and after it was killed."""
+"""A copy continues while shards move to other nodes and while the source receives ticks, and after it was killed."""
 
 from __future__ import annotations
 

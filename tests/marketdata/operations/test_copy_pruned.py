@@ -132,7 +132,7 @@ def filled(conn: Connection, pair: Pair) -> Candles:
 
 
 def outcomes(connection: Connection, version: Version) -> list[Outcome]:
-    """What a late tick gets, and retractions of a block of the first and of the last day."""
+    """The outcomes of a late tick, and of retractions of a block of the first day and of the last day."""
     late = tick("A", "late", START + DAY, "7")
     items = [late, Retract("A", "0x0-1"), Retract("A", f"0x{DAYS - 1}-1")]
 

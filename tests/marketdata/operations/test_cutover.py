@@ -114,7 +114,7 @@ CHANGE_FIRST = """
 
 
 def test_every_interval_is_compared(conn: Connection, command: Command) -> None:
-    """A stored candle that its ticks do not make is found in each level."""
+    """The comparison finds a wrong stored candle in each level."""
     for level, seconds in LEVELS.items():
         conn.execute(CHANGE_FIRST, {"change": 1, "res": seconds})
         done = command("cutover", "2")

@@ -40,7 +40,7 @@ def numbers(connection: Connection) -> list[int]:
 def test_a_version_is_dropped_with_all_that_belongs_to_it(conn: Connection, command: Command, fresh: Settings) -> None:
     assert command("copy", "1", "2").returncode == 0
     assert command("cutover", "2").returncode == 0
-    assert command("cutover", "1").returncode == 0  # which leaves the function of the pause in version 2
+    assert command("cutover", "1").returncode == 0  # the switch leaves the function of the pause in version 2
     done = command("drop", "2", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
