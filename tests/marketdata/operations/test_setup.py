@@ -118,7 +118,7 @@ def test_the_reader_reads_data_and_no_token(fresh: Settings) -> None:
     ],
 )
 def test_the_reader_calls_the_candles_function(read_by_role: Settings, bucket: str, zone: str, fill: str) -> None:
-    """Each way of making candles, as a GraphQL engine asks for them, and by an alias too."""
+    """The function makes candles in each of its ways, as a GraphQL engine calls it, also for an alias."""
     with connect(url(read_by_role)) as connection:
         connection.execute(f"SET ROLE {READER}")
         for name in ("R:A", "R:ALIAS"):

@@ -38,7 +38,7 @@ TICKS = [
     tick("X:A", "\\N", START + SECOND, "0.1", "100", side="sell", block_number=0, block_hash=",", tx="\\."),
     tick("X:B", "first", 1, "10", "0.5"),
 ]
-"""In the order of an export."""
+"""The ticks in the order of an export."""
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ def test_two_imports_of_a_file_exclude_each_other(
 
 
 def test_a_file_of_another_program_is_read(two_versions: Connection, command: Command, tmp_path: Path) -> None:
-    """Columns in another order and of other types."""
+    """Its columns have another order and other types."""
     path = tmp_path / "foreign.parquet"
     table = pa.table(
         {
@@ -251,7 +251,7 @@ def test_a_file_of_another_program_is_read(two_versions: Connection, command: Co
 def test_a_file_that_pandas_wrote_is_read(
     two_versions: Connection, versions: tuple[Version, Version], command: Command, into_2: Command, tmp_path: Path
 ) -> None:
-    """pandas makes a column of integers with missing values one of doubles."""
+    """pandas converts a column of integers with missing values to doubles."""
     first, second = versions
     stored = [
         tick("X:A", "1", START, "1.5", "2", block_number=123, block_hash="a", tx="b"),

@@ -32,7 +32,7 @@ SECONDS = 60  # more than anything here takes on a slow machine
 
 
 def python_for(user: int | None) -> str | None:
-    """This Python, or where ``user`` cannot reach it the machine's; a client needs the standard library only."""
+    """This Python, or the machine's if ``user`` cannot reach this one. A client needs the standard library only."""
     if user is None:
         return sys.executable
     check = "import sys, marketdata; sys.exit(sys.version_info < (3, 11))"
@@ -118,7 +118,7 @@ class Watched:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL; returns when the process is dead."""
+    """Send SIGKILL. Returns when the process is dead."""
     process = os.pidfd_open(pid)
     signal.pidfd_send_signal(process, signal.SIGKILL)
     assert select.select([process], [], [], SECONDS)[0]

@@ -69,7 +69,7 @@ def market(place: Path) -> Iterator[Market]:
 
 
 def answers(uid: int, folder: Path, *roles: str, **more: str) -> list[str]:
-    """For each role, the role or the error, at the socket in this folder."""
+    """For each role, the result of a login at the socket in this folder: the role or the error."""
     found = logins(uid, make_conninfo(host=str(folder), dbname="marketdata", connect_timeout=5, **more), roles)
     assert len(found) == len(roles)
     return found

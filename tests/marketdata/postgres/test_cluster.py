@@ -115,7 +115,7 @@ def test_stopped_processes_are_continued_to_shut_down(cluster: Cluster) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("which", ["postmaster", "backend"])
 def test_a_process_that_a_debugger_holds_does_not_delay_the_end(cluster: Cluster, which: str) -> None:
-    """It is killed; the next start recovers."""
+    """PostgreSQL is killed, and the next start recovers."""
     start(cluster)
     with psycopg.connect(cluster.conninfo, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
@@ -241,7 +241,7 @@ def test_the_kernel_ends_it_with_the_process_that_started_it(state_dir: Path, ma
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
-    """``install(17)`` is the folder of a stand-in for PostgreSQL 17; the real ones are out of sight."""
+    """``install(17)`` is the folder of a stand-in for PostgreSQL 17; the real PostgreSQL is not found."""
     monkeypatch.setattr(binaries, "_SYSTEM", (f"{tmp_path}/*/bin",))
     monkeypatch.setattr(binaries, "WHEEL", "no_such_wheel")
     monkeypatch.setattr(shutil, "which", lambda _name: None)

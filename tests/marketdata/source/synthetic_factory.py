@@ -28,7 +28,7 @@ _SYMBOL, _DECIMALS = selector("symbol()"), selector("decimals()")
 
 
 class Name(NamedTuple):
-    """What a token says of its symbol, and the part of the pool's symbol that is made of it; None: the end of the
+    """The symbol that a token reports, and the part of the pool's symbol that is made of it. None means the end of the
     token's address."""
 
     says: str

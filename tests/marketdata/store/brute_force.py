@@ -1,4 +1,4 @@
-"""What the store must answer, worked out from the ticks alone, with fractions, one tick at a time."""
+"""The answers that the store must give, computed from the ticks alone, with fractions, one tick at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def text(number: Decimal) -> str:
 
 
 def vwap(quote: Decimal, volume: Decimal) -> str | None:
-    """To 18 places, a tie to the even digit; None without volume."""
+    """The average rounded to 18 places, with a tie to the even digit; None without volume."""
     if not volume:
         return None
     scaled = Fraction(quote) / Fraction(volume) * 10**18

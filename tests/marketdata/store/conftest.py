@@ -67,7 +67,7 @@ def new_store(
 
 @pytest.fixture(scope="module")
 def store(new_store: Callable[[], AbstractContextManager[tuple[str, Version]]]) -> Iterator[tuple[str, Version]]:
-    """What the tests of one module share."""
+    """The version that the tests of one module share."""
     with new_store() as store:
         yield store
 
@@ -198,7 +198,7 @@ def stored_rollups(conn: Connection, version: Version, symbol: str) -> list[tupl
 
 
 def insert(conn: psycopg.Connection[Any], version: Version, ticks: Sequence[Tick]) -> None:
-    """One plain INSERT of another client, who knows nothing but the table of ticks."""
+    """One plain INSERT of another client, which uses only the table of ticks."""
     row = b"(%s, %s, '1970-01-01Z'::timestamptz + %s * interval '1 us', %s, %s, %s, %s, %s, %s, %s)"
     columns = "INSERT INTO {ticks} (symbol, id, ts, seq, price, size, side, block_number, block_hash, tx) VALUES "
     values = [Decimal(part) if place in (4, 5) else part for each in ticks for place, part in enumerate(each)]

@@ -180,7 +180,8 @@ def test_a_finalized_time_in_the_future_makes_no_open_candle_final(conn: Connect
 
 
 def test_candles_are_final_up_to_a_block_far_below_the_newest(conn: Connection, version: Version) -> None:
-    """Also where blocks and times are not in the same order, over days of which some are skipped unread."""
+    """This holds also where blocks and times are not in the same order, and where days are skipped without reading
+    them."""
     symbol = new_symbol()
     held = [in_block(symbol, n * 7 % 40, START + n * DAY // 3) for n in range(60)]
     ticks.ingest(conn, version, held)
@@ -411,7 +412,7 @@ def test_an_unknown_symbol_is_refused_by_name(conn: Connection, version: Version
      "'s', '1m', current => 'perhaps'"],
 )  # fmt: skip
 def test_the_function_refuses_unknown_arguments(conn: Connection, version: Version, arguments: str) -> None:
-    """Other clients call it too."""
+    """Clients of SQL call the function, too."""
     with pytest.raises(InvalidValue, match=re.escape("candles: ")), translated():
         conn.execute(version.query("SELECT * FROM {candles}(ARGUMENTS)".replace("ARGUMENTS", arguments)))
 

@@ -147,7 +147,7 @@ def test_one_notification_names_the_chain(database: str, conn: Connection, versi
 def test_a_chain_waits_like_a_tick_for_a_backup_and_a_cutover(
     conn: Connection, database: str, version: Version, chain: str, lock: str
 ) -> None:
-    """Each of them locks the table of symbols, so that nothing is written meanwhile."""
+    """A backup and a cutover lock the table of symbols, so that nothing is written meanwhile."""
     with connect(database) as other, connect(database) as writing, ThreadPoolExecutor(1) as pool:
         with other.transaction():
             other.execute(version.query("LOCK TABLE {symbols} IN LOCK_MODE MODE").replace(b"LOCK_MODE", lock.encode()))

@@ -26,7 +26,7 @@ def of_days(start: int, end: int, state: str) -> Range:
 
 
 def noted(conn: Connection, version: Version, symbol: str) -> list[tuple[int, int, str]]:
-    """What the table holds, in days."""
+    """The stored ranges in days."""
     rows = conn.execute(
         version.query(
             """SELECT extract(epoch FROM "from")::bigint / 86400, extract(epoch FROM "to")::bigint / 86400, state

@@ -83,7 +83,7 @@ def test_a_read_is_repeated_on_the_node_to_which_the_shard_has_moved(cluster: Cl
 
 
 def test_a_change_on_another_node_makes_the_placement_be_read_again(cluster: Cluster) -> None:
-    """A former node may still answer for a moment that the shard is there."""
+    """The former node of a shard may still claim for a moment that the shard is on it."""
     placed = cluster.placement.placed(VERSION)
     cluster.placement.expect(VERSION, ["LOW:A", "LOW:B"], HERE)
     assert cluster.placement.placed(VERSION) is placed

@@ -55,7 +55,7 @@ def test_statements_that_the_driver_deallocated_are_prepared_again(database: str
 
 
 def test_a_failure_of_libpq_itself_is_that_of_a_lost_connection(conn: Connection) -> None:
-    """Also while libpq shows the connection as open, as it does for a moment when PostgreSQL ends."""
+    """This holds also while libpq reports the connection as open, as it does for a moment when PostgreSQL ends."""
     failed = conn.pgconn.make_empty_result(pq.ExecStatus.FATAL_ERROR)
     with pytest.raises(psycopg.OperationalError, match="the connection was lost"):
         prepared._check(failed, pq.ExecStatus.TUPLES_OK)

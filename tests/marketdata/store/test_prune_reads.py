@@ -51,7 +51,7 @@ def answer(conn: Connection, version: Version, symbol: str, asked: dict[str, Any
 
 @pytest.mark.full
 def test_candles_stay_as_they_were(conn: Connection, version: Version, loops, zones: list[Zone]) -> None:
-    """Of every interval but 1s, with any bounds, fill, zone and format."""
+    """This holds for every interval but 1s, with any bounds, fill, zone and format."""
 
     @settings(max_examples=loops(quick=15, full=400), **RELAXED)
     @given(data=st.data())
@@ -199,7 +199,7 @@ def test_a_cursor_below_the_line_and_a_stream_are_refused(conn: Connection, vers
 
 
 def test_a_symbol_without_older_ticks_is_unaffected(conn: Connection, version: Version) -> None:
-    """It has a line, but nothing was pruned."""
+    """The symbol has a line, but nothing was pruned."""
     symbol, line = new_symbol(), START + DAY
     ticks.ingest(conn, version, [tick(symbol, "a", line)])
     assert pruned(conn, version, symbol, line) == 0
@@ -255,7 +255,7 @@ def test_items_of_the_summary_begin_with_a_full_minute(
     loops: Callable[..., int],
     count: int,
 ) -> None:
-    """If the first ticks of the 24 hours are pruned. Otherwise the items are the same as before."""
+    """This is so if the first ticks of the 24 hours are pruned. Otherwise the items are the same as before."""
     for seed in range(loops(quick=2, full=60)):
         chance = random.Random(f"pruned {count} {seed}")
         symbol = new_symbol()
@@ -316,7 +316,7 @@ def test_a_market_without_stored_ticks_stays_listed(conn: Connection, version: V
 
 
 def test_coverage_of_pruned_parts_of_a_day(conn: Connection, version: Version) -> None:
-    """Parts of a day are cut at a second; minutes say whether they have ticks."""
+    """The parts of a day begin and end at a second, but only the stored minutes show whether there were ticks."""
     symbol = new_symbol()
     hour = 3600 * SECOND
     ticks.ingest(conn, version, [tick(symbol, "a", START + hour + SECOND), tick(symbol, "b", START + 5 * hour)])
