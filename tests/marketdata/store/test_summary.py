@@ -1,4 +1,4 @@
-"""Summaries of the last 24 hours, held against sums over all ticks in Python."""
+"""Summaries of the last 24 hours, compared with sums over all ticks in Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def expected(symbol: str, sent: Iterable[Tick], as_of: int, *, has_closes: bool 
 
 
 def change(last: str, opened: str) -> str:
-    """Half-even, as ``round`` does."""
+    """The change, rounded half-even like ``round``."""
     millionths = round((Fraction(last) - Fraction(opened)) / Fraction(opened) * 10**6)
     return ("-" if millionths < 0 else "") + exact(Fraction(abs(millionths), 10**6))
 

@@ -209,7 +209,7 @@ def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, z
 
 
 def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version: Version, zones: TimeZones) -> None:
-    """Other clients call it with a name, also for intervals whose buckets are those of UTC."""
+    """Clients of SQL call it with the name of a zone, also for intervals whose buckets are those of UTC."""
     symbol, zone = new_symbol(), zones.find("Asia/Kathmandu")
     held = [tick(symbol, str(n), moment("fifteen minutes for good") + n * 777 * SECOND) for n in range(-99, 99)]
     ticks.ingest(conn, version, held)

@@ -1,4 +1,4 @@
-"""Trades and their numbers, held against a list of all ticks in Python."""
+"""Trades and their numbers, compared with a list of all ticks in Python."""
 
 from __future__ import annotations
 
