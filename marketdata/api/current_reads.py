@@ -25,7 +25,7 @@ from marketdata.store.pool import Connection, Pool
 from marketdata.store.version import Version
 
 VERSION = "Marketdata-Version"
-VERSION_ABOUT = "The newest counter of the symbols that were written. A read that sends it is never older."
+VERSION_ABOUT = "The newest counter of the symbols that were written. A read with it sees at least that write."
 SENT_ABOUT = "The header of the answer to a write. The answer to this request is then never older than that write."
 WAIT_SECONDS = 0.1
 _POLL_SECONDS = 0.005

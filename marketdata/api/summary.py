@@ -18,8 +18,8 @@ from marketdata.store.version import Version
 
 
 def read(request: Request) -> Reply:
-    """The last 24 hours of up to 200 symbols, up to `as_of`. The ETag stays while the items stay, although `as_of` is
-    always new."""
+    """The last 24 hours of up to 200 symbols, up to `as_of`. The ETag stays the same while the items stay the same,
+    although `as_of` is always new."""
     services, query = request.services, request.query
     version, read = services.served.version(), services.current_reads.read_each
     addition: summary.Addition | None = "closes" if "closes" in query else None

@@ -115,7 +115,8 @@ def _drop(connection: Connection, version: Version) -> None:
     shards.limit_lock_waits(connection, _LOCK_S)
     try:
         connection.execute("DELETE FROM market_versions WHERE prefix = %s AND n = %s", (version.prefix, version.n))
-        if version.shards is not None:  # before the tables: an API that locks the aliases waits for no table then
+        # This comes before the tables, so that an API that has locked the aliases does not wait for a table.
+        if version.shards is not None:
             shards.undistribute_aliases(connection)
         connection.execute(_tables(version, *_TABLES))
         values = {"names": _names(version), "has_shards": version.shards is not None}

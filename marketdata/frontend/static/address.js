@@ -1,6 +1,6 @@
 // The page's address holds the view: ?symbol=…&interval=1h&zone=Europe/Berlin, and either bars=160 (the newest 160 bars) or
-// from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts that are as usual are
-// left out: type, scale, inverted, indicators, panels, list, min.
+// from and to. If the address has neither, the page shows the newest bars, as many as fit well. Parts with their
+// default values are left out: type, scale, inverted, indicators, panels, list, min.
 
 import * as indicators from './indicators.js';
 import { MAX_TIME, WIDTHS } from './intervals.js';

@@ -5,10 +5,10 @@ import { state, update } from './state.js';
 const DEADLINE_MS = 15_000; // of one try
 const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // between tries
 
-// Why a request has no result. A temporary failure may end.
+// Why a request has no result. After a temporary failure, another try may succeed.
 class Failure extends Error {
   isTemporary = false;
-  retryAfter = 0; // seconds until the service wants the next try
+  retryAfter = 0; // seconds after which the service accepts the next try
 }
 
 export class Refusal extends Failure {
@@ -58,7 +58,7 @@ export async function request(path, { onFailure = () => {}, isOnce = false, ...o
 
 const early = new Map(); // the requests of early.js that nobody has taken, by path
 
-// Sends a request before the part of the page is loaded that needs it.
+// Sends a request before the part of the page that needs it is loaded.
 export function sendEarly(path) {
   const sending = tried(path);
   sending.catch(() => {});

@@ -170,7 +170,8 @@ function fillEnds(values, first, count, { sums, squares }) {
   }
 }
 
-// By how much the sum of the squares of the distances from the mean exceeds those of two parts with these sizes and sums.
+// A whole consists of two parts with these sizes and sums. Returns the whole's sum of the squares of the distances from
+// the mean, minus the sums of the two parts.
 function joined(size, sum, otherSize, otherSum) {
   if (!size || !otherSize) return 0;
   const distance = sum / size - otherSum / otherSize;
@@ -216,8 +217,8 @@ function fillMacd({ closes, from }, [fastCount, slowCount, signalCount], output)
   }
 }
 
-// Averages of the rises and of the falls, as Wilder's: first the mean of all, and from `count` changes on, each change replaces
-// one part in `count`. As in ta-lib, the RSI of prices that never changed is 0.
+// Wilder's averages of the rises and of the falls: the mean of the first `count` changes, of which each further change
+// then replaces one part in `count`. As in ta-lib, the RSI of prices that never changed is 0.
 function fillRsi({ closes, from }, [count], output) {
   const [rises, falls, rsi] = [output('rises'), output('falls'), output('rsi')];
   let [rise, fall] = from ? [rises[from - 1], falls[from - 1]] : [0, 0];

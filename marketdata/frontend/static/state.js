@@ -8,7 +8,7 @@ export const state = {
   scale: 'linear', // or 'log' or 'percent'
   isInverted: false,
   indicators: [], // as indicators.js parses them
-  list: 'mine', // what the watchlist shows: 'mine', or the most of 'change', 'volume' or 'newest'
+  list: 'mine', // what the watchlist shows: 'mine', or an order: 'change', 'volume' or 'newest'
   minSize: null, // the list of trades shows trades of at least this size
   panels: [], // the open ones of 'watchlist' and 'trades'
   user: null,
