@@ -177,7 +177,8 @@ class Traffic:
                 known = {"Marketdata-Version": str(version)}
                 # A single process remembers what it has written.
                 self._expect_current(own, items[0], known if self._writes is self._reads else {}, 0)
-                # The counter of a batch is the greatest of its symbols, which the others may never reach.
+                # The counter of a batch is the greatest one of its symbols. The counters of its other symbols may never
+                # reach it.
                 self._expect_current(other, items[0], known, version if size == 1 else 0)
                 if round % 20 == 0:
                     self._cover(write, number, round)
@@ -227,7 +228,7 @@ class Traffic:
 
     def _read(self, number: int) -> None:
         chance = random.Random(-number)
-        # A process of several sends only one stream at a time.
+        # Each of several processes sends only one stream at a time.
         paths = [each for each in urls(SYMBOLS, ("1m", "1h")) if not re.fullmatch("/v1/ticks.*&format=csv", each)]
         known: dict[str, str] = {}
         with closing(Asking(self._reads.port, self._tokens["read"])) as read:
@@ -320,7 +321,7 @@ def differences(
         for path in urls(symbols, intervals):
             count += 1
             if _answer(one, path) != _answer(other, path):
-                # What depends on the time of day may have changed between the two.
+                # Values that depend on the time of the request may have changed between the two.
                 pair = _answer(one, path), _answer(other, path)
                 if pair[0] != pair[1]:
                     found.append((path, *(each[:1000] for _, each in pair)))

@@ -134,7 +134,7 @@ def _numbers(candles: list[Candle]) -> list[list[float]]:
 
 
 def _texts(candles: list[Candle]) -> list[list[Any]]:
-    """Candles as python-binance has them, without what it cannot know of their takers."""
+    """Candles as python-binance has them, without the taker buy volumes."""
     return [[each[key] for key in "tohlcvTqn"] for each in candles]
 
 

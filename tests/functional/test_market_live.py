@@ -112,7 +112,7 @@ def test_slow_clients_get_the_newest_state_in_bounded_memory(api: ApiProcess, lo
 
 
 def drain(clients: list[LiveClient]) -> None:
-    """Read what arrives, without a look at it, until the service closes the connections."""
+    """Read and discard everything that arrives, until the service closes the connections."""
     with selectors.DefaultSelector() as selector:
         for client in clients:
             selector.register(client.socket, selectors.EVENT_READ)
@@ -131,8 +131,8 @@ def client_socket(key: selectors.SelectorKey) -> socket.socket:
 
 LAST_PRICE = "31.415926535"
 KIB_EACH = 128
-"""How much the resident memory of each process may grow for each client, slow or not. Without its bound on what waits
-for a slow one, either process grows by more."""
+"""How much the resident memory of each process may grow for each client, slow or not. Each process limits the data that
+wait for a slow client. Without this limit it would grow by more."""
 
 
 class FrontendProcess:

@@ -1,6 +1,6 @@
 """TradingView's own UDF adapter, under Node, as a client of the running API.
 
-TradingView gives the adapter out with its chart library only, which no registry has. One package of the npm registry
+TradingView publishes the adapter only with its chart library, which is in no registry. One package of the npm registry
 contains it under another name. This test calls its datafeed as a chart would.
 """
 

@@ -120,7 +120,7 @@ class Standby:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop all of its processes for the time of the block."""
+        """Stop all of its processes while the block runs."""
         assert self._process is not None
         pids = [self._process.pid]
         os.kill(pids[0], signal.SIGSTOP)  # the postmaster starts no other processes from now on

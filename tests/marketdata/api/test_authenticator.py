@@ -1,4 +1,4 @@
-"""How long the authenticator caches a token, with a clock and a look-up of the test."""
+"""How long the authenticator caches a token, with a clock and a look-up that the test provides."""
 
 from __future__ import annotations
 

@@ -282,8 +282,8 @@ class Reader:
 
 @pytest.mark.full
 def test_no_answer_is_older_than_the_one_before(api: Api, writer: Api, one: Standby, two: Standby, tick: Make) -> None:
-    """While replicas lag, pause and stop by turns. The answers of a client never go back in time, and none is older
-    than MARKET_READ_LAG_S."""
+    """Replicas lag, pause and stop in turn. The answers to a client never go back in time, and none is older than
+    MARKET_READ_LAG_S."""
     written: list[float] = []
     write(writer, tick(symbol="O:A", id="0"))
     written.append(time.monotonic())

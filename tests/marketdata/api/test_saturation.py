@@ -30,7 +30,7 @@ INGEST = "/v1/ingest/tick"
 
 @contextmanager
 def stalled(admin: Admin) -> Iterator[None]:
-    """Nothing can be stored; what is there can be read."""
+    """Nothing can be stored meanwhile, but stored data can be read."""
     with admin.transaction():
         admin.execute("LOCK TABLE md_symbols_v1 IN EXCLUSIVE MODE")
         yield

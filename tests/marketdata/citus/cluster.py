@@ -3,7 +3,7 @@
 By hand: ``python -m tests.marketdata.citus.cluster`` starts one, prints its URLs and runs until it is interrupted.
 
 Each node is a PostgreSQL of its own. Citus works per database: a fresh database is created on each node, gets the
-extension there, and the coordinator is told of the workers in it.
+extension there, and the workers' databases are added on the coordinator.
 
 The database and what is in it belong to the role ``marketdata``, which is no superuser. The owner may distribute
 tables, move their shards, set ``citus.enable_unsafe_triggers``, and read ``pg_dist_placement`` on every node. The
@@ -45,7 +45,7 @@ STARTING = 60.0  # seconds
 SETTINGS = {
     "shared_preload_libraries": "citus",
     "wal_level": "logical",  # a move without a lock on writes copies by logical replication
-    "fsync": "off",  # a killed process loses nothing by it, only a machine that fails would
+    "fsync": "off",  # only a failure of the machine loses data without it
     "shared_buffers": "64MB",
     "max_connections": "200",
     "max_worker_processes": "64",  # Citus runs a daemon per database
@@ -55,7 +55,7 @@ SETTINGS = {
     "unix_socket_directories": "",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "citus.node_conninfo": "sslmode=disable",  # between the nodes; the default wants TLS
+    "citus.node_conninfo": "sslmode=disable",  # between the nodes; the default requires TLS
     "citus.shard_count": "8",
 }
 
@@ -116,7 +116,7 @@ class Node:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop all of its processes for the time of the block: it keeps its connections and answers nothing."""
+        """Stop all of its processes while the block runs: it keeps its connections and answers nothing."""
         pids: list[int] = []
         found = [self.pid]  # the first one, so that it starts no others
         while found:  # the first one may just have started another
@@ -197,7 +197,7 @@ class Database:
         self.execute("SELECT citus_add_node(%s, %s)", HOST, node.port)
 
     def rebalance(self, mode: str = "block_writes") -> None:
-        """Move shards until each worker holds as many."""
+        """Move shards until all workers hold the same number."""
         self.execute("SELECT rebalance_table_shards(shard_transfer_mode => %s::citus.shard_transfer_mode)", mode)
 
     def drain(self, node: Node, mode: str = "block_writes") -> None:

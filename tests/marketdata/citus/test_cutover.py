@@ -62,8 +62,8 @@ def current(connection: Connection) -> list[int]:
 
 
 def writers(database: Database, conn: Connection, symbols: dict[Node, str]) -> list[Callable[[], None]]:
-    """One writer for the symbol of each node, on the node, and one for a chain, on the coordinator. A refused writer
-    checks that the other version is the current one by then."""
+    """One writer for the symbol of each node, on the node, and one for a chain, on the coordinator. A writer that is
+    refused checks that the other version is the current one."""
     version = registered(conn, "md")[0].version
     found: list[tuple[str, Version, Item]] = [(database.url, version, FinalizeChain("ETH", 1, START))]
     for placed in shards.placed(conn, version):

@@ -317,7 +317,7 @@ def test_the_total_of_arriving_bodies_is_bounded(framing: str) -> None:
             first.sendall(post(140 * KIB, framing)[-1:])
             assert answer(first)[0] == 200
             eventually(lambda: status_of(port, post(100 * KIB, framing)) == 200)  # an answered one is no longer counted
-        eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # nor one whose client left
+        eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # nor is a request whose client left
         assert status_of(port, post(310 * KIB, framing)) == 429
 
 

@@ -1,4 +1,4 @@
-"""Clients of a private cluster as processes of their own, that tests may kill, and a look at what is left."""
+"""Clients of a private cluster as processes that tests may kill, and checks of the processes that remain."""
 
 from __future__ import annotations
 
