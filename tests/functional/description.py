@@ -1,7 +1,7 @@
-"""schemathesis against a running API, by the API's own description: nothing in it may turn out untrue.
+"""Runs schemathesis against a running API to verify that the API keeps to its own OpenAPI description.
 
-No 500, no status, header or media type that is not described, every body of its schema, nothing let in that should not
-be. Its other settings are in a file of settings and one of hooks beside the test.
+No response has the status 500, or a status, header or media type that is not described. Every body matches its schema,
+and every invalid request is refused. The other settings are in a settings file and a hooks file beside the test.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Loops = Callable[..., int]
 
 
 def effort(loops: Loops, *, quick: int, full: int) -> list[str]:
-    """The quick run asks what each rule of the schemas suggests and ``quick`` more of each operation, and follows no
-    links; the full one asks ``full``."""
+    """The options for the number of requests. The quick run sends the cases derived from each schema rule and ``quick``
+    random ones for each operation, and follows no links. The full run sends ``full`` random ones."""
     phases = ["--phases", "coverage,fuzzing"]
     return ["--max-examples", str(loops(quick=quick, full=full)), *phases * loops(quick=1, full=0)]
 
 
 def hold_true(description: str, settings: str, *options: str, **environment: str) -> None:
-    """Let schemathesis ask whatever serves the URL ``description``; its report is the failure. ``environment`` is what
-    ``settings``, a file beside this one, and its hooks read."""
+    """Run schemathesis against the server of the URL ``description``; a failure shows its report. The settings file
+    ``settings`` is beside this file. It and its hooks read the variables in ``environment``."""
     with tempfile.TemporaryDirectory(prefix="schemathesis-", dir="/tmp") as folder:
         done = subprocess.run(
             [

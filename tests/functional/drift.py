@@ -1,4 +1,5 @@
-"""Ways in which a card and its program drift apart: what ``bin/cardapp check`` says of each, and what repairs it."""
+"""Ways in which a card and its program drift apart: what ``bin/cardapp check`` reports for each, and what repairs
+it."""
 
 from __future__ import annotations
 
@@ -48,9 +49,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Way:
-    """A way to drift: what is done, the fault's code and a part of its message, and the options that repair it.
+    """One kind of drift: the edit, the fault's code and a part of its message, and the options that repair it.
 
-    Without ``fixed_by`` the card or the program needs one edit; here the edit that made it drift is undone.
+    Without ``fixed_by`` somebody must edit the card or the program. The test undoes the edit that caused the drift.
     """
 
     name: str
@@ -126,7 +127,8 @@ def assert_green(card: Path) -> None:
 
 
 def try_way(subject: Subject, way: Way) -> None:
-    """Let the card drift, compare what ``check`` says, and repair it. The repository is as before afterwards."""
+    """Make the card drift, compare the output of ``check``, and repair the card. Afterwards the repository is
+    unchanged."""
     repository = subject.repository
     try:
         way.drift(subject)

@@ -1,5 +1,5 @@
-"""anvil and the exchanges' contracts, from the npm registry. Some packages have compiled contracts; of the others the
-sources are compiled."""
+"""anvil and the exchanges' contracts, from the npm registry. Some packages contain compiled contracts. For the others,
+the sources are compiled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.functional.registry import npm_install
 
 ANVIL = f"@foundry-rs/anvil-linux-{'arm64' if platform.machine() == 'aarch64' else 'amd64'}"
 AERODROME = "sphere-mezo-solidity-files"
-"""Has the contracts of Aerodrome, which descend from those of Velodrome V2. They differ from those of Aerodrome's own
-repository only where another version of OpenZeppelin's contracts needs it."""
+"""This package has the contracts of Aerodrome, a fork of Velodrome V2. They differ from Aerodrome's own repository only
+as required by another version of OpenZeppelin's contracts."""
 PACKAGES = (
     f"{ANVIL}@1.7.1", "@uniswap/v2-core@1.0.1", "@uniswap/v2-periphery@1.1.0-beta.0", "@uniswap/v3-core@1.0.1",
     "@uniswap/v3-periphery@1.4.4", "@pancakeswap/v3-core@1.0.2", "@uniswap/v4-core@1.0.2",
@@ -39,7 +39,7 @@ ARTIFACTS = (
     "@uniswap/v4-core/out/DeltaReturningHook.sol/DeltaReturningHook.json",
     "@uniswap/v4-periphery/foundry-out/MockV4Router.sol/MockV4Router.json",
 )
-"""Compiled contracts. A contract is named like its file."""
+"""Compiled contracts. Each contract has the name of its file."""
 SOURCES = tuple(
     f"{AERODROME}/domains/aerodrome/contracts/{path}.sol"
     for path in ("Pool", "Router", "factories/PoolFactory", "factories/FactoryRegistry")
@@ -57,7 +57,7 @@ class EvmPackages:
 
     @classmethod
     def install(cls, folder: Path) -> EvmPackages:
-        """Install into ``folder``, or use what another process has installed there."""
+        """Install the packages into ``folder``, or use those that another process has installed there."""
         found = cls(folder)
         folder.mkdir(exist_ok=True)
         with (folder / "lock").open("w") as lock:
@@ -88,7 +88,7 @@ class EvmPackages:
 
 
 def _code(artifact: dict[str, Any]) -> str:
-    """Of an artifact of Hardhat or Truffle, or of Foundry."""
+    """The creation code in a build artifact of Hardhat, Truffle or Foundry."""
     found = artifact["bytecode"]
     code: str = found if isinstance(found, str) else found["object"]
     return code.removeprefix("0x")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
 
-// The packages of PancakeSwap V3 have the factory and the pool. These contracts stand in for what they do not have: the
+// The npm packages of PancakeSwap V3 contain the factory and the pool. These contracts replace the missing ones: the
 // deployer, whose interface is IPancakeV3PoolDeployer, and the periphery.
 
 interface IToken {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.20;
 
-// No package has the contracts of Solidly V1. These emit its published events (BaseV1-core.sol) and have the functions
-// of its pairs that the check asks for. A swap moves the amounts of the event.
+// No npm package contains the contracts of Solidly V1. These contracts emit its published events (BaseV1-core.sol) and
+// have the functions of its pairs that the ingestor's check calls. A swap transfers the amounts of its event.
 
 interface IToken {
     function transfer(address to, uint256 amount) external returns (bool);

@@ -1,5 +1,5 @@
-// node compile.cjs NODE_MODULES SOURCE...: compiles contracts with the solc of NODE_MODULES, and prints the code that
-// creates each as JSON. A relative SOURCE, and every import, is a path in NODE_MODULES.
+// node compile.cjs NODE_MODULES SOURCE...: compiles contracts with the solc of NODE_MODULES, and prints the creation
+// code of each as JSON. A relative SOURCE, and every import, is a path in NODE_MODULES.
 "use strict";
 const { readFileSync } = require("node:fs");
 const { resolve } = require("node:path");

@@ -1,4 +1,4 @@
-"""A pool of a test, the tokens on its chain, and what every exchange can do."""
+"""A pool of a test, the tokens on its chain, and the operations that every exchange has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUPPLY = 1 << 200
 MAX = (1 << 256) - 1
 MAX_TICK = 887_272
 DECIMALS_OF_ERC20 = "5b60128156"
-"""Where the code of the test token of Uniswap V2 has its 18 decimals."""
+"""The position of the number of decimals, 18, in the code of Uniswap V2's test token."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class TestPool:
     tokens: tuple[str, str]
     decimals: tuple[int, int]
     amounts: tuple[int, int]
-    """At the beginning, in the smallest units."""
+    """The initial reserves, in the smallest units."""
     invert: bool
     key: tuple[Any, ...] = ()
-    """How the exchange names the pool beside its tokens."""
+    """What identifies the pool on the exchange in addition to its tokens."""
 
     @property
     def contract(self) -> str:
@@ -46,7 +46,7 @@ class TestPool:
 
 
 class Tokens:
-    """The tokens on a chain, all held by its account, and the native currency."""
+    """The tokens on a chain, all owned by the chain's account, and the native currency."""
 
     def __init__(self, chain: Anvil, packages: EvmPackages) -> None:
         self.chain = chain
@@ -83,8 +83,8 @@ class Tokens:
         self.chain.mine()
 
     def spent(self, receipt: dict[str, Any], token: str) -> int:
-        """What the account had less of the token after a transaction that is alone in its block. The price of the gas
-        does not count."""
+        """How much of the token the account spent in a transaction that is alone in its block, without the cost of the
+        gas."""
         number = int(receipt["blockNumber"], 16)
         before, after = (self._balance(token, each) for each in (number - 1, number))
         gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16) if token == NATIVE else 0
@@ -111,7 +111,7 @@ class Exchange(Protocol):
         """A new pool with these amounts of two tokens in their smallest units, in blocks of its own."""
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        """Give ``amount`` of token0 (``sell``) or token1; the transaction."""
+        """Give ``amount`` of token0 (``sell``) or token1. Returns the transaction."""
 
 
 class RoutingExchange(Exchange, Protocol):
@@ -120,14 +120,16 @@ class RoutingExchange(Exchange, Protocol):
     spenders: tuple[str, ...]
 
     def route(self, amount: int, token: str, *pools: TestPool) -> str:
-        """Give ``amount`` of a token to the first pool, and what each pool pays to the next one; the transaction."""
+        """Give ``amount`` of a token to the first pool, and the output of each pool to the next one. Returns the
+        transaction."""
 
 
 class ExactExchange(RoutingExchange, Protocol):
     """An exchange whose router computes the input for an output."""
 
     def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        """Get ``amount`` of token1 (``sell``) or token0 for as much of the other token as it costs; the transaction."""
+        """Get ``amount`` of token1 (``sell``) or token0 for as much of the other token as needed. Returns the
+        transaction."""
 
 
 def in_order(amounts: dict[str, int]) -> list[tuple[str, int]]:

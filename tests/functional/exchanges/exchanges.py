@@ -1,6 +1,6 @@
-"""All exchanges on a chain of the test's own, and what their swaps must become.
+"""All exchanges on a private chain, and the ticks that must result from their swaps.
 
-The ticks are worked out from the receipts of the chain as it is at the end, with fractions, and without any code of the
+The expected ticks are computed from the receipts of the final chain, with fractions, and without any code of the
 product.
 """
 
@@ -30,7 +30,7 @@ SWAPS = {
 
 
 class Exchanges:
-    """The exchanges, and tokens that the chain's account holds and all of them may take."""
+    """The exchanges, and the tokens of the chain's account, which all exchanges may transfer."""
 
     def __init__(self, chain: Anvil, packages: EvmPackages) -> None:
         self.chain = chain
@@ -53,11 +53,11 @@ class Exchanges:
         return self.tokens.create_any(symbol, decimals, *self._spenders)
 
     def allow(self, token: str) -> None:
-        """Let all exchanges take the account's token."""
+        """Allow all exchanges to transfer the account's token."""
         self.tokens.allow(token, *self._spenders)
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        """Give ``amount`` of token0 (``sell``) or token1, in the next block; the transaction."""
+        """Give ``amount`` of token0 (``sell``) or token1, in the next block. Returns the transaction."""
         exchanges: dict[str, Exchange] = {
             "uniswap-v2": self.v2, "uniswap-v3": self.v3, "pancakeswap-v3": self.pancakeswap,
             "solidly": self.aerodrome if pool.key else self.solidly, "uniswap-v4": self.v4,
@@ -65,8 +65,8 @@ class Exchanges:
         return exchanges[pool.kind].swap(pool, amount, sell=sell)
 
     def ticks(self, *pools: TestPool) -> list[dict[str, Any]]:
-        """What ``GET /v1/ticks`` must show of these pools, in the order of the chain. Swaps that exchange nothing, or
-        whose price or size rounds to 0 or has more than 30 digits before the point, are no ticks."""
+        """What ``GET /v1/ticks`` must show of these pools, in the order of the chain. A swap gives no tick if it
+        exchanges nothing, or if its price or size rounds to 0 or has more than 30 digits before the point."""
         by_address = {pool.address: pool for pool in pools}
         found = []
         for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
