@@ -1,7 +1,7 @@
-"""Programs that nobody here wrote, as sources of Debian's packages, each made a git repository with a card in it.
+"""Third-party programs from Debian's source packages. Each becomes a git repository with a card in it.
 
-The sources come from the deb-src lines that belong to this machine's own deb lines. They are fetched for one run of the
-tests and are no part of this repository.
+The sources are fetched for one run of the tests, from the deb-src counterparts of this machine's deb lines. They are
+not part of this repository.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DebianSources:
 
 
 def _source_entries() -> str:
-    """The machine's apt entries with deb-src in the place of deb."""
+    """The machine's apt entries with deb-src in place of deb."""
     found = [file.read_text() for file in sorted(Path("/etc/apt/sources.list.d").glob("*.sources"))]
     entries = [re.sub("(?m)^Types: deb$", "Types: deb-src", text) for text in found]
     listed = Path("/etc/apt/sources.list")

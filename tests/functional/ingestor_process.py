@@ -1,4 +1,4 @@
-"""The ingestor as a process of its own, to be killed and started again."""
+"""The ingestor as a separate process, which a test can kill and start again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLOCK_THAT_JUMPS = (
     "time.time = lambda: real() + random.choice((0, 0, 1, -1, 3600, -86400, 10**8)); "
     "runpy.run_module('marketdata', run_name='__main__', alter_sys=True)",
 )
-"""The same program, where the time of day is another one each time it is asked for."""
+"""The same program with a clock that returns a different time of day at each call."""
 
 
 class IngestorProcess:
@@ -42,7 +42,7 @@ class IngestorProcess:
         }  # fmt: skip
 
     def configure(self, **content: Any) -> None:
-        """Write ``rpc.json``, with other values than before. None removes a value."""
+        """Write ``rpc.json`` with these values changed. None removes a value."""
         self._content = {name: value for name, value in (self._content | content).items() if value is not None}
         path = self._api.state_dir / "secrets" / "rpc.json"
         path.write_text(json.dumps(self._content))
@@ -61,14 +61,14 @@ class IngestorProcess:
             )
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """A command that ends by itself."""
+        """Run the ingestor with a command that ends by itself."""
         return subprocess.run(
             [*self.inside, *self._command(*arguments)], cwd=ROOT, env=self._environment() | settings,
             capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
 
     def begin(self, **settings: str) -> subprocess.Popen[str]:
-        """One more ingestor, which the caller ends."""
+        """Start one more ingestor. The caller ends it."""
         return subprocess.Popen(
             self._command(), cwd=ROOT, env=self._environment() | settings, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -80,14 +80,14 @@ class IngestorProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """End the process with SIGKILL."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait(SECONDS)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code."""
+        """End the process with SIGTERM. Returns its exit code."""
         process, self._process = self._process, None
         if process is None:
             return 0

@@ -1,4 +1,4 @@
-"""A computed chain with many pools of a factory, the API, the ingestor and the backfill."""
+"""A generated chain with many pools of a factory, together with the API, the ingestor and the backfill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.marketdata.source.provider import Provider, Raw
 from tests.marketdata.source.synthetic_factory import FactoryChain, SyntheticPool
 
 FIRST = 10_000
-"""The block where the ingestor begins. It leaves those before it to the backfill."""
+"""The block where the ingestor begins. The backfill reads the earlier blocks."""
 LENGTH = FIRST + CAUGHT_UP_BLOCKS + 10
 SECONDS = 90.0
 
@@ -79,7 +79,8 @@ class ManyPools:
                 assert stored_ticks(read, quote(symbol)) == self.chain.ticks(symbol, pool, first), symbol
 
     def assert_covered(self, symbols: dict[str, SyntheticPool], first: int) -> None:
-        """Each pool is recorded as indexed from ``first``, or from its later creation, to the newest block."""
+        """Each pool is recorded as indexed up to the newest block: from ``first`` on, or from its creation if that is
+        later."""
         end = (self.chain.time(self.chain.head) + 1) * 1000
         with closing(Client(self.api.port, self.api.token("read"))) as read:
             for symbol, pool in symbols.items():

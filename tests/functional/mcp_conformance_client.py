@@ -1,7 +1,7 @@
 """Our client as the conformance suite starts it: ``python -m tests.functional.mcp_conformance_client URL``.
 
-Whatever the scenario, it agrees with the server, lists the tools, calls each with arguments of its own schema's making,
-and asks once more whether the server is there. A call may be refused; any other error ends it with a traceback.
+In every scenario it initializes the connection, lists the tools, calls each tool with arguments generated from the
+tool's schema, and pings the server. A call may be refused. Any other error ends the client with a traceback.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from cardapp.errors import McpError
 from cardapp.mcp.client import McpClient
 from tests.functional.mcp_http_bridge import HttpBack
 
-PATIENCE = 10.0  # seconds; less than the suite has for a client
+PATIENCE = 10.0  # seconds; less than the suite's timeout for a client
 CALL = 3.0
 
 SAMPLES: dict[str, Any] = {"number": 5, "integer": 5, "string": "text", "boolean": True, "array": [], "object": {}}
 
 
 def arguments(tool: dict[str, Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """A value for each required argument; one named ``schema`` takes the first tool's own, as the server sent it."""
+    """A value for each required argument. An argument named ``schema`` gets the schema of the first tool, as the server
+    sent it."""
     schema = tool.get("inputSchema", {})
     wanted = {name: schema["properties"][name].get("type") for name in schema.get("required", ())}
     return {name: tools[0]["inputSchema"] if name == "schema" else SAMPLES.get(kind) for name, kind in wanted.items()}

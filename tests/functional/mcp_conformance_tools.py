@@ -1,4 +1,5 @@
-"""A server of ours with the tools that the conformance suite calls by name, as far as its tools can be of that kind."""
+"""Our server with the tools that the conformance suite calls by name, as far as our server supports tools of that
+kind."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ VOCABULARY: dict[str, Any] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-"""The schema that the suite wants to find again, word for word."""
+"""The schema that the suite expects back without any change."""
 
 
 def say(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:

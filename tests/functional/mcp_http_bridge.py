@@ -1,7 +1,9 @@
-"""MCP's Streamable HTTP in front of a Unix socket, and behind one: what speaks HTTP only meets our server and client.
+"""A bridge between MCP's Streamable HTTP and Unix sockets, in both directions, so that HTTP-only programs can test our
+server and client.
 
-Small on purpose. It carries messages and answers with the status codes that the transport asks for; it checks no header
-and no origin, keeps no events for a return, and listens on loopback for as long as a test runs.
+The bridge is small on purpose. It forwards messages and answers with the status codes that the transport requires. It
+checks neither headers nor the origin, and stores no events for a client that reconnects. It listens on loopback while a
+test runs.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from typing import Any
 PATIENCE = 30.0
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 STATUS = {-32601: 404, -32603: 500}
-"""HTTP status of a modern error; any other one is 400."""
+"""HTTP status for each JSON-RPC error code in the modern era. Any other error gets 400."""
 
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy of the user's knows no loopback
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the user's proxy cannot reach loopback
 
 Message = dict[str, Any]
 
@@ -46,7 +48,8 @@ class Peer:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def ask(self, request: Message) -> Iterator[Message]:
-        """What comes for ``request``: its progress, then its answer. Ends without one if the server hangs up."""
+        """Yields the progress messages for ``request``, then its answer. If the server closes the connection, there is
+        no answer."""
         token = (request.get("params") or {}).get("_meta", {}).get("progressToken")
         came: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         keys = [("answer", request["id"]), ("progress", token)]
@@ -147,8 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
 class HttpFront(ThreadingHTTPServer):
     """``/mcp`` over HTTP for the server on the Unix socket ``path``.
 
-    A handshake is a session with a connection of its own; a request without a session, as the modern era has them, gets
-    a connection for itself.
+    A handshake opens a session with a separate connection. A request without a session, as in the modern era, gets a
+    connection for itself alone.
     """
 
     daemon_threads = True
@@ -178,7 +181,7 @@ class HttpFront(ThreadingHTTPServer):
 
 
 def _message(line: bytes) -> Message | None:
-    """What a line of a JSON answer (one line) or of a stream of events holds, if anything."""
+    """The JSON value in a line of a JSON answer (one line) or of an event stream; None if the line has no value."""
     with contextlib.suppress(ValueError):
         found = json.loads(line.removeprefix(b"data:"))
         if isinstance(found, dict) and "jsonrpc" in found:
@@ -187,7 +190,8 @@ def _message(line: bytes) -> Message | None:
 
 
 class HttpBack:
-    """Carries what our client says on one end of a socket pair to the server at ``url``, and what that answers back."""
+    """Forwards our client's messages from one end of a socket pair to the server at ``url``, and returns its
+    answers."""
 
     def __init__(self, url: str) -> None:
         self.client_end, self._end = socket.socketpair()
@@ -201,7 +205,7 @@ class HttpBack:
             for line in lines:
                 message = json.loads(line)
                 if "id" in message and "method" in message:
-                    # Beside the others: the server may ask something before it answers.
+                    # In a thread, because the server may send a request of its own before it answers.
                     threading.Thread(target=self._ask, args=(message,), daemon=True).start()
                 else:
                     self._post(message).close()
@@ -215,7 +219,7 @@ class HttpBack:
                 message = _message(said)
                 if message is not None and "method" not in message:
                     answered = True
-                    message["id"] = request["id"]  # null where the server refused before it looked
+                    message["id"] = request["id"]  # null if the server refused the message before it read the id
                 if message is not None:
                     self._pass_on(message)
         if not answered:
@@ -224,7 +228,7 @@ class HttpBack:
 
     def _pass_on(self, message: Message) -> None:
         if (agreed := (message.get("result") or {}).get("protocolVersion")) is not None:
-            self._headers["MCP-Protocol-Version"] = agreed  # in every header after the handshake
+            self._headers["MCP-Protocol-Version"] = agreed  # sent in a header of every request after the handshake
         with self._lock, contextlib.suppress(OSError):
             self._end.sendall(json.dumps(message).encode() + b"\n")
 

@@ -1,6 +1,6 @@
 // An MCP server made with the reference implementation for TypeScript: `mcp_typescript_server.mjs REVISION [SOCKET]`.
-// With the modern REVISION it serves both eras, else the handshake with that revision alone; over the SOCKET, or over
-// standard streams. It lies in the folder with the packages when it runs.
+// With the modern REVISION it serves both eras; with any other, only the handshake with that revision. It serves the
+// SOCKET, or standard streams without one. The tests copy this file into the folder of the packages.
 
 import net from "node:net";
 import { McpServer, fromJsonSchema } from "@modelcontextprotocol/server";

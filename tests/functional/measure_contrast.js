@@ -1,4 +1,4 @@
-// Each pair of a text's colour and of what is behind it, once: [[red, green, blue], [red, green, blue], a text].
+// Each pair of a text's colour and its background's colour, once: [[red, green, blue], [red, green, blue], a text].
 () => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const pixels = new Map();

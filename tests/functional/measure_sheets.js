@@ -7,18 +7,20 @@
     (rect.left - origin.left) / unit, (rect.top - origin.top) / unit, rect.width / unit, rect.height / unit,
   ];
 
-  // How far the rectangle reaches out of its frame, at the worst side.
+  // How far the rectangle reaches out of its frame: the largest value of the four sides.
   const beyond = (inner, outer) => Math.max(
     outer.left - inner.left, outer.top - inner.top, inner.right - outer.right, inner.bottom - outer.bottom,
   ) / unit;
 
-  // A text's rectangle is as high as its font's tallest letters, which no line is; the letters themselves are an em.
+  // A text's rectangle has the height of the font's tallest glyphs, which is more than a line's. Here letters count as
+  // one em.
   const letters = (rect, em) => {
     const middle = (rect.top + rect.bottom) / 2, half = Math.min(em, rect.height) / 2;
     return { left: rect.left, right: rect.right, top: middle - half, bottom: middle + half };
   };
 
-  // Each word by itself: a blank at the end of a line of code may reach out of its frame, because it shows nothing.
+  // Each word is measured by itself. A blank at the end of a line of code may reach out of the frame, because it is
+  // invisible.
   const texts = function* (element) {
     const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
@@ -51,7 +53,7 @@
     return found;
   };
 
-  // The head or the foot: what is cut short, or reaches out of it.
+  // The head or the foot of a sheet, and the texts in it that are cut off.
   const edge = (element, origin) => ({
     box: placed(element.getBoundingClientRect(), origin),
     cut: [...element.children].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),

@@ -1,5 +1,5 @@
-"""The real factory and pools of PancakeSwap V3 on a chain of the test's own. The package has neither the deployer of
-pools nor a router. Contracts of the test replace both (``contracts/PancakeV3.sol``)."""
+"""The real factory and pools of PancakeSwap V3 on a private chain. The package has neither the deployer of pools nor a
+router; test contracts replace both (``contracts/PancakeV3.sol``)."""
 
 from __future__ import annotations
 

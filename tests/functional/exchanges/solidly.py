@@ -1,5 +1,5 @@
-"""Solidly on a chain of the test's own: the real contracts of Aerodrome, which are those of Velodrome V2, and for V1
-contracts of the test that emit its published events (``contracts/SolidlyV1.sol``)."""
+"""Solidly on a private chain. V2 uses the real contracts of Aerodrome, a fork of Velodrome V2. V1 uses test contracts
+that emit its published events (``contracts/SolidlyV1.sol``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.functional.exchanges.exchange import DEADLINE, TestPool, Tokens, in_o
 
 
 class Aerodrome:
-    """``pool.key`` is whether the pool is a stable one."""
+    """``pool.key`` says whether the pool is stable."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -19,7 +19,7 @@ class Aerodrome:
         self.spenders = (self._router,)
 
     def pool(self, name: str, amounts: dict[str, int], *, invert: bool = False, stable: bool = False) -> TestPool:
-        """A stable pool needs equal whole amounts."""
+        """A stable pool needs the same amount of both tokens, in whole tokens."""
         (a, amount_a), (b, amount_b) = amounts.items()
         signature = "addLiquidity(address,address,bool,uint256,uint256,uint256,uint256,address,uint256)"
         self._chain.done(self._router, signature, a, b, stable, amount_a, amount_b, 0, 0, self._chain.account, DEADLINE)

@@ -1,4 +1,4 @@
-"""The real contracts of Uniswap V2 on a chain of the test's own."""
+"""The real contracts of Uniswap V2 on a private chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real contracts of Uniswap V3 on a chain of the test's own."""
+"""The real contracts of Uniswap V3 on a private chain."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ class UniswapV3:
 
 
 def root_of_price(amount0: int, amount1: int) -> int:
-    """``sqrtPriceX96`` of a pool with these amounts."""
+    """The ``sqrtPriceX96`` of a pool with these amounts."""
     return math.isqrt((amount1 << 192) // amount0)

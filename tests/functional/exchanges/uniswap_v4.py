@@ -1,4 +1,4 @@
-"""The real contracts of Uniswap V4 on a chain of the test's own: the PoolManager, V4Router, and hooks."""
+"""The real contracts of Uniswap V4 on a private chain: the PoolManager, V4Router, and hooks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.functional.exchanges.uniswap_v3 import root_of_price
 
 FEE, SPACING = 3000, 60
 DYNAMIC_FEE = 0x800000
-"""Instead of a fee: the pool's hooks set it."""
+"""This value in place of a fee means that the pool's hooks set the fee."""
 RANGE = MAX_TICK // SPACING * SPACING
 NO_HOOKS = NATIVE
 BEFORE_SWAP, AFTER_SWAP, AFTER_INITIALIZE = 1 << 7, 1 << 6, 1 << 12
 BEFORE_SWAP_RETURNS_DELTA, AFTER_SWAP_RETURNS_DELTA = 1 << 3, 1 << 2
 BUDGET = 10**20
-"""Of the native currency, sent with a swap that pays with it. The router sends the rest back."""
-# Of Actions.sol.
+"""The amount of native currency sent with a swap that pays in it. The router returns the rest."""
+# From Actions.sol.
 SWAP_EXACT_IN_SINGLE, SWAP_EXACT_IN, SWAP_EXACT_OUT_SINGLE, SETTLE_ALL, TAKE_ALL = 0x06, 0x07, 0x08, 0x0C, 0x0F
 
 
@@ -30,11 +30,11 @@ class UniswapV4:
         self._chain = tokens.chain
         self.manager = tokens.deploy("PoolManager", tokens.chain.account)
         self._liquidity = tokens.deploy("PoolModifyLiquidityTest", self.manager)
-        self._router = tokens.deploy("MockV4Router", self.manager)  # an entry and a payment for the abstract V4Router
+        self._router = tokens.deploy("MockV4Router", self.manager)  # adds an entry point to V4Router
         self.spenders = (self._liquidity, self._router)
 
     def hooks(self, contract: str, flags: int, *arguments: str) -> str:
-        """A contract of hooks whose address has these flags."""
+        """A hooks contract whose address has these flags."""
         deployed = self._tokens.deploy(contract, *arguments)
         address = f"0x{(int(deployed, 16) >> 14 << 14) | flags:040x}"
         self._chain("anvil_setCode", address, self._chain("eth_getCode", deployed, "latest"))
