@@ -25,7 +25,7 @@ COMMAND = ("nvim", "-u", "NONE", "-i", "NONE", "-n", "--listen")
 
 
 def eventually(condition: Callable[[], Seen], seconds: float = 15.0) -> Seen:
-    """The first true value of ``condition``; the deadline is there for a broken program only."""
+    """The first true value of ``condition``. Only a broken program reaches the deadline."""
     deadline = monotonic() + seconds
     pause = threading.Event()
     while not (seen := condition()):
@@ -45,7 +45,7 @@ class NeovimProcess:
 
     def start(self, *, terminal: int | None = None) -> None:
         """``terminal`` is the descriptor of a terminal to run on; None runs headless."""
-        # Neovim 0.7.2 listens elsewhere, silently, when the file is there.
+        # If the file exists, Neovim 0.7.2 listens at another path and reports no error.
         Path(self.path).unlink(missing_ok=True)
         streams = subprocess.DEVNULL if terminal is None else terminal
         self._process = subprocess.Popen(
@@ -60,7 +60,7 @@ class NeovimProcess:
         eventually(self._listens)
 
     def kill(self) -> None:
-        """As ``kill -9`` does: the socket file stays."""
+        """Kill Neovim as ``kill -9`` does. The socket file remains."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
@@ -79,7 +79,7 @@ class NeovimProcess:
 def neovim_with_ui(
     path: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[NeovimProcess]:
-    """A headless Neovim with a UI of 80x24 attached: without one it never stops at a prompt."""
+    """A headless Neovim with an attached UI of 80x24. Without a UI it never stops at a prompt."""
     neovim = NeovimProcess(path, *arguments, environment=environment)
     try:
         neovim.start()
@@ -97,7 +97,7 @@ def neovim_with_ui(
 def neovim_in_terminal(
     path: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Callable[[bytes], None]]:
-    """Neovim as a person has it, on a terminal of 80x24; yields what types raw bytes there."""
+    """Neovim on a terminal of 80x24, as a person uses it. Yields a function that types raw bytes there."""
     near, far = pty.openpty()
     fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     neovim = NeovimProcess(path, *arguments, environment=environment)
@@ -114,7 +114,7 @@ def neovim_in_terminal(
 
 
 def _drain(terminal: int) -> None:
-    # A terminal whose far side was closed answers EIO.
+    # A terminal whose other end is closed fails with EIO.
     with contextlib.suppress(OSError):
         while os.read(terminal, 65536):
             pass

@@ -1,6 +1,7 @@
-"""Clients and a service that run as other accounts of this machine; only root can start them.
+"""Clients and a service that run under other accounts of this machine. Only root can start them.
 
-A child imports what it needs before it changes its account: the files of Python may be closed to the other one.
+A child imports its modules before it changes its account, because the other account may not be allowed to read Python's
+files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
 SOMEBODY = 65533
-"""Has no name on this machine."""
+"""A user id that has no name on this machine."""
 PYTHON = "/usr/bin/python3"
 """Another account cannot run a Python in root's home, where a version manager keeps it."""
 
@@ -86,7 +87,7 @@ listener.stop()
 
 
 def response_to(uid: int, port: int, host: str = "127.0.0.1") -> tuple[int, Any]:
-    """Status and JSON (or text) of the response that a client of this account gets."""
+    """Status and JSON (or text) of the response that a client under this account gets."""
     name = f"[{host}]" if ":" in host else host
     request = f"GET /api/identity HTTP/1.1\r\nHost: {name.replace('[::ffff:127.0.0.1]', '127.0.0.1')}:{port}\r\n"
     family = 10 if ":" in host else 2
@@ -104,14 +105,14 @@ def response_to(uid: int, port: int, host: str = "127.0.0.1") -> tuple[int, Any]
 
 
 def logins(uid: int, conninfo: str, roles: Sequence[str]) -> list[str]:
-    """For each role what PostgreSQL answers this account: the role when it may log in, else the error."""
+    """PostgreSQL's answer to this account's login for each role: the role if it may log in, else the error."""
     command = [sys.executable, "-c", _LOGINS, str(uid), conninfo, *roles]
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=30, check=True)
     return done.stdout.splitlines()
 
 
 class _Received:
-    """A response that was received already, as a socket to read it from."""
+    """A received response, as a socket from which it can be read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -122,7 +123,7 @@ class _Received:
 
 @contextmanager
 def service_of(uid: int, state: Path) -> Iterator[int]:
-    """A listener that runs as this account; yields its port."""
+    """A listener that runs under this account. Yields its port."""
     os.chown(state, uid, uid)
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVICE, str(uid), str(state)],
@@ -161,7 +162,8 @@ def environment_for_all(folder: Path, required: Iterable[str]) -> Path:
 
 
 def _installed_files(names: list[str]) -> Iterator[tuple[Path, Path]]:
-    """The files of these packages and of those that they need: where each is, and its path in site-packages."""
+    """The files of these packages and of their dependencies: the location of each file, and its path in
+    site-packages."""
     found = set[str]()
     while names:
         name, extra, condition = re.fullmatch(r"([\w.-]*)(?:\[(\w+)\])?([^;]*;.*extra.*)?.*", names.pop()).groups()
@@ -170,7 +172,7 @@ def _installed_files(names: list[str]) -> Iterator[tuple[Path, Path]]:
             names += [f"{name}-{extra}"] if extra else []
             try:
                 distribution = metadata.distribution(name)
-            except metadata.PackageNotFoundError:  # required of another Python
+            except metadata.PackageNotFoundError:  # required by another version of Python only
                 continue
             names += distribution.requires or []
             for file in distribution.files or []:

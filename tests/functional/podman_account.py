@@ -26,7 +26,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class Account:
-    """An account with a folder of its own: its home, the repository, and the packages that a session needs."""
+    """An account with a folder that has its home, the repository and the packages that a session needs."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -65,7 +65,8 @@ class Account:
         return self.run(*Podman({"PATH": os.environ["PATH"]}).command(*words))
 
     def take_image(self) -> None:
-        """Copy root's image of sessions into the account's storage, where it has to run."""
+        """Copy root's image of sessions into the account's storage. An account can run images of its own storage
+        only."""
         archive = self.folder / "image.tar"
         subprocess.run(
             Podman().command("save", "--quiet", "--output", archive, Image().name()), check=True, capture_output=True
@@ -88,7 +89,7 @@ class Account:
         return found
 
     def end_processes(self) -> None:
-        """podman leaves a process that holds its user namespace."""
+        """podman leaves a process that keeps its user namespace open."""
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -109,7 +110,7 @@ class AccountTool(SessionTool):
 
 @contextmanager
 def account_with_podman() -> Iterator[Account]:
-    """Skips where an account cannot be made or runs no container, and says why."""
+    """Skips, with the reason, if no account can be made or the account cannot run a container."""
     if os.geteuid() != 0:
         pytest.skip("not run: only root can make an account")
     for program in ("useradd", "setpriv", "newuidmap"):

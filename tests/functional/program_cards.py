@@ -1,4 +1,4 @@
-"""Cards on small programs that a test writes, and stops at the lines that a test marks in them."""
+"""Cards on small programs that a test writes, and stops at lines that contain a given text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProgramCard(TestCard):
 
 
 def session_tool() -> Iterator[SessionTool]:
-    """The session tool with a state directory of its own, for a fixture; at the end its sessions are stopped."""
+    """The session tool with a separate state directory, for a fixture. At the end its sessions are stopped."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
         made = SessionTool(Path(state))
         yield made

@@ -1,4 +1,4 @@
-// The page as the browser has read it: each element as [name, {attribute: value}, [what is in it]].
+// The page as the browser has parsed it. Each element is [name, {attribute: value}, [its children]].
 () => {
   const read = (element) => [
     element.localName.toLowerCase(),

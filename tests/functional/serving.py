@@ -1,7 +1,7 @@
-"""What the tests of the whole application share: a card made for the purpose, a session for it, and the service.
+"""Shared by the tests of the whole application: a test card, a session for it, and the service.
 
-The session is started by the real session tool as a program of its own; the service runs in this process on a port
-that the kernel chose and on its Unix socket.
+The real session tool, as a separate program, starts the session. The service runs in this process, on a port that the
+kernel chose and on its Unix socket.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Api:
-    """A client of one listener; each request has a connection of its own."""
+    """A client of one listener. Each request has a separate connection."""
 
     def __init__(self, connect: Callable[[], http.client.HTTPConnection]) -> None:
         self._connect = connect
@@ -204,7 +204,7 @@ class Api:
 
 
 class Sessions(SessionTool):
-    """The session tool with what the tests of the whole application need of it."""
+    """The session tool, with the commands that the tests of the whole application use."""
 
     def start(self, card: Path, name: str = "s") -> None:
         self.must("start", "--name", name, str(card))
@@ -221,7 +221,7 @@ class Sessions(SessionTool):
 
 
 class Stage:
-    """A card, its session and the service over one state directory; ``close`` ends all."""
+    """A card, its session and the service, with one state directory. ``close`` ends all of them."""
 
     def __init__(self, state: Path, card: Path, runtime: str = LOCAL, **environment: str) -> None:
         self.state = state
@@ -240,7 +240,7 @@ class Stage:
         self.sessions.stop()
 
     def activation(self, key: str, generation: int | None = None) -> dict[str, Any]:
-        """A valid activation of ``key`` by what the API tells now."""
+        """A valid activation of ``key``, from the API's present state."""
         if generation is None:
             generation = self.tcp.get("/api/checkpoint/status")["generation"] + 1
         return {
@@ -251,7 +251,7 @@ class Stage:
         }
 
     def published(self) -> tuple[Any, ...]:
-        """What only a ready checkpoint may change."""
+        """The state that only a ready checkpoint may change."""
         control = self.tcp.get("/api/control/state")
         return control["key"], control["page_index"], control["sync"]
 
@@ -281,7 +281,7 @@ def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL) -> Iter
 
 
 def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
-    """The first true value of ``condition``, asked again and again; fails the test after ``seconds``."""
+    """Evaluate ``condition`` repeatedly and return its first true value. The test fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while True:
@@ -293,7 +293,7 @@ def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
 
 
 class Background:
-    """A request in a thread of its own; ``answer`` waits for its end."""
+    """A request in a separate thread. ``answer`` waits for its end."""
 
     def __init__(self, call: Callable[[], Response]) -> None:
         self._answer: Response | None = None

@@ -21,7 +21,7 @@ return table.concat(lines, "\\n")
 
 
 class Neovim:
-    """The session's Neovim, over a connection beside those of the service."""
+    """The session's Neovim, over a connection in addition to those of the service."""
 
     def __init__(self, stage: Stage) -> None:
         self._connection = NeovimConnection(str(stage.state / "sessions" / "s" / "run" / "nvim.sock"))

@@ -1,4 +1,4 @@
-"""A real session for tests: a card of its own, started and stopped by the session tool as a program."""
+"""A real session for tests, on a separate card. The session tool, run as a program, starts and stops it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class SessionTool:
         return [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        # Reading its output to the end hangs for good if the session kept a descriptor of it.
+        # If the session kept a descriptor of the output, reading to its end would hang forever.
         return subprocess.run(
             self.command(*arguments),
             env=self.environment | environment,
@@ -145,7 +145,7 @@ class SessionTool:
 
 
 class RunningSession:
-    """A started session, its paths, its processes and a client of its MCP server."""
+    """A started session with its paths, its processes and a client of its MCP server."""
 
     def __init__(self, tool: SessionTool, card: TestCard, name: str = "s", *options: str) -> None:
         self.tool = tool
@@ -169,7 +169,7 @@ class RunningSession:
 
     @property
     def client(self) -> McpClient:
-        """A connection to the server that runs now."""
+        """A new connection to the running server."""
         if self._client is None or self._client.closed.is_set():
             self.close()
             self._client = McpClient.connect(str(self.path / "run" / "mcp.sock"), timeout=10)
@@ -251,7 +251,7 @@ class RunningSession:
     def tmux(self, *arguments: str) -> str:
         command = ["tmux", "-S", str(self.path / "run" / "tmux.sock"), *arguments]
         record = self.record()
-        if record["runtime"] == PODMAN:  # a client of tmux must be of the server's release
+        if record["runtime"] == PODMAN:  # the client and the server of tmux must have the same release
             command = Podman().command("exec", record["container_id"], *command)
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
 

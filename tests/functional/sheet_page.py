@@ -1,4 +1,4 @@
-"""A card's HTML file in Chromium: what it asked for, what it ran, and where everything stands."""
+"""A card's HTML file in Chromium: the requests that it sent, the scripts that it ran, and the place of each part."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SHEETS, _CONTRAST, _READ = (
 )
 READABLE = 4.5  # WCAG 2.2, 1.4.3
 TOLERANCE = 0.1
-"""In mm: what rounding to the pixels of a screen leaves."""
+"""In mm: the largest error from rounding to the pixels of the screen."""
 
 
 @dataclass
 class SheetPage:
-    """A page of the browser that shows one file after the other, and keeps what they did beside showing themselves."""
+    """A browser page that shows one file after the other, and records their requests, messages, errors and dialogs."""
 
     page: Page
     file: Path
@@ -57,7 +57,7 @@ class SheetPage:
 
     @property
     def fetched(self) -> list[str]:
-        """What was asked for beside the file itself; its fonts are inside it."""
+        """The requests except for the file itself and its fonts, which it contains."""
         return [url for url in self.requests if url != self.file.as_uri() and not url.startswith("data:font/woff2;")]
 
     def measured(self, document: Document) -> list[dict[str, Any]]:
@@ -65,12 +65,12 @@ class SheetPage:
         return found
 
     def colors(self) -> list[tuple[list[int], list[int], str]]:
-        """Each pair of a text's colour and what is behind it, with a text that has it."""
+        """Each pair of a text's colour and its background's colour, with one text that has the pair."""
         found: list[tuple[list[int], list[int], str]] = self.page.evaluate(_CONTRAST)
         return found
 
     def read(self) -> Element:
-        """The elements as the browser has read them."""
+        """The elements as the browser has parsed them."""
         return _element(self.page.evaluate(_READ))
 
 
@@ -81,14 +81,15 @@ def _element(read: list[Any]) -> Element:
 
 @contextmanager
 def sheet_page(browser: Browser, folder: Path) -> Iterator[SheetPage]:
-    """The policy in the file, which would stop a script, is set aside: escaping alone has to hold."""
+    """The browser ignores the file's content security policy, which would block scripts. So only escaping can block
+    them."""
     context = browser.new_context(bypass_csp=True)
     yield SheetPage(context.new_page(), folder / "card.html")
     context.close()
 
 
 def assert_in_place(document: Document, measured: list[dict[str, Any]]) -> None:
-    """Every part stands where the sheet model has put it, and nothing reaches out of its part."""
+    """Every part is where the sheet model has put it, and nothing reaches out of its part."""
     page, grid = document.layout.page, document.layout.grid
     texts = 0
     for sheet, seen in zip(document.sheets, measured, strict=True):
@@ -108,7 +109,7 @@ def assert_in_place(document: Document, measured: list[dict[str, Any]]) -> None:
 
 
 def assert_readable(shown: SheetPage, *, dark: bool) -> None:
-    """Every text stands out against what is behind it; the last one shows whether the page is a dark one."""
+    """Every text has enough contrast with its background. The last text's background shows whether the page is dark."""
     pairs = shown.colors()
     assert len(pairs) > 5
     assert (sum(pairs[-1][1]) < 3 * 128) == dark

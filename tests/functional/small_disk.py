@@ -1,4 +1,5 @@
-"""A small file system of a program's own, in a mount namespace that ends with it; full and free again at will."""
+"""A small file system for one program, in a mount namespace that ends with the program. A test can fill it and free it
+again."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _MOUNT = 'mount -t tmpfs -o "size=$1,mode=0700" small "$2" && shift 2 && exec "$
 
 
 def inside(folder: Path, size: int) -> list[str]:
-    """A command that runs what follows it where ``folder`` is a file system of ``size`` bytes, seen by nobody else.
-    Where mounting is not allowed the test is skipped with the reason."""
+    """A command that runs the command after it in a mount namespace where ``folder`` is a file system of ``size``
+    bytes. If mounting is not allowed, the test is skipped with the reason."""
     command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT, "sh", str(size), str(folder)]
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("only root mounts, and only with unshare")
@@ -33,7 +34,7 @@ class Disk:
         self._ballast = self.seen / "ballast"
 
     def fill(self) -> None:
-        """Leave no block free; again takes what became free meanwhile."""
+        """Leave no block free. A second call also takes the blocks that became free meanwhile."""
         with self._ballast.open("ab", buffering=0) as file, suppress(OSError):  # no space left
             while True:
                 file.write(bytes(1 << 16))

@@ -1,4 +1,4 @@
-"""A copy of the repository with one more profile, whose limits a program reaches in a moment.
+"""A copy of the repository with one more profile, whose low limits a program reaches quickly.
 
 Profiles are read from the repository that the session tool belongs to, on both sides of the container.
 """
@@ -23,7 +23,7 @@ program_seconds = {SECONDS}
 
 
 def repository(folder: Path) -> Path:
-    """The copy, in ``folder``: what a session needs of the repository."""
+    """The copy, in ``folder``, of the files that a session needs."""
     for name in ("cardapp", "etc"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "setup.cfg", folder)

@@ -1,4 +1,4 @@
-"""Peers in the place of a session that send nonsense, too much, too little, or nothing."""
+"""Peers that take the place of a session and send nonsense, too much, too little, or nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class Peer:
-    """Listens on a Unix socket and lets ``behave`` have each connection, in a thread of its own, until ``close``."""
+    """Listens on a Unix socket until ``close``. ``behave`` handles each connection in a separate thread."""
 
     def __init__(self, path: Path, behave: Behaviour) -> None:
         self._behave = behave
@@ -53,7 +53,7 @@ class Peer:
 
 
 def answering(answer: Answer) -> Behaviour:
-    """A peer that keeps to JSON-RPC and the handshake; ``answer`` makes the members of each further answer."""
+    """A peer that follows JSON-RPC and the handshake. ``answer`` makes the members of each later answer."""
 
     def behave(connection: socket.socket) -> None:
         for line in connection.makefile("rb"):
@@ -78,7 +78,7 @@ def _opening(method: str) -> dict[str, Any]:
 
 
 def saying(structured: Any, *, is_error: bool = False) -> Behaviour:
-    """A peer that lists no tools, and answers each call of one with ``structured``."""
+    """A peer that lists no tools, and answers each tool call with ``structured``."""
 
     def answer(method: str, _params: dict[str, Any]) -> dict[str, Any]:
         if method == "tools/list":
@@ -89,7 +89,8 @@ def saying(structured: Any, *, is_error: bool = False) -> Behaviour:
 
 
 def listing(output_schema: Any, structured: Any) -> Behaviour:
-    """A peer whose tools have the names of a session's and this output schema, and all answer ``structured``."""
+    """A peer whose tools have the names of a session's tools and this output schema. All tools answer
+    ``structured``."""
 
     def answer(method: str, _params: dict[str, Any]) -> dict[str, Any]:
         if method == "tools/list":
@@ -103,7 +104,7 @@ def listing(output_schema: Any, structured: Any) -> Behaviour:
 
 
 def sending(data: bytes, *, after: int = 1) -> Behaviour:
-    """A peer that reads once, sends ``data`` as often as ``after`` says, and reads on in silence."""
+    """A peer that reads once, sends ``data`` as often as ``after`` says, and then only reads."""
 
     def behave(connection: socket.socket) -> None:
         connection.recv(65536)
