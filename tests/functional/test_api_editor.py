@@ -1,4 +1,4 @@
-"""The editor's endpoints and keys with the whole application, a real session and its own Neovim."""
+"""The editor's endpoints and keys with the whole application, a real session and the session's Neovim."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _code_window(stage: Stage) -> int:
 
 
 def lua(stage: Stage, code: str) -> Any:
-    """What Lua in the session's Neovim answers, on a connection of the test's own."""
+    """The result of a Lua expression in the session's Neovim, over a separate connection."""
     connection = NeovimConnection(stage.link.editor_socket())
     try:
         return connection.call("nvim_exec_lua", code, [], timeout=10)
@@ -93,7 +93,7 @@ def test_redraw_at_a_prompt_fits_and_frees(calm: Stage) -> None:
 @pytest.mark.parametrize("busy", ["r", ":while 1<Bar>endwhile<CR>"], ids=["awaits a key", "runs a script"])
 def test_redraw_resizes_a_busy_neovim_which_follows_when_it_continues(calm: Stage, busy: str) -> None:
     last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
-    cols = 90 + len(busy)  # another size each time
+    cols = 90 + len(busy)  # a different size each time
     keys(calm, busy)
     until(lambda: state(calm)["blocking"] is True)
     drawn = calm.tcp.post("/api/editor/redraw", {"cols": cols, "rows": 28})

@@ -59,7 +59,7 @@ def add_picture(api: Api, colour: int) -> str:
 
 
 def fill(api: Api) -> list[str]:
-    """Something of everything that is kept; returns the names of the pictures."""
+    """Store one or more values of every kind. Returns the names of the pictures."""
     assert api.post("/api/events", {"kind": "note", "actor": "me", "text": "α\u2028ω"}).status == 201
     assert api.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
     assert api.put("/api/progress/t1.b1.p1.quick", {"status": "approved", "note": "n", "actor": "me"}).status == 200

@@ -1,4 +1,5 @@
-"""The description of the card application, held true by schemathesis against a real session that is thrown away."""
+"""schemathesis compares the card application, with a real session that is discarded afterwards, with its
+description."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ TARGET = {"name": "shop", "build": ["make", "-s"], "program": "shop", "sources":
 
 
 def subject(folder: Path) -> Subject:
-    """A new repository with the program and a card of it."""
+    """A new repository with the program and its card."""
     folder.mkdir()
     (folder / "shop.c").write_text(PROGRAM)
     (folder / "Makefile").write_text(MAKEFILE)

@@ -1,4 +1,5 @@
-"""Replays of the shipped cards in random order prove the same on every Debian release, and none is slow unnoticed."""
+"""Replays of the shipped cards in random order give the same proofs on every Debian release, and every slow replay is
+counted."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def test_repeated_replays_find_a_program_that_is_not_always_the_same(
 ) -> None:
     runs = tmp_path / "runs"
     card.edit_code("    add(1);", f'    add(access("{runs}.3", 0) == 0 ? 9 : 1);')
-    # Each run makes the next file: runs.1, runs.2, runs.3.
+    # Each run creates the next file: runs.1, runs.2, runs.3.
     made = " || ".join(f'mkdir("{runs}.{number}", 0700) == 0' for number in (1, 2, 3))
     card.edit_code("    (void)argv;", f"    (void)({made});")
     card.edit_code("#include <unistd.h>", "#include <unistd.h>\n#include <sys/stat.h>")

@@ -1,6 +1,6 @@
 """Checkpoints over the whole application: a real session, real gdb in a real Neovim, the service, HTTP.
 
-Each rejection of the guarded transaction is provoked for real, and none of them publishes anything.
+Each rejection of the guarded transaction is caused by a real fault, and none publishes anything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BEYOND = "t1/b1/p1/beyond/only"
 
 @pytest.fixture(scope="module")
 def shared(stage: Stage) -> Stage:
-    """One session for the tests that leave it as it was."""
+    """One session for the tests that do not change it."""
     return stage
 
 
@@ -41,8 +41,8 @@ def shared(stage: Stage) -> Stage:
 def own(state_dir: Path, runtime: str) -> Iterator[Stage]:
     """A session that the test may break.
 
-    Before the step slow the program rests for longer than a replay may take, so no replay of this step ends before the
-    test has done what it does meanwhile. ``Stage.release`` ends the rest.
+    Before the step slow the program sleeps longer than the time limit of a replay. So no replay of this step ends
+    before the test has finished its own steps. ``Stage.release`` ends the sleep.
     """
     stage = Stage(state_dir / "state", make_card(state_dir / "card", slow=6000), runtime)
     try:
@@ -200,7 +200,8 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
     shared.tcp.post("/api/editor/reset")
     for key in (QUICK, AGAIN):
         shared.tcp.post("/api/checkpoint/activate", shared.activation(key))
-    # The program runs in the copy of main's start, 1, and stands at the second stop; 2 stands at the first one.
+    # Checkpoint 1, taken at the start of main, is the current process and is at the second stop. Checkpoint 2 is at the
+    # first stop.
     for command in ("restart 2", "set var n = 9", "restart 1", 'printf "%d-%d\\n", 12, 34'):
         session.gdb(command)
     until(lambda: "12-34" in session.screen())
@@ -215,7 +216,7 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
 
 @pytest.mark.full
 def test_health_counts_the_stops_that_got_no_checkpoint(state_dir: Path, runtime: str) -> None:
-    """A fork would share the open file with the program."""
+    """The program has an open file, which a fork would share, so no checkpoint is taken."""
     card = make_card(state_dir / "card")
     source = card / "src" / "main.c"
     source.write_text(source.read_text().replace("    n = 1;", '    n = fopen("/proc/self/stat", "r") != NULL;'))
@@ -326,7 +327,7 @@ def test_an_unknown_snapshot_is_named(shared: Stage) -> None:
 
 
 def start_slow(stage: Stage) -> tuple[Background, tuple[Any, ...]]:
-    """A published quick snapshot, then a slow replay under way."""
+    """A quick snapshot is published, and a slow replay is running."""
     assert stage.tcp.post("/api/checkpoint/activate", stage.activation(QUICK)).status == 200
     before = stage.published()
     running = Background(lambda: stage.tcp.post("/api/checkpoint/activate", stage.activation(SLOW)))

@@ -1,4 +1,4 @@
-"""A wall clock that is set back: the record keeps its order and its chain, durations are real, replays go on."""
+"""The wall clock is set back. The record keeps its order and its chain, durations are correct, and replays continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 @pytest.fixture
 def stage(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """The application with a wall clock that is an hour behind each time it is asked."""
+    """The application with a wall clock that is set back by an hour at each reading."""
     hours, lock = itertools.count(), threading.Lock()
 
     def backwards() -> str:

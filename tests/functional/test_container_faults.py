@@ -195,7 +195,7 @@ def test_a_start_makes_a_new_container_and_a_stop_removes_any(
 
 
 def test_old_socket_files_are_replaced_after_a_restart(session: RunningSession) -> None:
-    """If the file of its socket exists, Neovim 0.7 listens at another path and reports no error."""
+    """If the socket file exists, Neovim 0.7 listens at another path and reports no error."""
     session.replay(at("/* before */"))
     session.close()
     restart(session)

@@ -66,7 +66,8 @@ class Sessions:
         self.tool.must("select", session.name)
 
     def client(self, method: str, path: str, body: Any = None, *headers: str) -> subprocess.Popen[str]:
-        """A client in the container that has sent the head of its request, and sends the body after a line."""
+        """A client in the container that has sent the head of its request. It sends the body when it reads a line on
+        standard input."""
         record = json.loads((self.inside.path / "session.json").read_text())
         content = json.dumps(body) if body is not None else ""
         words = ["python3", "-c", CLIENT, method, path, content, *headers]
@@ -77,7 +78,7 @@ class Sessions:
         return client
 
     def ask(self, method: str, path: str, body: Any = None, *headers: str) -> tuple[int, Any]:
-        """Status and JSON of the answer that a client in the container gets."""
+        """Status and JSON of the response that a client in the container gets."""
         return answer_of(self.client(method, path, body, *headers))
 
 

@@ -1,4 +1,4 @@
-"""``card-session`` with sessions in containers: starts that are killed, what is missing, and what a stop leaves."""
+"""``card-session`` with sessions in containers: killed starts, missing requirements, and what remains after a stop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def kill_start(tool: SessionTool, card: TestCard, reached: Callable[[], object])
 
 
 def assert_repaired(tool: SessionTool, card: TestCard) -> None:
-    """A start makes a usable session of one container, and a stop leaves none."""
+    """A start makes a usable session with one container. A stop leaves no container."""
     path = tool.state / "sessions" / "s"
     session = RunningSession(tool, card)
     session.check_usable()

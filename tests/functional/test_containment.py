@@ -72,7 +72,7 @@ def parts(session: RunningSession) -> set[int]:
 
 
 def names_limit(text: str, limit: tuple[Any, str]) -> bool:
-    """Whether the text says which limit was reached, and by which key of the profile it is set."""
+    """Whether the text names the limit that was reached, and the key of the profile that sets it."""
     return f"it used up the {limit[0]} " in text and text.endswith(f"that the profile allows ({limit[1]})")
 
 
@@ -83,7 +83,7 @@ def message(session: RunningSession) -> str:
 
 
 def report_of(session: RunningSession, command: str) -> str:
-    """What the program printed that runs the shell command ``command``."""
+    """The output of a program that runs the shell command ``command``."""
     script = session.card.folder / "script"
     script.write_text(command)
     session.card.behave("run", f"sh {script} >report 2>&1")
@@ -101,7 +101,7 @@ def test_the_kernel_ends_a_program_that_uses_up_the_memory_and_nothing_else(sess
     assert (refused["code"], refused["signal"]) == ("target_crashed", "SIGKILL")
     assert names_limit(refused["reason"], MEMORY)
     assert parts(session) == before
-    assert not Path("oom").exists()  # podman's monitor writes one, where the session was started from
+    assert not Path("oom").exists()  # podman's monitor writes one into the folder where the session was started
 
 
 @pytest.mark.parametrize("how", ["fork", "deaf-fork"])
@@ -116,7 +116,7 @@ def test_a_program_that_forks_without_end_is_ended(session: RunningSession, how:
 
 @pytest.mark.parametrize("how", ["fork", "deaf-fork"])
 def test_a_process_that_hides_and_forks_without_end_is_ended(session: RunningSession, how: str) -> None:
-    """It has left the program's environment, its parent and its terminal."""
+    """The process has left the program's environment, its parent and its terminal."""
     session.card.behave(how, "leave")
     session.call("checkpoint_replay", session.request(AFTER))
     eventually(lambda: names_limit(message(session), PROCESSES))
@@ -124,7 +124,7 @@ def test_a_process_that_hides_and_forks_without_end_is_ended(session: RunningSes
 
 
 def hidden_processes(session: RunningSession) -> list[int]:
-    """The processes of the container that were started from ``/proc/self/exe``, as a process that hides is."""
+    """The processes of the container that were started from ``/proc/self/exe``, as the hidden process is."""
     space = os.readlink(f"/proc/{session_pid(session)}/ns/pid")
     found = []
     for entry in Path("/proc").iterdir():
@@ -148,7 +148,7 @@ def test_a_program_that_the_learner_continues_into_a_limit_is_ended(
     session.replay(AFTER)
     session.gdb("continue")
     eventually(lambda: names_limit(message(session), limit))
-    # While there is no process left, a call is refused as busy.
+    # While no further process can be started, a call is refused as busy.
     eventually(lambda: session.call("debugger_state").structured.get("reason") == "killed by SIGKILL")
     assert parts(session) == before
 
@@ -183,7 +183,7 @@ GDB_WINDOW = "join(getbufline(bufnr('gdb$'), 1, '$'), '')"
 
 
 def test_the_program_writes_to_run_work_and_tmp_only(session: RunningSession) -> None:
-    """Beside devices. /dev, /proc and /sys are the kernel's: see the next test."""
+    """Devices are excluded. /dev, /proc and /sys belong to the kernel: see the next test."""
     script = r"find / \( -path /proc -o -path /sys -o -path /dev \) -prune -o ! -type l -writable -print 2>/dev/null"
     written = {Path(path) for path in report_of(session, script).splitlines()}
     allowed = (session.path / "run", session.work, Path("/tmp"))
@@ -207,7 +207,7 @@ def test_the_program_changes_nothing_of_the_repository_the_card_and_the_session(
         session.path / "lock",
         other,
     ]
-    # The state directory itself is mounted in /workspace only. What else there is of its path is the container's own.
+    # The state directory itself is mounted in /workspace only. The rest of its path belongs to the container.
     inside = [
         "/workspace/etc/card-session.ini",
         "/workspace/.state/card/card-state",
@@ -261,7 +261,7 @@ def test_the_program_has_no_rights_and_can_get_none(session: RunningSession) -> 
 
 
 def test_the_program_has_the_lowest_priority(session: RunningSession) -> None:
-    """So that one that starts processes without end can be ended."""
+    """So the session can end a program that starts processes without end."""
     assert report_of(session, "nice").strip() == "19"
 
 

@@ -1,4 +1,5 @@
-"""kill -9 of the service while it writes: what it acknowledged is there afterwards, and the chain verifies."""
+"""The service is killed with SIGKILL while it writes. Every acknowledged write is there afterwards, and the chain
+verifies."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Server:
     """The service as a program, on a port of the kernel's choice."""
 
     def __init__(self, environment: dict[str, str], *, inside: Sequence[str] = (), log: IO[str] | None = None) -> None:
-        """``inside`` is a command that becomes the command which follows it; ``log`` takes the standard error."""
+        """``inside`` is a command that executes the command after it. ``log`` receives the standard error."""
         self.process = subprocess.Popen(
             [*inside, sys.executable, "-P", "-m", "cardapp", "serve"],
             env=environment,
@@ -49,7 +50,7 @@ class Server:
 
 
 class Writer(threading.Thread):
-    """Repeats a request until the service dies and keeps what was acknowledged."""
+    """Repeats a request until the service ends, and records which requests were acknowledged."""
 
     def __init__(self, write: Callable[[int], Any]) -> None:
         super().__init__(daemon=True)
@@ -118,7 +119,8 @@ def test_acknowledged_writes_survive_a_killed_service(
 
 
 def check(api: Api, written: dict[str, Writer], after: int) -> int:
-    """Everything acknowledged is there; a request cut off by the kill may or may not be. Returns the last event."""
+    """Every acknowledged write is there. A request that the kill interrupted may be there or not. Returns the last
+    event."""
     events: dict[int, Any] = {}
     last = after
     while page := api.get(f"/api/events?after={last}&limit=1000")["events"]:

@@ -1,4 +1,4 @@
-"""The same diagrams in Chromium and in LuaLaTeX's PDF: every node and every word lies in the same place of both."""
+"""The same diagrams in Chromium and in LuaLaTeX's PDF: every node and every word is at the same place in both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cardapp.layout.layout_options import COLORS
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TOLERANCE = 0.5  # mm; what the eye would see
+TOLERANCE = 0.5  # mm; a visible difference
 PAPER = 420  # mm
 PIXELS = 96 / 25.4
 POINTS = 72 / 25.4
@@ -45,7 +45,7 @@ WORDS = f"""elements => {{ {RECTANGLE} return elements.flatMap(one =>
 
 
 def drawn(name: str) -> Iterator[Diagram]:
-    """Diagrams of every kind of the card ``name``, in a wide and in a narrow room."""
+    """Diagrams of every kind for the card ``name``, with much and with little width."""
     card = load_card(ROOT / "etc" / "cards" / name).card
     yield from activity.of_card(card, Room(180, 120))
     for task, width in zip(card.tasks, (54, 106, 180, 267), strict=False):
@@ -59,7 +59,7 @@ def drawn(name: str) -> Iterator[Diagram]:
 
 @dataclass(frozen=True)
 class Seen:
-    """Where an output has the shapes of the nodes that are links, and the words, by their text; in mm."""
+    """The boxes of the linked nodes' shapes, and of the words by their text, in one output format; in mm."""
 
     nodes: list[Box]
     words: dict[str, list[Box]]

@@ -60,7 +60,7 @@ def editor(session: Session) -> Iterator[Editor]:
 
 @pytest.fixture
 def nvim(session: Session) -> Iterator[NeovimConnection]:
-    """The test's own way into the same Neovim."""
+    """A separate connection of the test to the same Neovim."""
     connection = NeovimConnection(session.neovim.path)
     yield connection
     connection.close()
@@ -77,7 +77,7 @@ def bring_to(editor: Editor, keys: str, mode: str) -> None:
 
 
 def test_state_shows_buffer_window_cursor_mode_and_grid(session: Session, editor: Editor) -> None:
-    eventually(lambda: editor.state()["buffer"])  # null while Neovim is busy with its start
+    eventually(lambda: editor.state()["buffer"])  # null while Neovim is starting
     state = editor.state()
     assert state["buffer"].pop("name").endswith("/text.txt")
     window = state["window"].pop("id")
@@ -171,7 +171,7 @@ def test_input_types_keys_in_neovims_notation(editor: Editor, nvim: NeovimConnec
 
 
 def test_input_reports_how_many_bytes_neovim_accepted(editor: Editor) -> None:
-    editor.input(SCRIPT)  # keys are kept, none is read
+    editor.input(SCRIPT)  # keys stay in the queue, and none is read
     sent = [editor.input("€" * 256)["accepted"] for _ in range(40)]
     assert sent[0] == 768
     assert sent[-1] == 0
@@ -217,7 +217,7 @@ def test_a_busy_script_is_seen_bounded_and_interrupted_by_input(editor: Editor) 
 
 
 def test_a_late_cursor_request_moves_nothing(editor: Editor, nvim: NeovimConnection) -> None:
-    # Neovim begins to wait after the mode was read and before the call, so the call stays in its queue.
+    # Neovim begins to wait for a key after the mode was read and before the call, so the call stays in Neovim's queue.
     connection = editor._connect()
     asked = connection.mode
 
@@ -279,7 +279,7 @@ def test_a_more_prompt_is_freed(session: Session, editor: Editor, state_dir: Pat
         neovim_in_terminal(state_dir / "t.sock"),
         closing(Editor(lambda: str(state_dir / "t.sock"), session.reset, session.fit)) as paged,
     ):
-        eventually(lambda: paged.state()["buffer"])  # null while Neovim is busy with its start
+        eventually(lambda: paged.state()["buffer"])  # null while Neovim is starting
         bring_to(paged, ":highlight<CR>", "rm")
         assert paged.free_prompt() is True
         assert paged.state()["mode"] == "n"
@@ -338,7 +338,7 @@ def test_a_killed_neovim_is_unavailable_until_it_is_started_again_at_the_same_pa
     assert editor.state()["available"] is True
     for _ in range(3):
         session.neovim.kill()
-        # The answer is the same whether the connection ends first or a new one is refused first.
+        # The answer is the same in both orders: the connection ends first, or a new connection is refused first.
         assert editor.state()["available"] is False
         assert "bin/card-session reset" in editor.availability()["reason"]
         for operation in (lambda: editor.set_cursor(1, 0), lambda: editor.input("x"), editor.redraw):
@@ -366,7 +366,7 @@ def test_another_neovim_at_the_path_gets_the_calls_though_the_old_one_lives(
 def test_two_hundred_rapid_operations_from_eight_threads_all_succeed(
     editor: Editor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a busy machine a call may wait longer for the processor than an idle Neovim takes.
+    # On a busy machine a call may wait for the processor longer than an idle Neovim takes to answer.
     monkeypatch.setattr("cardapp.session_client.editor._CALL_SECONDS", 10.0)
 
     def operate(n: int) -> bool:
