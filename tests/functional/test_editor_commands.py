@@ -66,7 +66,7 @@ def says(nvim: NeovimConnection, text: str) -> None:
 
 
 def listed(nvim: NeovimConnection) -> list[str]:
-    """The lines of the list that opens; closes it."""
+    """Wait for a list, close it and return its lines."""
     lines: list[str] = until(lambda: lua(nvim, FLOATING))
     press(nvim, "q")
     until(lambda: not lua(nvim, FLOATING))
@@ -146,7 +146,7 @@ def test_the_move_command_changes_the_position(
     press(nvim, f":{typed}{'<Tab>' if typed.endswith('/b') else ''}<CR>")
     says(nvim, f"card: {answer}")
     assert key_of(stage) == key
-    assert stage.tcp.get("/api/checkpoint/status")["generation"] == generation  # moving starts nothing
+    assert stage.tcp.get("/api/checkpoint/status")["generation"] == generation  # moving starts no replay
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_the_text_and_the_question_of_the_step_are_shown_and_wrapped(stage: Stag
     before = lua(nvim, f"return {window}")
     press(nvim, ":CardText<CR>")
     until(lambda: lua(nvim, FLOATING))
-    terminal = stage.sessions.session().screen  # Neovim 0.7 itself does not tell what is on the screen in such a window
+    terminal = stage.sessions.session().screen  # Neovim 0.7 cannot report the screen content of such a window
     until(lambda: "A paragraph" in terminal() and "What is *n*?" in terminal())
     options = lua(nvim, f"return {{ vim.wo[{window}].wrap, vim.wo[{window}].linebreak, vim.bo.modifiable }}")
     assert options == [True, True, False]

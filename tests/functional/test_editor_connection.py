@@ -1,4 +1,5 @@
-"""The connection on a real Neovim: busy, waiting, killed, started again; many threads; nothing left behind."""
+"""The connection to a real Neovim that is busy, waits, is killed or is started again. Many threads use it, and nothing
+remains."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.functional.neovim_process import NeovimProcess, eventually, neovim_wi
 pytestmark = pytest.mark.functional
 
 SOON = 0.2  # seconds; for calls that are expected not to be answered
-LONG = 10.0  # seconds; for calls that are
+LONG = 10.0  # seconds; for calls that are expected to be answered
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Clients of the editor's stream on a real Neovim: slow ones, ones that read nothing, and many in turn."""
+"""Clients of the editor's stream on a real Neovim: slow clients, clients that read nothing, and many clients in
+turn."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ for page = 1, pages do
 end
 vim.api.nvim_buf_set_lines(0, 0, -1, false, { "the last of it" })
 """
-"""Fill a buffer and page through it, each page drawn. Neovim 0.10 sends only the cells that change: nearly all."""
+"""Fill a buffer and page through it, and redraw at each page. Neovim 0.10 sends only the cells that change; here nearly
+all do."""
 
 
 BUSY = """
@@ -50,7 +52,7 @@ end
 
 
 class Screen:
-    """The grid that a client makes of the frames."""
+    """The grid that a client builds from the frames."""
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
@@ -104,7 +106,7 @@ def frames(client: Client, screen: Screen, condition: Callable[[], bool]) -> Non
 
 
 def resident() -> int:
-    """Bytes of this process, in which the service runs."""
+    """The memory of this process, in which the service runs, in bytes."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -142,7 +144,7 @@ def test_a_client_that_reads_nothing_is_closed(stage: Stage, neovim: Neovim, mon
     monkeypatch.setattr(websocket, "SEND_SECONDS", 1)
     fields = {**HANDSHAKE, "Sec-WebSocket-Protocol": EDITOR[1]}
     head = "\r\n".join([f"GET {EDITOR[0]} HTTP/1.1", "Host: card", *(f"{k}: {v}" for k, v in fields.items())])
-    uis = 1  # the terminal's; those of the clients before have gone
+    uis = 1  # the terminal's UI only; those of the earlier clients are detached
     until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") == uis)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(stage.service.settings.api_socket))
@@ -195,7 +197,7 @@ def test_opening_and_closing_leaves_nothing_here_and_in_neovim(
         return found
 
     # Neovim notices the end of a connection later than this process.
-    attached = 1  # the terminal's
+    attached = 1  # the terminal's UI
     until(lambda: uis() == attached)
     first = connect(stage.service, EDITOR)
     received(first)

@@ -54,7 +54,7 @@ def bodies(stage: Stage) -> dict[str, Any]:
 
 
 def filled(api: Api, path: str) -> str:
-    """The path with the names of things that exist."""
+    """The path with names and ids that exist."""
     if "{seq}" in path:
         path = path.replace("{seq}", str(api.post("/api/events", NOTE).json["seq"]))
     if path.startswith("/api/strategies/{id}"):

@@ -1,7 +1,7 @@
-"""Cards of programs that nobody here wrote are green, drift in the ways that ``drift.py`` names, and are repaired.
+"""Cards of third-party programs pass the check, drift in the ways that ``drift.py`` lists, and are repaired.
 
-C with CMake, C with autotools, a C library in a shared object, and C++. One shows a published bug and its fix as two
-runs: CVE-2025-57052, which Debian's package of cJSON mends with a patch.
+The programs: C with CMake, C with autotools, a C library in a shared object, and C++. One card shows a published bug
+and its fix as two runs: CVE-2025-57052, which a patch in Debian's package of cJSON fixes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def step(repository: Repository, excerpt: tuple[str, str, str], *snapshots: dict
 
 
 def desk_calculator(folder: Path) -> Subject:
-    """dc of Debian's bc: C with autotools. Its stack is a linked list."""
+    """dc from Debian's package bc: C with autotools. Its stack is a linked list."""
     repository, stack = Repository(folder), "dc/stack.c"
     (folder / "card").mkdir()
     (folder / "card" / "in.dc").write_text("1 2 3 + p\nq\n")
@@ -84,7 +84,7 @@ def desk_calculator(folder: Path) -> Subject:
 
 
 def shared_library(folder: Path) -> Subject:
-    """zlib: the stops are in libz.so, which minigzip is linked to."""
+    """zlib: the stops are in libz.so, to which minigzip is linked."""
     repository, deflate = Repository(folder), "deflate.c"
     (folder / "card").mkdir()
     (folder / "card" / "text.txt").write_text("a text that is not long\n" * 20)
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
 
 
 def json_library(folder: Path) -> Subject:
-    """cJSON: C with CMake. The tree has the bug; the folder ``fixed`` has the file as Debian's patch mends it."""
+    """cJSON: C with CMake. The tree has the bug. The folder ``fixed`` has the file with Debian's patch."""
     repository, source = Repository(folder), "cJSON_Utils.c"
     for name in ("fixed", "card"):
         (folder / name).mkdir()

@@ -1,4 +1,4 @@
-"""Replays from fork checkpoints: used only where a fork behaves like the program."""
+"""Replays from fork checkpoints, which are used only if a fork behaves like the program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shared(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> Runni
 
 @pytest.fixture
 def session(shared: RunningSession) -> RunningSession:
-    """The shared session with no program, so with no checkpoints, and without processes that a test has left."""
+    """The shared session without a program, without checkpoints, and without processes that an earlier test left."""
     shared.card.behave()
     shared.ask("target_reset")
     for pid in programs(shared):
@@ -62,17 +62,17 @@ def parent(pid: int) -> int:
 
 
 def handles(session: RunningSession) -> set[int]:
-    """The processes that gdb holds a pidfd of."""
+    """The processes for which gdb holds a pidfd."""
     held = set()
     for link in Path("/proc", str(session.pid("gdb")), "fdinfo").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # gdb has just closed it
+        with contextlib.suppress(FileNotFoundError):  # gdb has closed it meanwhile
             pid = re.search(r"^Pid:\s*(-?\d+)$", link.read_text(), re.MULTILINE)
             held |= {int(pid[1])} if pid is not None else set()
     return held
 
 
 def within(session: RunningSession, expression: str) -> str:
-    """The value of a Python expression inside gdb; ``replays`` is the plugin's object."""
+    """The value of a Python expression inside gdb. The name ``replays`` is the plugin's object."""
     output = session.path / "run" / "expression-value"
     output.unlink(missing_ok=True)
     found = "replays = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
@@ -91,7 +91,7 @@ def descriptors(session: RunningSession) -> int:
 
 
 def replayed(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
-    """The method of a replay, and all that it reports of the program."""
+    """The method of a replay, and everything that it reports about the program."""
     result = session.replay(stop, "count", "letters", "arena", "&arena", "word", **changes)
     return result["method"], {key: result[key] for key in ("file", "line", "function", "values", "allocator")}
 
@@ -119,7 +119,8 @@ def test_a_restarted_stop_has_its_values_and_its_mark(session: RunningSession) -
 
 
 def test_the_mark_of_a_restarted_stop_is_removed_when_the_program_continues(session: RunningSession) -> None:
-    """We set this mark, because gdb reports no stop to termdebug. termdebug must find the mark to remove it."""
+    """The plugin sets this mark, because gdb reports no stop to termdebug. termdebug must find the mark to remove
+    it."""
     for stop in (FIRST, LATER, FIRST):
         replayed(session, stop)
     session.gdb("next")
@@ -133,7 +134,7 @@ def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_aga
     replayed(session, FIRST)
     for _ in range(3):
         assert replayed(session, MARKED) == ("fork", before)
-        # The checkpoint is taken after the reply; a program that has moved by then gets none.
+        # The checkpoint is taken after the reply. If the program has moved by then, no checkpoint is taken.
         eventually(lambda: within(session, "replays._last_stop[0] in replays._checkpoints") == "True")
         session.gdb("finish")
         eventually(lambda: session.state()["function"] == "main")
@@ -260,8 +261,8 @@ def test_with_a_second_inferior_no_checkpoint_is_used(session: RunningSession) -
 @pytest.mark.parametrize("index", [0, *(pytest.param(each, marks=pytest.mark.full) for each in range(1, 6))])
 def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, index: int) -> None:
     before = [replayed(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
-    # The original process, the program, and the checkpoints of main and of the three stops. What a restart left is
-    # deleted after the reply.
+    # The original process, the program, and the checkpoints of main and of the three stops. The remains of a restart
+    # are deleted after the reply.
     eventually(lambda: within(session, "len(replays._checkpoints._numbers), replays._checkpoints._obsolete") == "4 []")
     eventually(lambda: len(programs(session)) == 6)
     os.kill(sorted(programs(session))[index], signal.SIGKILL)
@@ -280,7 +281,7 @@ def test_replays_succeed_after_any_process_is_killed_while_checkpoints_are_taken
     deaths = 0
     for _ in range(laps):
         replayed_after_a_kill(session, chosen.choice([LATER, MARKED, FIRST]))
-        running = programs(session)  # none, if the kill before this hit the program that was shown
+        running = programs(session)  # none, if the previous kill hit the shown program
         with contextlib.suppress(ProcessLookupError):
             if running:
                 os.kill(chosen.choice(running), signal.SIGKILL)
@@ -402,7 +403,8 @@ def test_rerun_and_fork_prove_the_same_values(tool: SessionTool, name: str, loop
 
 
 def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
-    """Each lap starts the program anew, then comes to ten snapshots twice and to four others once, in any order."""
+    """Each round starts the program again. Then it replays ten snapshots twice and four others once, in random
+    order."""
     chosen = random.Random(seed)
     snapshots = Catalog(card).snapshots
     few = chosen.sample(sorted(snapshots), 10)

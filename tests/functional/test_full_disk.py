@@ -1,5 +1,5 @@
-"""A disk that is really full, and one that cannot be written: problem answers, reads go on, nothing acknowledged is
-lost, and the same process works again as soon as there is room."""
+"""A disk that is really full, and a disk that cannot be written. The service answers writes with problems, serves
+reads, and loses no acknowledged write. The same process works again as soon as there is room."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PNG = {"Content-Type": "image/png"}
 
 @pytest.fixture
 def state(state_dir: Path) -> Path:
-    """The state directory, which the server sees on its small disk."""
+    """The state directory, which for the server is on the small disk."""
     folder = state_dir / "state"
     folder.mkdir(mode=0o700)
     return folder
@@ -50,7 +50,7 @@ def server(environment: dict[str, str], state: Path) -> Iterator[Server]:
 
 
 class Writer:
-    """Writes of every kind; knows what was acknowledged."""
+    """Makes writes of every kind, and records which were acknowledged."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -104,7 +104,7 @@ def assert_kept(api: Api, writer: Writer) -> None:
 
 
 def within(server: Server, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command where the server's disk is seen."""
+    """Run a command in the mount namespace of the server."""
     enter = ["nsenter", "-t", str(server.process.pid), "-m", *command]
     return subprocess.run(enter, capture_output=True, text=True, check=False, **options)
 
@@ -164,7 +164,8 @@ def test_a_read_only_evidence_folder_refuses_pictures_alone(server: Server, stat
 def test_a_state_directory_that_turned_read_only_still_serves_reads_and_open_databases(
     server: Server, state: Path, environment: dict[str, str]
 ) -> None:
-    """The database is open and goes on as long as the kernel lets it; whoever opens it now can only read."""
+    """The open database still accepts writes as long as the kernel allows them. A process that opens it now can only
+    read."""
     writer = Writer(server.api)
     assert writer.picture().status == 201
     with read_only(server, state):
@@ -181,7 +182,7 @@ def test_a_state_directory_that_turned_read_only_still_serves_reads_and_open_dat
 
 @contextmanager
 def read_only(server: Server, folder: Path) -> Iterator[None]:
-    """The folder as the running server finds it when it opens something there."""
+    """Make the folder read-only for files that the running server opens in it."""
     assert within(server, "mount", "--bind", str(folder), str(folder)).returncode == 0
     assert within(server, "mount", "-o", "remount,bind,ro", str(folder)).returncode == 0
     yield
@@ -190,7 +191,7 @@ def read_only(server: Server, folder: Path) -> Iterator[None]:
 
 @pytest.mark.full
 def test_a_database_that_turned_read_only_refuses_writes_and_serves_reads(stage: Stage) -> None:
-    """A writer that may only query stands for the file system that the kernel no longer lets it write."""
+    """A database connection that may only query simulates a file system that has become read-only."""
     writer, database = Writer(stage.tcp), stage.service.services.database
     assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
     with database.write() as connection:
@@ -225,7 +226,7 @@ def test_a_start_on_a_state_that_cannot_be_written_says_so(
 
 
 def test_a_replay_on_a_full_disk_publishes_nothing_and_the_next_one_does(stage: Stage) -> None:
-    """The record of a replay is what makes it true; a database that may not grow stands for the disk."""
+    """A replay is published only if its record is stored. A database that may not grow simulates the full disk."""
     api, writer = stage.tcp, stage.service.services.database
     api.put("/api/navigation/current", position("quick", "first"))
     assert api.post("/api/navigation/sync").status == 200

@@ -1,4 +1,4 @@
-"""Cards that anybody may write, in Chromium: what their texts hold is shown, stays in its part, and does nothing."""
+"""Hostile cards in Chromium: their texts are shown literally, stay in their parts, and run nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sheets that ship, in Chromium: everything in its place on the screen and on paper, and readable by everybody.
+"""The sheets of the shipped cards in Chromium: every part is in its place on the screen and on paper, and accessible.
 A quick run shows one card in one layout; --full shows every card in every layout."""
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ MARKS = """() => Array.from(document.querySelectorAll(".stop"), mark => {
     const middle = line.top + parseFloat(style.lineHeight) / 2
     return [(box.right - line.left) / em, (middle - (box.top + box.bottom) / 2) / em]
 })"""
-"""How far each mark reaches into its line, and how far its middle is above that of the line's first row, in ems."""
+"""In ems: how far each mark reaches into its line, and how far the mark's middle is above the middle of the line's
+first row."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

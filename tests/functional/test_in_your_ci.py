@@ -1,4 +1,4 @@
-"""The lines of ``cardapp/in-your-ci.md``, run as the job of another repository: not as root, in a clean clone."""
+"""The commands of ``cardapp/in-your-ci.md``, run as a job of another repository: not as root, in a clean clone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ int main(void)
 
 
 class Job:
-    """A job of another repository, in a home of its own. As root its account is one that has no name."""
+    """A job of another repository, with a separate home. If root runs the test, the job has a user id without a
+    name."""
 
     def __init__(self, folder: Path) -> None:
         self.account = SOMEBODY if os.geteuid() == 0 else os.geteuid()
@@ -55,7 +56,7 @@ class Job:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def run(self, cardapp: Path) -> subprocess.CompletedProcess[str]:
-        """Commit the repository, clone it, and run the lines in the clone. ``cardapp`` is a repository to clone."""
+        """Commit the repository, clone it, and run the commands in the clone. They clone the repository ``cardapp``."""
         self.git("add", ".")
         self.git("commit", "-q", "-m", "A change")
         shutil.rmtree(self.work, ignore_errors=True)
@@ -95,7 +96,7 @@ def job() -> Iterator[Job]:
 
 @pytest.mark.full
 def test_a_kept_set_up_checks_the_cards_of_each_commit(job: Job) -> None:
-    """The folder that the CI kept from an earlier job, with its packages; so nothing is downloaded."""
+    """The CI has kept the folder of an earlier job with its packages, so nothing is downloaded."""
     cardapp = job.home / "cardapp"
     for name in ("bin", "etc", "cardapp", "templates"):
         shutil.copytree(ROOT / name, cardapp / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -121,7 +122,7 @@ def test_a_kept_set_up_checks_the_cards_of_each_commit(job: Job) -> None:
 
 @pytest.mark.full
 def test_the_first_job_installs_what_it_needs(job: Job) -> None:
-    """With git and pip, as on a new machine."""
+    """The job clones with git and installs with pip, as on a new machine."""
     cardapp = job.upstream.parent / "cardapp.git"
     subprocess.run(["git", "clone", "-q", "--bare", ROOT, cardapp], check=True)
     done = job.run(cardapp)

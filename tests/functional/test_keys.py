@@ -60,7 +60,7 @@ class Application(socketserver.ThreadingUnixStreamServer):
         self._thread.start()
 
     def asked(self, method: str, path: str) -> list[Any]:
-        """The bodies of the requests for ``path``."""
+        """The bodies of the requests to ``path``."""
         return [body for each, at, body in self.requests if (each, at) == (method, path)]
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.close_connection = True
         if not self.raw_requestline or not self.parse_request():
             return
-        # So the service answers without chunks, and closes the connection.
+        # With HTTP/1.0 the service answers without chunks, and closes the connection.
         assert (self.request_version, self.headers["Connection"]) == ("HTTP/1.0", None)
         length = int(self.headers.get("Content-Length", "0"))
         body = json.loads(self.rfile.read(length)) if length else None
@@ -125,7 +125,7 @@ def when_bound(nvim: NeovimConnection) -> None:
 
 
 def screen(nvim: NeovimConnection) -> str:
-    """The message area as it is seen: the last two rows, joined; proves too that no key is awaited."""
+    """The visible message area: the last two rows, joined. The call also fails if Neovim awaits a key."""
     assert nvim.mode(10).blocking is False
     rows = 'map([&lines - 1, &lines], \'join(map(range(1, &columns), "screenstring(" . v:val . ", v:val)"), "")\')'
     return "".join(ask(nvim, rows)).strip()
@@ -230,7 +230,7 @@ def test_only_the_newest_request_of_an_action_shows_its_result(api: Application,
     answered = api.answered
     first.set()
     eventually(lambda: api.answered > answered)
-    press(nvim, "<M-Right>")  # asked after that answer was sent, so shown after it
+    press(nvim, "<M-Right>")  # requested after that answer was sent, so shown after it
     shows(nvim, "next: t1/b1")
     said = lua(nvim, "return said")
     assert said[:3] == ["card: sync …", "card: sync …", "card: sync: ready at arena.c:31"]

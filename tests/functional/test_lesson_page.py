@@ -1,4 +1,4 @@
-"""The lesson report in Chromium: readable, narrow enough, whole on paper, and asking for nothing."""
+"""The lesson report in Chromium: readable, narrow enough, complete on paper, and without any request."""
 
 from __future__ import annotations
 

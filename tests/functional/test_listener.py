@@ -32,7 +32,7 @@ pytestmark = pytest.mark.functional
 
 WAIT = 10.0
 LONG = 16
-"""Requests that wait for a replay while sixteen clients ask for other things."""
+"""The number of requests that wait for a replay while sixteen clients send other requests."""
 
 JSON = ("Content-Type: application/json",)
 CHUNKED = "Transfer-Encoding: chunked"
@@ -56,7 +56,7 @@ class App:
             return []
         if path in ("/wait", "/wait-large"):
             self.waiting.release()
-            assert self.release.wait(3 * WAIT)  # longer than a client waits for its answer
+            assert self.release.wait(3 * WAIT)  # longer than a client's timeout
         if path == "/wait-large":
             start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(LARGE))])
             return [b"x" * LARGE]
@@ -370,7 +370,7 @@ def test_after_a_refusal_the_rest_is_read_for_a_limited_time(settings: Settings,
 
 
 def send_on(client: socket.socket) -> None:
-    """Send a byte now and then until the connection is broken, or until the time of a test is over."""
+    """Send a byte from time to time until the connection breaks, or until the test's time is over."""
     pause = threading.Event()
     for _ in range(100):
         client.sendall(b" ")
@@ -391,7 +391,7 @@ def held_bytes() -> int:
 
 
 def send_what_is_taken(clients: list[socket.socket], data: bytes) -> None:
-    """Each client sends as much of ``data`` as the server takes, and does not read."""
+    """Each client sends as much of ``data`` as the server accepts, and does not read."""
     for client in clients:
         with contextlib.suppress(ConnectionError):
             client.sendall(data)
@@ -449,7 +449,7 @@ def test_the_total_size_of_bodies_is_limited(state_dir: Path, app: App) -> None:
 
 
 def test_every_body_returns_its_space_to_the_budget(state_dir: Path, app: App) -> None:
-    """After many uploads that ended, were cut off or refused, one more is accepted."""
+    """After many uploads that were complete, cut off or refused, one more is accepted."""
     settings = make_settings(state_dir)
     listener = Listener(settings, app, Limits(bodies_bytes=1))  # room for one picture
     listener.start()

@@ -21,7 +21,7 @@ from cardapp.web.routing import Route
 
 pytestmark = pytest.mark.functional
 
-SECONDS = 60  # the first PDF takes long
+SECONDS = 60  # the first PDF takes a long time
 STOP = "bump/anatomy/empty/fields/initialised"
 IDENTITY = {"id": "a", "uuid": "b", "version": "c", "source_sha256": "d"}
 BINDING = {"container_id": "a", "instance": "b", "profile": "c", "target": "d"}
@@ -102,7 +102,8 @@ def connection(request: pytest.FixtureRequest, service: Service) -> Iterator[htt
 
 
 def row(route: Route) -> Any:
-    """The PDF of a whole card takes LuaLaTeX long: that of a small one is made in test_endpoints.py."""
+    """LuaLaTeX takes long for the PDF of a whole card, so it needs --full. test_endpoints.py makes the PDF of a small
+    card."""
     marks = [pytest.mark.full] if route.path == "/api/sheets/card.pdf" else []
     return pytest.param(route, marks=marks, id=f"{route.method} {route.path}")
 
@@ -138,7 +139,7 @@ def test_every_row_answers_as_documented(
 
 
 def with_ids(connection: http.client.HTTPConnection, path: str) -> str:
-    """The path with the number of a new note, or the id of a new strategy or annotation."""
+    """The path, completed with the number of a new note or the id of a new strategy or annotation."""
     for start, place, schema in (
         ("/api/events", "{seq}", "EventRequest"),
         ("/api/strategies", "{id}", "StrategyRequest"),

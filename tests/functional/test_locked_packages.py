@@ -1,4 +1,4 @@
-"""What pip takes and refuses in a set-up, with the real pip and a folder of small packages in place of an index."""
+"""What pip accepts and refuses in a set-up, with the real pip and a folder of small packages in place of an index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Repository:
-    """A repository that has the set-up alone, with a lock for its part ``sheets``; packages are in a folder."""
+    """A repository that contains only the set-up and a lock file for its part ``sheets``. The packages are in a
+    folder."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.packages = folder / "repository", folder / "packages"
@@ -67,11 +68,11 @@ class Repository:
         )  # fmt: skip
 
     def install(self, text: str) -> subprocess.CompletedProcess[str]:
-        """As the set-up installs, into the finished environment."""
+        """Install into the finished environment, as the set-up does."""
         return self.set_up(text, 'install_locked "$PYTHON" sheets || give_up_without_packages')
 
     def version(self, name: str) -> str:
-        """The release that is installed; empty without one."""
+        """The installed version; empty if the package is not installed."""
         done = subprocess.run(
             [self.root / ".venv" / "bin" / "python", "-c", f"import {name}; print({name}.version)"],
             capture_output=True, text=True, check=False,
@@ -91,7 +92,7 @@ def repository() -> Iterator[Repository]:
 
 @pytest.fixture(scope="module")
 def tiny(repository: Repository) -> str:
-    """The line of a package that is installed."""
+    """The lock line of an installed package."""
     line = repository.add_wheel("tiny", "1.0")
     done = repository.set_up(line)
     assert done.returncode == 0, done.stderr
