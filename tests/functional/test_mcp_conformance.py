@@ -1,6 +1,6 @@
-"""The protocol's own conformance suite, by way of a bridge, against our server, a real session and our client.
+"""The protocol's own conformance suite runs, through a bridge, against our server, a real session and our client.
 
-``mcp_out_of_scope.yml`` lists what the suite asks for and is not done here, with the reasons.
+``mcp_out_of_scope.yml`` lists the checks of the suite that do not apply here, with the reasons.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ OUT_OF_SCOPE = Path(__file__).with_name("mcp_out_of_scope.yml")
 CLIENT = f"{sys.executable} -P -m tests.functional.mcp_conformance_client"
 REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 RUNS: list[str | None] = [*REVISIONS, None]
-"""Without a revision the suite runs each scenario at the newest one it knows for it, and the extensions too."""
+"""Without a revision the suite runs each scenario with the newest revision that it knows for the scenario, and the
+extensions."""
 CALLS = {"tools-list", "tools-call-simple-text", "tools-call-error", "tools-call-with-progress"}
 SERVED = {
     "2025-03-26": {"server-session-lifecycle"},
@@ -42,12 +43,13 @@ ASKED = {
     "2026-07-28": MODERN_CLIENT,
     None: MODERN_CLIENT | {"initialize"},
 }
-"""At 2025-03-26 the suite has two scenarios for a client, both of authorization, which is out of scope: it would check
-nothing. Our client at that revision is held by its own tests and by releases of the reference implementation."""
+"""For 2025-03-26 the suite has only two scenarios for a client. Both test authorization, which is out of scope, so the
+suite would check nothing. At that revision our client is tested by its own tests and with releases of the reference
+implementation."""
 
 
 def passed(done: subprocess.CompletedProcess[str]) -> set[str]:
-    """The scenarios in which something was checked and nothing failed, of a run that met no surprise."""
+    """The scenarios with at least one passed and no failed check. The run must end without an unexpected result."""
     assert done.returncode == 0, done.stdout[done.stdout.rfind("SUMMARY") :] + done.stderr
     return set(re.findall(r"^✓ (\S+): [1-9]\d* passed, 0 failed", done.stdout, re.MULTILINE))
 
@@ -108,7 +110,7 @@ def session_front() -> Iterator[HttpFront]:
 def test_a_real_session_passes_the_scenarios_without_tools_of_the_suite(
     npm_programs: NpmPrograms, session_front: HttpFront, revision: str, scenario: str
 ) -> None:
-    """What needs no tool of the suite's own."""
+    """The scenarios that call none of the suite's tools."""
     wanted = ["--scenario", scenario, "--spec-version", revision, "--expected-failures", OUT_OF_SCOPE]
     done = npm_programs.run("conformance", "server", "--url", session_front.url, *wanted)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The bridge that the conformance suite goes over, with peers that speak HTTP by themselves."""
+"""The bridge that the conformance suite uses, tested with peers that speak HTTP themselves."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_our_client_calls_our_server_through_both_bridges(front: HttpFront) -> N
 
 
 def request(url: str, method: str, body: Any = None, **headers: str) -> tuple[int, str | None, Any]:
-    """Status, session and JSON of an answer."""
+    """Status, session id and JSON of an answer."""
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, data, headers, method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

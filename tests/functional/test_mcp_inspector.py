@@ -36,7 +36,7 @@ def sessions(npm_programs: NpmPrograms) -> Iterator[Sessions]:
 
 @pytest.fixture(params=["legacy", "auto", "modern"])
 def inspect(request: pytest.FixtureRequest, npm_programs: NpmPrograms, sessions: Sessions) -> Inspect:
-    """``inspect(method, …)`` asks in one era and returns the exit status and the result, or the error."""
+    """``inspect(method, …)`` sends a request in one era and returns the exit status and the result, or the error."""
 
     def ask(method: str, *arguments: str) -> tuple[int, dict[str, Any]]:
         done = npm_programs.run(

@@ -1,6 +1,6 @@
 """The reference implementation's client drives our server, over a Unix socket and over stdio, in every revision.
 
-Without ``--full`` only one test runs: an oldest and a newest client of one server.
+Without ``--full`` only one test runs: a client of the oldest and one of the newest revision use the same server.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Transport = Callable[[], AbstractAsyncContextManager[Any]]
 
 @pytest.fixture(params=["socket", pytest.param("stdio", marks=pytest.mark.full)])
 def transport(request: pytest.FixtureRequest, state_dir: Path) -> Iterator[Transport]:
-    """Opens a fresh transport to an example server of ours."""
+    """Opens a new transport to our example server."""
     if request.param == "stdio":
         yield lambda: stdio_client(StdioServerParameters(command=sys.executable, args=[str(EXAMPLE)]))
         return
@@ -53,7 +53,7 @@ def transport(request: pytest.FixtureRequest, state_dir: Path) -> Iterator[Trans
 
 @asynccontextmanager
 async def session(transport: Transport, revision: str) -> AsyncIterator[ClientSession]:
-    """A session at just this revision, which the client would not choose by itself."""
+    """A session at exactly this revision, which the client would not choose by itself."""
     async with transport() as (read, write), ClientSession(read, write, read_timeout_seconds=PATIENCE) as opened:
         if revision == LATEST_MODERN_VERSION:
             await opened.discover()
@@ -177,7 +177,7 @@ def test_an_abandoned_call_is_cancelled(transport: Transport, revision: str, how
                 tasks.start_soon(count)
                 await begun.wait()
                 tasks.cancel_scope.cancel()
-        result = await opened.call_tool("stopped")  # responds once the other call was cancelled
+        result = await opened.call_tool("stopped")  # responds after the other call was cancelled
         assert isinstance(result, types.CallToolResult)
         assert text_of(result) == '{"stopped": true}'
 

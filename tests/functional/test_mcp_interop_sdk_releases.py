@@ -1,7 +1,8 @@
-"""Older releases of the reference implementation, each the last or the first of its kind, in environments of their own.
+"""Older releases of the reference implementation: the last or the first of each line, each in a separate virtual
+environment.
 
-Of the first line (1.x) each release speaks the revisions up to one, and each is met by a peer written for that line. A
-release of the second line runs the tests that the newest one runs.
+A release of the first line (1.x) supports the revisions up to its newest one. It is tested with a peer written for that
+line. A release of the second line runs the same tests as the newest release.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ EXAMPLE_SERVER = runpy.run_path(str(EXAMPLE))["example_server"]
 SDK1_PEER = EXAMPLE.with_name("sdk1_peer.py")
 PATIENCE = 30.0
 FIRST_LINE = {"1.0.0": "2024-11-05", "1.9.4": "2025-03-26", "1.22.0": "2025-06-18", "1.30.0": "2025-11-25"}
-"""Releases with the newest revision that each speaks."""
+"""Releases, each with the newest revision that it supports."""
 FALLS_AT_THE_PROBE = {"1.0.0"}
-"""Up to 1.9.0 a server ends when a request comes that it does not know."""
+"""Up to 1.9.0 a server exits when it receives an unknown request, such as the client's probe."""
 WITHOUT_PROGRESS = {"1.0.0"}
-"""It loses what a request says in ``_meta``."""
+"""This release ignores the ``_meta`` of a request, so it sends no progress."""
 SECOND_LINE = "2.0.1"
 OLD_PYDANTIC = "pydantic==2.11.10"
-"""The first line's earlier releases need what later ones of pydantic have no more."""
+"""The earlier releases of the first line need a feature that later releases of pydantic have removed."""
 
 
 def pins(*without: str) -> list[str]:
-    """The pinned packages but those of these names' families."""
+    """The pinned packages, except those whose names begin with one of ``without``."""
     lock = (ROOT / "etc" / "requirements" / "test.txt").read_text()
     lines = re.findall(r"^(\S+==.*) \\$", lock, re.MULTILINE)
     return [line for line in lines if not line.startswith(without)]
@@ -52,7 +53,7 @@ def pins(*without: str) -> list[str]:
 
 @pytest.fixture(scope="module", params=FIRST_LINE)
 def release(request: pytest.FixtureRequest, loops: Callable[..., int]) -> Iterator[tuple[str, Path]]:
-    """A release of the first line and a Python that has it."""
+    """A release of the first line, and the Python of an environment with that release."""
     if not loops(quick=0, full=1):
         pytest.skip("only with --full: it installs older releases from the Python package index")
     with tempfile.TemporaryDirectory(prefix="card-sdk-", dir="/tmp") as folder:
@@ -110,7 +111,8 @@ def test_our_client_drives_its_server_over_stdio(release: tuple[str, Path]) -> N
 
 
 def test_our_client_drives_its_server_over_a_socket(release: tuple[str, Path], state_dir: Path) -> None:
-    """A server to each connection, as inetd does it: the second one for the handshake, where the first one fell."""
+    """One server for each connection, as inetd does. If the probe ends the first server, the second one gets the
+    handshake."""
     name, python = release
     servers: list[subprocess.Popen[bytes]] = []
     with socket.socket(socket.AF_UNIX) as listening:
@@ -133,7 +135,8 @@ def test_our_client_drives_its_server_over_a_socket(release: tuple[str, Path], s
 
 
 def test_the_first_release_of_the_second_line_passes_the_same_tests(loops: Callable[..., int]) -> None:
-    """All that the newest release is put through, by a Python that has this one before the other packages."""
+    """Run the tests of the newest release in a Python where the older release precedes the other packages on the
+    path."""
     if not loops(quick=0, full=1):
         pytest.skip("only with --full: it installs an older release from the Python package index")
     with tempfile.TemporaryDirectory(prefix="card-sdk-", dir="/tmp") as folder:

@@ -1,6 +1,6 @@
 """Our client drives servers of the reference implementation, over a Unix socket and over stdio, in every revision.
 
-Without ``--full`` only one of them, which uses all that a session is used for.
+Without ``--full`` only one test runs. It uses every feature that the application uses in a session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Start = Callable[[str, str], McpClient]
 
 @pytest.fixture
 def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The servers started; each must end by itself once its client has hung up."""
+    """The started servers. Each must end by itself after its client has closed the connection."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -47,7 +47,7 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.fixture(params=["socket", pytest.param("stdio", marks=pytest.mark.full)])
 def start(request: pytest.FixtureRequest, state_dir: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[Start]:
-    """``start(make, revision)`` starts a server and is our client of it."""
+    """``start(make, revision)`` starts a server and returns our client, connected to it."""
     clients: list[McpClient] = []
 
     def connect(make: str, revision: str) -> McpClient:
@@ -130,7 +130,7 @@ def test_a_call_given_up_is_stopped_at_the_server(start: Start, revision: str, h
             on_progress=lambda *_report: cancel.set() if how == "cancel" else None,
             cancel=cancel,
         )
-    assert not call(client, "stopped").is_error  # answers once the other call has been stopped
+    assert not call(client, "stopped").is_error  # answers after the other call was cancelled
 
 
 @pytest.mark.full

@@ -1,6 +1,6 @@
 """Our client drives a server of the TypeScript reference implementation, over both transports, in every revision.
 
-The other way round, its client drives our server in ``test_mcp_inspector.py``.
+In ``test_mcp_inspector.py`` its client drives our server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def drive(client: McpClient, revision: str) -> None:
 def test_our_client_drives_the_typescript_server(
     npm_programs: NpmPrograms, revision: str, transport: str, state_dir: Path
 ) -> None:
-    script = shutil.copy(SERVER, npm_programs.folder)  # its imports are looked up from where it lies
+    script = shutil.copy(SERVER, npm_programs.folder)  # Node.js resolves its imports from its own folder
     path = [] if transport == "stdio" else [state_dir / "s"]
     command = [npm_programs.node, script, revision, *path]
     pipe = subprocess.PIPE

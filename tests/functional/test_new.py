@@ -1,4 +1,4 @@
-"""``cardapp new`` on real programs: small ones that come with it, and one that a repository has already."""
+"""``cardapp new`` on real programs: its own small examples, and a program that already exists in a repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bin/cardapp open`` for real: the page of a card anywhere. Whatever ends it, nothing is left."""
+"""The real ``bin/cardapp open`` shows the page of a card in any folder. Whatever ends it, nothing remains."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def left_over(environment: dict[str, str]) -> dict[int, str]:
             if marked or os.readlink(place / "exe").startswith(f"{state}/"):
                 found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
-    return {pid: command for pid, command in found.items() if command}  # a zombie has none
+            continue  # it ended meanwhile, or belongs to another account
+    return {pid: command for pid, command in found.items() if command}  # a zombie has no command line
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
             expect(page.locator("#title")).to_have_text("The card one")  # the page has started
             choose_in_the_menu(page, f"The card two {EVIL}")
             expect(page.locator("#title")).to_have_text(f"The card two {EVIL}")
-            expect(page.locator("#result")).to_be_hidden()  # the address of a position of the other card is gone
+            expect(page.locator("#result")).to_be_hidden()  # the fragment with a position of the other card is removed
             choose_in_the_menu(page, "The card one")
             expect(page.locator("#title")).to_have_text("The card one")
             SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")

@@ -1,4 +1,4 @@
-"""Only the service's account and root may use the TCP port, tried with real other accounts."""
+"""Only the service's account and root may use the TCP port. The test uses real other accounts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def start(state_dir: Path) -> Iterator[Callable[..., Listener]]:
 
 @pytest.fixture(params=["sock_diag", "proc"])
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where the owner of a connection is looked up."""
+    """The source from which the owner of a connection is read."""
     if request.param == "proc":
         monkeypatch.setattr(peer, "Netlink", no_netlink)
     return str(request.param)

@@ -102,7 +102,7 @@ def test_a_grid_with_a_terminal_keeps_its_size(stage: Stage, panel: Panel) -> No
         grid_becomes(stage, 121, 41)
         with Panel(stage) as other:
             until(lambda: other.terminals == [True])
-        # After a fit by the page the panel is followed, until the terminal's size changes.
+        # After the page has fitted the grid, the grid follows the panel until the terminal's size changes.
         assert stage.tcp.post("/api/editor/redraw", {"cols": 90, "rows": 30}).status == 200
         panel.has(91, 31)
         grid_becomes(stage, 91, 31)

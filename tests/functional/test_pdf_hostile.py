@@ -1,4 +1,5 @@
-"""The real lualatex on what anybody may write: it is shown, stays in its part, and reads, writes and runs nothing."""
+"""The real lualatex on hostile cards: their texts are shown literally, stay in their parts, and read, write and run
+nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ TITLE = "\\input{/etc/passwd} 100 % of $x_1^2$ & #1~ שלום مرحبا 👩‍
 def small(
     texts: str = "Text.", title: str = "Title", value: str = "1", source: tuple[str, ...] = ("int a;",)
 ) -> tuple[Card, dict[str, list[str]]]:
-    """The arena's first step and what is above it, with these texts, titles, values and lines."""
+    """The arena card's first step and its parents, with these texts, titles, values and lines."""
     card = shipped("arena").card
     task = card.tasks[0]
     block = task.blocks[0]
@@ -57,12 +58,14 @@ def set_(card: Card, sources: dict[str, list[str]], layout: str, cache: Path) ->
 
 
 def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> str:
-    """Every sheet is a page, nothing is too wide or too high, what no font has is named; the PDF's text."""
+    """Check that every sheet is one page, that nothing is too wide or too high, and that characters without a glyph are
+    listed. Returns the PDF's text."""
     wide = re.findall(r"^Overfull \\hbox \(([0-9.]+)pt.*", typeset_pdf.log, re.MULTILINE)
     assert [size for size in wide if float(size) > 2] == []
     lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", typeset_pdf.log, re.M)}
     assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= set(map(ord, typeset_pdf.named))
-    # The colophon lists what no font has, which nobody knew before: it may have been scaled down for that.
+    # The colophon lists the characters without a glyph. They are known only after typesetting, so it may have been
+    # scaled down.
     assert [remark for remark in typeset_pdf.remarks if not re.match("colophon .* was scaled down", remark)] == []
     (folder / "card.pdf").write_bytes(typeset_pdf.pdf)
     text = subprocess.run(
@@ -178,7 +181,7 @@ def test_even_a_command_would_reach_nothing(attack: str, latex_cache: Path, tmp_
 
 @pytest.fixture(scope="module")
 def checking_cache(latex_cache: Path) -> Path:
-    """The font cache, for a LuaTeX that checks the file names of Lua's functions."""
+    """The font cache for a LuaTeX that checks the file names passed to Lua's functions."""
     asks = r"\directlua{assert(kpse.in_name_ok_silent_extended)}"
     try:
         typeset(f"\\documentclass{{article}}\\begin{{document}}x {asks}\\end{{document}}", latex_cache)

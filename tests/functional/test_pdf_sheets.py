@@ -1,5 +1,6 @@
-"""The sheets that ship as PDF by the real lualatex: set without a fault, everything in its frame, to be read and walked
-through. A quick run sets one card in one layout; --full sets every card in each."""
+"""The sheets of the shipped cards as PDF by the real lualatex: typeset without errors, every part in its frame, with
+readable text and working links. A quick run typesets one card in one layout; --full typesets every card in every
+layout."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from tests.cardapp.layout.test_text import text_of
 pytestmark = pytest.mark.functional
 
 MM = 25.4 / 72
-NEAR = 0.4  # mm; what the eye would not see
+NEAR = 0.4  # mm; an invisible difference
 QUICK = [("calc", "karta-mixed")]
 
 
@@ -44,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a page and where it stands, in mm from the top left corner."""
+    """A word of a page and its position, in mm from the top left corner."""
 
     text: str
     left: float
@@ -53,7 +54,8 @@ class Word:
     bottom: float
 
     def is_in(self, frame: Frame) -> bool:
-        """By its width and by the middle of its height: the boxes of a font reach beyond its letters."""
+        """Compares the whole width, but only the middle of the height, because a font's boxes are higher than its
+        letters."""
         middle = (self.top + self.bottom) / 2
         return (
             frame.x - NEAR <= self.left
@@ -64,7 +66,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Sheets:
-    """A card's sheets, and what lualatex made of them."""
+    """A card's sheets, and the result of lualatex."""
 
     document: Document
     tex: str
@@ -129,7 +131,7 @@ def test_every_word_is_inside_the_frame_of_its_part(sheets: Sheets) -> None:
 
 
 def texts(part: Part) -> Iterator[str]:
-    """What a part says, in reading order."""
+    """The text of a part, in reading order."""
     yield part.caption
     match part.content:
         case Title(_, text, number):
@@ -155,7 +157,7 @@ def texts(part: Part) -> Iterator[str]:
 
 
 def paragraphs(blocks: tuple[Block, ...]) -> Iterator[str]:
-    """The texts between which the sheets may show a list's mark."""
+    """The texts between which the sheets may show the mark of a list item."""
     for block in blocks:
         match block:
             case Quote(inner):
@@ -168,7 +170,7 @@ def paragraphs(blocks: tuple[Block, ...]) -> Iterator[str]:
 
 
 def test_text_is_extracted_in_reading_order(sheets: Sheets) -> None:
-    """In the order in which the file says it, which is what a screen reader takes."""
+    """The text in the order of the file, which a screen reader uses."""
     pages = sheets.poppler("pdftotext", "-raw").split("\f")
     assert pages.pop() == ""
     for sheet, page in zip(sheets.document.sheets, pages, strict=True):

@@ -1,4 +1,4 @@
-"""The listener recognises clients in another pid namespace, like a container's. The namespaces are real."""
+"""The listener recognises clients in another pid namespace, such as a container's. The namespaces are real."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_other_clients_are_served_without_a_look_at_the_session(
 
 @needs_root
 def test_a_client_of_root_is_served_by_a_service_of_another_account(state_dir: Path) -> None:
-    """It is not looked up, because /proc tells another account nothing of it."""
+    """The namespace is not looked up, because /proc does not show it to another account."""
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as client:
         listening.bind(str(state_dir / "s"))
         listening.listen()

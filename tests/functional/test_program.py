@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.functional]
 
 
 class Walk(NamedTuple):
-    """A stop of a shipped card, the stack and some locals there, and where each command leads to."""
+    """A stop of a shipped card, the stack and some locals there, and the place to which each command leads."""
 
     stop: str
     functions: list[str]
@@ -67,7 +67,7 @@ for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
 end
 return found
 """
-"""File and line of every sign of the program's place, and the line of the cursor in that file's window."""
+"""File and line of every sign that marks the program's place, and the line of the cursor in that file's window."""
 
 
 @pytest.fixture(
@@ -217,7 +217,7 @@ def test_a_running_program_can_be_interrupted_and_read(session: RunningSession) 
     stopped = session.ask("interrupt")
     assert (stopped["state"], stopped["reason"], stopped["function"]) == ("stopped", "SIGINT", "misbehave")
     assert session.ask("locals")["locals"][0]["value"] == '"loop"'
-    session.gdb("print 6 * 7")  # there is a prompt again
+    session.gdb("print 6 * 7")  # gdb shows its prompt again
     eventually(lambda: "(gdb) print 6 * 7" in session.screen())
 
 
@@ -231,7 +231,7 @@ def test_a_program_that_is_deaf_to_an_interrupt_runs_on(session: RunningSession)
 
 
 def test_a_running_program_that_is_killed_ends_the_command(session: RunningSession, loops: Callable[..., int]) -> None:
-    """gdb has to notice it, whoever asks for the state meanwhile."""
+    """gdb must notice it, even if a client reads the state meanwhile."""
     session.card.behave("loop")
     gdb, over = GdbChannel(session.path / "run" / "gdb.sock"), threading.Event()
 
@@ -284,7 +284,7 @@ def test_the_outermost_function_cannot_be_finished(session: RunningSession) -> N
     found = refusal(session, "finish")
     assert found["code"] == "command_refused"
     assert "outermost frame" in found["reason"]
-    assert session.ask("next")["state"] == "stopped"  # the refusal has left the program where it was
+    assert session.ask("next")["state"] == "stopped"  # the refused command has not moved the program
 
 
 @pytest.mark.full
