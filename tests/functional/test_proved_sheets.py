@@ -32,7 +32,7 @@ KEY = "t1/b1/p1/s1"
 
 
 class EmittedCard(ProgramCard):
-    """A card with one excerpt and one stop in it. Its commands use the state directory of ``environment``."""
+    """A card with one excerpt and one stop in that excerpt. Its commands use the state directory of ``environment``."""
 
     __test__ = False
 

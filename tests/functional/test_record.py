@@ -1,4 +1,4 @@
-"""``cardapp record`` on a real program: what it fills in, asks for, and leaves alone."""
+"""``cardapp record`` on a real program: what it fills in, what it asks for, and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def run_on_a_terminal(answer: str, *arguments: str | Path) -> tuple[int, str]:
-    """The exit code and the output of a command that is answered on a terminal."""
+    """The exit code and the output of a command whose questions are answered on a terminal."""
     master, slave = pty.openpty()
     with subprocess.Popen([*CARDAPP, *map(str, arguments)], stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)

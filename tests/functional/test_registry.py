@@ -1,4 +1,4 @@
-"""A package registry that cannot be reached is reported as such, a package that it has not is a failure."""
+"""If a package registry cannot be reached, the test is reported as not run. If it lacks a package, the test fails."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A service whose card is overwritten with nonsense while it runs: it serves the last sound card, says what is wrong,
-and takes up the next sound one."""
+"""A running service's card is overwritten with an invalid file. The service serves the last valid card, reports the
+fault, and loads the next valid card."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def service(state_dir: Path) -> Iterator[Service]:
 
 
 def expected_health(file: Path) -> dict[str, Any]:
-    """What the service says of the card in ``file``."""
+    """What the service reports about the card in ``file``."""
     try:
         load_card(file)
     except InvalidCard as fault:

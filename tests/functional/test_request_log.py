@@ -1,4 +1,4 @@
-"""The logs of requests, of both products, as programs."""
+"""The request logs of both products, which run as programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[..., tuple[int, str | None, int]]
 
 
 class Logged:
-    """A service with its port, its log, and how it is ended."""
+    """A service with its port, its log, and the function that ends it."""
 
     def __init__(self, port: int, log: Path, end: Callable[[], object], token: str = "") -> None:
         self.port, self.log, self.end, self.token = port, log, end, token
@@ -109,7 +109,7 @@ def test_each_answer_is_a_line_with_the_id_that_the_client_got(
 
 
 def open_and_close_websocket(service: Logged, product: str) -> tuple[str, int]:
-    """The id in the head of the answer, and how many bytes were received."""
+    """The id in the response header, and the number of received bytes."""
     path, subprotocol = WEBSOCKETS[product]
     fields = [
         f"Host: 127.0.0.1:{service.port}", f"Origin: http://127.0.0.1:{service.port}", "Connection: Upgrade",
@@ -138,7 +138,7 @@ def test_without_the_setting_no_request_is_logged(start: Callable[[str], Logged]
 
 @pytest.mark.full
 def test_a_failure_of_the_database_has_the_id_of_its_request(state_dir: Path) -> None:
-    """Each of them, also one that is refused before its body is read."""
+    """Every request is logged, also one that is refused before its body is read."""
     api = ApiProcess(state_dir, MARKET_LOG="json")
     api.start()
     try:

@@ -1,4 +1,4 @@
-"""A card in a folder of somebody's repository: its session copies the repository, and builds only what changed."""
+"""A card in a folder of a user's repository: its session copies the repository, and rebuilds only what changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.functional.session_process import SessionTool, eventually
 
 
 class Repository:
-    """A program in ``src``, its card in ``docs/card``. Each build adds a line to ``builds``."""
+    """A program in ``src`` with its card in ``docs/card``. Each build adds a line to the file ``builds``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.builds = folder / "repository", folder / "builds"

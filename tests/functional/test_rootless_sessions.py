@@ -1,4 +1,4 @@
-"""Sessions in containers of an account without root."""
+"""Sessions in containers of an unprivileged account."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_killed_container_is_restored(session: RunningSession, account: Accoun
 
 
 def test_a_program_that_forks_without_end_is_ended(session: RunningSession) -> None:
-    """With control groups of version 1, too, where podman limits nothing for this account."""
+    """This also holds with control groups of version 1, where podman cannot set limits for this account."""
     session.card.behave("fork")
     refused = session.refusal(AFTER)
     assert refused["reason"].endswith("(processes)")
@@ -86,11 +86,11 @@ def test_a_start_says_what_is_not_limited(session: RunningSession) -> None:
     session.tool.must("stop", "s")
     start = ("start", "--name", "s", "--profile", small_profile.NAME, str(session.card.folder))
     assert "attention:  memory is not limited" in session.tool.must(*start)
-    assert "attention:" not in session.tool.must(*start)  # it runs already
+    assert "attention:" not in session.tool.must(*start)  # the session is already running
 
 
 def test_a_stop_leaves_no_process_of_the_session(session: RunningSession, account: Account) -> None:
-    """podman itself keeps one that holds the account's user namespace."""
+    """Only podman's own process remains, which keeps the account's user namespace open."""
     session.close()
     session.tool.must("stop", "s")
     eventually(lambda: set(account.processes().values()) <= {"podman pause"})

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.functional
 
 WAIT = 10.0
 QUICK = 1.0
-"""Seconds within which every other client is served, on a busy machine too."""
+"""Every other client is served within this number of seconds, on a busy machine too."""
 
 PIECE = b"x" * 1_000_000
 
@@ -180,7 +180,8 @@ def test_above_the_limit_the_longest_idle_connection_is_closed(serve: Callable[.
 
 
 def test_a_low_descriptor_limit_refuses_no_client(card_environment: dict[str, str], state_dir: Path) -> None:
-    """There are more connections than the hard limit allows. The soft limit is lower; the service raises it itself."""
+    """There are more connections than the hard limit allows. The service itself raises the soft limit to the hard
+    limit."""
     limited = ["sh", "-c", 'ulimit -n 600 && ulimit -S -n 300 && exec "$@"', "sh"]
     own = {"CARD_SOURCE": str(make_card(state_dir / "card")), "CARD_STATE_DIR": str(state_dir / "state")}
     with (state_dir / "log").open("w") as log:

@@ -91,7 +91,7 @@ class RunsCard:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory, runtime: str) -> Iterator[RunningSession]:
-    """A session that was started in an environment full of other variables."""
+    """A session that was started in an environment with many other variables."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
         tool = SessionTool(Path(state), runtime)
         tool.environment |= {"LC_TIME": "C", "LEAKED": "yes", "LINES": "11", "COLUMNS": "22", "LD_BIND_NOW": "1"}

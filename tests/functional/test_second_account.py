@@ -1,5 +1,5 @@
-"""A service of another account than the repository's owner, on the real programs: it uses the owner's finished
-environment, writes nothing into the repository, and runs on whatever launchers are started beside it."""
+"""A service runs under another account than the repository's owner, with the real programs. It uses the owner's
+finished environment and writes nothing into the repository. It keeps running while other launchers are started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 @pytest.fixture
 def repository() -> Iterator[Path]:
-    """A copy of this repository that belongs to root, set up for the market data, in a folder that all may enter."""
+    """A copy of this repository, owned by root and set up for the market data, in a folder that every account can
+    enter."""
     if os.geteuid() != 0:
         pytest.skip("not run: only root can start a process of another account")
     try:
@@ -45,7 +46,7 @@ def repository() -> Iterator[Path]:
 
 
 def written(root: Path) -> dict[str, int]:
-    """Every file of the repository, with its time of change."""
+    """Every file of the repository, with its modification time."""
     return {str(path): path.lstat().st_ctime_ns for path in root.rglob("*")}
 
 
@@ -64,7 +65,7 @@ def test_a_service_of_another_account_runs_on_through_every_launcher(repository:
             address = service.stdout.readline().strip()
             try:
                 for path, user in ((PATH, 0), (f"{other}:{PATH}", 0), (PATH, NOBODY), (f"{other}:{PATH}", NOBODY)):
-                    (other / "chromium").touch(0o755)  # a browser appears
+                    (other / "chromium").touch(0o755)  # a browser is now installed
                     done = subprocess.run(
                         [repository / "bin" / "marketdata-token", "--help"], user=user, group=user, extra_groups=[],
                         env=environment | {"PATH": path}, cwd="/", capture_output=True, text=True, check=False,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.functional
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the timeout, because a server that lacks a rule may wait for the rest of a request."""
+    """A shorter timeout, because a server that lacks a rule may wait for the rest of a request."""
     monkeypatch.setattr(selftest, "_TIMEOUT", 1.0)
 
 

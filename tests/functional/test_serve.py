@@ -1,4 +1,4 @@
-"""The service as a program: addresses, settings, locks, ending."""
+"""The service as a program: its addresses, settings, locks and end."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_it_prints_the_addresses_it_listens_on(environment: dict[str, str], stat
 
 
 def test_it_says_who_can_run_commands(environment: dict[str, str], state_dir: Path) -> None:
-    """One line for each thing that is out of the ordinary."""
+    """The service prints one line for each unusual condition."""
     is_root = os.geteuid() == 0
     _, errors = started(environment, state_dir)
     assert errors.splitlines() == ["cardapp: " + warnings(settings.load(environment), 0)[0]] * is_root

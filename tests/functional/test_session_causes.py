@@ -1,4 +1,4 @@
-"""What a replay says of the cause where a program does not reach its stop as the card says."""
+"""The cause that a replay reports if a program does not reach its stop as the card says."""
 
 from __future__ import annotations
 

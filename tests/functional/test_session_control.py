@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 @pytest.fixture(scope="module")
 def shared(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
-    """A running session for the tests that leave it as it was."""
+    """A running session for the tests that do not change it."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         card = TestCard(tmp_path_factory.mktemp("shared") / "card")
         running = RunningSession(SessionTool(Path(folder), runtime), card)
@@ -207,7 +207,7 @@ def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, str
     os.close(gone)
     command = [sys.executable, "-P", "-m", "cardapp.session_host", "list" if stream == "stdout" else "reset"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: end}
-    # Python's own buffers are what is still full when the reader has gone.
+    # When the reader has closed the pipe, data is left in Python's own buffers.
     buffered = {name: value for name, value in tool.environment.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(command, env=buffered, stdout=streams["stdout"], stderr=streams["stderr"]) as process:
         os.close(end)
@@ -217,10 +217,10 @@ def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, str
 
 
 class Endless:
-    """A build of the card that does not end, as a process of this machine."""
+    """A build of the card that does not end, as a process on this machine."""
 
     def __init__(self, card: TestCard) -> None:
-        self._seconds = str(1_000_000 + os.getpid())  # by which it is found, also in a container
+        self._seconds = str(1_000_000 + os.getpid())  # identifies the process, also in a container
         (card.sources / "Makefile").write_text(f"all:\n\texec sleep {self._seconds}\n")
 
     def runs(self) -> bool:
@@ -346,7 +346,7 @@ def test_the_bridge_reads_from_a_file_too(shared: RunningSession, tmp_path: Path
 
 
 def attach(session: RunningSession) -> tuple[int, int]:
-    """Attach a terminal: the process, and the descriptor of the terminal."""
+    """Attach a terminal. Returns the process and the descriptor of the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(session.tool.environment | {"TERM": "xterm-256color", "TMUX": "/elsewhere,1,0"})

@@ -38,12 +38,12 @@ PROGRAM = ("#include <stdio.h>", "int main(void) {", "  int n = 42;", '  printf(
 
 @dataclass(frozen=True)
 class Machine:
-    """The storage, as the tests and as the command see it."""
+    """The storage, as used by the tests and by the command."""
 
     storage: StoragePodman
     environ: dict[str, str]
     first: subprocess.CompletedProcess[str]
-    """The build that ended well."""
+    """The build that succeeded."""
 
     @property
     def podman(self) -> Podman:
@@ -117,7 +117,7 @@ def skip_without_containers(podman: Podman, folder: Path) -> None:
 
 
 def interrupt(environ: Mapping[str, str], number: int, folder: Path, code: int, pattern: str = "*") -> None:
-    """Start a build, and send it the signal as soon as something of that name is in ``folder``."""
+    """Start a build, and send it the signal as soon as a file or folder of that name is in ``folder``."""
     with subprocess.Popen(command(), env=environ, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         eventually(lambda: process.poll() is not None or any(folder.glob(pattern)), SECONDS)
         process.send_signal(number)
@@ -132,7 +132,7 @@ def interrupt(environ: Mapping[str, str], number: int, folder: Path, code: int, 
 def test_an_image_is_built_after_interrupted_builds(machine: Machine) -> None:
     name = Image().name()
     assert machine.first.stdout == f"{name} is built\n"
-    # The base was there: the build that made it was killed in a later step.
+    # The base image exists already: the build that made it was killed in a later step.
     assert machine.first.stderr == "card-session: building the image (two minutes or so) …\n"
     assert Image().state(machine.podman) == "current"
     ids = {machine.storage("image", "inspect", "--format", "{{.Id}}", each) for each in (name, LATEST)}
@@ -164,7 +164,7 @@ def test_another_recipe_makes_it_outdated(machine: Machine, tmp_path: Path) -> N
     recipe = (tmp_path / CONTAINERFILE).read_text()
     (tmp_path / CONTAINERFILE).write_text(recipe.replace("\nENV ", "\nRUN echo of no use && exit 7\nENV ", 1))
     assert image.state(machine.podman) == "outdated"
-    # That one fails, with the end of what it printed, and leaves the one that is there.
+    # That build fails, shows the end of its output, and leaves the existing image.
     with pytest.raises(CardAppError, match=r"(?s)building the image .* failed .*of no use.*exit status 7"):
         image.build(machine.podman, DEBIAN_BASE, lambda _step: None)
     assert Image().state(machine.podman) == "current"
@@ -249,7 +249,7 @@ def test_no_server_and_no_secret_is_in_a_layer_or_in_the_history(machine: Machin
     assert any(name.endswith(".json") for name in controls)
     assert "usr/lib/os-release" in sizes
     assert "etc/apt/sources.list" not in sizes
-    # podman leaves empty files where it mounted those of a build.
+    # podman leaves empty files where it mounted files during a build.
     assert [sizes.get(name, 0) for name in ("etc/resolv.conf", "etc/hostname", "etc/hosts")] == [0, 0, 0]
 
 
@@ -258,7 +258,7 @@ def test_no_server_and_no_secret_is_in_a_layer_or_in_the_history(machine: Machin
 
 @pytest.fixture
 def user(machine: Machine) -> Iterator[dict[str, str]]:
-    """An account of this machine, as the environment of its processes."""
+    """The environment of the processes of an account on this machine."""
     name, folder = "cardimage", machine.storage.folder / "user"
     machine.storage.folder.chmod(0o755)
     subprocess.run(["useradd", "--create-home", "--home-dir", folder, name], check=True)
@@ -273,7 +273,7 @@ def user(machine: Machine) -> Iterator[dict[str, str]]:
     try:
         yield environ
     finally:
-        for command in ("system reset --force", "system migrate"):  # the second ends podman's pausing process
+        for command in ("system reset --force", "system migrate"):  # the second command ends podman's pause process
             subprocess.run(as_user(environ, "podman", *command.split()), env=environ, capture_output=True, check=False)
         subprocess.run(["userdel", "--force", name], capture_output=True, check=False)
         shutil.rmtree(folder, ignore_errors=True)
