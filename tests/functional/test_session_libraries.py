@@ -1,4 +1,4 @@
-"""Stops in shared libraries are reached whatever ran before."""
+"""Stops in shared libraries are reached whatever was replayed before."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def session(tool: SessionTool, card: ProgramCard) -> RunningSession:
 
 
 def stops(card: ProgramCard) -> dict[str, tuple[dict[str, Any], str, str]]:
-    """A stop, an expression and its value, by a name."""
+    """The stop, the expression and its value for a name."""
     return {
         "main": (card.at("/* buys */", "main.c", hits=2), "n", "1"),
         "linked": (card.at("/* priced */", "shop.c", hits=3), "sold", "102"),

@@ -53,7 +53,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> TestCard:
 
 @pytest.fixture
 def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
-    """The session that the test before has restored; a new one if that test stopped it."""
+    """The session that the previous test restored; a new session if that test stopped it."""
     card.behave()
     running = RunningSession(tool, card)
     yield running
@@ -101,7 +101,7 @@ def test_a_dead_gdb_is_restarted_and_edits_are_kept(session: RunningSession) -> 
     assert session.state()["stop_id"].split("-")[0] != first.split("-")[0]
     session.check_usable()
     terminals = [name for name in session.processes().values() if name == "tail"]
-    assert len(terminals) == 2  # nothing is left of the terminals of the gdb that died
+    assert len(terminals) == 2  # the terminals of the ended gdb are gone
 
 
 def test_a_replay_restarts_a_dead_neovim_and_gdb(session: RunningSession) -> None:
@@ -140,7 +140,7 @@ def test_a_session_survives_kills_at_any_moment(
 @pytest.mark.full
 @pytest.mark.parametrize("way_back", ["replay", "reset"])
 def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession, way_back: str) -> None:
-    """A Neovim that runs an endless loop: without its terminal it can neither be interrupted nor end by itself."""
+    """Neovim runs an endless loop. Without its terminal it can neither be interrupted nor end by itself."""
     server = session.pid("nvim")
     session.editor('nvim_input(":lua while true do end<CR>")')
     eventually(lambda: session.ask("session_binding")["editor"]["available"] is False)

@@ -167,7 +167,7 @@ def test_the_sign_and_the_cursor_follow(session: RunningSession) -> None:
 
 @pytest.mark.parametrize("command", ["continue", "kill", "detach", KILL])
 def test_no_line_is_marked_when_the_program_runs_or_has_ended(session: RunningSession, command: str) -> None:
-    for _ in range(2):  # the second time a checkpoint is restarted
+    for _ in range(2):  # the second replay restarts a checkpoint
         session.replay(at("/* before */"))
         assert shown(session)[2] == [line_of("/* before */")]
         session.gdb(command)
@@ -213,7 +213,7 @@ def test_an_editor_that_waits_is_freed(session: RunningSession, keys: str) -> No
 
 @pytest.mark.full
 def test_an_editor_that_is_busy_is_left_alone_until_it_is_reset(session: RunningSession) -> None:
-    session.editor(r'nvim_input("<C-\\><C-N>:while 1 | endwhile<CR>")')  # a replay leaves the keys at gdb's prompt
+    session.editor(r'nvim_input("<C-\\><C-N>:while 1 | endwhile<CR>")')  # after a replay, keys go to gdb's prompt
     refusal = session.refusal(at("/* after */"))
     assert refusal["code"] == "editor_blocked"
     answer = session.ask("target_reset")
@@ -234,7 +234,7 @@ def test_a_reset_brings_the_windows_back_to_their_places(session: RunningSession
 
 def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession) -> None:
     session.replay(at("/* before */"))
-    session.ask("target_reset")  # so gdb, which takes a checkpoint after the reply, writes nothing between the pieces
+    session.ask("target_reset")  # so gdb, which takes a checkpoint after the reply, prints nothing between the pieces
     line = line_of("/* after */")
     record = f'*stopped,frame={{fullname="{session.work}/probe/target.c",line="{line}"}}\n'
     channels = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb communication'})"
@@ -255,7 +255,7 @@ def test_a_stop_that_termdebug_does_not_show_is_shown_and_reported(session: Runn
     assert result["fallbacks"] == ["late_pc_sign"]
     line = line_of("/* after */")
     assert shown(session) == ("target.c", line, [line])
-    os.kill(session.pid("nvim"), signal.SIGKILL)  # the next test gets another Neovim, with the whole of termdebug
+    os.kill(session.pid("nvim"), signal.SIGKILL)  # the next test gets a new Neovim with an unchanged termdebug
 
 
 # -- how it fails ----------------------------------------------------------------------------------------------------
@@ -380,7 +380,8 @@ def test_typed_input_reaches_the_program(session: RunningSession) -> None:
 
 
 def awaits_line(session: RunningSession) -> bool:
-    """Whether the program sleeps in a read of its terminal, as the kernel sees it; copies of it stand elsewhere."""
+    """Whether the kernel shows the program as sleeping in a read of its terminal. Its checkpoints are at other
+    places."""
     for pid, command in session.processes().items():
         with contextlib.suppress(OSError):
             if command == "target" and Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):

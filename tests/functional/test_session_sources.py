@@ -1,4 +1,4 @@
-"""What the learner changed in the session's copy of the sources is told with its difference, and can be restored."""
+"""The learner's changes in the session's copy of the sources are reported with a diff, and can be undone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 @pytest.fixture
 def copy(stage: Stage) -> Iterator[Path]:
-    """The session's copy of the card's folder. Afterwards it is as the card's again."""
+    """The session's copy of the card's folder. Afterwards the copy equals the card's folder again."""
     found = stage.sessions.session().work / "probe"
     yield found
     stage.tcp.post("/api/session/restore")

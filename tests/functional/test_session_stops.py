@@ -1,4 +1,4 @@
-"""Stops in programs of other people: conditions, signals, functions of a file, code without source."""
+"""Stops in third-party programs: conditions, signals, functions of a file, code without source."""
 
 from __future__ import annotations
 

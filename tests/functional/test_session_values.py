@@ -42,7 +42,7 @@ Faults = Callable[[dict[str, Any]], list[str]]
 
 @pytest.fixture(scope="module")
 def faults_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faults]:
-    """A function that returns the expressions whose expected values are not those of the program."""
+    """A function that returns the expressions whose expected values differ from those of the program."""
     card = ProgramCard(tmp_path_factory.mktemp("values") / "card", BUILD, SOURCES)
     snapshot = card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
     snapshot["stop"] = card.at("/* the end */", "main.c")

@@ -1,4 +1,4 @@
-"""``bin/start`` for real: what it starts answers, and whatever ends it, nothing of it is left."""
+"""The real ``bin/start``: the services that it starts answer. Whatever ends it, none of its processes remains."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ pytestmark = pytest.mark.functional
 
 @pytest.fixture
 def card_environment(request: pytest.FixtureRequest, card_environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """With the market data beside: in a folder of their own, since root's PostgreSQL has to pass through it.
+    """Adds the market data, in a separate folder that another account can enter, because PostgreSQL does not run as
+    root.
 
-    A cluster is there already, which saves a second, but for the test whose start makes everything.
+    A database cluster exists already, which saves a second, except in the test whose start creates everything.
     """
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         if request.node.originalname != FROM_NOTHING:
@@ -51,7 +52,8 @@ def card_environment(request: pytest.FixtureRequest, card_environment: dict[str,
 
 @contextmanager
 def started(environment: dict[str, str], until: str = READY) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``bin/start`` in a process group of its own (as in a terminal), and what it printed until this line, if any."""
+    """``bin/start`` in a separate process group (as in a terminal), and its output up to the line ``until``, if there
+    is one."""
     process = subprocess.Popen([START], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
@@ -70,7 +72,7 @@ def started(environment: dict[str, str], until: str = READY) -> Iterator[tuple[s
 def left_over(environment: dict[str, str]) -> list[str]:
     """The command lines of all processes that were started with these state directories."""
     mark = f"CARD_STATE_DIR={environment['CARD_STATE_DIR']}".encode()
-    data = f"{environment['MARKET_STATE_DIR']}/cluster/data"  # where each process of PostgreSQL works
+    data = f"{environment['MARKET_STATE_DIR']}/cluster/data"  # the working directory of each process of PostgreSQL
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -78,8 +80,8 @@ def left_over(environment: dict[str, str]) -> list[str]:
             if marked or os.readlink(place / "cwd") == data:
                 found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
-    return [command for command in found if command]  # a zombie has none
+            continue  # it ended meanwhile, or belongs to another account
+    return [command for command in found if command]  # a zombie has no command line
 
 
 def identity(printed: str) -> dict[str, str]:
@@ -87,7 +89,7 @@ def identity(printed: str) -> dict[str, str]:
 
 
 def fetched(printed: str, words: str, path: str) -> dict[str, str]:
-    """What the service that is announced with these words has at the path."""
+    """The response at the path, from the service that the output announces with these words."""
     address = printed.partition(words)[2].split()[0].rstrip(";")
     with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
         found: dict[str, str] = json.load(answer)
@@ -95,7 +97,8 @@ def fetched(printed: str, words: str, path: str) -> dict[str, str]:
 
 
 def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
-    """What is printed for the market data can be pasted into a shell as it stands. The demo source has its symbols."""
+    """The commands printed for the market data can be pasted into a shell unchanged. The demo source has its
+    symbols."""
     assert "It stores invented trades, those of the demo source: DEMO:ACORN-USD and DEMO:PEBBLE-USD\n" in printed
     way = printed[printed.index("    auth() {") : printed.index("\nOpen the market data in a browser: ")]
     store, _, newest = way.partition("The newest candle of the demo source")
@@ -107,14 +110,14 @@ def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
 
 
 def pasted(commands: str) -> str:
-    """What a shell prints for them."""
+    """The output of a shell for these commands."""
     return subprocess.run(
         ["bash", "-euc", commands], capture_output=True, text=True, timeout=60, check=True
     ).stdout  # fmt: skip
 
 
 def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
-    """The output is no terminal here, so the password is in a file."""
+    """The output is not a terminal here, so the password is written to a file."""
     shown = re.search(r"in a browser: (\S+)\nLog in as (\S+) with the password in (\S+): ", printed)
     assert shown is not None
     address, name, file = shown.groups()
@@ -126,7 +129,8 @@ def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
 
 
 def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], folder: Path) -> None:
-    """Every command of the front page's tour but for the two that take over a terminal, and of the card's API page."""
+    """Every command of the README's tour, except the two that take over a terminal, and every command of the card's API
+    page."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     tour = re.findall(r"^    (.*)$", page.partition("\n## A tour\n")[2].partition("\n## ")[0], re.MULTILINE)
     script = "\n".join(line for line in tour if line not in ("bin/start", "bin/card-session attach"))
@@ -242,7 +246,7 @@ def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environme
 
 @pytest.mark.full
 def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: dict[str, str]) -> None:
-    """Though another session, on another card, is the chosen one."""
+    """This holds although another session, on another card, is chosen."""
     try:
         other = [SESSION, "start", "--name", "other", str(ROOT / "etc" / "cards" / "calc")]
         subprocess.run(other, env=card_environment, check=True)
@@ -280,7 +284,7 @@ def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[
 
 
 def services(environment: dict[str, str], module: str) -> list[int]:
-    """The processes that serve it with this environment."""
+    """The processes that serve with this environment."""
     mine = f"MARKET_STATE_DIR={environment['MARKET_STATE_DIR']}".encode()
     found = []
     for place in Path("/proc").glob("[0-9]*"):
@@ -295,7 +299,7 @@ def services(environment: dict[str, str], module: str) -> list[int]:
 @pytest.mark.parametrize("when", ["ready", "starting"])
 @pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
 def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str, when: str) -> None:
-    """While the session is being started too, when nothing waits for a service."""
+    """This also holds while the session is being started and nothing waits for a service."""
     with started(card_environment, until=READY if when == "ready" else "") as (process, _printed):
         if when == "starting":
             eventually(lambda: any("cardapp.session_host start" in command for command in left_over(card_environment)))
@@ -308,7 +312,7 @@ def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str
 
 
 def gone_soon(environment: dict[str, str]) -> bool:
-    """What a killed service leaves ends by itself: its database stays for a moment, in case another client comes."""
+    """The remaining processes of a killed service end by themselves. Its database waits briefly for another client."""
     return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
@@ -318,7 +322,7 @@ def gone_soon(environment: dict[str, str]) -> bool:
     [READY, "cardapp.session_host start", "cardapp serve", "cardapp.session_host.mcp_server", "nvim"],
 )
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
-    """By SIGKILL, as soon as this part of it runs, or when it is ready. The next start finds nothing in its way."""
+    """SIGKILL ends it as soon as the given part runs, or when it is ready. Nothing prevents the next start."""
     with started(card_environment, until=READY if when == READY else "") as (process, _printed):
         if when != READY:
             eventually(lambda: any(when in command for command in left_over(card_environment)), seconds=30)
@@ -357,7 +361,7 @@ def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environm
     ],
 )
 def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dict[str, str], when: str) -> None:
-    """Also when signals arrive in a volley."""
+    """This also holds if many signals arrive in quick succession."""
     command = [SESSION, "start", "--foreground", "--name", "s", str(ROOT / "etc" / "cards" / "arena")]
     with subprocess.Popen(command, env=card_environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -368,7 +372,7 @@ def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dic
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 5:
             process.send_signal(number)
         status = process.wait(timeout=30)
-    # Before its handlers are set the signal itself ends it, which has started nothing yet.
+    # Before the handlers are set, the signal itself ends the process, which has started nothing yet.
     assert status == 0 or (when == "cardapp.session_host start" and status == -signal.SIGTERM)
     assert left_over(card_environment) == []
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []

@@ -1,5 +1,5 @@
-"""Whatever listens in the session's place: the API answers with documented problems, in time, within its memory, and
-works again as soon as the real session is chosen."""
+"""Another peer listens in the session's place. Whatever it sends, the API answers in time with documented problems and
+uses no more memory. The API works again as soon as the real session is chosen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.functional.strange_peer import Peer
 pytestmark = pytest.mark.functional
 
 SECONDS = 9.0
-"""The longest wait of any request below: three to connect, three for the binding, three for the replay."""
+"""The longest wait of any request below: three seconds each to connect, for the binding and for the replay."""
 MEGABYTES = 250
 BIG = "x" * 1_000_000
 
@@ -83,7 +83,7 @@ SILENT: dict[str, peers.Behaviour] = {
     "a flood of changed lists": peers.flooding(peers.notification("notifications/tools/list_changed", {})),
     "a flood of requests": peers.flooding(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 100),
 }
-"""Those that never answer what they were asked, so that every request waits for its whole time."""
+"""The peers that never answer a request, so every request waits until its timeout."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def stage() -> Iterator[Stage]:
 
 
 class Place:
-    """The session's place, which a strange peer takes while a block lasts."""
+    """The session's place, which a strange peer takes for the duration of a block."""
 
     def __init__(self, stage: Stage) -> None:
         self._choice = stage.state / "mcp-choice.json"
@@ -129,7 +129,7 @@ def place(stage: Stage) -> Place:
 
 
 def requests(api: Api) -> dict[str, Callable[[], Response]]:
-    """All that ask the session."""
+    """All requests that need an answer of the session."""
     expected = {"container_id": "a", "instance": "b", "profile": "c", "target": "d"}
     activation = {
         "snapshot_ref": "t1/b1/p1/quick/first",
@@ -162,7 +162,7 @@ def assert_documented(name: str, answer: Response) -> None:
 
 
 def ask_all(api: Api, *names: str) -> None:
-    """The requests of these names, or else all."""
+    """Send the requests with these names, or all requests if no name is given."""
     for name, request in requests(api).items():
         if names and name not in names:
             continue
@@ -178,7 +178,7 @@ def megabytes() -> float:
 
 @contextlib.contextmanager
 def taken(stage: Stage, place: Place, behave: peers.Behaviour) -> Iterator[None]:
-    """A peer in the session's place; afterwards the session answers at once, and no memory was lost to the peer."""
+    """A peer takes the session's place. Afterwards the session answers at once, and the process uses no more memory."""
     before = megabytes()
     peer = place.taken_by(behave)
     try:
@@ -228,7 +228,7 @@ def test_any_answer_of_a_tool_is_a_documented_problem(stage: Stage, place: Place
 
 
 def test_the_editor_of_another_session_is_not_used(stage: Stage, place: Place) -> None:
-    """A program in a container can take its server's place, and name the socket of any Neovim."""
+    """A program in a container can replace the container's MCP server, and announce the socket of any Neovim."""
     theirs = stage.tcp.get("/api/session")["mcp_socket"].replace("mcp.sock", "nvim.sock")
     assert Path(theirs).is_socket()
     with taken(stage, place, peers.saying(BINDING | {"editor": {"socket": theirs}})):

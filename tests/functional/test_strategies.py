@@ -32,7 +32,7 @@ def counted() -> Iterator[Stage]:
 
 
 def added(stage: Stage, commands: dict[str, str | None]) -> str:
-    """The id of a new strategy: what each of its commands is expected to print."""
+    """Create a strategy with the expected output of each of its commands. Returns its id."""
     body = {"key": SECOND, "label": "Look", "commands": [*commands], "expected_observations": [*commands.values()]}
     answer = stage.tcp.post("/api/strategies", body)
     assert answer.status == 201, answer.body

@@ -1,6 +1,6 @@
-"""SYNC goes off at once when the program leaves the published snapshot, whoever moved it.
+"""SYNC goes off at once when the program leaves the published snapshot, whatever moved it.
 
-The monitor's periodic check is so rare here that only an announcement of the session can be in time.
+The monitor's periodic check is rare here, so only the session's notification can arrive in time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUICK = "t1/b1/p1/quick/first"
 SLOW = "t1/b1/p1/slow/only"
 DRIFTED = "t1/b1/p1/drifted/only"
 BEYOND = "t1/b1/p1/beyond/only"
-SECONDS = 5.0  # the announcement takes milliseconds; the rest is for a busy machine
+SECONDS = 5.0  # the notification takes milliseconds; a busy machine needs more
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +44,7 @@ def synced(stage: Stage) -> Stage:
 
 
 def off(stage: Stage) -> dict[str, Any]:
-    """The event by which SYNC went off, once it has."""
+    """Wait until SYNC is off. Returns the event that records it."""
     until(lambda: stage.tcp.get("/api/control/state")["sync"] == "off", SECONDS)
     event: dict[str, Any] = stage.tcp.get("/api/events?kind=sync.off&limit=1000")["events"][-1]
     assert event["data"]["reason"] == stage.tcp.get("/api/control/state")["reason"]

@@ -25,7 +25,7 @@ end
 return found
 """
 LONG = "".join(f" {number:03}" for number in range(48))
-"""Longer than gdb's pane on the widest screen, so it is on two lines there."""
+"""Longer than a line of gdb's pane on the widest screen, so it takes two lines there."""
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_panes_keep_the_shares_that_the_learner_gave_them(neovim: Neovim, termin
     drag(neovim, (5, 110), (5, 60))
     drag(neovim, (panes(neovim)["gdb"][1], 150), (10, 150))
     until(lambda: (panes(neovim)["code"][0], panes(neovim)["gdb"][1]) == (60, 10))
-    time.sleep(0.5)  # a learner rests after a drag; requests would keep Neovim from noticing that it is idle
+    time.sleep(0.5)  # a learner pauses after a drag; requests would prevent Neovim from noticing that it is idle
     terminal.resize(120, 30)
     until(lambda: panes(neovim)["code"][0] == 36)
     terminal.resize(80, 24)
@@ -195,7 +195,7 @@ def press(stage: Stage, neovim: Neovim, key: str, kind: str) -> None:
 
 
 def gdb_takes(neovim: Neovim, typed: str, answer: str) -> None:
-    """What is typed now goes to gdb and not into the code."""
+    """Keys now go to gdb and not into the code."""
     ticks = (
         "local code = require('card.windows').code_window()\n"
         "return vim.api.nvim_buf_get_changedtick(vim.api.nvim_win_get_buf(code))"
@@ -207,7 +207,7 @@ def gdb_takes(neovim: Neovim, typed: str, answer: str) -> None:
 
 
 def test_the_next_command_goes_to_gdb_after_f2_and_f1(stage: Stage, in_gdb: Neovim) -> None:
-    for number, snapshot in enumerate(("first", "second", "first")):  # the last from a fork checkpoint
+    for number, snapshot in enumerate(("first", "second", "first")):  # the last replay used a fork checkpoint
         stage.tcp.put("/api/navigation/current", position("quick", snapshot))
         press(stage, in_gdb, "<F2>", "checkpoint.ready")
         gdb_takes(in_gdb, f"print {number} + n * 1000", f"= {(1, 2, 1)[number] * 1000 + number}")

@@ -43,8 +43,8 @@ def service(state_dir: Path) -> Iterator[Service]:
 
 
 class HostClient(Client):  # type: ignore[misc]
-    """The library leaves the port out of the Host header, and messages that arrive with the response unread until more
-    data arrive."""
+    """The library omits the port from the Host header. It also leaves messages that arrive together with the response
+    unread until more data arrive."""
 
     def handshake(self) -> None:
         self.host = f"{self.host}:{self.port}"

@@ -11,7 +11,8 @@ const PAGE = 300;
 
 const asked = [];
 
-// A page has the same host as its feed and no token: whatever stands between adds the one and knows the other.
+// A page uses a feed on its own host and sends no token. The proxy between them knows the feed's host and adds the
+// token.
 const plain = globalThis.fetch;
 globalThis.fetch = (url, options = {}) => {
     asked.push(url);
@@ -38,8 +39,8 @@ const bars = (symbol, resolution, period) =>
         feed.getBars(symbol, resolution, period, (list, meta) => resolve({ list, meta }), refused);
     });
 
-// Back through history, as a chart that is scrolled: so many bars before the oldest that it has, until there are none.
-// A feed that gives the same bars again must end too.
+// Read back through history, as a scrolled chart does: request `PAGE` bars before the oldest known bar, until there
+// are none. The loop must also end if a feed returns the same bars again.
 const PAGES_MAX = 9;
 
 async function history(resolution, seconds) {
