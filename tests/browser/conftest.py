@@ -84,7 +84,7 @@ class OpenPage:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium, where it is installed. The tests of all files share it."""
+    """The system's Chromium, if it is installed. The tests of all files share it."""
     if PROGRAM is None:
         pytest.skip("not run: there is no chromium here (Debian package chromium)")
     with chromium() as running:
@@ -140,7 +140,7 @@ def axe() -> str:
 
 
 def asked_context(browser: Browser) -> BrowserContext:
-    """A browser that was asked for a name already."""
+    """A browser context in which the page has already asked for the learner's name."""
     made = browser.new_context(viewport={"width": 1280, "height": 720})
     made.add_init_script("if (location.protocol === 'http:') localStorage.setItem('name asked', 'yes')")
     return made

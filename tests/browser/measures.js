@@ -1,4 +1,4 @@
-// Measures where things are on the page. Each function named `…Faults` returns what is wrong, in words.
+// Measures the positions of the page's parts. Each function named `…Faults` returns descriptions of the faults.
 
 const CONTROLS = 'button, input, textarea, a, summary';
 const SCROLLING = '.memory, .matches, .result, #tree-panel, .map-view, .program-parts';
@@ -6,7 +6,7 @@ const nameOf = (node) => node.ariaLabel || node.textContent.trim() || node.id ||
 const parentOf = (node) => node.parentElement ?? node.getRootNode().host ?? null;
 const isSeen = (node) => node.checkVisibility({ visibilityProperty: true }) && node.getBoundingClientRect().width > 2;
 
-// The part of the window in which the node is not cut off.
+// The part of the window in which the node is visible, not cut off by its ancestors.
 function frameOf(node) {
   const found = { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
   for (let each = parentOf(node); each && each !== document.body; each = parentOf(each)) {
@@ -39,7 +39,7 @@ function isOnTop(node) {
   return node.contains(hit) || hit?.contains(node);
 }
 
-// Names in code that are broken over lines.
+// Names in code that are broken across lines.
 function brokenNames(root) {
   const found = [];
   for (const code of root.querySelectorAll('code')) {
@@ -64,12 +64,13 @@ async function goTo(key) {
   await moved;
 }
 
-// Goes to one step after the other. Its title is whole; its ancestors are numbers, and their titles are tooltips.
+// Goes to one step after the other. The step's title must be complete. Its ancestors are shown as numbers with
+// tooltips.
 async function trailFaults(steps) {
   const found = [];
   const bar = document.querySelector('.bar');
   const height = bar.offsetHeight;
-  document.getElementById('sync-state').append(' binding building resetting replaying verifying'); // as while a replay runs
+  document.getElementById('sync-state').append(' binding building resetting replaying verifying'); // as during a replay
   for (const step of steps) {
     await goTo(step);
     const [title, ...ancestors] = [...document.querySelectorAll('#trail button')].reverse();
@@ -116,7 +117,8 @@ function isCrowded(cell) {
 
 // -- all controls --------------------------------------------------------------------------------------------------
 
-// Every control is whole on the screen and on top; one in a part that scrolls is so across at least.
+// Every control is completely on the screen and not covered. In a part that scrolls, this must hold at least
+// horizontally.
 function controlFaults() {
   return [...document.querySelectorAll(CONTROLS)].filter(isSeen).flatMap((node) => {
     if (node.closest('.trail') || node.matches('.hidden-input')) return [];
@@ -160,7 +162,7 @@ function reachesFoot(top) {
 
 const LEAST_TEXT = 11; // px
 
-// Texts of the page's own parts that are smaller, as they are painted.
+// Texts in the page's own parts that are painted smaller than `LEAST_TEXT`.
 function textFaults() {
   const found = new Set();
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

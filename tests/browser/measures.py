@@ -1,4 +1,4 @@
-"""What ``measures.js`` finds wrong on a page."""
+"""The faults that ``measures.js`` finds on a page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ MEASURES = (Path(__file__).parent / "measures.js").read_text("utf-8")
 
 
 def faults(page: Page, measure: str, arg: Any = None) -> list[str]:
-    """What the function ``{measure}Faults`` returns."""
+    """The result of the function ``{measure}Faults``."""
     found: list[str] = page.evaluate(f"{MEASURES}\n{measure}Faults", arg)
     return found

@@ -1,7 +1,7 @@
 """Every state of the page as a picture: ``python -m tests.browser.screenshots FOLDER``.
 
 Real Chromium over the real application with a session on the arena card. States that a correct card never reaches are
-shown on the card of the tests.
+shown with a test card.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Album:
     def page(
         self, stage: Stage, address: str = "", size: tuple[int, int] = SMALL, scheme: ColorScheme = "light"
     ) -> Iterator[Page]:
-        """A page at an address that does not ask for the name, closed in the end."""
+        """A page at an address, without the question for the learner's name. It is closed at the end."""
         with self.blank(size, scheme) as page:
             page.goto(f"http://127.0.0.1:{stage.service.listener.port}/{address}")
             page.locator("#sheets .sheet").first.wait_for()
@@ -49,7 +49,7 @@ class Album:
 
     @contextmanager
     def blank(self, size: tuple[int, int], scheme: ColorScheme) -> Iterator[Page]:
-        """An empty page, closed in the end."""
+        """An empty page, closed at the end."""
         width, height = size
         context = self._browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         try:
@@ -73,7 +73,7 @@ def tours(album: Album, folder: Path) -> None:
 
 
 def proved(album: Album, folder: Path) -> None:
-    """A proved stop, one column, the terminals, a program that was moved on, forced colours."""
+    """A proved stop, one column, the terminals, a program that has moved on, forced colours."""
     with stage(folder, ARENA) as arena:
         with album.page(arena, f"#/{SYNCED}") as page:
             for key in ("1", "6", "Tab", "3", "Tab", "2", "4"):
@@ -121,7 +121,7 @@ VARIANTS: tuple[tuple[tuple[int, int], ColorScheme], ...] = (
 
 
 def refusals(album: Album, folder: Path) -> None:
-    """A replay under way, a drifted snapshot, a program that crashed."""
+    """A running replay, a drifted snapshot, a program that crashed."""
     with stage(folder, make_card(folder / "card", ending="crash")) as probe:
         with album.page(probe, "#/t1/b1/p1/slow") as page:
             page.keyboard.press("Enter")
@@ -138,7 +138,7 @@ def refusals(album: Album, folder: Path) -> None:
 
 @contextmanager
 def stage(folder: Path, card: Path) -> Iterator[Stage]:
-    """The application over a state directory of its own, closed in the end."""
+    """The application with a separate state directory, closed at the end."""
     made = Stage(folder / "state", card)
     try:
         made.sessions.start(card)

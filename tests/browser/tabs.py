@@ -6,11 +6,11 @@ from playwright.sync_api import BrowserContext, Page
 
 
 class Tabs:
-    """A context whose first page opens the tabs. They share its process, so a tab takes half of the processor time of a
-    page in a context of its own."""
+    """A context whose first page opens the tabs. The tabs share its process, so a tab takes half of the processor time
+    of a page in a separate context."""
 
     def __init__(self, context: BrowserContext, address: str) -> None:
-        """``address`` is of a page without scripts, of the origin whose pages the tabs will show."""
+        """``address`` is a page without scripts, on the same origin as the pages that the tabs will show."""
         self.context = context
         self.first = context.new_page()
         self.first.goto(address)

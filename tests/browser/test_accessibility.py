@@ -1,4 +1,4 @@
-"""The page in its states under axe-core: no serious and no critical fault, in light and in dark; and no small text."""
+"""axe-core finds no serious and no critical fault in any state of the page, light or dark, and no text is too small."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ CHECK = """async ([scope, options]) => {
 }"""
 REACHABLE = """() => [...sheets.shadowRoot.querySelectorAll('.source')].every((code) =>
   code.scrollWidth <= code.clientWidth || code.tabIndex === 0)"""
-"""The page gives code that scrolls a tab stop when it is idle, so axe-core must not look before that."""
+"""When the page is idle, it gives scrolling code a tab stop. axe-core must not run before that."""
 SHEETS = {"first-visit", "question", "judged", "teacher", "annotations"}
-"""The states in which the sheets look different. Elsewhere they are left out, because they take axe-core longest."""
+"""The states in which the sheets look different. In other states the sheets are left out, because axe-core takes
+longest for them."""
 DARK = SHEETS | {"program", "control", "turned-away", "search", "map", "results", "build-error", "no-session"}
-"""The states with colours of their own."""
+"""The states that also have other colours."""
 NARROW = {"question", "judged-long", "map", "results", "annotations"}
 QUICK_STATES = 4
-"""The first ones of the tour: a learner opens the page, is asked, predicts and is judged."""
+"""The first states of the tour: a learner opens the page, gets a question, predicts and is judged."""
 
 
 def found_in(page: Page, name: str, *, with_sheets: bool) -> list[str]:
@@ -58,7 +59,8 @@ def narrow(page: Page) -> Iterator[None]:
 
 
 def looks(name: str, is_full: bool) -> list[Callable[[Page], AbstractContextManager[None]]]:
-    """How a state is shown to axe-core: in the quick run in one way, so that each way has states of its own."""
+    """The appearances in which axe-core checks a state. The quick run uses only the last of them, so each appearance is
+    checked in some states."""
     found = [nullcontext, *([dark] if name in DARK else []), *([narrow] if name in NARROW else [])]
     return found if is_full else found[-1:]
 

@@ -35,7 +35,7 @@ PLACE = """(id) => {
   return [(shape.left - part.left) / part.width, (shape.top - part.top) / part.height,
     (shape.right - part.left) / part.width, (shape.bottom - part.top) / part.height];
 }"""
-"""Where a box is, in parts of the part that it lies on. Its line is a part of it."""
+"""The corners of a box as fractions of the size of its part, with the width of the line included."""
 
 
 LINES = """(id) => {
@@ -77,19 +77,20 @@ def box(stage: Stage, **changes: Any) -> dict[str, Any]:
 
 
 def between(value: float, start: list[float], to: list[float]) -> float:
-    """What is among the numbers ``to`` where ``value`` is among ``start``."""
+    """Map ``value`` from the scale ``start`` to the scale ``to`` by linear interpolation."""
     at = max(1, sum(each <= value for each in start[:-1]))
     return to[at - 1] + (value - start[at - 1]) / (start[at] - start[at - 1]) * (to[at] - to[at - 1])
 
 
 def shares(part: Locator) -> tuple[list[float], list[float]]:
-    """The shares of the whole part, and where they are in parts of the part's height."""
+    """Positions in the whole part, and the matching positions in this piece of the part; both as fractions of the
+    height."""
     found = part.evaluate("({ dataset }) => [dataset.shares, dataset.heights].map((all) => all ?? '0 1')")
     return [float(each) for each in found[0].split()], [float(each) for each in found[1].split()]
 
 
 def drawn(stage: Stage, count: int = 1) -> list[dict[str, Any]]:
-    """All annotations, once there are ``count``."""
+    """Wait until there are ``count`` annotations, and return them."""
 
     def found() -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = stage.tcp.get("/api/annotations")["annotations"]
@@ -141,7 +142,7 @@ def test_the_mouse_draws_on_a_part(kind: str, tab: Tab, stage: Stage) -> None:
     assert len(points) == (6 if kind == "freehand" else 2)
     expect(shapes(page)).to_have_count(1)
     expect(page.locator("#sheets .said")).to_have_text("The fields")
-    assert stage.tcp.get("/api/navigation/current")["key"] == FIRST  # the click on the sheet led nowhere
+    assert stage.tcp.get("/api/navigation/current")["key"] == FIRST  # the click on the sheet moved nothing
 
 
 @pytest.mark.full
@@ -207,7 +208,7 @@ def test_a_box_stays_on_its_place_at_any_zoom_and_width(tab: Tab, stage: Stage) 
 
 @pytest.fixture
 def calc() -> Iterator[Stage]:
-    """The application on a copy of the card calc, of which the layout is changed."""
+    """The application on a copy of the card calc with another layout."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         card = Path(folder) / "calc"
         shutil.copytree(ROOT / "etc" / "cards" / "calc", card)
@@ -364,7 +365,7 @@ def test_a_strategy_is_added_run_and_its_run_gone_back_from(tab: Tab, stage: Sta
 
 @pytest.mark.full
 def test_hostile_records_are_shown_as_text(context: BrowserContext, stage: Stage) -> None:
-    """Also such as the service would never store."""
+    """Also data that the service would never store."""
     record = {"key": STOP, "strategy_id": None, "visible": True, "text": HOSTILE}
     target = {"part": CODE, "x": 0.1, "y": 0.1, "w": 0.1, "h": 0.1}
     hostile = [
@@ -419,7 +420,7 @@ FRAMES = """(count) => new Promise((resolve) => {
   }
   requestAnimationFrame(frame);
 })"""
-"""The time of each of so many frames while the sheets are scrolled, in ms."""
+"""The duration of each of ``count`` frames while the sheets are scrolled, in ms."""
 
 
 @pytest.mark.full

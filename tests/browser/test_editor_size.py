@@ -1,4 +1,5 @@
-"""The picture of the editor fills its panel, or is that of the terminal that is attached to the session."""
+"""The editor's picture fills its panel. If a terminal is attached to the session, the picture has the terminal's
+size."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ BOXES = """() => ['.canvas-area', 'canvas'].map((name) => {
   return { x, y, width, height };
 })"""
 CELL = {"width": 9, "height": 19}
-"""At least the size of a cell in pixels, at the size of type that a fresh page has."""
+"""At least the size of a cell in pixels, with the default font size of a new page."""
 
 
 def gaps(opened: OpenPage) -> dict[str, list[float]]:
-    """The pixels of the panel left and right of the picture, and above and below it."""
+    """The unused pixels of the panel left and right of the picture, and above and below the picture."""
     area, picture = opened.page.evaluate(BOXES)
     return {
         size: [picture[place] - area[place], area[place] + area[size] - picture[place] - picture[size]]
@@ -35,7 +36,7 @@ def gaps(opened: OpenPage) -> dict[str, list[float]]:
 
 
 def fills(opened: OpenPage) -> bool:
-    """Whether no further row or column has room beside the picture, which is not scaled down."""
+    """Whether the panel has no room for a further row or column. The picture must not be scaled down."""
     is_scaled = opened.page.locator("#editor .scaled").text_content() != ""
     found = gaps(opened)
     return not is_scaled and all(0 <= sum(found[size]) < CELL[size] and min(found[size]) >= 0 for size in found)

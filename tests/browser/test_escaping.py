@@ -29,7 +29,7 @@ SHOWN = """() => [document.body.textContent, sheets.shadowRoot.textContent].join
 
 
 def hostile_card(folder: Path) -> Path:
-    """A card each of whose texts is hostile, and whose program has a hostile value."""
+    """A card in which all texts are hostile, and whose program has a hostile value."""
     make_card(folder)
     code = folder / "src" / "main.c"
     lines = code.read_text().splitlines()

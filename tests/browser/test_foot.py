@@ -1,4 +1,4 @@
-"""The foot of the worksheet: predict, run, see who was right, go on."""
+"""The foot of the worksheet: predict, run, see which predictions were right, go on."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ SIGNS_OF_ENTER = """[...document.querySelectorAll('#foot kbd, #sync kbd')]
 
 
 def test_keys_work_at_the_position_after_a_field_or_a_link_of_the_sheet(tab: Tab, stage: Stage) -> None:
-    """Escape leaves a field for the part of the position. A link of the sheet does not keep the focus."""
+    """Escape moves the focus from a field to the part of the position. A link on the sheet does not keep the focus."""
     opened = tab(f"#/{PHASE}/keys")
     page = opened.page
     field(page).focus()
@@ -377,7 +377,7 @@ def test_the_finish_page_says_what_was_right_and_what_to_look_at_again(tab: Tab,
     finish.get_by_text(re.compile("predicted right at the first try")).wait_for()
     assert "n: you said 5  x, it is 2" in finish.inner_text()
     assert re.search(r"\d+ (s|min)\nof work", finish.inner_text())
-    page.keyboard.press("a")  # which would approve what the results cover
+    page.keyboard.press("a")  # which would approve a step that is behind the results
     finish.get_by_role("link", name="Step again, stop 2").click()
     finish.wait_for(state="hidden")
     until(lambda: stage.tcp.get("/api/navigation/current")["key"] == last)
@@ -414,7 +414,7 @@ def lonely(context: BrowserContext, alone: Stage) -> Page:
 
 
 def predict(page: Page, stop: dict[str, Any], value: str) -> None:
-    """Go to a stop and say ``value`` for everything that it asks."""
+    """Go to a stop and predict ``value`` for every expression that it asks for."""
     page.evaluate("(key) => { location.hash = `#/${key}`; }", stop["key"])
     for expression in stop["ask"]:
         page.get_by_role("textbox", name=expression, exact=True).fill(value)

@@ -39,7 +39,7 @@ PASTE = """(text) => {
 
 
 class Writer:
-    """A page whose editor has the keyboard, in insert mode in an empty buffer, and an input method on it."""
+    """A page with an input method. Its editor has the keyboard and is in insert mode in an empty buffer."""
 
     def __init__(self, opened: OpenPage, neovim: Neovim) -> None:
         self.opened = opened
@@ -121,7 +121,7 @@ def test_the_text_being_composed_is_seen_at_the_cursor(writer: Writer) -> None:
     writer.insert()
     writer.page.keyboard.type("abcd")
     writer.holds("abcd")
-    until(lambda: "abcd" in writer.opened.grid())  # drawn, so the field stands at the cursor
+    until(lambda: "abcd" in writer.opened.grid())  # drawn, so the input field is at the cursor
     hidden = writer.page.evaluate(PREEDIT)
     writer.compose("にほん")
     seen = writer.page.evaluate(PREEDIT)
@@ -141,7 +141,7 @@ KEYS = {
     "PageUp": "<PageUp>",
     "Home": "<Home>", "Enter": "<CR>", "Space": " ", "%": "%", "ä": "ä", "Insert": "<Insert>",
 }  # fmt: skip
-"""Keys as the browser's driver calls them, and as Neovim does; a US keyboard has no key for one of them."""
+"""Keys by the name in the browser's driver and by Neovim's name. One of them does not exist on a US keyboard."""
 
 
 def test_each_key_arrives_in_neovims_notation(writer: Writer) -> None:
@@ -220,7 +220,7 @@ def test_a_selection_of_the_picture_is_copied(tab: Tab, stage: Stage, scratch: N
 
     def copied() -> bool:
         first, *rest = opened.page.evaluate(read).split("\n")
-        return first.startswith("line here") and rest == ["second"]  # the first row goes on to the screen's edge
+        return first.startswith("line here") and rest == ["second"]  # the first row continues to the screen's edge
 
     until(copied)
     opened.control(stage)

@@ -1,4 +1,5 @@
-"""Where things are on the page: the foot in sight, every control in reach, no name broken, one narrow column."""
+"""The page's layout: the foot is visible, every control can be reached, no name is broken, and one narrow column
+works."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.functional
 
 Tab = Callable[..., OpenPage]
 LONG = "STATUS_OPERAND_EXPECTED"
-"""What is predicted everywhere: as long as the longest value of a shipped card."""
+"""The prediction for every value. It is as long as the longest value of a shipped card."""
 ASKED = [".question", "input", "#act"]
 JUDGED = [".question", ".explanation", "[role=row].wrong", "#act"]
 
@@ -29,7 +30,7 @@ JUDGED = [".question", ".explanation", "[role=row].wrong", "#act"]
 
 @pytest.fixture(scope="module", params=["arena", pytest.param("calc", marks=pytest.mark.full)])
 def shipped(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """The application on a shipped card, without a session: what is predicted is compared with the card's values."""
+    """The application on a shipped card, without a session. Predictions are compared with the card's values."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         stage = Stage(Path(folder) / "state", ROOT / "etc" / "cards" / request.param)
         yield stage
@@ -78,7 +79,7 @@ def record(stage: Stage, kind: str, key: str, data: dict[str, Any]) -> None:
 
 
 def reload_with_a_failure(page: Page) -> None:
-    """Without a session a sync fails, which the page says over the sheets."""
+    """Without a session a sync fails, and the page shows the failure over the sheets."""
     page.reload()
     page.locator("#memory .panel-head").wait_for()
     page.keyboard.press("F2")
@@ -90,7 +91,7 @@ def reload_with_a_failure(page: Page) -> None:
 
 @pytest.fixture
 def proved(tab: Tab, fresh_place: None) -> Page:
-    """A page with Memory, at a stop that the program has run to after a wrong prediction."""
+    """A page with the panel Memory, at a stop to which the program has run after a wrong prediction."""
     page = tab("#/bump/requests/three-requests/first").page
     page.keyboard.press("Alt+6")
     again = page.get_by_role("button", name="Predict again")
