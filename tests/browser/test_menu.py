@@ -35,7 +35,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def unasked(browser: Browser, stage: Stage) -> Iterator[Callable[[], Page]]:
-    """Opens the page in a browser that was never here."""
+    """Opens the page in a browser without stored data."""
     made = browser.new_context(viewport={"width": 1280, "height": 720})
 
     def open_page() -> Page:
@@ -89,7 +89,7 @@ def test_a_new_learner_begins_afresh_and_an_earlier_one_goes_on(tab: Any, stage:
     page.keyboard.press("Enter")
     expect(page.locator("#menu")).to_have_text(f"Menu · {EVIL}")
     expect(page.locator("#tally")).to_contain_text("0 of")
-    expect(other.locator("#menu")).to_have_text(f"Menu · {EVIL}")  # every open page follows
+    expect(other.locator("#menu")).to_have_text(f"Menu · {EVIL}")  # every open page shows the new record
     page.locator("#menu").click()
     page.locator("#learners").get_by_role("button", name="Ada Lovelace").click()
     expect(page.locator("#menu")).to_have_text("Menu · Ada Lovelace")

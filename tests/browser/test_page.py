@@ -43,12 +43,12 @@ def test_typing_in_the_panel_lands_in_the_buffer(tab: Tab, stage: Stage) -> None
     opened.page.keyboard.type(":enew!")
     opened.page.keyboard.press("Enter")
     opened.page.keyboard.type("ia < b, ü 語")
-    opened.page.keyboard.insert_text("é")  # what an input method or a dead key composes
+    opened.page.keyboard.insert_text("é")  # a text that an input method or a dead key composes
     opened.page.keyboard.press("Escape")
     until(lambda: "a < b, ü 語é" in opened.grid())
     opened.page.keyboard.type(":buffer 1")
     opened.page.keyboard.press("Enter")
-    until(lambda: stage.tcp.get("/api/editor/state")["buffer"]["number"] == 1)  # the next test looks at it
+    until(lambda: stage.tcp.get("/api/editor/state")["buffer"]["number"] == 1)  # the next test checks it
     opened.page.keyboard.press("F8")
     until(lambda: not stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
 

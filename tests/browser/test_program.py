@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 Tab = Callable[..., OpenPage]
 STEP = "bump/requests/three-requests/neighbours"
 OTHER = "alignment/padding/types/char-double"
-expect.set_options(timeout=30_000)  # as the other waits of the pages; five seconds are too few on a busy machine
+expect.set_options(timeout=30_000)  # like the other waits of the pages; five seconds are too few on a busy machine
 
 
 def button(page: Page, name: str) -> Locator:
@@ -111,7 +111,7 @@ def test_keys_move_the_program_while_it_is_shown(tab: Tab, stage: Stage) -> None
 
 @pytest.mark.full
 def test_a_program_that_runs_on_and_on_can_be_interrupted(tab: Tab) -> None:
-    """The service's answers are made up: no shipped program runs without end."""
+    """The service's answers are simulated, because no shipped program runs without end."""
     page = synced(tab).page
     nowhere = {"reason": None, "file": None, "line": None, "function": None, "frames": [], "locals": []}
     interrupted = nowhere | {"state": "stopped", "reason": "SIGINT", "file": "loop.c", "line": 4}

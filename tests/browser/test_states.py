@@ -74,7 +74,8 @@ FIRST_STAGE = """() => {
 
 @pytest.mark.full
 def test_a_quick_replay_shows_no_stages(opened: OpenPage, stage: Stage) -> None:
-    """They appear only after 200 ms. The reset makes the next replay a slow one, without a fork checkpoint."""
+    """The messages appear only after 200 ms. The reset makes the next replay slow, because there is no fork
+    checkpoint."""
     assert stage.tcp.post("/api/editor/reset", {}).status == 200
     opened.page.get_by_role("treeitem", name="Step slow").click()
     opened.page.evaluate(FIRST_STAGE)

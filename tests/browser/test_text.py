@@ -1,4 +1,4 @@
-"""What a card's texts look like on the page: every blank of code and values is there, and wide."""
+"""A card's texts on the page: every blank in code and values is shown with its width."""
 
 from __future__ import annotations
 

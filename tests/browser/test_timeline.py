@@ -1,4 +1,4 @@
-"""The events over the sheets: what is shown, and what is added to them."""
+"""The timeline of events over the sheets: the events that it shows, and the notes and pictures that are added."""
 
 from __future__ import annotations
 

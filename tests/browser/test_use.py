@@ -47,7 +47,7 @@ def test_enter_pressed_again_and_again_is_one_sync(tab: Tab, stage: Stage) -> No
     opened = tab()
     before = stage.tcp.get("/api/checkpoint/status")["generation"]
     for _ in range(3):
-        opened.page.keyboard.down("Enter")  # the second and third one as a key that is held down
+        opened.page.keyboard.down("Enter")  # the second and third one are repeats of a held key
     opened.page.keyboard.up("Enter")
     opened.page.keyboard.press("Enter")
     opened.shows("SYNC ON · at this step")

@@ -1,4 +1,4 @@
-"""One page through its states, each with a name: for what is to hold in every state, and for the pictures."""
+"""Brings one page into all its states, each with a name. Tests of every state and the screenshots use it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from tests.functional.serving import Stage
 
 STOP = "bump/requests/three-requests/first"
 LONG = "alignment/order/two-orders/as-they-come"
-"""A step that asks for long expressions."""
+"""A step whose questions have long expressions."""
 
 
 def states(page: Page, stage: Stage) -> Iterator[str]:
-    """Bring a page of 1280 × 720 pixels from state to state. The stage has a session on the arena card, which ends."""
+    """Bring a page of 1280 × 720 pixels from state to state. The stage has a session on the arena card. The tour ends
+    this session."""
     page.goto(f"http://127.0.0.1:{stage.service.listener.port}/")
     page.locator("#sheets .sheet").first.wait_for()
     yield "first-visit"
@@ -54,7 +55,7 @@ def _learning(page: Page) -> Iterator[str]:
 
 
 def _around(page: Page) -> Iterator[str]:
-    """Beside the sheets, and away from the stop."""
+    """States beside the sheets, and states away from the stop."""
     for part in ("Call stack", "Locals"):
         page.get_by_role("region", name=part).locator("summary").click()
     page.get_by_role("region", name="Locals").locator("td").first.wait_for()
@@ -84,7 +85,8 @@ def switch_teacher(page: Page, *, on: bool) -> None:
 
 
 def _explained(page: Page, stage: Stage) -> Iterator[str]:
-    """With an annotation of each kind on the sheet, and a strategy whose run differs from what was expected."""
+    """States with an annotation of each kind on the sheet, and a strategy whose output differs from the expected
+    output."""
     _go(page, STOP)
     body = {"key": f"{STOP}/after-first", "label": "How full?", "commands": ["print a.used", "info locals"]}
     strategy = stage.tcp.post("/api/strategies", body | {"expected_observations": ["16", "a"]}).json["id"]
@@ -143,7 +145,7 @@ def _over_the_sheets(page: Page) -> Iterator[str]:
 
 
 def _failing(page: Page, stage: Stage) -> Iterator[str]:
-    """The code of the session's copy is edited, then broken. Then the session ends, and the service."""
+    """The code of the session's copy is edited, then broken. Then the session and the service end."""
     _go(page, STOP)
     source = stage.sessions.session().work / "arena" / "demo_bump.c"
     code = source.read_text()

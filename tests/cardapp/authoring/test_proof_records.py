@@ -1,4 +1,4 @@
-"""The record of a proof belongs to one state of a card and its sources, and names the commit where there is one."""
+"""The record of a proof belongs to one state of a card and its sources. It names the commit, if there is one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT = "2026-11-25T10:00:00.000Z"
 
 @pytest.fixture
 def card(tmp_path: Path) -> Path:
-    """A copy of the shipped calculator, in no work tree."""
+    """A copy of the shipped calculator card, outside every git work tree."""
     return shutil.copytree(ROOT / "etc" / "cards" / "calc", tmp_path / "repository" / "card")
 
 
@@ -115,7 +115,7 @@ def test_what_git_ignores_is_no_part_of_the_state(card: Path, commit: str) -> No
 
 @pytest.mark.parametrize("name", ["Makefile", "values.def", "lib/a.h"])
 def test_every_copied_file_is_part_of_the_state(card: Path, name: str) -> None:
-    """Also one that the card does not name among its sources."""
+    """Also a file that the card does not list among its sources."""
     before = present(card).digest
     (card / "src" / name).parent.mkdir(exist_ok=True)
     with (card / "src" / name).open("a") as file:

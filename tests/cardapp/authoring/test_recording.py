@@ -1,4 +1,4 @@
-"""What is recorded in a card, and what is only replaced on request."""
+"""Which values are recorded in a card, and which existing values are replaced only on request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DraftCard:
         (self.folder / "src" / "a.c").write_text("\n".join(lines))
 
     def changes(self) -> dict[str, tuple[Any, Any, bool]]:
-        """Old value, new value and whether it replaces, by the place below the step."""
+        """Old value, new value and whether the new value replaces the old one, by the place below the step."""
         (self.folder / "card_source.json").write_text(json.dumps(self.document))
         loaded = load_card(self.folder)
         found, problems = place_changes(loaded, selected(loaded, STEP))

@@ -32,7 +32,7 @@ def stop(*expect: Expectation, ask: tuple[str, ...] = ()) -> Snapshot:
 
 
 def right(said: str, value: str, *, card: bool = False, **expected: Any) -> bool | None:
-    """Whether ``said`` is right where the program, or only the card, has ``value``."""
+    """Whether the prediction ``said`` is right if the program (or without a session the card) has ``value``."""
     snapshot = stop(Expectation("e", value, **expected))
     found = judged(7, {"e": said}, snapshot, None if card else {"e": {"value": value, "error": None}})
     assert (found["prediction"], found["said"], found["by"]) == (7, {"e": said}, "card" if card else "program")
@@ -123,7 +123,7 @@ class Record:
         return self.entries[-1]
 
     def predict(self, said: dict[str, str], verdict: dict[str, Any] | None = None, by: str = "program") -> Entry:
-        """With ``verdict``, ``{expression: (seen, right)}``, it is judged: by the program after a proof."""
+        """With ``verdict``, ``{expression: (seen, right)}``, the prediction is judged: by the program after a proof."""
         made = self(PREDICTION, values=said)
         if verdict is not None:
             if by == "program":
@@ -247,7 +247,7 @@ def test_a_long_gap_is_no_work(catalog: Catalog, record: Record) -> None:
     record(HINT, at="2025-03-01T10:00:00.000Z", hint=1)
     record(HINT, at="2025-03-01T10:09:59.600Z", hint=1)
     record(HINT, at="2025-03-01T10:20:00.000Z", hint=1)
-    record(HINT, at="2025-03-01T10:19:00.000Z", hint=1)  # the clock was put back
+    record(HINT, at="2025-03-01T10:19:00.000Z", hint=1)  # the clock was set back
     assert overview([asked_stop(catalog, STOP)], record.entries)["summary"]["seconds"] == 600
 
 

@@ -28,7 +28,7 @@ class Element:
         return "".join(piece if isinstance(piece, str) else piece.text for piece in self.inner)
 
     def all(self, name: str = "", within: str = "") -> Iterator[Element]:
-        """The elements in it, in order: those called ``name``, and of the class ``within``."""
+        """The descendant elements with the name ``name`` and the class ``within``, in order."""
         for piece in self.inner:
             if isinstance(piece, Element):
                 if (not name or piece.name == name) and (not within or within in piece.classes):
@@ -78,7 +78,7 @@ class _Reader(HTMLParser):
 
 
 def read(source: str) -> Element:
-    """The document; an ``AssertionError`` says where it is not well formed."""
+    """Parse the document. An ``AssertionError`` says where it is not well formed."""
     reader = _Reader()
     reader.feed(source)
     return reader.finished()

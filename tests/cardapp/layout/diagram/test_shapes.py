@@ -17,7 +17,7 @@ from cardapp.layout.diagram.arena import Arena, ArenaBlock
 from cardapp.layout.diagram.shapes import Box, Diagram, Point, Room, Text
 
 SLACK = 0.011
-"""Rounding: what a renderer writes is no finer."""
+"""The rounding of a renderer's output."""
 
 TITLES = st.one_of(
     st.text(max_size=60),
@@ -39,7 +39,7 @@ ROOMS = st.builds(Room, st.floats(40, 420), st.floats(60, 420))
 
 
 def named(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Each child gets an id by its place."""
+    """Each child gets an id from its place."""
     return children.map(lambda makers: tuple(make(f"n{place}") for place, make in enumerate(makers)))
 
 

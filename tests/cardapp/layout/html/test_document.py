@@ -342,7 +342,7 @@ def _plain(markdown: str) -> str:
 
 
 def _said(page: Element, kind: str) -> str:
-    """All that the parts of a kind say, without what stands above and below a cut, and without a notice."""
+    """The text of all parts of a kind, without the marks at a split and without notices."""
     found = []
     for part in page.all(within=kind):
         if "part" in part.classes:

@@ -105,7 +105,7 @@ def test_special_characters_are_escaped_for_latex(text: str, latex: str) -> None
     [r"\input{x}", "a%b", "$x$", "{", "}", "a~b", "^^5c", "#1", "a_b", r"\write18{x}", "\n% part: text\n\\def", r"\'e"],
 )
 def test_the_reader_of_latex_refuses_foreign_commands(latex: str) -> None:
-    """All tests below rely on this reader."""
+    """All tests below use this reader, so it is tested first."""
     with pytest.raises(AssertionError):
         shown(latex)
 
