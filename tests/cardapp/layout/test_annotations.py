@@ -19,7 +19,7 @@ from cardapp.settings import ROOT
 
 PART = "bump/anatomy/empty/fields:code"
 EVEN = "bump/anatomy/empty/fields:text"
-"""A part without lines of code, some of which may be wrapped."""
+"""A part without code, so no line is wrapped."""
 SPLIT = "operands/brackets/group/open:code"
 """A part of the card calc that two sheets show."""
 KINDS = ("box", "arrow", "underline", "marker", "callout", "freehand")

@@ -131,14 +131,14 @@ def test_a_word_has_an_effect(name: str, place: str) -> None:
         assert found == unchanged
     elif place.startswith(COLUMNS):  # one emitter uses its default columns
         assert found != unchanged
-    elif found is not None:  # None: it no longer fits the paper, which is an effect too
+    elif found is not None:  # None: the content no longer fits the paper, which is an effect too
         assert found[0] != unchanged[0]
         assert (found[1] != unchanged[1]) == (place not in SCREEN_ONLY)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_colour_and_size_is_used(name: str) -> None:
-    """The head of each file defines all of them: a definition alone does not count as use."""
+    """The head of each file defines all colours. A definition alone does not count as use."""
     page, paper = UNCHANGED[name]
     used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
     for color in layout_options.COLORS.keys() - {"paper"}:

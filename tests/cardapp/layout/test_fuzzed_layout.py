@@ -30,7 +30,8 @@ def document(name: str) -> Any:
 
 
 def is_sound(raw: bytes) -> bool:
-    """Refused by our own error, which names the places, or a layout of finite sizes whose warnings can be shown."""
+    """The file is either refused with our own error, which names the places, or read as a layout of finite sizes. Then
+    its warnings can be shown."""
     try:
         layout = layouts.parse(raw, "the layout")
     except InvalidLayout as refusal:

@@ -1,4 +1,4 @@
-"""Code in pieces of one kind each: nothing of it is lost, and each language has its keywords."""
+"""Code is split into pieces of one kind each. No character is lost, and the keywords of each language are found."""
 
 from __future__ import annotations
 

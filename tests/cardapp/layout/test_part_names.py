@@ -1,4 +1,4 @@
-"""The names of parts, by which annotations find their place, and the pieces of parts that are split."""
+"""The names of parts, by which an annotation finds its part, and the pieces of split parts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def underline(height: float) -> Drawn:
 
 
 def lines(document: Document) -> Iterator[tuple[Part, Piece, int, float, float]]:
-    """Each line of code, with its number, and its upper and lower edge in parts of its part's height."""
+    """Each line of code with its number, and its upper and lower edge as fractions of its part's height."""
     measure = Measure(document.layout)
     for part, piece in placed(document):
         if isinstance(part.content, Code):
@@ -72,7 +72,7 @@ def lines(document: Document) -> Iterator[tuple[Part, Piece, int, float, float]]
 
 
 def shown_at(document: Document, name: str, share: float) -> list[int]:
-    """The numbers of the lines of code over which an annotation at this share of the part lies."""
+    """The numbers of the lines of code under an annotation at this fraction of the whole part's height."""
     found = []
     for _, piece, number, top, bottom in lines(document):
         drawn = piece.shown(underline(share)) if piece.name == name else None
@@ -82,7 +82,7 @@ def shown_at(document: Document, name: str, share: float) -> list[int]:
 
 
 def share_of(piece: Piece, height: float) -> float:
-    """The share of the whole part that is at this height of the piece."""
+    """The fraction of the whole part's height that matches this height of the piece."""
     return Piece("", piece.heights, piece.shares).shown(underline(height)).points[0].y  # type: ignore[union-attr]
 
 
@@ -115,7 +115,8 @@ def test_the_pieces_of_a_part_show_all_of_it_one_after_the_other() -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("other", LAYOUTS)
 def test_an_annotation_of_a_line_of_code_lies_over_it_in_every_layout(layout: str, other: str) -> None:
-    """Where the line is wrapped, and on whichever sheet it is. The line drawn is in the middle of the line of code."""
+    """The annotation finds its line of code wherever the line is wrapped, and on every sheet. It is drawn through the
+    middle of the line of code."""
     document = long_excerpt(layout)
     for _, piece, number, top, bottom in list(lines(document))[::7]:
         assert shown_at(long_excerpt(other), SPLIT, share_of(piece, (top + bottom) / 2)) == [number]

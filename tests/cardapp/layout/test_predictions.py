@@ -1,4 +1,5 @@
-"""What a stop asks of its learner, on the sheets: an undefined value is a word, hints and explanation are not there."""
+"""The predictions that a stop asks for, on the sheets. An undefined value is shown as a word; hints and the explanation
+are not shown."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ from cardapp.publish import layouts
 from tests.cardapp.layout.cards import IDENTITY, SOURCES, card, cards, growing
 from tests.cardapp.layout.hostile import SHIPPED, shipped
 
-pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of a card that fails
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # only if a card fails
 
 
 def _a5() -> Layout:
-    """Small paper, large type: everything is cut."""
+    """Small paper and large type, so every part is split."""
     tokens = {"page": {"format": "A5"}, "typography": {"sizes_pt": {"body": 16, "code": 14, "label": 12}}}
     document = {"schema": "card-template.v1", "id": "a5", "name": "A5", "version": "1", "description": "Small."}
     return build(document | {"tokens": tokens, "emitters": {"html": "classic", "latex": "5a"}})
@@ -139,7 +139,7 @@ def test_a_block_begins_a_sheet_and_sheets_are_counted(of: Card, layout: str) ->
 
 
 def words(blocks: tuple[TextBlock, ...]) -> Iterator[str]:
-    """All characters of a text except blanks, with their style."""
+    """All characters of a text except blanks, each with its style."""
     for block in blocks:
         match block:
             case Paragraph(spans) | Heading(_, spans):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 ENVIRONMENTS = {"document": "", "CardSheet": "", "CardPart": "------", "CardQuote": "", "tikzpicture": "["}
 SHOWN = "t"
 COMMANDS = {
-    # Arguments: "t" is shown, "-" is not, "u" is an address, "[" is an option.
+    # Kinds of arguments: "t" is shown, "-" is not shown, "u" is an address, "[" is an option.
     **dict.fromkeys(("bfseries", "itshape", "normalfont", "ttfamily", "nointerlineskip", "advance", "CardTick"), ""),
     **dict.fromkeys(
         (
@@ -109,7 +109,7 @@ class _Reader:
         return shown
 
     def _run(self, inside: tuple[str, ...]) -> str:
-        """To the end of the group or environment that ``inside`` ends with; what it shows."""
+        """Read to the end of the innermost group or environment in ``inside``. Returns the shown text."""
         shown: list[str] = []
         while self._place < len(self._source):
             if self._source[self._place] == "{":
@@ -142,7 +142,7 @@ class _Reader:
             return self._command(word, inside), False
         if symbol:
             assert symbol in " {}$&#%_", self._near()
-        # A tikzpicture shows only its words.
+        # Of a tikzpicture only the words count as shown text.
         return (symbol or ("" if inside[-1:] == ("tikzpicture",) else plain) or ""), False
 
     def _command(self, word: str, inside: tuple[str, ...]) -> str:
@@ -203,7 +203,7 @@ class _Reader:
         return re.sub(r"\\(?:string)?(.)", r"\1", found[1])
 
     def _note(self, word: str) -> None:
-        """Keeps the first arguments of a command, which are read again as what they are."""
+        """Records the first arguments of a command, and resets the position so that they are also read as arguments."""
         start = self._place
         if word == "bookmark":
             option = _OPTION.match(self._source, start)
@@ -213,7 +213,7 @@ class _Reader:
             self.found.bookmarks.append((int(level), key, self._argument(SHOWN)))
         elif word == "directlua":
             assert _NUMBERS.match(self._source, start + 1), self._near()
-            # Its underscores are Lua's.
+            # The argument is Lua code, in which an underscore is not special.
             self._source = self._source[: start + 1] + self._source[self._source.index("}", start) + 2 :]
         else:
             (self.found.anchors if word == "CardAnchor" else self.found.goals).append(self._raw())
@@ -224,7 +224,7 @@ class _Reader:
 
 
 def read(source: str) -> Read:
-    """The sheets of a whole file; an ``AssertionError`` says where something is not ours."""
+    """Read the sheets of a whole file. An ``AssertionError`` says where there is an unknown command."""
     start = source.index("\\begin{document}")
     return _Reader(source[start:].removesuffix("\n")).body()
 
@@ -235,5 +235,5 @@ def shown(latex: str) -> str:
 
 
 def address(latex: str) -> str:
-    """The address that an escaped one leads to."""
+    """The address, without the escapes of LaTeX."""
     return _Reader(f"{{{latex}}}")._address()

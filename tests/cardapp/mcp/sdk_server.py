@@ -141,7 +141,7 @@ async def serve(server: Server[Any], revision: str, streams: Any) -> None:
         if revision in MODERN_PROTOCOL_VERSIONS:
             await server.run(incoming, outgoing, server.create_initialization_options())
         else:
-            # As a server of that time: it answers the client's newer offer with the newest one it knows.
+            # Like a server of that time, it answers the client's newer offer with the newest revision that it knows.
             runner.HANDSHAKE_PROTOCOL_VERSIONS, runner.LATEST_HANDSHAKE_VERSION = (revision,), revision
             async with server.lifespan(server) as state:
                 await runner.serve_loop(server, incoming, outgoing, lifespan_state=state)

@@ -105,7 +105,7 @@ def test_the_list_of_tools_is_fetched_again_only_after_a_change(talk: Talk, back
 
 
 def test_a_client_with_check_result_does_not_fetch_the_tools(state_dir: Path) -> None:
-    """The server's list of tools is not asked for, and its output schema, which forbids the result, is not applied."""
+    """The client does not request the list of tools. So the output schema, which forbids the result, is not applied."""
     checked: list[tuple[str, Any]] = []
 
     def check(name: str, structured: Any) -> tuple[FieldError, ...]:
@@ -441,7 +441,7 @@ def test_replies_are_matched_by_id_in_any_order_and_only_once(talk: Talk, backgr
 
 @pytest.mark.parametrize("last_words", [b"", b'{"jsonrpc":"2.0","id":'])
 def test_all_pending_calls_fail_when_the_peer_ends(talk: Talk, background: Background, last_words: bytes) -> None:
-    """The fault of python-sdk's issues 332 and 1577: calls waited on after the peer had ended."""
+    """The fault of python-sdk's issues 332 and 1577: calls kept waiting after the peer had ended."""
     client, peer = talk
     first, _ = start(talk, background)
     others = [background(call, client) for _ in range(3)]

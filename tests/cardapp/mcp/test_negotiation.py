@@ -299,7 +299,7 @@ def test_the_process_behind_the_socket_is_named_by_pid_and_start(state_dir: Path
         process.stdout.readline()
         client = McpClient.connect(path, timeout=PATIENCE)
         client.close()
-        started = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").split()[21]  # no space in its name
+        started = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").split()[21]  # a name without a space
         assert (client.peer_pid, client.peer_start) == (process.pid, int(started))
 
 

@@ -391,7 +391,7 @@ def test_a_request_with_an_id_in_use_is_refused(served: Serve) -> None:
     release.set()
     assert caller.peer.receive()["id"] == running
     caller.next_id = running - 1
-    assert "result" in caller.call("held")  # the slot is free again
+    assert "result" in caller.call("held")  # the slot for a call is free again
 
 
 def test_calls_above_the_limit_fail_as_busy(served: Serve) -> None:

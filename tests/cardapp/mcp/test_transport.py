@@ -80,7 +80,7 @@ def test_shut_wakes_receivers_and_senders(ends: Ends, background: Callable[..., 
     receiving = background(transport.receive)
     sending = background(transport.send, b"x" * 10_000_000, 10 * PATIENCE)
     second = background(transport.send, b"y", 10 * PATIENCE)
-    threading.Event().wait(0.05)  # usually they wait then; they must end in any case
+    threading.Event().wait(0.05)  # usually they wait by then; they must end in any case
     transport.shut()
     transport.shut()
     assert receiving.result(PATIENCE) == b""

@@ -231,7 +231,7 @@ def test_more_sheets_may_take_longer(machine: Machine, monkeypatch: pytest.Monke
 
 
 def test_typesetting_waits_for_another_run_to_end(machine: Machine, tmp_path: Path) -> None:
-    """Two runs at once would write the same files of the cache."""
+    """Two simultaneous runs would write the same files of the cache."""
     machine.lualatex(
         f'mkdir {tmp_path}/busy || exit 9; sleep .2; rmdir {tmp_path}/busy; echo "$$" >card.pdf; echo >card.log'
     )

@@ -1,4 +1,4 @@
-"""Makes files of answers as the service does, from events given in brief."""
+"""Makes files of answers as the service does, from events in a short form."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def looked(key: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def predicted(seq: int, key: str, said: str, *, right: bool | None = None) -> list[tuple[str, str, dict[str, Any]]]:
-    """A prediction with the number ``seq``; judged unless ``right`` is None. The value is 48."""
+    """A prediction with the number ``seq``. It is judged unless ``right`` is None. The actual value is 48."""
     prediction = PREDICTION, key, {"values": {"a.used": said}}
     if right is None:
         return [prediction]
