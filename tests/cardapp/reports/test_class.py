@@ -1,4 +1,4 @@
-"""The tables of a class: who is counted, which questions come first, and that no text becomes markup."""
+"""The tables of a class: which students are counted, which questions come first, and that no text becomes markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV that spreadsheets open without harm."""
+"""CSV in which a spreadsheet program executes no formula."""
 
 from __future__ import annotations
 

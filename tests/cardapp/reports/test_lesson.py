@@ -42,7 +42,8 @@ ATTRIBUTES = re.compile(
 
 
 class Read(HTMLParser):
-    """Reads a report, holds it to balanced tags, known tags and attributes, and no address outside."""
+    """Parses a report. Fails if tags are not balanced, if a tag or attribute is unknown, or if there is an external
+    address."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -171,7 +172,7 @@ def test_strategies_and_annotations_stand_beside_their_step(parts: dict[str, Any
         kind for kind in ("box", "arrow", "marker", "callout", "freehand") if f"{kind}: A {kind} <img" not in read.text
     ] == []
     assert "A underline" not in read.text
-    assert section[0].count("<svg") == 3  # a part that the sheets have not has no picture
+    assert section[0].count("<svg") == 3  # a part that is not on the sheets has no picture
     assert "unsigned char *base;" in unescape(section[0])
     assert '<g color="#a0b1c2">' in section[0]
     nothing = Explanations([], [], lambda: pytest.fail("the sheets are not needed"))
@@ -180,7 +181,7 @@ def test_strategies_and_annotations_stand_beside_their_step(parts: dict[str, Any
 
 def test_an_annotation_over_a_page_break_is_pictured_on_both_pieces_of_its_part(parts: dict[str, Any]) -> None:
     loaded = load_card(ROOT / "etc" / "cards" / "calc")
-    step = "operands/brackets/group/open"  # its code is on two sheets
+    step = "operands/brackets/group/open"  # the code is on two sheets
     over_both, late = (
         {
             "key": f"{step}/opened", "visible": True, "text": "", "style": {"kind": "box"},

@@ -44,7 +44,7 @@ def test_without_an_editor_the_reads_say_why_and_the_rest_is_refused(state_dir: 
             with pytest.raises(EditorUnavailable, match=reason):
                 operation()
         assert editor.free_prompt() is False
-        assert editor.reset() == RESET  # it is what brings a Neovim back
+        assert editor.reset() == RESET  # a reset starts Neovim again
 
 
 def test_a_session_that_is_too_slow_leaves_the_reads_answering() -> None:

@@ -46,7 +46,7 @@ def test_without_a_choice_file_no_session_is_chosen(tmp_path: Path) -> None:
 
 
 def test_a_failed_connection_answers_the_next_callers_too(state_dir: Path) -> None:
-    """The listener accepts and never speaks, as a stopped server does."""
+    """The listener accepts connections and never answers, like a stopped server."""
     choice = state_dir / "choice.json"
     choice.write_text(f'{{"name": "s", "socket": "{state_dir / "s"}"}}')
     link = SessionLink(choice)

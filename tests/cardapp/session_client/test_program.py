@@ -1,4 +1,4 @@
-"""The service's reading of the program: the call stack and the locals are of one moment."""
+"""How the service reads the program: the call stack and the locals are from the same moment."""
 
 from __future__ import annotations
 

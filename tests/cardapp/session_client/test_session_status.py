@@ -1,4 +1,4 @@
-"""The status of the chosen session: how old it may be, and what it says of a session on another card."""
+"""The status of the chosen session: how old it may be, and what it reports about a session on another card."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Link:
 
 
 class Stage:
-    """A status over a :class:`Link`, with a clock and a served card of the test's own."""
+    """A status with a :class:`Link`, and with a clock and a served card that the test sets."""
 
     def __init__(self) -> None:
         self.link = Link()

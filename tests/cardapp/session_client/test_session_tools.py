@@ -1,4 +1,4 @@
-"""The slow ways of replays, and the schema of their result."""
+"""The slow methods of replays, and the schema of their result."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from cardapp.session_host.gdb_plugin.checkpoint_processes import library_data
 
 
 def test_the_data_of_libraries_is_found_and_nothing_else() -> None:
-    # Where it points to: the pointer itself may have been moved into the program's data.
+    # The address in the pointer, because the pointer itself may have been moved into the program's data.
     data = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdout").value
     assert data is not None
     found = list(library_data(os.getpid()))

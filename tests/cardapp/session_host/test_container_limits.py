@@ -20,7 +20,7 @@ from cardapp.session_host.profile import Limits
 from tests.functional.session_process import eventually
 
 LIMITS = Limits(memory=1024, processes=256, program_seconds=600)
-# The files of a container as kernels have them: Linux 6.1 with version 2, and Linux 6.18 with version 1.
+# The control group files of a container, as in Linux 6.1 with version 2 and in Linux 6.18 with version 1.
 FILES = {
     "version 2": {
         "memory.events": "low 0\nhigh 0\nmax 311\noom 4\noom_kill {memory}\noom_group_kill 0\n",
@@ -65,7 +65,7 @@ def test_without_counters_no_limit_is_ever_reached(tmp_path: Path) -> None:
 
 
 def test_without_limits_the_machines_counters_are_ignored(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container without limits sees them, in version 1."""
+    """With version 1, a container without limits sees these values."""
     monkeypatch.delenv(LIMITED_VARIABLE)
     rewrite(groups, Reached(memory=3, processes=14))
     assert Reached.now(groups) == Reached(0, 0)
@@ -97,8 +97,8 @@ def test_a_limit_that_was_reached_before_is_not_named(groups: Path) -> None:
 
 # -- the end of the program --------------------------------------------------------------------------------------------
 
-# Starts processes one after the other, each of which ignores what it can, until there are twelve, and replaces each
-# that ends.
+# Starts processes one after the other, until there are twelve. Each ignores all signals that it can ignore. A process
+# that ends is replaced.
 FORKING = """
 import os, resource, signal, time
 resource.setrlimit(resource.RLIMIT_CPU, (60, 65))
@@ -133,7 +133,8 @@ def program() -> Iterator[subprocess.Popen[str]]:
 
 
 def family(program: subprocess.Popen[str]) -> set[int]:
-    """Of the processes with a limit of CPU time the program and its children: on this machine there may be others."""
+    """The program and its children, of all processes with a limit of CPU time. This machine may have other such
+    processes."""
     try:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
     except OSError:
@@ -158,7 +159,7 @@ def test_a_process_with_the_sessions_cpu_limit_does_not_belong_to_the_program(pr
 
 
 def test_a_process_that_a_debugger_has_stopped_is_not_killed(program: subprocess.Popen[str]) -> None:
-    """gdb's checkpoints are such processes. If they were killed too, gdb would miss the program's end."""
+    """gdb's checkpoints are stopped processes. If they were killed too, gdb would miss the program's end."""
     wait = "python print('held', flush=True); import time; time.sleep(60)"
     command = ["gdb", "-nx", "-batch", "-p", str(program.pid), "-ex", wait]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as debugger:

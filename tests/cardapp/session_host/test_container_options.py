@@ -30,7 +30,7 @@ def options(state: Path, *, limited: bool = True, profile: str = "podman", **env
 
 
 def hidden(state: Path) -> set[str]:
-    """The paths in the container that are empty there."""
+    """The paths that are empty in the container."""
     paths = {option.split("=", 1)[1].split(":")[0] for option in options(state) if option.startswith("--tmpfs=")}
     return paths - {"/tmp"}
 

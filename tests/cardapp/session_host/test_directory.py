@@ -129,7 +129,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_whatever_a_program_left_in_run_is_removed(directory: SessionDirectory) -> None:
-    """Beside the log, which tells why a session ended."""
+    """The log also remains, because it tells why a session ended."""
     directory.log.write_text("the end")
     for path in (directory.mcp_socket, directory.tmux_socket, directory.editor_home):
         (path / "folder").mkdir(parents=True)

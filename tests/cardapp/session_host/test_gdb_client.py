@@ -18,7 +18,7 @@ Serve = Callable[[Callable[[socket.socket], None]], GdbChannel]
 
 @pytest.fixture
 def serve(state_dir: Path) -> Iterator[Serve]:
-    """Makes a channel to a peer whose every connection is handled by the function given."""
+    """Makes a channel to a peer. The given function handles each connection of the peer."""
     path = state_dir / "gdb.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))

@@ -32,7 +32,7 @@ INFO = {
     },
     "store": {"graphDriverName": "overlay"},
 }
-# Writes down its arguments; $STUB/WORD is what the command WORD prints, $STUB/WORD.fails its error.
+# The script records its arguments. $STUB/WORD has the output of the command WORD, $STUB/WORD.fails its error.
 STAND_IN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do shift; [ "$1" = runc ] && shift; done
 echo "$*" >>"$STUB/log"

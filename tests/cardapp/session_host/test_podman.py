@@ -15,8 +15,8 @@ from cardapp.session_host import podman as module
 from cardapp.session_host.podman import Podman, PodmanFailed
 
 NOTHING_SPECIAL = (1048576, 4194304)
-# Parts of what `podman info` says: on Debian 12 as root and as a user with control groups of version 1, and by its
-# documentation with version 2.
+# Parts of the output of `podman info`: on Debian 12 with control groups of version 1, as root and as a user, and with
+# version 2 according to podman's documentation.
 ROOT = {"cgroupManager": "systemd", "cgroupControllers": ["cpu", "memory", "pids"], "security": {"rootless": False}}
 USER = {"cgroupManager": "systemd", "cgroupControllers": ["memory", "pids"], "security": {"rootless": True}}
 
@@ -75,7 +75,7 @@ def test_commands_that_start_a_container_get_the_low_limits(
 ) -> None:
     set_limits(monkeypatch, files, processes)
     for start in ("run", "create", "build"):
-        # Before those of the caller: the last one counts.
+        # Before the caller's options, because the last one counts.
         assert command(machine, start, "--ulimit=nproc=9:9") == [start, *limits, "--ulimit=nproc=9:9"]
     assert command(machine, "exec", "a") == ["exec", "a"]
 
