@@ -25,7 +25,7 @@ ROOT = Path(cardapp.__file__).parent
 STATIC = ROOT / "static"
 LUA = ROOT / "session_host" / "nvim"
 SIZES = {"--u", "--width", "--code-size", "--level", "--pen", "--pen-width"}
-"""CSS properties that the page's scripts and the sheets set. A pen's colour may be an annotation's own."""
+"""CSS properties that the page's scripts and the sheets set. An annotation may set the colour of its pen."""
 
 
 def read(path: Path) -> str:

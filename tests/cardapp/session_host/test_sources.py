@@ -161,7 +161,7 @@ def test_the_state_directory_is_no_source(sources: Sources) -> None:
 
 
 def test_a_copied_object_file_is_older_than_every_source(sources: Sources) -> None:
-    """It names the folder in which it was compiled, so make must make it again."""
+    """The object names the folder in which it was compiled, so make must build it again."""
     for name, content in (("a.o", b"\x7fELF.."), ("lib.a", b"!<arch>\n"), ("lib.so.1", b"\x7fELF.."), ("a.lo", b"#")):
         (sources.origin / name).write_bytes(content)
     for _ in range(2):

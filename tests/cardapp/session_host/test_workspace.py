@@ -1,4 +1,4 @@
-"""A build does only what is stale, is bounded, and can be cancelled."""
+"""A build rebuilds only stale files, has a time limit, and can be cancelled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path, name: str) ->
 
 
 def test_an_edit_is_built_though_the_clock_was_set_back(tmp_path: Path) -> None:
-    """The files that were built before have a time in the future, so make takes them for newer than the edit."""
+    """The files that were built before have a time in the future, so make considers them newer than the edit."""
     here = place(tmp_path, "make", "-s")
     (tmp_path / "Makefile").write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tcp a.c a.o\n")
     here.build(10)
@@ -135,7 +135,7 @@ def _runs(pid: int) -> bool:
 
 
 def test_a_build_that_was_killed_with_its_caller_is_ended_and_made_again(tmp_path: Path) -> None:
-    """SIGKILL ends only the process that called the build: make goes on, until the next build ends it."""
+    """SIGKILL ends only the process that called the build: make continues until the next build ends it."""
     here = place(tmp_path, "sh", "-c", "echo half > prog; setsid sh -c 'echo $$ > child; exec sleep 1000'")
     code = "import pickle, sys; pickle.load(sys.stdin.buffer).build(60)"
     with subprocess.Popen([sys.executable, "-P", "-c", code], stdin=subprocess.PIPE) as caller:
@@ -153,7 +153,7 @@ def test_a_build_that_was_killed_with_its_caller_is_ended_and_made_again(tmp_pat
     assert_gone(int((tmp_path / "child").read_text()))
     assert whole.program.read_text() == "whole\n"
     assert not whole.is_stale()
-    assert here.is_stale()  # its command is another one
+    assert here.is_stale()  # its command differs
 
 
 def test_an_endless_build_is_ended_with_children_that_left_its_group(tmp_path: Path) -> None:

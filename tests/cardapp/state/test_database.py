@@ -156,7 +156,7 @@ def test_a_failed_migration_step_changes_nothing(state_dir: Path) -> None:
 
 
 def test_released_migration_steps_are_unchanged() -> None:
-    """They were applied to existing files. To change the schema, add a step, and its digest here."""
+    """The steps were applied to existing files. To change the schema, add a step, and its digest here."""
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in migrations.STEPS]
     assert digests == [
         "343818bbf332c696", "f51a65385fe76f74", "2a3324f62b7222be", "bc0197cbd5412289", "3f2312d949886d60"

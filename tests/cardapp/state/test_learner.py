@@ -65,7 +65,7 @@ def test_an_event_without_the_data_of_its_kind_is_ignored(db: Database, add: Add
 
 
 def work(db: Database, query: Callable[[Connection], object]) -> int:
-    """What SQLite's machine does for a query, in its own instructions."""
+    """The number of instructions of SQLite's virtual machine for a query."""
     done = 0
 
     def count() -> int:

@@ -1,4 +1,4 @@
-"""Several learners in one state directory: each has an own record and an own chain of events."""
+"""Several learners in one state directory: each has a separate record and a separate chain of events."""
 
 from __future__ import annotations
 

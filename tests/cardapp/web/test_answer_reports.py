@@ -1,4 +1,4 @@
-"""The reports of a learner's answers: page, CSV and JSON, and the way from there to the table of the class."""
+"""The reports of a learner's answers (page, CSV and JSON), and the table of the class made from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def append(api: Any, kind: str, **members: Any) -> Any:
 
 @pytest.fixture
 def answered(api: Any, no_session: Any) -> Any:
-    """Ada predicted wrong, then right, and answered; no session ran, so the card judged."""
+    """Ada made a wrong prediction, then a right one, and answered a question. No session ran, so the card judged."""
     api("POST", "/api/learners", {"name": "Ada"})
     append(api, "x-prediction", data={"values": {"n": "=2"}})
     append(api, "x-prediction", data={"values": {"n": "1"}})

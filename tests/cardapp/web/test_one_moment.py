@@ -69,7 +69,7 @@ def publishing(real: Services) -> Iterator[Services]:
 
 
 def assert_one_moment(found: dict[str, Any]) -> None:
-    """What is published and the last operation were stored by one transaction, so both are of one generation."""
+    """One transaction stored the published snapshot and the last operation, so both have the same generation."""
     published, last = found["published"], found["checkpoint"]["last"]
     assert (published and published["generation"]) == (last and last["generation"])
     assert (published and published["key"]) == (last and last["snapshot_ref"])

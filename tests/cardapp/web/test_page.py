@@ -1,4 +1,4 @@
-"""The page's own resources: the page itself, its files, sheets, diagrams and the search."""
+"""The resources of the page: the page itself, its files, sheets, diagrams and the search."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ from cardapp.web.problem_codes import DESCRIBED
 ROOT = Path(cardapp.__file__).parent
 CODE = re.compile("[a-z][a-z0-9_]*")
 NOT_IN_AN_ANSWER = (
-    # Other processes than the service.
+    # These run in processes other than the service.
     "authoring/", "session_host/", "cli.py", "open_cli.py", "console.py",
-    # What these refuse, they refuse before the service listens.
+    # These raise their errors before the service listens.
     "private_directories.py", "unix_socket.py", "settings.py", "serve.py", "web/listener.py", "state/migrations.py",
-    # They give no code to an error.
+    # Errors of these have no code.
     "card/", "layout/",
 )  # fmt: skip
 FAILURE_OF_TOOL = {"ToolFailure", "Failure"}
@@ -65,7 +65,7 @@ def codes_of_arguments() -> set[str]:
 
 
 def codes_of_tools() -> set[str]:
-    """The codes with which a tool of the session may fail, but for those of the classes of errors."""
+    """The codes with which a tool of the session may fail, except the codes of the error classes."""
     calls = (node for node in nodes(ast.Call) if getattr(node.func, "id", "") in FAILURE_OF_TOOL)  # type: ignore[attr-defined]
     return {text for call in calls if call.args for text in texts(call.args[0])}  # type: ignore[attr-defined]
 

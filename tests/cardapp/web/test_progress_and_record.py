@@ -73,11 +73,11 @@ def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services
 
 
 def test_one_item_is_set_without_reading_the_others(api: Any, services: Services) -> None:
-    """All writers wait meanwhile, and a card may have thousands of steps."""
+    """All writers wait during this query, and a card may have thousands of steps."""
     uuid = services.card_loader.current().identity.uuid
 
     def work() -> int:
-        """What SQLite's machine does for one item, in its own instructions."""
+        """The number of instructions of SQLite's virtual machine for one item."""
         done = 0
 
         def count() -> int:

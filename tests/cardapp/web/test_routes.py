@@ -122,7 +122,7 @@ def running_session(state_dir: Path) -> Iterator[None]:
 
 @pytest.fixture
 def quick_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PDF without LuaLaTeX, which needs seconds."""
+    """A PDF made without LuaLaTeX, which takes seconds."""
     emitters = {**export.EMITTERS, "pdf": lambda *_: export.ExportedFile(b"%PDF-1.5")}
     monkeypatch.setattr(export, "EMITTERS", emitters)
 

@@ -1,4 +1,4 @@
-"""Withdrawn notes and images, and the record read backwards."""
+"""Withdrawn notes and images, and the record in reverse order."""
 
 from __future__ import annotations
 
