@@ -1,1 +1,1 @@
-"""What an author of cards uses: checks, replays, repair, records."""
+"""Tools for authors of cards: checks, replays, repairs, records."""

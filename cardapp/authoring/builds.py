@@ -1,6 +1,6 @@
-"""Builds the program of an existing repository in a copy of it, to find out how the program is made.
+"""Builds the program of an existing repository in a copy of the repository, to find out how to build it.
 
-The repository itself is left alone: a copy has the files that git tracks or does not ignore, as a session's copy has
+The repository itself is not changed. Like a session's copy, this copy has the files that git tracks or does not ignore
 (without git: every file).
 """
 
@@ -25,11 +25,12 @@ from cardapp.source_tree import MAKEFILES, files_of, git, names_its_build
 BUILD_SECONDS = 600.0
 FLAGS = 'CFLAGS="-g -O0" CXXFLAGS="-g -O0"'
 KEPT = "ACLOCAL=: AUTOCONF=: AUTOHEADER=: AUTOMAKE=: MAKEINFO=:"
-"""Keeps what the Autotools made: a copy has other times, which would have make call the author's versions of them."""
+"""These settings keep the files that the Autotools made. A copy has other times, so make would call the author's
+version of each tool."""
 _SHELL = frozenset("&|;<>$`*?(")
 _NO_PROGRAMS = {"CMakeFiles", "deps", ".git"}
-"""Folders in which build tools keep programs of their own."""
-_EXECUTABLE_TYPES = (2, 3)  # ET_EXEC and ET_DYN of ELF's e_type; a library is told by its name
+"""Folders in which build tools keep their own programs."""
+_EXECUTABLE_TYPES = (2, 3)  # ET_EXEC and ET_DYN of ELF's e_type; a library is recognised by its name
 _LAST_LINES = 12
 _NOT_FOUND = re.compile(r"command not found|: not found$|^make.*: \S+: No such file or directory$")
 
@@ -65,7 +66,7 @@ def script(command: Sequence[str]) -> str:
 
 
 def command_of(typed: str) -> tuple[str, ...]:
-    """The command that an author typed; a shell runs it if it needs one."""
+    """The command that an author typed. If it needs a shell, a shell runs it."""
     return ("sh", "-c", typed) if _SHELL & set(typed) else tuple(shlex.split(typed))
 
 
@@ -111,7 +112,7 @@ def possible_builds(root: Path, file: Path) -> list[Build]:
 
 
 def _commands(folder: Path) -> Iterator[tuple[str, ...]]:
-    # A Makefile beside a Makefile.am was written by configure: another copy of the repository does not have it.
+    # configure has written a Makefile beside a Makefile.am. Another clone of the repository does not have it.
     if any((folder / name).is_file() for name in MAKEFILES) and not (folder / "Makefile.am").exists():
         yield ("make",)
         yield ("make", "CFLAGS=-g -O0", "CXXFLAGS=-g -O0")
@@ -162,7 +163,7 @@ def run_bounded(
     :raises MissingRequirement: there is no such command.
     """
     try:
-        # A session of its own, so that everything that the command started can be ended with it.
+        # A separate session, so that everything that the command started can be ended with it.
         process = subprocess.Popen(
             command,
             cwd=folder,
@@ -190,7 +191,7 @@ def run_bounded(
 
 
 def programs(copy: Path) -> list[Path]:
-    """The programs in the copy, relative to it, those with the shortest paths first."""
+    """The paths of the programs in the copy, relative to the copy, the shortest first."""
     found = []
     for folder, folders, files in os.walk(copy):
         folders[:] = [name for name in folders if name not in _NO_PROGRAMS]

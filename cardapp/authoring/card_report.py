@@ -20,7 +20,7 @@ from cardapp.state.database import now
 from cardapp.state.proofs import CardProof
 
 Progress = Callable[[Proof, int], None]
-"""Called after each snapshot, with the number of all snapshots to replay."""
+"""Called after each snapshot with its proof and the number of all snapshots to replay."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Replays:
 class CardReport:
     """The result of a check. ``card`` is the card as it was named, ``path`` its source file.
 
-    ``loaded`` is None if the source is invalid. ``warnings`` make no card fail. ``proofs`` has the snapshots that were
-    replayed, ``skipped`` the keys of those that should have been. ``repairs`` were made before the check. ``only`` has
-    the positions to which the check was limited; without any it concerns the whole card. ``state`` is that of the card
-    and its sources when the replays began; None without replays.
+    ``loaded`` is None if the source is invalid. ``warnings`` make no card fail. ``proofs`` has the replayed snapshots,
+    ``skipped`` the keys of those that were not replayed because of a fault. ``repairs`` were made before the check.
+    ``only`` has the positions to which the check was limited; if it is empty, the check covers the whole card.
+    ``state`` is the state of the card and its sources when the replays began; None without replays.
     """
 
     card: str
@@ -83,8 +83,8 @@ def check_card(
 ) -> CardReport:
     """Check the card at the path ``card``. With ``replays`` also replay the snapshots that no static fault touches.
 
-    ``only`` limits the check to these positions and all below them. With ``fix`` what moved is moved back in the source
-    file, and the card is checked again.
+    ``only`` limits the check to these positions and all below them. With ``fix`` the new lines of stops and excerpts
+    that moved are written into the source file, and the card is checked again.
 
     :raises NoCard: there is no card.
     :raises UsageError: there is no such profile.
@@ -136,7 +136,8 @@ def _checked(
 
 
 def _replayable(loaded: LoadedCard, keys: list[str], faults: list[Fault]) -> list[str]:
-    """The keys that no static fault touches. A missing file touches its stops, another fault of the target all."""
+    """The keys that no static fault affects. A missing file affects its stops; any other fault of the target affects
+    all."""
     sources = loaded.card.target.sources
     missing = set()
     for fault in faults:
@@ -150,8 +151,8 @@ def _replayable(loaded: LoadedCard, keys: list[str], faults: list[Fault]) -> lis
 
 
 def proof_of(report: CardReport) -> CardProof | None:
-    """The proof that these replays are. None if they are none: the card has a fault, not every snapshot was replayed,
-    or the card or its sources changed meanwhile."""
+    """The state of the card that these replays prove. None if they prove nothing: the card has a fault, not every
+    snapshot was replayed, or the card or its sources changed meanwhile."""
     loaded, state = report.loaded, report.state
     if not report.ok or loaded is None or state is None:
         return None
@@ -169,7 +170,7 @@ def _replayed(
     report: Callable[[Proof], None],
     search: bool,
 ) -> tuple[list[Proof], list[Fault]]:
-    """The proofs of the snapshots ``keys``, and what prevented further ones."""
+    """The proofs of the snapshots ``keys``, and the fault that prevented further proofs."""
     proofs: list[Proof] = []
 
     def note(proof: Proof) -> None:

@@ -1,4 +1,5 @@
-"""Checks a card without running its program: its layout, its stops and excerpts, and what was not recorded yet."""
+"""Checks a card without running its program: its layout, its stops and excerpts, and values that are not recorded
+yet."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ RECORD_HINT = "run bin/cardapp record"
 class Fault:
     """A fault of a card.
 
-    ``key`` is the position that has it ("": the card itself), ``pointer`` the place in the source file as a JSON
+    ``key`` is the position that has the fault ("": the card itself), ``pointer`` the place in the source file as a JSON
     pointer, ``line`` that place's line. ``fix`` has the members that a repair sets in the object at ``pointer``.
-    ``causes`` are sentences that may explain it, or say what to do.
+    ``causes`` are sentences that may explain the fault, or say what to do.
     """
 
     key: str
@@ -191,7 +192,7 @@ def _file_of(item: Step | Snapshot) -> str | None:
 
 
 def _is_found(item: Step | Snapshot, lines: list[str]) -> bool:
-    """Whether the excerpt of a step or the stop of a snapshot is where it was, but in a file with these lines."""
+    """Whether the excerpt of a step or the stop of a snapshot has the same line numbers in a file with these lines."""
     if isinstance(item, Step):
         return item.code is not None and anchors.is_anchored(item.code) and anchors.holds(item.code, lines)
     line, text = item.stop.line, item.stop.text
@@ -221,7 +222,7 @@ def _part_faults(parts: Iterable[Part], files: Mapping[str, list[str]]) -> Itera
 
 @dataclass(frozen=True)
 class _Shift:
-    """A line of a file that is certainly ``by`` lines further down now."""
+    """A line of a file that has certainly moved down by ``by`` lines."""
 
     file: str
     line: int
@@ -229,7 +230,8 @@ class _Shift:
 
 
 def _shifts(parts: Iterable[Part], files: Mapping[str, list[str]]) -> list[_Shift]:
-    """What the excerpts that moved say, and the stops whose text is now on a single other line."""
+    """The lines that are known to have moved: those of moved excerpts, and those of stops whose text is now on exactly
+    one other line."""
     found = []
     for part in parts:
         if isinstance(part.item, Step):
@@ -283,7 +285,7 @@ def _too_short(code: CodeRange, lines: list[str]) -> str:
 
 
 def _now(code: CodeRange, lines: list[str]) -> str:
-    """What stands at the beginning of the excerpt."""
+    """The first lines of the excerpt."""
     first = lines[code.first - 1] if code.first <= len(lines) else "the file is shorter"
     return (first or "an empty line") if first != code.text else "the lines differ"
 

@@ -27,7 +27,7 @@ STATIC = "static"
 
 
 def text(report: CardReport, *, replayed: bool) -> str:
-    """The report for a reader; the faults of one snapshot's values are one table."""
+    """The report as text. The faults of one snapshot's values are shown as one table."""
     lines = [f"  repaired {each}" for each in report.repairs]
     if report.loaded is not None:
         lines.insert(0, _heading(report.loaded))
@@ -44,7 +44,8 @@ def _heading(loaded: LoadedCard) -> str:
 
 
 def _without_repeats(faults: Sequence[Fault]) -> list[Fault]:
-    """The faults without those that say the same of the same place again, as those of a recipe do at each stop."""
+    """The faults without duplicates of the same place and message. A faulty recipe, for example, gives the same fault
+    at each stop."""
     first: dict[tuple[str, str], Fault] = {}
     for fault in faults:
         first.setdefault((fault.pointer, fault.detail), fault)

@@ -136,7 +136,7 @@ def _check_card(card: str, options: argparse.Namespace) -> CardReport:
 def _replayed(
     card: str, replays: Replays, *, only: Sequence[str] = (), fix: bool = False, shown: bool = True
 ) -> CardReport:
-    """The report of a check with replays; a bar shows the progress if ``shown``."""
+    """The report of a check with replays. If ``shown`` is true, a bar shows the progress."""
     bar = ProgressBar(shown=shown)
     bar.note(f"{card}: building the program and starting a session …")
 
@@ -166,8 +166,8 @@ def _check_and_wait(options: argparse.Namespace) -> None:
 
 
 def _files(card: str, *, replayed: bool) -> list[Path]:
-    """The files of a card: its source, its layout and its target's sources; those that a session copies, too, if it is
-    ``replayed``; of an invalid card its source alone."""
+    """The files of a card: its source, its layout and its target's sources. If it is ``replayed``, also the files that
+    a session copies. For an invalid card, only its source."""
     try:
         files = CardLoader(source_path(card)).current().files
         loaded = load_card(card)
@@ -201,7 +201,7 @@ def prove(card: str) -> CardProof:
 
 
 def _record_proof(report: CardReport) -> CardProof | None:
-    """Record the proof if the replays are one. It is a proof also where no record can be written."""
+    """Record the proof if the replays prove the card. If no record can be written, the proof still counts."""
     proof = proof_of(report)
     if proof is not None and report.state is not None:
         try:

@@ -1,8 +1,8 @@
 """Finds the lines of a function in its source file, for C, C++ and Rust.
 
-The lines are found in the text alone: a definition begins where the previous declaration ends, without the comments in
-between, and ends at the brace that closes its body. So a program that was never built, or was built without debug
-information, has its excerpts, too. Definitions that a macro writes, and operators of C++, are not found.
+The lines are found in the text alone. A definition begins where the previous declaration ends, without the comments in
+between, and ends at the brace that closes its body. So this also works for a program that was never built, or was built
+without debug information. Definitions that a macro writes, and operators of C++, are not found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RUST_COMMENT = re.compile(r"/\*|\*/")
 _ACCESS = {"public", "private", "protected"}
 _ATTRIBUTES = {"alignas", "__attribute__", "__declspec", "decltype"}
 AMBIGUOUS = "ambiguous_function"
-"""The code of the error that a file defines several functions of the name."""
+"""The code of the error for a file that defines several functions with the same name."""
 _IDENTIFIER = re.compile(r"~?[A-Za-z_$][\w$]*")
 _ARGUMENTS = re.compile(r"<.*>|\([^()]*\)(?:\s*const)?$")
 
@@ -52,8 +52,9 @@ class _Token:
 class _Open:
     """An open brace.
 
-    ``names`` are those of a scope, whose declarations are read; None: anything else. ``first`` is the line where the
-    definition of ``function`` begins. ``head`` is what goes on behind an initializer of a member.
+    ``names`` are the names of a scope, whose declarations are read; None for any other brace. ``first`` is the line
+    where the definition of ``function`` begins. ``head`` has the tokens before the brace that initializes a member; the
+    head continues after it.
     """
 
     names: tuple[str, ...] | None = None
@@ -89,7 +90,8 @@ class _Reader:
         return bool(self._open) and self._open[-1].names is None
 
     def _in_parentheses(self) -> bool:
-        """Whether the head has an open parenthesis: a brace in it, as in ``f(int x = {})``, is no body."""
+        """Whether the head has an open parenthesis. A brace within it, as in ``f(int x = {})``, does not begin a
+        body."""
         return sum({"(": 1, ")": -1}.get(token.text, 0) for token in self._head) > 0
 
     def _declare(self, token: _Token) -> None:
@@ -156,7 +158,7 @@ def function_lines(function: str, file: str, lines: Sequence[str]) -> tuple[int,
 
 
 def _is_named(found: tuple[str, ...], wanted: tuple[str, ...], rust: bool) -> bool:
-    if rust:  # the names of the crate and of the file's module stand in no source file
+    if rust:  # the names of the crate and of the file's module are in no source file
         return all(one == other for one, other in zip(reversed(found), reversed(wanted), strict=False))
     named = tuple(name for name in wanted if name not in ("", "(anonymous namespace)"))
     return found[-len(named) :] == named
@@ -190,7 +192,7 @@ def _rust_tokens(text: str) -> Iterator[_Token]:
 
 
 def _comment_end(text: str, start: int) -> int:
-    """The end of a comment of Rust, which may hold others."""
+    """The end of a comment of Rust, which may contain other comments."""
     depth = 0
     for match in _RUST_COMMENT.finditer(text, start):
         depth += 1 if match.group() == "/*" else -1
@@ -203,7 +205,7 @@ def _comment_end(text: str, start: int) -> int:
 
 
 def _at_depth_0(head: Sequence[_Token]) -> Iterator[tuple[int, str]]:
-    """The tokens outside parentheses, with their numbers; an opening parenthesis is one of them."""
+    """The tokens outside parentheses, each with its index. Opening parentheses are included."""
     depth = 0
     for number, token in enumerate(head):
         if token.text == ")":
@@ -215,7 +217,8 @@ def _at_depth_0(head: Sequence[_Token]) -> Iterator[tuple[int, str]]:
 
 
 def _c_function(head: Sequence[_Token], name: str) -> tuple[str, ...] | None:
-    """The name of the function ``name`` as its definition writes it, qualified or not; None for another head."""
+    """The name of the function ``name`` as written in its definition, qualified or not; None if the head is not such a
+    definition."""
     outer = list(_at_depth_0(head))
     for place, (number, text) in enumerate(outer):
         if text in ("=", ":"):  # an initializer, or the members that a constructor initializes
@@ -230,7 +233,7 @@ def _c_function(head: Sequence[_Token], name: str) -> tuple[str, ...] | None:
 
 
 def _initializes_member(head: Sequence[_Token]) -> bool:
-    """Whether a brace behind the head of a constructor initializes a member, as in ``Box(int n) : n_{n} {``."""
+    """Whether a brace after the head of a constructor initializes a member, as in ``Box(int n) : n_{n} {``."""
     return any(text == ":" for _, text in _at_depth_0(head)) and head[-1].text not in (")", "}")
 
 
@@ -253,7 +256,7 @@ def _c_scope(head: Sequence[_Token]) -> tuple[str, ...] | None:
 
 
 def _declares_parameters(head: Sequence[_Token]) -> bool:
-    """Whether the head is that of a function whose parameters are declared behind the parentheses (before C23)."""
+    """Whether the head belongs to a function whose parameters are declared after the parentheses (before C23)."""
     texts = [token.text for token in head]
     if ")" not in texts or "(" not in texts or texts[-1] == ")":
         return False
@@ -299,7 +302,7 @@ def _rust_scope(head: Sequence[_Token]) -> tuple[str, ...] | None:
 
 
 def _without_parameters(texts: Sequence[str]) -> Sequence[str]:
-    """What follows the type parameters of an ``impl``."""
+    """The tokens after the type parameters of an ``impl``."""
     depth = 0
     for number, text in enumerate(texts):
         depth += {"<": 1, ">": -1}.get(text, 0)

@@ -1,4 +1,5 @@
-"""Finds the program of a repository that calls a given function: by building it as its files suggest, and trying."""
+"""Finds the program of a repository that calls a given function. It builds the repository as its files suggest, and
+runs the programs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from cardapp.authoring.probing import BUILT_ELSEWHERE, NO_DEBUG_INFORMATION, NOT
 from cardapp.errors import CardAppError, InvalidValue, MissingRequirement, UsageError
 
 _SHORT_BUILD_SECONDS = 20.0
-"""A build that takes longer gets a limit of its own in the card, because another machine may be slower."""
+"""A build that takes longer gets its own time limit in the card, because another machine may be slower."""
 _SLOWER_MACHINE = 6
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
@@ -30,9 +31,9 @@ class NotReached(CardAppError):
 
 @dataclass(frozen=True)
 class Wish:
-    """What an author asks for. ``at`` is ``FILE:FUNCTION``; all paths are relative to the current folder.
+    """An author's request. ``at`` is ``FILE:FUNCTION``. All paths are relative to the current folder.
 
-    ``build`` and ``program`` are None where they are to be found.
+    ``build`` and ``program`` are None if they must be found.
     """
 
     at: str
@@ -71,7 +72,7 @@ class _Place:
 def locate(wish: Wish, report: Callable[[str], None] = lambda _doing: None) -> Located:
     """Build copies of the repository, until a program in one of them calls the function.
 
-    ``report`` is told what is done, because a build takes its time.
+    ``report`` gets a line before each build, because a build may take long.
 
     :raises UsageError: there is no such file or function, or nothing says how the program is built.
     :raises BuildAttemptFailed: no build succeeded.
@@ -181,7 +182,7 @@ def _located(wish: Wish, place: _Place, build: Build, found: Probe, seconds: flo
 
 
 def _explained(place: _Place, failures: list[CardAppError], probes: list[Probe]) -> CardAppError:
-    """The error when nothing calls the function: what was tried, and what the author can name."""
+    """The error if no program calls the function: what was tried, and which options the author can use."""
     if not probes and failures:
         others = [failure.detail.split("\n")[0].rstrip(":") for failure in failures[:-1]]
         remedy = "name a build that works with --build 'COMMAND'"

@@ -1,4 +1,4 @@
-"""Writes a new card: on a small program that comes with it, or on a function of a program that is already there."""
+"""Writes a new card: on a small program that is written with it, or on a function of an existing program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cardapp.errors import CardAppError, MissingRequirement, UsageError
 STARTERS = Path(__file__).with_name("starters")
 LAYOUT = "karta-classic"
 _MAX_VALUE = 100
-"""Characters of a value that a new card expects; a longer text says little on a sheet."""
+"""The maximum number of characters of a value that a new card expects. A longer text is of little use on a sheet."""
 Document = dict[str, Any]
 
 
@@ -206,7 +206,7 @@ def _as_text(document: Document) -> str:
 
 @contextmanager
 def _removed_on_failure(folder: Path) -> Iterator[None]:
-    """Remove what was written into the empty or new ``folder`` if the card does not get finished."""
+    """If the card is not finished, remove the files that were written into the empty or new ``folder``."""
     existed = folder.is_dir()
     try:
         yield

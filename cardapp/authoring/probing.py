@@ -27,9 +27,9 @@ BUILT_ELSEWHERE = "remove the object files that are in the repository (make clea
 
 @dataclass(frozen=True)
 class Probe:
-    """What happened to ``program``, a path in the copy.
+    """The result of running ``program``, a path in the copy.
 
-    ``function`` is gdb's name of the function, None if the program is of no use; then ``detail`` says why, and
+    ``function`` is gdb's name of the function. It is None if the program cannot be used; then ``detail`` says why, and
     ``remedy`` is one of the constants above. ``arguments`` maps the names of the function's parameters to the values
     that gdb printed.
     """

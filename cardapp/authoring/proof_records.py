@@ -70,7 +70,7 @@ def _digest(loaded: LoadedCard) -> str:
 
 
 def _file_digest(path: Path) -> str | None:
-    """The SHA-256 of a file, or the target of a link; None for what is neither."""
+    """The SHA-256 of a file, or the target of a link; None for any other path."""
     if path.is_symlink():
         return f"-> {os.readlink(path)}"
     if not os.path.isfile(path):  # a pipe or a device, which may never end
@@ -88,7 +88,7 @@ def _commit(loaded: LoadedCard) -> str | None:
     commit = git(folder, "rev-parse", "--short", "HEAD")
     if commit is None:
         return None
-    # A file that git ignores has no status, although no commit has it. An untracked file counts where it is copied.
+    # A file that git ignores has no status, although no commit has it. An untracked file counts if a session copies it.
     sources = (loaded.target_directory / name for name in loaded.card.target.sources)
     is_tracked = git(folder, "ls-files", "--error-unmatch", "--", *_paths((loaded.path, *sources))) is not None
     changed = git(folder, "status", "--porcelain", "--untracked-files=no")

@@ -1,4 +1,4 @@
-"""Replays the snapshots of a card in a temporary session, and compares what is seen there with the card."""
+"""Replays the snapshots of a card in a temporary session, and compares the observed values with the card."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ Reading = dict[str, Any]
 """The result of ``checkpoint_replay``: ``file, line, function, values, allocator, …``."""
 
 _BUILD_SECONDS = 120.0
-"""The limit of a build if the card names none; that of the profiles in ``etc/card-session.ini``."""
+"""The time limit of a build if the card names none. It is the limit of the profiles in ``etc/card-session.ini``."""
 _MARGIN_SECONDS = 5.0
 _CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-"""A name in front of a bracket: a function, or a word of the language, which is similar to no function."""
+"""A name before a parenthesis: a function, or a keyword of the language, which is similar to no function's name."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The result of ``replays`` replays of one snapshot. ``duration_ms`` is that of the slowest one. If it failed, the
-    last of them did."""
+    """The result of ``replays`` replays of one snapshot. ``duration_ms`` is the duration of the slowest replay. If the
+    proof failed, the last replay failed."""
 
     key: str
     state: Literal["ready", "failed"]
@@ -86,7 +86,7 @@ class TemporarySession:
         return self._link.call(session_tools.REPLAY, arguments, seconds=limit)
 
     def prove(self, key: str, snapshot: Snapshot | None = None) -> Proof:
-        """Replay a snapshot and compare all that the card says of it.
+        """Replay a snapshot and compare everything that the card says about it.
 
         :raises CardAppError: the session cannot be used any more, or the build failed.
         """
@@ -105,7 +105,7 @@ class TemporarySession:
         return Proof(key, "failed" if faults else "ready", duration, tuple(faults))
 
     def _advice(self, code: str, stop: Stop) -> Iterator[str]:
-        """What the error does not say itself: what the stop waits for, or what to change."""
+        """Sentences that complete the error: what the stop waits for, or what to change."""
         if code == "replay_timeout":
             yield "if it needs longer, raise timeout_s of its run, or CARD_REPLAY_TIMEOUT"
         if code == "target_exited" and (awaited := stop.condition or stop.signal) is not None:
@@ -126,7 +126,7 @@ def codeless_line(stop: Stop, reading: Reading) -> str | None:
 
 
 def reading_faults(key: str, pointer: str, snapshot: Snapshot, reading: Reading) -> Iterator[Fault]:
-    """The differences between the snapshot, which is at ``pointer`` in the source file, and what was seen."""
+    """The differences between the snapshot, which is at ``pointer`` in the source file, and the observed state."""
     checks = proof.checks(snapshot, reading)
     places = len(checks) - len(snapshot.expect)  # the first checks prove the place
     causes = tuple(reading.get("causes", ()))
@@ -176,8 +176,8 @@ def prove(
 ) -> list[Proof]:
     """Replay the snapshots ``keys`` in a temporary session, each ``repeat`` times, and call ``report`` after each.
 
-    A proof that failed is replaced by what ``examine`` makes of it. With ``fail_fast`` the first snapshot that fails is
-    the last one.
+    A failed proof is replaced by the result of ``examine``. With ``fail_fast`` the replays end after the first failed
+    snapshot.
 
     :raises CardAppError: the session cannot be started or used; ``build_failed`` with the compiler's output.
     """
@@ -212,7 +212,8 @@ def _repeated(session: TemporarySession, key: str, repeat: int) -> Proof:
 @contextmanager
 def temporary_session(loaded: LoadedCard, profile: str | None = None) -> Iterator[TemporarySession]:
     """Start a session of ``profile`` (None: the default one) in a temporary state directory. Both are removed at the
-    end, also after an error. The copy of the sources stays, so that the next session of the card builds only a change.
+    end, also after an error. The copy of the sources remains, so that the next session of the card rebuilds only what
+    changed.
 
     :raises CardAppError: the session did not start; ``build_failed`` has the compiler's output.
     :raises MissingRequirement: a program that a session needs is missing.
@@ -256,7 +257,7 @@ def _card_session(environment: dict[str, str], *arguments: str) -> subprocess.Co
     """Run the session control tool as a subprocess, because no other part of the application may import its code."""
     command = [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
     pipe = subprocess.PIPE
-    # In a process group of its own it gets Ctrl-C once, from here, and has the time to end the build.
+    # In a separate process group the tool gets Ctrl-C only from here, once, and has time to end the build.
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, process_group=0
     ) as tool:

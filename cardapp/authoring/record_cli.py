@@ -1,4 +1,4 @@
-"""The command ``record``: its options, the table of what it writes, and its question."""
+"""The command ``record``: its options, the table of its changes, and its question."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cardapp.console import ArgumentParser, ProgressBar, end_as_after_ctrl_c
 
 DONE, FAILED = 0, 1
 _MAX_CELL = 44
-"""Characters of a value that the table shows."""
+"""The table shows at most this number of a value's characters."""
 
 
 def add_record(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
@@ -54,7 +54,7 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def find(loaded: LoadedCard, keys: set[str], profile: str | None) -> Recording:
-    """What can be recorded; a bar shows the progress of the replays."""
+    """The changes that can be recorded. A bar shows the progress of the replays."""
     bar, total = ProgressBar(), sum(key in keys for key in Catalog(loaded.card).snapshots)
 
     def report(key: str) -> None:
@@ -67,7 +67,7 @@ def find(loaded: LoadedCard, keys: set[str], profile: str | None) -> Recording:
 
 
 def print_changes(changes: Sequence[Change]) -> None:
-    """Print a table of the changes. A value that takes the place of another one is marked with ``!``."""
+    """Print a table of the changes. A value that replaces another one is marked with ``!``."""
     if not changes:
         return
     rows = [("position", "what", "old", "new")]
@@ -85,7 +85,7 @@ def _shown(value: Any) -> str:
 
 
 def _agrees(count: int) -> bool:
-    """Ask whether what is marked may be replaced; without a terminal the answer is no."""
+    """Ask whether the marked values may be replaced. Without a terminal the answer is no."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     values = "the value" if count == 1 else f"the {count} values"

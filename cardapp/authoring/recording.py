@@ -1,8 +1,9 @@
-"""Records what a card leaves open or says wrongly: lines, texts and digests of its excerpts and stops, and the values
-at its stops, which come from replays.
+"""Records values that a card lacks or has wrong: lines, texts and digests of its excerpts and stops, and the values at
+its stops, which come from replays.
 
-A change *replaces* if it alters something that the card already had. Everything else fills in what was missing: a value
-or a stop's text that is ``"?"``, the anchor of an excerpt, the lines of an excerpt that names a function.
+A change *replaces* if it alters something that the card already had. Every other change fills in something that was
+missing: a value or a stop's text that is ``"?"``, the anchor of an excerpt, the lines of an excerpt that names a
+function.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ CODE_MEMBERS = ("from", "to", "text", "digest")
 class Change:
     """A value that is recorded in the object of the position ``key``. ``old`` is None if there was none.
 
-    ``is_place`` marks the lines of an excerpt or stop: without it the position's other changes would be wrong.
+    ``is_place`` marks the lines of an excerpt or stop. Without this change, the position's other changes would be
+    wrong.
     """
 
     key: str
@@ -43,9 +45,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Recording:
-    """What can be recorded in the card at ``path``, whose source file has ``text``.
+    """The changes that can be recorded in the card at ``path``, whose source file has ``text``.
 
-    ``problems`` are what could not be recorded. ``addresses`` names values that another machine may not have.
+    ``problems`` say what could not be recorded. ``addresses`` names values that may differ on another machine.
     """
 
     path: Path
@@ -59,12 +61,12 @@ class Recording:
         return tuple(change for change in self.changes if change.replaces)
 
     def without_replacing(self) -> tuple[Change, ...]:
-        """The changes that fill in what was missing and need none of the others."""
+        """The changes that fill in missing values and do not depend on the other changes."""
         unplaced = {change.key for change in self.changes if change.replaces and change.is_place}
         return tuple(change for change in self.changes if not change.replaces and change.key not in unplaced)
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Write ``changes`` into the source file at once; all else keeps its bytes.
+        """Write ``changes`` into the source file in one step. All other bytes stay the same.
 
         :raises Conflict: the file has changed since it was read.
         """
@@ -83,7 +85,8 @@ def record(
     profile: str | None,
     report: Callable[[str], None] = lambda _key: None,
 ) -> Recording:
-    """Find out what the positions ``keys`` need; replay the snapshots among them. ``report`` is told each key.
+    """Find the changes of the positions ``keys``, and replay the snapshots among them. ``report`` is called with each
+    key.
 
     :raises CardAppError: the session cannot be started or used, or the build failed.
     """
@@ -175,7 +178,8 @@ def _code_changes(key: str, pointer: str, step: Step, files: Mapping[str, list[s
 
 
 def _found_again(code: CodeRange, lines: Sequence[str]) -> CodeRange:
-    """Where the excerpt's lines are now; else those of its function; else the lines with the same numbers."""
+    """The present place of the excerpt's lines; else the lines of its function; else the lines with the same
+    numbers."""
     moved = anchors.moved(code, lines)
     if moved is not None:
         return moved

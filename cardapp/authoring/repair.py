@@ -1,7 +1,7 @@
-"""Repairs a card whose program moved: new lines of stops and excerpts, new numbers of hits.
+"""Repairs a card after its program's lines moved: writes new lines of stops and excerpts, and new numbers of hits.
 
-Nothing here accepts a changed text or a changed value. A stop is moved only to a line that contains its text, an
-excerpt only to the same lines, and another line or number of hits is searched by replays in which all values hold.
+No repair accepts a changed text or a changed value. A stop is moved only to a line that contains its text, an excerpt
+only to lines with the same content. Another line or number of hits is accepted only if all values hold in a replay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ OTHER_LINES = 3
 
 @dataclass(frozen=True)
 class Repair:
-    """The members of a stop or an excerpt that were changed. A number of hits that the source did not name was 1."""
+    """The members of a stop or an excerpt that were changed. If the source does not name the number of hits, the old
+    number is 1."""
 
     key: str
     pointer: str
@@ -59,7 +60,7 @@ def repair(path: Path, faults: Iterable[Fault]) -> list[Repair]:
 
 
 def merged(repairs: Iterable[Repair]) -> list[Repair]:
-    """The repairs with those of the same place as one, from the first old to the last new number."""
+    """Join the repairs of the same place into one repair, from the first old to the last new number."""
     found: dict[str, Repair] = {}
     for each in repairs:
         first = found.get(each.pointer, each)
