@@ -1,4 +1,4 @@
-"""The text of a card's source file: where each value stands in it, and changes that keep everything else as it is.
+"""The text of a card's source file: the place of each value, and changes that keep all other text.
 
 Places are JSON pointers (RFC 6901). The text must be valid JSON.
 """
@@ -24,7 +24,8 @@ _SCALAR = re.compile(r"[^\s,\]}]+")
 
 @dataclass(frozen=True)
 class _Span:
-    """A value at ``start`` up to ``end``; ``before`` is the end of the comma or bracket in front of it or its name."""
+    """A value from ``start`` to ``end``. ``before`` is the end of the comma or bracket before the value, or before its
+    name."""
 
     before: int
     start: int
@@ -55,7 +56,8 @@ class SourceText:
     def with_values(self, values: Mapping[str, Any]) -> str:
         """The text with each of ``values`` at its pointer.
 
-        A member that its object does not have yet is added as the last one. A ``KeyError`` if there is no such object.
+        If the object does not have the member, the member is added at its end. Raises ``KeyError`` if there is no such
+        object.
         """
         changes = [self._change(pointer, value) for pointer, value in values.items()]
         changed, at = [], 0
@@ -98,7 +100,7 @@ class SourceText:
                 name = _STRING.match(self.text, start)
                 assert name is not None
                 token = pointer_token(json.loads(name.group()))
-                start = self._skip(self._skip(name.end()) + 1)  # behind the colon
+                start = self._skip(self._skip(name.end()) + 1)  # after the colon
             last = f"{pointer}/{token}"
             end = self._skip(self._scan(before, start, last))
             if self.text[end] != ",":
@@ -111,7 +113,7 @@ class SourceText:
 
 
 def read_source(path: Path) -> str:
-    """The text of a card's source file, with its own line ends. Raises ``OSError`` or ``UnicodeDecodeError``."""
+    """The text of a card's source file, with its line ends unchanged. Raises ``OSError`` or ``UnicodeDecodeError``."""
     return path.read_bytes().decode("utf-8")
 
 

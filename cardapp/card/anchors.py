@@ -38,7 +38,8 @@ def holds(code: CodeRange, lines: Sequence[str]) -> bool:
 
 
 def moved(code: CodeRange, lines: Sequence[str]) -> CodeRange | None:
-    """Where the same lines are now, the nearest place if there are several; None if the file has them no more.
+    """The present place of the same lines; the nearest place if there are several. None if the file no longer has the
+    lines.
 
     Only an excerpt with both parts of an anchor can be found again.
     """
@@ -59,7 +60,7 @@ def moved(code: CodeRange, lines: Sequence[str]) -> CodeRange | None:
 def difference(code: CodeRange, lines: Sequence[str] | None) -> str:
     """A sentence that says why the excerpt does not show the lines that its author chose; "" if it does.
 
-    ``lines`` are those of its file; None if it cannot be read.
+    ``lines`` are the lines of its file; None if the file cannot be read.
     """
     if lines is None:
         return "This file cannot be read."

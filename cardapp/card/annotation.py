@@ -1,4 +1,5 @@
-"""The rules of an annotation that no schema can say: its rectangle lies within its part, its points suit its kind."""
+"""The rules of an annotation that no schema can express: its rectangle is within its part, and its points suit its
+kind."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ POINTS: Mapping[str, tuple[int, int]] = {
 }
 """The least and the greatest number of points of each kind.
 
-Box and marker: two opposite corners. Arrow and underline: begin and end. Callout: where the text stands, and what it
-points at. Freehand: the line.
+Box and marker: two opposite corners. Arrow and underline: begin and end. Callout: the place of the text, and the point
+at which it points. Freehand: the line.
 """
 
 _ROUNDING = 1e-6
-"""The sum of two decimal fractions may be so much too great."""
+"""The rounding error that is tolerated in the sum of two decimal fractions."""
 
 
 def check(annotation: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidValue` if the annotation breaks a rule. It meets the schema."""
+    """Raise :class:`InvalidValue` if the annotation, which meets the schema, breaks a rule."""
     target, kind = annotation["target"], annotation["style"]["kind"]
     for start, size in (("x", "w"), ("y", "h")):
         if target[start] + target[size] > 1 + _ROUNDING:

@@ -1,6 +1,7 @@
-"""What a learner predicted, answered and looked at, stop by stop, from the events of a card.
+"""The learner's predictions, answers and uncovered values at each stop, from the events of a card.
 
-A stop is a snapshot. An event at a step counts for each stop of the step. The first try counts: the first prediction.
+A stop is a snapshot. An event at a step counts for each stop of the step. Only the first try, which is the first
+prediction, counts.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ TEACHER = "x-teacher"
 """The switch ``Teacher`` was turned on or off. While it is on, the page shows every covered value."""
 
 KINDS = (PREDICTION, ANSWER, REVEALED, SELF, HINT, JUDGED)
-"""The kinds of entries of which every one counts; of ``PROVED`` only the first at a stop does."""
+"""The kinds of entries that all count. Of the kind ``PROVED`` only the first entry at a stop counts."""
 _MEMBERS: Mapping[str, tuple[str, type]] = {PREDICTION: ("values", dict), SELF: ("self", str), HINT: ("hint", int)}
 
 _MAX_GAP_SECONDS = 600.0
-"""A longer time between two events is no work."""
+"""A longer time between two events does not count as work."""
 
 
 class AskedStop(NamedTuple):
-    """A stop with what is asked there. ``step`` is the key of its step and ``number`` that of the step in the card,
-    from 1. ``title`` is the step's title, ``name`` the stop's own."""
+    """A stop with its questions. ``step`` is the key of its step, and ``number`` is the step's number in the card, from
+    1. ``title`` is the step's title, ``name`` the stop's name."""
 
     key: str
     step: str
@@ -56,7 +57,8 @@ def asked_stop(catalog: Catalog, key: str) -> AskedStop:
 
 
 class Entry(NamedTuple):
-    """An event of one of the kinds above. Of ``PROVED`` only the first at a stop is needed, without its ``data``."""
+    """An event of one of the kinds above. Of the kind ``PROVED`` only the first event at a stop is needed, without its
+    ``data``."""
 
     seq: int
     at: str
@@ -136,7 +138,8 @@ def _first_look(entries: Iterable[Entry]) -> int | None:
 
 
 def _rows(stop: AskedStop, tries: Sequence[Entry], judgements: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each predicted value of the only one of ``tries``, in the order in which the card asks."""
+    """A row for each predicted value of the first try, in the order in which the card asks. ``tries`` has at most one
+    entry."""
     if not tries:
         return []
     said = tries[0].data["values"]
@@ -154,7 +157,7 @@ def _rows(stop: AskedStop, tries: Sequence[Entry], judgements: Mapping[int, Mapp
 
 
 def _seconds(times: Iterable[str]) -> int:
-    """The time of work: the gaps between the events, without the long ones."""
+    """The working time: the sum of the gaps between the events, without long gaps."""
     instants = [datetime.fromisoformat(at).timestamp() for at in times]
     gaps = (after - before for before, after in pairwise(instants))
     return round(sum(gap for gap in gaps if 0 <= gap <= _MAX_GAP_SECONDS))

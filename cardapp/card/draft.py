@@ -1,4 +1,4 @@
-"""What can be read of a card's source that has faults: the steps and snapshots in which no fault lies."""
+"""The readable parts of a card's source that has faults: the steps and snapshots without a fault."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which expressions may be evaluated at a stop: those that neither assign nor call.
+"""Decides which expressions may be evaluated at a stop: those that neither assign nor call.
 
-This is the first wall. It reads an expression as C, C++ and Rust do, token by token, and needs no program. The second
-wall is in gdb, which evaluates with ``may-call-functions off`` and ``may-write-memory off``: ``(char *)(p + 1)`` may be
-a cast or a call, and only gdb knows the types.
+This is the first barrier. It reads an expression token by token, like C, C++ and Rust, and needs no program. The second
+barrier is in gdb, which evaluates with ``may-call-functions off`` and ``may-write-memory off``: ``(char *)(p + 1)`` may
+be a cast or a call, and only gdb knows the types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _TOKEN = re.compile(
 _ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "and_eq", "or_eq", "xor_eq"}
 _STEPS = {"++", "--"}
 _SHELL = "$_shell"
-"""A function of gdb itself that runs a command. gdb may call it where it may call no function of the program."""
+"""A built-in function of gdb that runs a command. gdb can call it even when it may not call functions of the
+program."""
 _NOT_CALLED = frozenset(
     [
         "not",

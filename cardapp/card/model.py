@@ -52,7 +52,7 @@ class Target:
     root: str | None = None
     build_timeout: float | None = None
     run: Run = Run()
-    """The run of a snapshot that names none."""
+    """The run that is used for a snapshot without a ``run``."""
     runs: tuple[tuple[str, Run], ...] = ()
 
     def run_named(self, name: str | None) -> Run:
@@ -93,9 +93,9 @@ class AllocatorRecipe:
 class NodesRecipe:
     """gdb expressions for a structure of linked nodes, valid at every stop of the card.
 
-    A list begins at ``first`` and goes on at ``next``; a tree begins at ``root`` and goes on at each of ``children``.
-    ``$node`` stands for the pointer to the node. At most ``max`` nodes are read. A node is drawn as ``size`` bytes at
-    ``address``.
+    A list begins at ``first`` and continues at ``next``; a tree begins at ``root`` and continues at each of
+    ``children``. ``$node`` stands for the pointer to the node. At most ``max`` nodes are read. A node is drawn as
+    ``size`` bytes at ``address``.
     """
 
     title: str | None
@@ -139,9 +139,9 @@ class Stop:
 class CodeRange:
     """Lines ``first`` to ``last`` (1-based, inclusive) of a source file, shown beside a step.
 
-    The anchor tells whether they are still the lines that the author chose: ``text`` is the first of them, ``digest``
-    the digest of all (:func:`cardapp.card.anchors.digest`). ``function`` is the function from which a card's author had
-    the lines resolved.
+    The anchor tells whether these are still the lines that the author chose. ``text`` is the first line, ``digest`` the
+    digest of all lines (:func:`cardapp.card.anchors.digest`). If the author named a function instead of lines, it is
+    ``function``.
     """
 
     file: str
@@ -185,7 +185,7 @@ class Snapshot:
     """A program state: the stop, the expected values that prove it, and further expressions to show.
 
     ``run`` names a run of the target; None: the target's own. ``ask`` are the expressions that the learner predicts;
-    the ``hints`` are for before, the ``explanation`` is for after.
+    the ``hints`` are shown before the prediction, the ``explanation`` after it.
     """
 
     id: str

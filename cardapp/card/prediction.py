@@ -1,7 +1,7 @@
-"""Judges what a learner predicts of a stop: with the values that the program has there, or with the card's own.
+"""Judges a learner's prediction at a stop: with the program's values there, or with the card's values.
 
-A value is right by the comparison of a proof: ``0x40`` is 64. It is never judged if the card calls it undefined, or if
-nothing is known to compare it with.
+Values are compared as in a proof: ``0x40`` equals 64. A value is not judged if the card calls it undefined, or if there
+is no known value for the comparison.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def judged(seq: int, said: Mapping[str, str], snapshot: Snapshot, values: Mappin
 
 
 def _equals(wanted: Expectation, said: str, seen: str | None) -> bool | None:
-    """Whether the program's value is the one that was said, within the card's tolerance; None if it is not known."""
+    """Whether the program's value equals the predicted value, within the card's tolerance; None if it is not known."""
     if seen is None:
         return None
     return same_value(Expectation(wanted.expression, said, wanted.format, wanted.tolerance), seen)

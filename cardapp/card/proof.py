@@ -63,9 +63,10 @@ def same_value(expected: Expectation, actual: str) -> bool:
 
 
 def recordable(actual: str) -> str:
-    """``actual``, which gdb printed, as a card records it: the same on every machine, and equal by :func:`same_value`.
+    """The form in which a card records ``actual``, which gdb printed. It is the same on every machine, and equal by
+    :func:`same_value`.
 
-    An array of characters becomes its text, and each pointer of an aggregate ``*``, except null pointers.
+    An array of characters becomes its text. Each pointer in an aggregate becomes ``*``, except null pointers.
     """
     found = actual.strip()
     if _REPEATED_NUL.match(found):
@@ -77,7 +78,7 @@ def recordable(actual: str) -> str:
 
 
 def is_address(recorded: str) -> bool:
-    """Whether a recorded value has an address, which another machine may not have."""
+    """Whether a recorded value has an address, which may differ on another machine."""
     return _SOME_ADDRESS.search(_QUOTED.sub("", recorded)) is not None
 
 
@@ -123,8 +124,8 @@ def checks(snapshot: Snapshot, observed: dict[str, Any]) -> list[Check]:
     """Make all comparisons that prove ``snapshot``.
 
     ``observed`` is the report of the session's replay, with ``file``, ``line``, ``function``, ``values``
-    (``{expression: {value, error}}``) and, where they are known, ``signal`` and ``inside``: the function that the
-    program executes, if it is not ``function``.
+    (``{expression: {value, error}}``) and, if they are known, ``signal`` and ``inside``: the function that the program
+    executes, if it is not ``function``.
     """
     stop = snapshot.stop
     if stop.signal is not None:
@@ -137,7 +138,7 @@ def checks(snapshot: Snapshot, observed: dict[str, Any]) -> list[Check]:
 
 
 def _function_check(expected: str, observed: dict[str, Any]) -> Check:
-    """The check of a stop at a function. The function itself may have no source; then the place is its caller."""
+    """The check of a stop at a function. If the function has no source, the place is its caller."""
     names = [name for name in (observed.get("inside"), observed["function"]) if name is not None]
     match = any(name == expected or _bare(name).endswith(f"::{_bare(expected)}") for name in names)
     match = match or any(_bare(name) == _bare(expected) for name in names)

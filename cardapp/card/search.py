@@ -11,7 +11,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Step
 
 _BEFORE, _WIDTH = 30, 120
-"""Characters of an excerpt before the match, and its characters in all."""
+"""The number of characters of an excerpt before the match, and in total."""
 
 
 @dataclass(frozen=True)

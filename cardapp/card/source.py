@@ -45,7 +45,7 @@ from cardapp.schema import decode, field_errors, validator
 SOURCE_NAME = "card_source.json"
 MAX_SOURCE_BYTES = 64 * 1024 * 1024
 MAX_NODES = 200
-"""How many nodes of a list or tree are read, unless the card names another number."""
+"""The maximum number of nodes of a list or tree that are read, unless the card names another number."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class LoadedCard:
 
     def sources(self) -> dict[str, list[str]]:
         """The lines of the target's source files as they are now, without line ends, by file name. A file that cannot
-        be read is left out, also one that leads out of the root; a caller that needs the file reports it."""
+        be read, or that is a link out of the root, is left out. A caller that needs the file reports it."""
         return source_lines(self.target_directory, filter(self.has_inside, self.card.target.sources))
 
     def has_inside(self, name: str) -> bool:
-        """Whether the file is in the root, also after links were followed. Sheets must not show other files."""
+        """Whether the file is in the root, also after links are resolved. Sheets must not show other files."""
         root = os.path.realpath(self.root)
         return os.path.commonpath([root, os.path.realpath(self.target_directory / name)]) == root
 
@@ -158,7 +158,8 @@ def _checker() -> Validator:
 
 
 def _is_valid(document: Any) -> bool:
-    """Whether the document meets the schema. jsonschema takes twenty times as long; it only names the faults."""
+    """Whether the document meets the schema. jsonschema takes twenty times as long, so it is used only to name the
+    faults."""
     try:
         _compiled()(document)
     except fastjsonschema.JsonSchemaException:

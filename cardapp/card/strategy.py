@@ -1,8 +1,8 @@
-"""A debugging strategy: gdb commands at a stop, and what each of them is expected to print.
+"""A debugging strategy: gdb commands at a stop, and the expected output of each command.
 
 Only the commands in :data:`COMMANDS` may be run, under their full names. gdb itself knows aliases and abbreviations, a
-prefix that runs a shell (``!``, ``|``), and commands that run other commands (``frame apply``), so a command is read
-here first, and nothing but a name and its arguments gets through.
+prefix that runs a shell (``!``, ``|``), and commands that run other commands (``frame apply``), so a command is parsed
+here first. Only a name with its arguments is passed to gdb.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "tbreak": _EXPRESSION,
     "output": _EXPRESSION,
 }
-"""The commands of a strategy, and the pattern of each one's arguments (contract: "Predicting, a class")."""
+"""The commands of a strategy, each with the pattern of its arguments (contract: "Predicting, a class")."""
 
 MOVES = frozenset({"next", "step", "finish", "until", "continue"})
 """The commands that move the program."""
@@ -116,9 +116,9 @@ def results(strategy: Strategy, outputs: Sequence[str]) -> Iterator[dict[str, An
 
 
 def is_observed(command: str, expected: str, output: str) -> bool:
-    """Whether the command printed what was expected.
+    """Whether the command printed the expected output.
 
-    A value is compared as in a proof. Of other output, the expected text must be a part, in whole words.
+    A value is compared as in a proof. Any other output must contain the expected text as whole words.
     """
     found = output.strip()
     if name_of(command) in _VALUES:
@@ -133,7 +133,7 @@ def _value(text: str) -> str:
 
 
 def _is_line(expected: str, output: str) -> bool:
-    """Whether the whole output is what was expected. It may be a message of gdb instead of a value."""
+    """Whether the whole output equals the expected text. The output may be a message of gdb instead of a value."""
     return _plain(expected) == _plain(output)
 
 

@@ -1,7 +1,8 @@
-"""Annotations as all emitters draw them: the visible ones of a card, by the name of their part (``part_names``).
+"""Annotations in the form that all emitters draw: the visible annotations of a card, by the name of their part
+(``part_names``).
 
-Points are shares of the part's size, from its top left corner. The rules of the fields are those of the API
-(``explanations.json``).
+The coordinates of points are fractions of the part's size, from its top left corner. The API (``explanations.json``)
+defines the rules of the fields.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from cardapp.layout.diagram.shapes import Point
 
 OUTCOMES = {"good": "#17794a", "bad": "#b32424"}
-"""Colours that a layout need not have."""
+"""Colours for annotations that a layout does not have to define."""
 DEFAULT_COLOR, DEFAULT_WIDTH = "current", 5
 """The default of ``style.color``, and of ``style.width`` in tenths of a millimetre."""
 
@@ -40,7 +41,7 @@ def pens(colors: Mapping[str, str]) -> dict[str, str]:
 
 
 def by_part(annotations: Iterable[Mapping[str, Any]]) -> dict[str, list[Drawn]]:
-    """The visible ones of these records of the API."""
+    """The visible annotations among these records of the API."""
     found: dict[str, list[Drawn]] = defaultdict(list)
     for each in annotations:
         if each["visible"]:

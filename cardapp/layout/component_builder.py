@@ -107,8 +107,8 @@ class ComponentBuilder:
             yield from self._grouped(*(opening if place == 1 else ()), *rows)
 
     def _step(self, step: Step, key: str, number: str) -> Iterator[list[CardComponent]]:
-        """Yield the step's rows. The question stands before the values, so where a column of values is left of the
-        question's, the values are a row of their own below it."""
+        """Yield the step's rows. The question must precede the values. If the column of values is left of the
+        question's column, the values are in a separate row below the question."""
         values = [
             component
             for snapshot in step.snapshots
@@ -140,7 +140,7 @@ class ComponentBuilder:
 
     def _values(self, snapshot: Snapshot, key: str) -> Iterator[CardComponent]:
         recipe, title = self._card.allocator, visible(snapshot.title)
-        # The addresses of a list's or a tree's nodes are no part of a card, so only an arena can be drawn from it.
+        # A card does not have the addresses of a list's or a tree's nodes, so only an arena can be drawn from a card.
         found = arena.arena_from_card(recipe, snapshot) if isinstance(recipe, AllocatorRecipe) else None
         if found is not None:
             yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)

@@ -91,5 +91,5 @@ def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, 
 
 
 def _first_below(task: str, first: Mapping[str, int]) -> int:
-    """Return the index of the sheet on which a task's first part begins, of those in ``first``."""
+    """Return the index of the sheet on which a task's first part begins. ``first`` maps positions to sheets."""
     return min((index for key, index in first.items() if key.startswith(f"{task}/")), default=0)
