@@ -32,15 +32,15 @@ _KINDS: tuple[tuple[_TokenType, Kind], ...] = (
     (Value.String, "string"),
     (Value.Number, "number"),
 )
-"""The kinds of Pygments' tokens. The first that contains a token counts."""
+"""The groups of Pygments' tokens and their kinds. The kind of a token is that of the first group that contains it."""
 _OPTIONS = {"stripnl": False, "ensurenl": False}
 _MAX_CHARACTERS = 200_000
-"""A longer source is not read whole, because Pygments reads a third of a megabyte in a second."""
+"""A longer source is not read as a whole, because Pygments reads only a third of a megabyte in a second."""
 
 
 class Piece(NamedTuple):
-    """A part of a line of code, and its kind. The colour ``code_`` and the kind is its colour; "" is the colour of the
-    text around it."""
+    """A part of a line of code, and its kind. Its colour is the layout's colour ``code_KIND``. The kind "" has the
+    colour of the surrounding text."""
 
     text: str
     kind: Kind = ""
@@ -58,8 +58,8 @@ class SourceFile:
         self._whole: tuple[Line, ...] | None = None
 
     def lines(self, first: int, last: int) -> Sequence[Line]:
-        """Return the lines from ``first`` to ``last``, counted from 1, as far as the file has them. Of a big file only
-        these lines are read, so a comment that begins above them is not seen."""
+        """Return the lines from ``first`` to ``last``, counted from 1, as far as the file has them. In a big file only
+        these lines are read, so a comment that begins above them is not recognised."""
         if sum(map(len, self._lines)) > _MAX_CHARACTERS:
             return _read(self._lines[first - 1 : last], _by_filename(self._name))
         if self._whole is None:
@@ -74,7 +74,7 @@ def block(text: str, info: str) -> tuple[Line, ...]:
 
 
 def segmented(line: Line, segments: Iterable[str]) -> tuple[Line, ...]:
-    """Split the pieces of a line like its text, of which ``segments`` are the parts."""
+    """Split the pieces of a line at the same places as its text. ``segments`` are the parts of the text."""
     rest, found = list(line), []
     for segment in segments:
         left, taken = len(segment), list[Piece]()
@@ -127,7 +127,7 @@ def _kind_of(token: _TokenType) -> Kind:
 
 
 def _runs(lexer: Lexer, text: str) -> Iterator[tuple[Kind, str]]:
-    """Yield the kinds of the tokens and their texts. Neighbours of one kind are one run."""
+    """Yield the kinds and texts of the tokens. Adjacent tokens of one kind are joined."""
     last: Kind = ""
     held: list[str] = []
     for token, part in lexer.get_tokens(text):

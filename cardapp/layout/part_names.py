@@ -1,10 +1,12 @@
-"""Gives each part of the sheets a name that stays the same in every layout, and when the card's text flows anew.
+"""Gives each part of the sheets a name that is the same in every layout, also after the card's text has changed its
+line breaks.
 
 A name is the part's position and kind, ``t1/b1/p1/s1:code``. The second part of the same position and kind is
-``t1/b1/p1/s1:code.2``. The pieces of a part that is split between sheets have one name, and so have the diagrams into
-which a large diagram is divided. Annotations name their target so, and their heights are shares of the whole part: as
-if it were not split, and each line of its code and each row of its values were as high as the lowest. So they stay at
-their line where the column is narrower and lines are wrapped.
+``t1/b1/p1/s1:code.2``. All pieces of a part that is split between sheets have the same name, and so have the diagrams
+into which a large diagram is divided. An annotation names its target by this name. Its vertical positions are fractions
+(shares) of the height of the whole part. This height is computed as if the part were not split, and as if all lines of
+code and all rows of values had the height of the lowest one. So an annotation stays at its line if the column is
+narrower and lines are wrapped.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Document, Machine, Part, Sheet
 
 _DIGITS = 6
-"""Shares are rounded to this number of decimal places, as those that the page draws are."""
+"""Shares are rounded to this number of decimal places, as on the page."""
 
 
 class Piece(NamedTuple):
-    """A part of a sheet as annotations see it: all or a piece of the part ``name``. The shares ``shares`` of the whole
-    part are at ``heights``, shares of the piece's own height; between them both grow evenly. Above and below are the
-    caption and the mark that only a piece has."""
+    """All of the part ``name``, or the piece of it on one sheet, in the coordinates of annotations. Each of ``shares``,
+    a fraction of the whole part's height, is at the fraction of the piece's height with the same index in ``heights``.
+    Positions in between are interpolated. The caption and the mark of a piece, which the whole part lacks, are above
+    and below this range."""
 
     name: str
     shares: tuple[float, ...] = (0.0, 1.0)
@@ -36,7 +39,7 @@ class Piece(NamedTuple):
 
     @property
     def is_even(self) -> bool:
-        """Whether the shares are those of its own height."""
+        """Whether a fraction of the whole part is the same fraction of this piece."""
         return self.shares == self.heights == (0.0, 1.0)
 
     @property
@@ -44,8 +47,8 @@ class Piece(NamedTuple):
         return self.shares[0] > 0 or self.shares[-1] < 1
 
     def shown(self, drawn: Drawn) -> Drawn | None:
-        """The annotation with its places as shares of this piece, or None if the piece does not show it. The text is
-        on one piece only."""
+        """The annotation with its places as fractions of this piece's size, or None if the piece does not show it. Only
+        one piece has the text."""
         ends = [y for _, y in drawn.points]
         below = round(drawn.place.y, _DIGITS)
         text = drawn.text if self._has(below, below) else ""
@@ -54,8 +57,8 @@ class Piece(NamedTuple):
         return drawn._replace(points=tuple(map(self._at, drawn.points)), text=text, place=self._at(drawn.place))
 
     def _has(self, top: float, bottom: float) -> bool:
-        """Whether a shape between these shares of the whole part lies on this piece. One that ends where the piece
-        begins does not."""
+        """Whether a shape between these shares of the whole part is on this piece. A shape that ends where the piece
+        begins is not."""
         first, last = self.shares[0], self.shares[-1]
         return (bottom > first or first == 0) and (top < last or bottom <= last or last == 1)
 
@@ -106,7 +109,7 @@ def _pieces(name: str, parts: Sequence[Part], measure: Measure) -> Iterator[Piec
         shares = rows
     else:
         shares = [[min(chain(*rows))] * len(each) for each in rows]
-    # Of the whole part, the caption is that of the first piece, and what stands below the content that of the last.
+    # The whole part has the caption of the first piece, and the space below the content of the last piece.
     below = parts[-1].frame.height - above[-1] - sum(rows[-1])
     at, whole = above[0], above[0] + sum(chain(*shares)) + below
     for place, part in enumerate(parts):
@@ -122,7 +125,7 @@ def _pieces(name: str, parts: Sequence[Part], measure: Measure) -> Iterator[Piec
 
 
 def _rows(part: Part, measure: Measure) -> list[float]:
-    """The heights of the lines of code or rows of values; nothing for another part."""
+    """The heights of the lines of code or rows of values; empty for other parts."""
     match part.content:
         case Code(lines=lines):
             height = measure.line(measure.component("code").size)
@@ -139,8 +142,8 @@ def _other_height(part: Part, above: float, measure: Measure) -> float:
 
 
 def _bends(knots: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Yield the first and the last knot, and those between which the growth changes. Knots without a distance are
-    one."""
+    """Yield the first and the last knot, and the knots at which the slope changes. Knots at the same place count
+    once."""
     first, *others = dict(knots).items()
     yield first
     for before, knot, after in zip([first, *others], others, others[1:], strict=False):

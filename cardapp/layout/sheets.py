@@ -113,7 +113,8 @@ class CodeLine(NamedTuple):
 
 class Code(NamedTuple):
     """Lines of ``file``. ``gutter`` is the number of columns before each line, for the stop mark and, if shown, the
-    line number. ``notice`` says that lines are missing or changed; it is "" if the lines are those of the card."""
+    line number. ``notice`` says that lines are missing or changed; it is "" if the lines are as the author chose
+    them."""
 
     file: str
     gutter: int
@@ -188,7 +189,7 @@ class Header:
 @dataclass(frozen=True)
 class Footer:
     """The foot of a sheet: the card's revision (``sha256`` is shortened to 12 hex digits), whether the card was proved
-    (``proved`` is a phrase, or "" where that is not said), and "sheet ``number`` of ``count``"."""
+    (``proved`` is a phrase, or "" if this is not shown), and "sheet ``number`` of ``count``"."""
 
     id: str
     version: str
@@ -225,7 +226,7 @@ class Document:
     page_of: Mapping[str, int]
     sheet_of: Mapping[str, int]
     annotations: Mapping[str, Sequence[Drawn]] = field(default_factory=dict)
-    """Those to draw, by the name of their part."""
+    """The annotations to draw, by the name of their part."""
 
 
 # -- rows with their lines --------------------------------------------------------------------------------------------

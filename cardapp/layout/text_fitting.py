@@ -180,8 +180,8 @@ def _width(run: Run, setting: Setting) -> float:
 
 
 def _shared(room: float, natural: Sequence[float], least: float) -> tuple[float, ...]:
-    """Return widths that add up to at most ``room``. A column that needs no more than an equal share of what is left
-    gets its natural width; the others share the rest by their natural widths, each at least ``least``."""
+    """Return widths that add up to at most ``room``. A column that needs no more than an equal share of the remaining
+    width gets its natural width; the others share the rest by their natural widths, each at least ``least``."""
     widths = dict(enumerate(natural))
     wide = list(widths)
     while sum(widths.values()) > room and any(widths[each] > _share(room, widths, wide) for each in wide):

@@ -77,8 +77,8 @@ def emit(
     """Make the card's file in the format ``form``, a key of ``EMITTERS``. ``environment`` contains the settings.
 
     The sheets show the text ``proved``, which says whether the card was proved. If ``running_on`` is true, a block
-    begins below the one before it. The visible ones of the ``annotations``, records of the API, are drawn over their
-    parts.
+    begins below the one before it. The visible annotations among ``annotations``, records of the API, are drawn over
+    their parts.
     """
     arranged, sources = layout.arranged("html" if form == "html" else "latex"), loaded.sources()
     with _garbage_collection_paused():

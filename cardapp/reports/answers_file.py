@@ -1,9 +1,9 @@
-"""The file of a learner's answers (``answers.json``): what was predicted and answered at each stop of a card, and the
-whole chain of the learner's events, from which the answers can be made again.
+"""The file of a learner's answers (``answers.json``): the predictions and answers at each stop of a card, and the whole
+chain of the learner's events, from which the answers can be computed again.
 
 The hash of an event covers the event and the event before it. ``digest`` covers everything else in the file and the
-hash of the last event. So every changed, added or removed part of the file is found, unless all hashes are computed
-anew: no secret prevents that.
+hash of the last event. So every changed, added or removed part of the file is detected, unless somebody computes all
+hashes again, which needs no secret.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def render(
 
     :param answers: from ``card.answers.overview``.
     :param events: all events of the learner, of every card, in order.
-    :param head: the hash of the last of them; GENESIS if there is none.
+    :param head: the hash of the last event; GENESIS if there is none.
     """
     about = {
         "schema": SCHEMA,
@@ -73,9 +73,9 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The content of a file whose hashes are right. ``learner`` is the name in the chain; "" if no name was given.
+    """The content of a file with valid hashes. ``learner`` is the name in the chain; "" if no name was given.
     ``answers`` are made from the events (``card.answers.overview``). ``origin`` is the hash of the first event, which
-    tells one record from another; "" if there is no event. ``used_teacher``: the switch ``Teacher`` was turned on."""
+    distinguishes records; "" if there is no event. ``used_teacher``: the switch ``Teacher`` was turned on."""
 
     learner: str
     card: Mapping[str, str]

@@ -89,5 +89,5 @@ def said(row: StepRow) -> str:
 
 
 def seen(row: StepRow) -> str:
-    """The values that there are, in one line, as far as they are known."""
+    """The known actual values, in one line."""
     return "; ".join(f"{each['expression']} = {each['seen']}" for each in row.predictions if each["seen"] is not None)

@@ -18,7 +18,7 @@ LIMIT_OF_THE_CHECK = (
 
 
 def render(classes: Sequence[CardClass], faults: Sequence[str], at: str) -> Iterator[str]:
-    """Yield the file in pieces. ``faults`` name the files that were left out, each with its reason."""
+    """Yield the file in pieces. ``faults`` name the files that were left out, each with the reason."""
     title = " · ".join(each.title for each in classes) or "no answers"
     yield document.opening(f"Class · {title}", STYLE)
     yield '<header><p class="running">Answers of a class</p></header>\n<main>\n'

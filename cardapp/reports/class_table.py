@@ -1,4 +1,4 @@
-"""The answers of a class: a row for each student and step, and the questions that most got wrong."""
+"""The answers of a class: a row for each student and step, and the questions that most students got wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = (
     "right_first_try", "tries", "looked_first", "first_at", "answer", "self", "hints",
 )  # fmt: skip
 HARDEST = 3
-"""This number of questions is shown as those that most got wrong."""
+"""The number of questions in the list of those that most students got wrong."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Student:
 
 @dataclass(frozen=True)
 class StepTally:
-    """How many students did what at a step. ``mistakes`` are the wrong values ``expression = value`` with their
-    number, the most frequent first."""
+    """The numbers of students by their results at a step. ``mistakes`` are the wrong values ``expression = value``,
+    each with its count, the most frequent first."""
 
     row: StepRow
     right: int

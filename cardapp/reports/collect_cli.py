@@ -34,7 +34,8 @@ def run(files: Sequence[Path], directory: Path, at: str) -> bool:
 
 
 def _read_all(files: Sequence[Path]) -> list[Student | str]:
-    """The student of each file, or why it is left out. Many files are read on all processors."""
+    """The student of each file, or the reason why the file is left out. Many files are read in parallel on all
+    processors."""
     if len(files) < _MANY_FILES:
         return [_read(file) for file in files]
     with ProcessPoolExecutor() as pool:
@@ -53,7 +54,7 @@ def _read(file: Path) -> Student | str:
 
 
 def _newest(students: Iterable[Student]) -> list[Student]:
-    """The students without an earlier file of the same record, which may be handed in beside a later one."""
+    """The students, without the earlier files of a record of which a later file was handed in, too."""
     found: dict[tuple[str, str], Student] = {}
     for each in students:
         record = each.answers.card["id"], each.answers.origin or each.file

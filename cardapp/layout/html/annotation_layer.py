@@ -11,8 +11,8 @@ from cardapp.layout.part_names import Piece
 
 
 def layer(piece: Piece, drawn: Sequence[Drawn], colors: Mapping[str, str]) -> str:
-    """Render the layer, the last element of ``piece``, with what the piece shows. ``colors`` has all colours by
-    name."""
+    """Render the layer of annotations that ``piece`` shows. It is the last element of the piece. ``colors`` has all
+    colours by name."""
     part = f"{piece.name}.{piece.shares[0]:g}" if piece.is_split else piece.name
     shapes = "".join(
         f'<g class="annotation {each.kind}" style="{_pen(each, colors)}">{"".join(_shapes(part, number, each))}</g>'
@@ -23,7 +23,7 @@ def layer(piece: Piece, drawn: Sequence[Drawn], colors: Mapping[str, str]) -> st
 
 
 def _clip(piece: Piece) -> str:
-    """The attribute that hides what lies on the other pieces of the part."""
+    """The attribute that hides the drawings that belong to the other pieces of the part."""
     if not piece.is_split:
         return ""
     return f' style="clip-path:inset({_percent(piece.heights[0])} -3px {_percent(1 - piece.heights[-1])})"'

@@ -33,9 +33,9 @@ from cardapp.layout.sheets import (
 
 class Parts:
     """Renders the parts of one document. ``titles`` maps each position to its title. ``language`` is the card's
-    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name; where it is
-    split or has wrapped lines also ``data-shares`` and ``data-heights``, those of :class:`Piece`. ``annotations`` are
-    drawn over the parts with these names."""
+    language. If ``keyed`` is true, each part has ``data-key``, ``data-kind`` and ``data-part``, its name. If it is
+    split or has wrapped lines, it also has ``data-shares`` and ``data-heights``, the fields of :class:`Piece`.
+    ``annotations`` are drawn over the parts with these names."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ def _place(part: Part) -> str:
 
 
 def _share(piece: Piece) -> str:
-    """The attributes of a part that shows the whole part's shares unevenly, or not all of them."""
+    """The attributes of a piece that shows only a range of the whole part, or shows the part with uneven heights."""
     if piece.is_even:
         return ""
     shares, heights = (" ".join(f"{each:g}" for each in found) for found in (piece.shares, piece.heights))

@@ -22,7 +22,8 @@ _DOT = 0.8
 
 
 def layer(key: str, frame: Frame, piece: Piece, drawn: Sequence[Drawn], colors: Mapping[str, str]) -> Iterator[str]:
-    """Yield the LaTeX source lines of what ``piece``, the part in ``frame``, shows. ``key`` is its position."""
+    """Yield the LaTeX source lines of the annotations that ``piece``, the part in ``frame``, shows. ``key`` is its
+    position."""
     yield rf"\begin{{CardPart}}{{annotations {key}}}{numbers(frame)}{{ink}}"
     yield r"\hbox{\begin{tikzpicture}[x=1mm, y=-1mm, line join=round, line cap=round, >=stealth]"
     yield rf"\useasboundingbox (0,0) rectangle ({frame.width:.3f},{frame.height:.3f});"
