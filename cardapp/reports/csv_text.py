@@ -1,7 +1,7 @@
-"""Writes tables as CSV (RFC 4180) that spreadsheets open without harm.
+"""Writes tables as CSV (RFC 4180) that is safe to open in a spreadsheet program.
 
 The text is UTF-8 with a byte order mark, because without it Excel reads the file in another encoding. No cell begins
-like a formula, because a spreadsheet would compute it.
+like a formula, because a spreadsheet program would execute it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _ASKED = (answers.PREDICTION, answers.ANSWER, answers.SELF, events.PREDICTION_JUDGED, events.PROGRESS_CHANGED)
-"""Kinds of events that are told beside the question that they answer."""
+"""Kinds of events that are shown with the question that they answer."""
 _WITH_TEXT = (answers.SELF, answers.HINT, events.ANNOTATION_ADDED, events.ANNOTATION_REMOVED)
 _ARENA_WIDTH = 120.0
 """Width of the diagram in mm. The diagram is scaled to the width of the page, and then its text is as large as the
@@ -150,7 +150,7 @@ def _check(check: Mapping[str, Any]) -> str:
 
 
 def _judgement(data: Mapping[str, Any]) -> str:
-    """Render a table of the predicted values, each beside the value that there is."""
+    """Render a table of the predicted values, each beside the actual value."""
     seen, right = data.get("seen") or {}, data.get("right") or {}
     rows = [
         _check({"name": name, "expected": said, "actual": seen.get(name), "match": right.get(name)})

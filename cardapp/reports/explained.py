@@ -1,4 +1,4 @@
-"""Shows the strategies and the visible annotations of each step in the lesson report, with a picture of what was drawn.
+"""Shows the strategies and the visible annotations of each step in the lesson report, with a picture of the drawings.
 
 The picture shows the part of the sheet in outline, with its code or title. It has no ``style`` attributes, which the
 report's policy forbids.
@@ -81,8 +81,8 @@ class _Pictures:
         self._measure = Measure(document.layout)
 
     def of(self, annotations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield a figure for each part with annotations: pictures of its pieces that show one, and the texts. A part
-        that the sheets have not has the texts alone."""
+        """Yield a figure for each part with annotations: pictures of the pieces with an annotation, and the texts. For
+        a part that is not on the sheets, only the texts are shown."""
         for name, drawn in by_part(annotations).items():
             texts = "".join(
                 f"<li>{html(each.kind)}{f': {html(each.text)}' if each.text else ''}</li>" for each in drawn

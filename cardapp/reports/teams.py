@@ -16,12 +16,12 @@ from cardapp.reports.event_text import Event, where_links_work
 from cardapp.reports.overview import tallies
 
 MAX_ANSWERS = 20
-"""The report has at most this number of answers in words."""
+"""The report has at most this number of answers to questions."""
 MAX_NOTES = 10
 """The report has at most this number of the card's last notes."""
 _MAX_RESULTS = 8
 _MAX_WRONG = 8
-"""The report names at most this number of stops that were predicted wrong."""
+"""The report names at most this number of stops with a wrong prediction."""
 
 
 def render(
@@ -84,7 +84,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _predictions(answers: Mapping[str, Any], catalog: Catalog, base_url: str) -> Iterator[str]:
-    """Yield how many stops were right at the first try, then the wrong ones in document order."""
+    """Yield the number of stops that were right at the first try, then the wrong stops in document order."""
     summary = answers["summary"]
     if summary["predicted"]:
         looked = f", {summary['looked_first']} looked at first" if summary["looked_first"] else ""
@@ -101,7 +101,7 @@ def _predictions(answers: Mapping[str, Any], catalog: Catalog, base_url: str) ->
 
 
 def _answers(answers: Mapping[str, Any], catalog: Catalog, base_url: str) -> Iterator[str]:
-    """Yield each answer in words once, beside its question."""
+    """Yield each answer to a question once, with the question."""
     told: set[tuple[str, str]] = set()
     answered = [item for item in answers["items"] if item["answer"]]
     for item in answered:
@@ -131,7 +131,7 @@ def _question(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape words within a line, with the blanks around them."""
+    """Escape plain words within a line. The blanks around them are kept."""
     if text.isspace():
         return " "
     return text[:1].isspace() * " " + markdown(text) + text[-1:].isspace() * " "
