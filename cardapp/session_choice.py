@@ -1,4 +1,5 @@
-"""Where a session's socket is, and the file that names the chosen session. Service and session tool share both."""
+"""The path of a session's socket, and the file that names the chosen session. The service and the session tool use
+both."""
 
 from __future__ import annotations
 

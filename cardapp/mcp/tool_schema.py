@@ -23,7 +23,7 @@ MAX_WORK = 200_000
 """Maximum work of one validation: the number of applied keywords and visited members. Without this limit, a chain of
 references that doubles at each step would take practically forever. The longest result of a replay needs 130 000."""
 _REFERENCE_WORK = 20
-"""To follow a reference counts as this much work."""
+"""The work that following a reference counts as."""
 
 
 class UnusableSchema(Exception):
@@ -97,8 +97,8 @@ class ToolSchema:
 def peer_schema(schema: Any) -> ToolSchema:
     """Compile a schema that a peer declares.
 
-    :raises UnusableSchema: :class:`ToolSchema` refuses the schema, or the schema has a pattern. To match a text against
-        a pattern may take forever.
+    :raises UnusableSchema: :class:`ToolSchema` refuses the schema, or the schema has a pattern. Matching a text against
+    a pattern may take forever.
     """
     if isinstance(schema, dict):
         _check_size(schema, patterns=False)

@@ -22,7 +22,7 @@ class EditorPanels:
         self._sizes: dict[EditorStream, tuple[int, int]] = {}  # the last one decides
 
     def report(self, stream: EditorStream, cols: int, rows: int, *, focused: bool) -> None:
-        """Note the size of a page's panel, and whether the page has the focus."""
+        """Store the size of a page's panel, and whether the page has the focus."""
         with self._lock:
             decides = focused or self._deciding() in (None, stream)
             others = {each: size for each, size in self._sizes.items() if each is not stream}
@@ -43,6 +43,6 @@ class EditorPanels:
         return next(reversed(self._sizes), None)
 
     def _apply(self) -> None:
-        # A size that the session did not take is no failure of the stream: the page scales its picture.
+        # If the session did not accept the size, the stream continues, because the page scales its picture.
         with suppress(CardAppError):
             self._follow(*next(reversed(self._sizes.values())))

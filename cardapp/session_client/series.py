@@ -1,7 +1,7 @@
 """The cards of the series, and the choice among their sessions. Each card in the folder of the series (CARD_SERIES) is
 named like its session. Without a series there is only the served card.
 
-The service starts no session. Where none runs, the command that starts it is told.
+The service starts no session. If no session runs, the user is told the command that starts it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cardapp.settings import Settings, declared
 
 @dataclass(frozen=True)
 class SeriesCard:
-    """A card of the series. ``name`` is also that of its session. ``loaded`` is None if the source is invalid, for the
-    reason ``fault``. ``command`` starts the session; it is run in the project's folder."""
+    """A card of the series. ``name`` is also the name of its session. ``loaded`` is None if the source is invalid, for
+    the reason ``fault``. ``command`` starts the session; it is run in the project's folder."""
 
     name: str
     loaded: ServedCard | None

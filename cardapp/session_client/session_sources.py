@@ -1,6 +1,6 @@
 """Compares the session's copy of the card's sources with the card's own files, and restores the copy.
 
-The session names the files of its copy and their digests. Which files may be read here decides the served card alone,
+The session names the files of its copy and their digests. Only the served card decides which files may be read here,
 because a session is not trusted.
 """
 
@@ -30,7 +30,7 @@ CALL_SECONDS = 2.0
 
 Change = dict[str, Any]
 """``{file, kind, diff, truncated}``. ``kind`` is changed, added (in the copy) or removed (from it). ``diff`` is None if
-a version is no text or too long."""
+a version is not text or is too long."""
 
 
 class SessionSources:
@@ -41,7 +41,7 @@ class SessionSources:
         self._card_loader = card_loader
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, str], Change] = {}
-        """The changes that were found last, by file and the digests of both versions."""
+        """The changes that were found last, by file and by the digests of both versions."""
 
     def changes(self, card_uuid: str) -> list[Change] | None:
         """The files of the copy that differ from the card's. None if the session works on another card than
@@ -56,8 +56,8 @@ class SessionSources:
             return None
 
     def restore(self) -> list[dict[str, Any]]:
-        """Give every changed file of the copy the card's content. Returns ``{file, backup}`` of each; ``backup`` is the
-        name of the session's version, beside the file.
+        """Replace the content of every changed file of the copy by the card's content. Returns ``{file, backup}`` of
+        each; ``backup`` is the name of the session's version, beside the file.
 
         Raises the errors of :meth:`SessionLink.call`, and :class:`Conflict` if the session works on another card.
         """
@@ -75,7 +75,7 @@ class SessionSources:
         return restored
 
     def _differing(self, served: ServedCard) -> list[tuple[str, str, str]] | None:
-        """The files that differ, each with the SHA-256 of the card's version and of the copy, "" if it is missing.
+        """The files that differ, each with the SHA-256 of the card's version and of the copy; "" for a missing version.
         None if there is no copy."""
         found = self._link.call("list_sources", {}, seconds=CALL_SECONDS)
         if not found["copied"]:
@@ -129,7 +129,7 @@ def _described(file: str, kind: str, original: bytes | None, copy: bytes | None)
 
 
 def _difference(file: str, original: bytes, copy: bytes) -> str | None:
-    """The unified difference from the card's version to the copy; None if one of them is no text or too long."""
+    """The unified difference from the card's version to the copy; None if one of them is not text or is too long."""
     try:
         versions = [list(io.StringIO(text.decode())) for text in (original, copy)]
     except UnicodeDecodeError:

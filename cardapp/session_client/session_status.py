@@ -1,4 +1,4 @@
-"""The chosen session's status: whether it answers, its card, and in what its copy of the sources differs."""
+"""The chosen session's status: whether it answers, its card, and the differences of its copy of the sources."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 class Reading:
     """What a session answered. ``result`` is None if it did not answer; ``reason`` says why.
 
-    ``target`` and ``served`` are the session and the card that the service served then. ``changes`` are those of the
-    session's copy of the sources.
+    ``target`` and ``served`` are the session and the card that the service served then. ``changes`` are the changes in
+    the session's copy of the sources.
     """
 
     target: Target

@@ -116,7 +116,8 @@ def card_of(result: BindingResult) -> Identity:
 
 
 def card_difference(name: str, result: BindingResult, served: Identity) -> str | None:
-    """In what the card of session ``name`` differs from the served card, and what to do; None if they are the same."""
+    """A sentence that says how the card of session ``name`` differs from the served card, and what to do; None if they
+    are the same."""
     card = card_of(result)
     if card == served:
         return None

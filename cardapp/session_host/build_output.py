@@ -15,7 +15,7 @@ _PLACE = r"(?P<file>[^\s:][^:]*):(?P<line>\d{1,9})(?::(?P<column>\d{1,9}))?"
 _KINDS = {"fatal error": "error", "error": "error", "warning": "warning", "note": "note"}
 _KIND = rf"(?P<kind>{'|'.join(_KINDS)})"
 _COMPILER = re.compile(rf"^{_PLACE}: {_KIND}: (?P<text>.+)$")
-# A translated message of a compiler has another word for its kind, but always a column.
+# A compiler's translated message has another word for its kind, but it always has a column.
 _TRANSLATED = re.compile(r"^(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d{1,9}):(?P<column>\d{1,9}): (?P<text>.+)$")
 _LINKER_OR_MAKE = re.compile(
     rf"^(?:\S*ld: )?{_PLACE}:\s*(?:\([^)]*\): )?(?P<text>(?:undefined reference|multiple definition|\*\*\*).+)$"

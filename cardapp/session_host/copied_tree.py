@@ -1,7 +1,7 @@
 """A folder tree that a session's programs may change while its files are written.
 
-A program in a container could put a link in the place of a folder or a file, to have this process write elsewhere. So
-every path is walked from the tree's own folder, and no link is followed.
+A program in a container could replace a folder or a file by a link, to make this process write elsewhere. So each path
+is opened folder by folder from the tree's root, and no link is followed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from cardapp.source_tree import names_its_build
 
 Stamp = list[Any]
-"""Size, time and time of the last change of a file, or the text of a link. A file whose stamp is unchanged is taken as
-unchanged."""
+"""The size, modification time and change time of a file, or the text of a link. If the stamp is the same, the file
+counts as unchanged."""
 
 PARTIAL = ".fetching"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,14 +29,14 @@ _CHUNK = 1 << 20
 
 
 def stamp_of(status: os.stat_result, text: str | None = None) -> Stamp:
-    """The stamp of a file; of a link to ``text`` if that is given."""
+    """The stamp of a file, or, if ``text`` is given, of a link to ``text``."""
     return [text] if text is not None else [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 class CopiedTree:
-    """The tree at ``path``, which is made if it is missing. Close it after use.
+    """The tree at ``path``, which is created if it does not exist. Close it after use.
 
-    Names are paths in the tree, with ``/``. Methods raise ``OSError``, also where a link is in the place of a folder.
+    Names are paths in the tree, with ``/``. Methods raise ``OSError``, also if a link has replaced a folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class CopiedTree:
         return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The content of a file in pieces of one size, the last one aside."""
+        """The content of a file in pieces of equal size, except the last piece."""
         folder, base = self._place(name)
         with open(os.open(base, _READ, dir_fd=folder), "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -112,7 +112,7 @@ class CopiedTree:
             os.close(file)
 
     def rename(self, name: str, base: str) -> None:
-        """Give a file another name in its folder."""
+        """Rename a file within its folder."""
         folder, old = self._place(name)
         os.replace(old, base, src_dir_fd=folder, dst_dir_fd=folder)
 
@@ -122,7 +122,8 @@ class CopiedTree:
 
     @contextmanager
     def _written(self, name: str, mode: int, *, new: bool) -> Iterator[int]:
-        """A descriptor to write the file with. Unless it is ``new``, its content gets the name when it is complete."""
+        """A descriptor to write the file with. Unless it is ``new``, the file gets its name when its content is
+        complete."""
         folder, base = self._place(name, make=True)
         written = base if new else base + PARTIAL
         if not new:
@@ -139,7 +140,8 @@ class CopiedTree:
     # -- folders -----------------------------------------------------------------------------------------------------
 
     def _place(self, name: str, *, make: bool = False) -> tuple[int, str]:
-        """The descriptor of the folder of ``name``, and the name in it. Sorted names open each folder once."""
+        """The descriptor of the folder of ``name``, and the name within this folder. If names are used in sorted order,
+        each folder is opened once."""
         folder, _, base = name.rpartition("/")
         if not folder:
             return self._top, base

@@ -128,7 +128,8 @@ class SessionDirectory:
             self.work("local").symlink_to(folder.resolve())
 
     def build_record(self, runtime: str, card_id: str) -> Path:
-        """The file that says from what the program in the copy, or in the card's own folder, was built."""
+        """The file that records the sources from which the program in the copy, or in the card's own folder, was
+        built."""
         return self.work(runtime) / f"{card_id}.built.json"
 
     @property

@@ -1,4 +1,5 @@
-"""What explains that a program reached a stop otherwise than its card says, or not at all: sentences for messages."""
+"""Finds causes why a program did not reach a stop, or reached it in another way than its card says: sentences for
+messages."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ WITHOUT_G = "the program was built without -g, so gdb knows neither its lines no
 
 
 def causes_at_stop() -> list[str]:
-    """What may explain unexpected places and values of the stopped program."""
+    """Possible causes of unexpected places and values of the stopped program."""
     found = []
     inlined = _inlined_at(gdb.newest_frame())
     if inlined is not None:
@@ -65,7 +66,7 @@ def _is_known(file: str) -> bool:
 
 
 def _is_inlined_in(function: str, file: str) -> bool:
-    """Whether the program executes a ``function`` of ``file``, which gdb does not find there as a function."""
+    """Whether the program executes ``function`` of ``file``, if gdb does not find it as a function there."""
     try:
         _, places = gdb.decode_line(function)
     except gdb.error:
