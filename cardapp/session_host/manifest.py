@@ -1,4 +1,4 @@
-"""What a session's copy of the sources was like after the last fetch: a file in the copy."""
+"""The manifest: a file in a session's copy of the sources with the state of the copy after the last fetch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from cardapp.session_host.copied_tree import CopiedTree, Stamp
 
 MANIFEST = ".fetched.json"
 Manifest = dict[str, tuple[Stamp | None, Stamp | None]]
-"""The stamps of each original and its copy, by the path. That of the copy is None if the build removed it. Both
+"""The stamps of each original and of its copy, by path. The copy's stamp is None if the build removed the copy. Both
 are None for an edited file whose original was never copied."""
 
 
 def read_manifest(copy: CopiedTree) -> Manifest:
-    """The manifest; an empty one if it cannot be read. Then every file that differs counts as edited."""
+    """The manifest. If it cannot be read, an empty manifest: then every file that differs counts as edited."""
     try:
         found = json.loads(b"".join(copy.read(MANIFEST)))
         return {name: (original, copied) for name, (original, copied) in found.items()}

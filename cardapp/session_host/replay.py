@@ -30,7 +30,7 @@ BUILDING_PERIOD = 1.0  # seconds between two messages that the build still runs
 
 
 class _Building:
-    """The cancellation that a build gets. The build asks it often whether it is set. So it also reports to the caller,
+    """The cancellation that is passed to a build. Because the build checks it often, it also reports to the caller,
     about once a second, that the build still runs."""
 
     def __init__(self, cancellation: Cancellation, context: CallContext) -> None:

@@ -1,4 +1,4 @@
-"""The failures of a replay: a sentence for the learner, and what the sentence says as data."""
+"""The failures of a replay: a sentence for the learner, and the same facts as data."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class StopFailures:
         }
 
     def _last_lines(self) -> list[str]:
-        """What the program printed last, on standard error and output. Neovim may not have read all of it yet."""
+        """The last output of the program, on standard error and standard output. Neovim may not have read all of it
+        yet."""
         lines: list[str] = []
         pause = threading.Event()
         with contextlib.suppress(EditorUnavailable, TooSlow):
@@ -99,7 +100,7 @@ class StopFailures:
 
 
 def _causes(extra: dict[str, Any], lines: list[str]) -> str:
-    """The end of a message about a program that ended before the stop: what may explain it."""
+    """The end of a message about a program that ended before the stop: possible causes."""
     found = [f"its library {missing[1]} was not found" for missing in map(_MISSING_LIBRARY.search, lines) if missing]
     if extra.get("forked"):
         found.append("it forked, and gdb follows only the first process")
@@ -109,9 +110,9 @@ def _causes(extra: dict[str, Any], lines: list[str]) -> str:
 
 
 def drift_failure(stop: dict[str, Any], lines: list[str] | None) -> ToolFailure | None:
-    """The failure of a stop whose line does not hold the card's text any more; None if it does.
+    """The failure of a stop whose line no longer contains the card's text; None if it contains the text.
 
-    ``lines`` are those of the stop's file; None if the file cannot be read.
+    ``lines`` are the lines of the stop's file; None if the file cannot be read.
     """
     name, number, text = stop["file"], stop["line"], stop["text"]
     found = lines[number - 1] if lines is not None and number <= len(lines) else None

@@ -1,7 +1,7 @@
 """The tools that read and restore the session's copy of the files that people edit.
 
-The session may not be able to read the card's own files: a container does not see them all. So a client that has them
-compares the copies with them, and gives their contents to restore.
+The session may not be able to read the card's own files, because a container does not see all of them. So a client that
+can read them compares the copies with them, and sends their contents to restore the copies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cardapp.session_host.sources import back_up
 from cardapp.source_tree import edited_files
 
 MAX_BYTES = 1 << 20
-"""A message of the protocol has at most 4 MiB."""
+"""The maximum size of a file's content. A message of the protocol has at most 4 MiB."""
 CONTENT = {"type": ["string", "null"], "contentEncoding": "base64", "maxLength": 2 * MAX_BYTES}
 MAX_LINKS = 8
 RELOAD_SECONDS = 0.5
@@ -107,7 +107,7 @@ class SourceTools:
 
     @contextmanager
     def _copy(self) -> Iterator[tuple[CopiedTree, dict[str, str]]]:
-        """The copy, and the place in it of each file that people edit."""
+        """The copy, and the path in it of each file that people edit."""
         try:
             workspace = self._session.workspace()
             below = os.path.relpath(workspace.directory, workspace.root)
@@ -131,7 +131,7 @@ class SourceTools:
 
 
 def _place(copy: CopiedTree, places: dict[str, str], file: str) -> str:
-    """The place of ``file``, also if it is a link to another file of the copy."""
+    """The path of ``file``, also if it is a link to another file of the copy."""
     if file not in places:
         raise ToolFailure("unknown_source", f"{file!r} is not a file of list_sources")
     name = places[file]

@@ -35,7 +35,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class _Original:
-    """A file or link among the card's sources. ``stamp`` is that of the file, or the text of the link."""
+    """A file or link among the card's sources. ``stamp`` is the stamp of the file, or has the text of the link."""
 
     path: str
     status: os.stat_result
@@ -49,11 +49,11 @@ class _Original:
 def fetch(
     loaded: LoadedCard, workspace: Workspace, *, replace_edits: bool, max_bytes: int, without: Sequence[Path] = ()
 ) -> Fetched:
-    """Bring the session's copy of the card's root, the root of ``workspace``, up to date.
+    """Update the session's copy of the card's root, which is the root of ``workspace``.
 
     A file that the learner has not edited is updated, or removed if the card's sources no longer have it. An edited
     file stays unchanged; with ``replace_edits`` it is renamed to ``NAME.orig`` (``NAME.orig2``, …) and fetched again.
-    Before the first change the workspace is marked as changed. The folders ``without`` are no sources.
+    Before the first change the workspace is marked as changed. The folders ``without`` are not copied.
 
     :raises SourcesUnusable: there is no such folder, its files have more than ``max_bytes`` or a file cannot be
         copied.
@@ -71,7 +71,8 @@ def fetch(
 
 
 def _fetch_all(originals: dict[str, _Original], workspace: Workspace) -> Fetched:
-    """Make the whole copy. It gets its name when it is complete, so its files need no steps between."""
+    """Make the whole copy. The folder gets its name when it is complete, so single files need not be written
+    atomically."""
     workspace.mark_changed()
     partial = workspace.root.with_name(f"{workspace.root.name}.fetching")
     shutil.rmtree(partial, ignore_errors=True)
@@ -85,9 +86,9 @@ def _fetch_all(originals: dict[str, _Original], workspace: Workspace) -> Fetched
 
 
 class _Update:
-    """The update of a copy whose files were, after the last fetch, as ``known`` says.
+    """Updates a copy. ``known`` is the manifest of the last fetch.
 
-    The card's own file, which the copy has as ``card``, is part of no build.
+    ``card`` is the card's own file in the copy. No build uses this file.
     """
 
     def __init__(self, copy: CopiedTree, workspace: Workspace, known: Manifest, replace_edits: bool, card: str) -> None:
@@ -113,7 +114,7 @@ class _Update:
         """Update one file. Returns its entry of the manifest."""
         before = self._known.get(name, (None, None))
         have = self._copy.stamp(name)
-        if (original.stamp, have) == before:  # with no file if the build removed it
+        if (original.stamp, have) == before:  # ``have`` is None if the build removed the file
             return before
         if have is not None and _same(original, self._copy, name, have):
             if not original.is_link:
@@ -146,8 +147,9 @@ def back_up(copy: CopiedTree, name: str) -> str:
 def _copy(original: _Original, copy: CopiedTree, name: str, *, new: bool = False, keep_time: bool = True) -> Stamp:
     """Copy a file or a link. Returns the stamp of the copy.
 
-    A new file keeps its time, because make compares the times of files that came together. One that replaces an older
-    version gets the present time: it must be newer than what was built from that version.
+    A new file keeps its time, because make compares the times of files that were copied together. A file that replaces
+    an older version gets the present time, because it must be newer than the files that were built from the older
+    version.
     """
     try:
         if original.is_link:
@@ -183,7 +185,7 @@ def _originals(loaded: LoadedCard, max_bytes: int, without: Sequence[Path]) -> d
             path = os.path.realpath(path)
             try:
                 status = os.stat(path)
-            except OSError:  # the link leads to nothing here
+            except OSError:  # the target of the link does not exist here
                 continue
         if stat.S_ISREG(status.st_mode):
             found[name] = _Original(path, status, stamp_of(status))
@@ -197,7 +199,8 @@ def _originals(loaded: LoadedCard, max_bytes: int, without: Sequence[Path]) -> d
 
 
 def _text_of_inner_link(root: Path, name: str) -> str | None:
-    """The text of a link that stays in ``root``. None if it leaves the root: then its file is copied in its place."""
+    """The text of a link whose target is in ``root``. None if the target is outside: then the target's content is
+    copied."""
     link = root / name
     text = os.readlink(link)
     inside = Path(os.path.normpath(link.parent / text)).is_relative_to(root)

@@ -37,9 +37,9 @@ from cardapp.source_tree import edited_files
 
 MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read and dropped, because otherwise the build would block
 CANCEL_POLL = 0.05  # seconds between two checks of the cancellation
-END_TIMEOUT = 5.0  # seconds for what a killed build left running
+END_TIMEOUT = 5.0  # seconds for the end of the processes that a killed build left running
 BUILT = {".o", ".d", ".a"}
-FILE_TIME_LAG = 10_000_000  # ns by which the kernel's times of files are at most behind the clock
+FILE_TIME_LAG = 10_000_000  # ns; the kernel's file times are behind the clock by at most this time
 BUILD_VARIABLE = "CARDAPP_BUILD"
 """Marks the processes of a build with the folder that they build in."""
 
@@ -65,8 +65,8 @@ class BuildCancelled(CardAppError):
 class Workspace:
     """The directory where a target is built and run, and the copied ``root`` that contains it, as real paths.
 
-    The file ``record`` says from what the program was built. While a build runs it says only when that began, so a
-    killed build is not taken for a complete one.
+    The file ``record`` has the stamps of the sources from which the program was built. While a build runs, it has only
+    the time at which the build began, so a killed build does not count as complete.
     """
 
     directory: Path
@@ -88,7 +88,7 @@ class Workspace:
     # -- what was built ----------------------------------------------------------------------------------------------
 
     def is_stale(self) -> bool:
-        """Whether the program, or one of the files that people edit, is not as the last complete build left it."""
+        """Whether the program, or a file that people edit, has changed since the last complete build."""
         built = self._read_record()
         return built is None or "inputs" not in built or built != self._state(built["begun"])
 
@@ -109,7 +109,7 @@ class Workspace:
         return begun is not None and len(stamp) > 1 and stamp[2] >= begun and self.root / name not in self._edited()
 
     def _half_built_since(self) -> int | None:
-        """When a build began that did not end; None without one. In nanoseconds, as the times of files."""
+        """The time at which an unfinished build began, in nanoseconds, as file times are; None if there is none."""
         built = self._read_record()
         return built["begun"] if built is not None and "inputs" not in built else None
 
@@ -131,11 +131,12 @@ class Workspace:
     # -- a copy in which nobody edits --------------------------------------------------------------------------------
 
     def note_tree(self) -> None:
-        """Note all files as the build left them, for :meth:`is_as_built`."""
+        """Record the state of all files after the build, for :meth:`is_as_built`."""
         write_json(self._tree_record, self._tree())
 
     def is_as_built(self) -> bool:
-        """Whether all files are as noted. Files that came later, for example written by the program, are removed."""
+        """Whether all files are in the recorded state. Files that were created later, for example by the program, are
+        removed."""
         try:
             noted, present = json.loads(self._tree_record.read_bytes()), self._tree()
         except (OSError, ValueError):
@@ -221,7 +222,7 @@ class Workspace:
             except BaseException:  # also after Ctrl-C, which the terminal does not send to another process group
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(maker.pid, signal.SIGKILL)
-                end_processes(str(self.root), END_TIMEOUT, BUILD_VARIABLE)  # those that left the group
+                end_processes(str(self.root), END_TIMEOUT, BUILD_VARIABLE)  # the processes that have left the group
                 raise
         if maker.returncode != 0:
             self.record.unlink(missing_ok=True)
@@ -234,8 +235,8 @@ class Workspace:
     def _age_files(self, fetched: Collection[str]) -> None:
         """Give the files of a killed build, and built files with a time in the future, an old time.
 
-        So make builds them again. The latter exist after the clock was set back, and would look newer than every later
-        edit.
+        So make builds them again. Files with a time in the future exist after the clock was set back. They would look
+        newer than every later edit.
         """
         begun, now, edited = self._half_built_since(), time.time_ns(), {str(path) for path in self._edited()}
         top = f"{self.root}{os.sep}"
@@ -250,7 +251,7 @@ class Workspace:
 
 
 class _Fetched:
-    """The fetched files of a workspace at the begin of a build; none if the sources are used in place."""
+    """The fetched files of a workspace when a build begins; none if the sources are used in place."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -269,7 +270,7 @@ class _Fetched:
         return named and (not self._before or str(path.relative_to(workspace.root)) in self._before)
 
     def adopt(self) -> None:
-        """Note which fetched files the build has changed or removed, so that they are not taken for edited."""
+        """Record which fetched files the build has changed or removed, so that they do not count as edited."""
         after = dict(self._before)
         with contextlib.closing(CopiedTree(self._workspace.root)) as copy:
             for name in self._unedited:

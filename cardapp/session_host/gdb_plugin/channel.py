@@ -108,7 +108,7 @@ class Channel:
         def start() -> None:
             try:
                 operation(done, **arguments)
-            except Exception as error:  # otherwise the client would wait until its time is over
+            except Exception as error:  # otherwise the client would wait until its timeout
                 done(error)
 
         gdb.post_event(lambda: self._one_at_a_time(start))

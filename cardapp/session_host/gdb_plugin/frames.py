@@ -70,7 +70,7 @@ def call_stack() -> list[dict[str, Any]]:
 
 
 def function_at(address: int, name: str = "") -> gdb.Symbol | None:
-    """The symbol of the innermost function at ``address``, and of those inlined there one whose name ends with
+    """The symbol of the innermost function at ``address``. If functions are inlined there, the one whose name ends with
     ``name``."""
     block = gdb.block_for_pc(address)
     while block is not None and not block.is_static and not block.is_global:
@@ -82,7 +82,7 @@ def function_at(address: int, name: str = "") -> gdb.Symbol | None:
 
 
 def _is_inlined(block: gdb.Block) -> bool:
-    """Whether ``block``, of a function, is inlined in another function."""
+    """Whether ``block``, the block of a function, is inlined in another function."""
     outer = block.superblock
     while outer is not None and not outer.is_static and not outer.is_global:
         if outer.function is not None:

@@ -179,7 +179,7 @@ class Rerun:
 
 
 def _counter_of_forks() -> gdb.Breakpoint:
-    """A breakpoint that never stops the program. gdb follows the parent of a fork, and tells nobody of the child."""
+    """A breakpoint that never stops the program. gdb follows the parent of a fork, and does not report the child."""
     # fork() of the C library calls this function.
     counter = quietly_made(gdb.Breakpoint, {"function": "_Fork", "qualified": True, "internal": True})
     counter.ignore_count = MOST_IGNORED

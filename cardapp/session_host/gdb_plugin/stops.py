@@ -190,7 +190,7 @@ class _ConditionalBreakpoint(gdb.Breakpoint):  # type: ignore[misc]  # mypy does
     held = 0
 
     def stop(self) -> bool:
-        """Called by gdb at each hit. The program stops if the result is true."""
+        """gdb calls this at each hit. The program stops if the result is true."""
         try:
             self.held += self.condition_to_hold.holds()
         except Failure:

@@ -3,8 +3,8 @@
 They leave no breakpoints, displays or selected frame behind. The caller has checked that they are allowed. gdb calls no
 function of the program meanwhile, and writes its memory only for the breakpoints of a command that moves the program.
 
-What gdb prints of a stop and of a selected frame goes to its window only. So what is told of them is what the command
-``frame`` prints, and for ``finish`` the value that gdb has recorded.
+gdb prints a new stop or a selected frame to its window only. So for commands that change them, the reported output is
+that of the command ``frame``, and for ``finish`` also the value that gdb has recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cardapp.session_host.gdb_plugin.stops import Failure
 from cardapp.session_host.gdb_plugin.values import read_only, setting
 
 MAX_OUTPUT = 4000
-"""Characters of one command's output. The rest is dropped."""
+"""The maximum number of characters of one command's output. The rest is dropped."""
 
 _SELECT_FRAME = ("frame", "up", "down")
 _NUMBERED = re.compile(r"^(\d+):", re.MULTILINE)
@@ -106,7 +106,7 @@ class TypedCommands:
 
 
 def _look(name: str, command: str) -> str:
-    """Run a command that does not move the program. Returns what it printed, or gdb's message."""
+    """Run a command that does not move the program. Returns its output, or gdb's error message."""
     gdb.write(f"{command}\n")
     try:
         with read_only():
@@ -125,7 +125,7 @@ def _look(name: str, command: str) -> str:
 
 
 def _told(outcome: dict[str, Any] | Exception, last_value: str) -> str:
-    """What is told of a command that has moved the program."""
+    """The reported output of a command that has moved the program."""
     if isinstance(outcome, Exception):
         return str(outcome)
     if outcome["state"] != "stopped":

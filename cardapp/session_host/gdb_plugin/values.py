@@ -95,7 +95,8 @@ def _points_to_text(value: gdb.Value) -> bool:
 def local_variables() -> list[dict[str, str]]:
     """``{name, type, value}`` of the arguments and locals of the innermost frame with source, as they are declared.
 
-    A variable that another one of the same name hides is left out. A value that cannot be read is gdb's message.
+    A variable that is hidden by another variable of the same name is left out. For a value that cannot be read, gdb's
+    message is shown.
     """
     frame = frame_with_source()
     symbols: dict[str, gdb.Symbol] = {}
@@ -158,9 +159,9 @@ def _blocks(recipe: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _nodes(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Read linked nodes, each once, in the order of a list or of a tree's levels.
+    """Read each of the linked nodes once: a list in its order, a tree level by level.
 
-    They have no arena around them, so ``offset`` of a block is the node's address.
+    They are not in an arena, so the ``offset`` of a block is the node's address.
     """
     each, label = recipe["each"], recipe["blocks"].get("label")
     blocks: list[dict[str, Any]] = []

@@ -56,7 +56,7 @@ local function verdict(result)
   return result.match and '✓ ' or '✗ '
 end
 
--- Show what each command printed. Returns how many printed what was expected.
+-- Show the output of each command. Returns how many printed the expected output.
 local function show_results(answer)
   local lines, asked, right = { 'The strategy ' .. answer.id, '' }, 0, 0
   for _, result in ipairs(answer.results) do
@@ -97,7 +97,7 @@ local function add_strategy(text)
   actions.run('strategy', body, { path = '/api/strategies', describe = added })
 end
 
--- Add or remove a strategy, or run the one with the id. Without arguments list the strategies of the card.
+-- Add or remove a strategy, or run the strategy with the given id. Without arguments list the strategies of the card.
 function M.strategy(given)
   local change, rest = given:match('^(%w+)%s*(.*)$')
   if change == 'add' then
@@ -161,7 +161,8 @@ local function add_annotation(text)
   end)
 end
 
--- Add or remove an annotation, show or hide all or the one with the id. Without arguments list them.
+-- Add or remove an annotation, or show or hide all annotations or the one with the given id. Without arguments list
+-- them.
 function M.annotations(given)
   local action, rest = given:match('^(%w+)%s*(.*)$')
   if action == 'add' then

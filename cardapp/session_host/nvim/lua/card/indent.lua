@@ -1,9 +1,9 @@
--- Sets the indent options of a buffer as its lines are indented, so that new lines look like those of the card.
+-- Sets the indent options of a buffer from the indentation of its lines, so that new lines match the card's lines.
 local M = {}
 
 local DEFAULT, WIDEST = 4, 8
 
--- The key of the largest count; of equal ones the smallest key. nil if there is none.
+-- The key with the largest count; the smallest such key if counts are equal. nil if there is none.
 local function most(counts)
   local found
   for width = 2, WIDEST do
@@ -19,7 +19,7 @@ function M.detect(lines)
   local tabs, spaces, mixed, steps, before = 0, 0, false, {}, 0
   for _, line in ipairs(lines) do
     local tab, blanks, text = line:match('^(\t*)( *)(.*)')
-    if text ~= '' and text:sub(1, 1) ~= '*' then -- a line of a block comment has one blank more
+    if text ~= '' and text:sub(1, 1) ~= '*' then -- a line of a block comment has one more blank
       tabs, spaces = tabs + (#tab > 0 and 1 or 0), spaces + (#tab == 0 and #blanks > 1 and 1 or 0)
       mixed = mixed or (#tab > 0 and #blanks > 0)
       local width = #tab * WIDEST + #blanks

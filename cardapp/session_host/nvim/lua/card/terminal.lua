@@ -1,5 +1,5 @@
 -- Whether a terminal is attached to the session, which then decides the size of the screen. tmux marks its socket as
--- executable while a terminal is attached. Clients that subscribe to `card_terminal` are told of every change.
+-- executable while a terminal is attached. Clients that subscribe to `card_terminal` are notified of every change.
 local uv = vim.uv or vim.loop
 local M = {}
 
