@@ -20,9 +20,9 @@ CMAKE_CACHE = "CMakeCache.txt"
 def copied_files(loaded: LoadedCard, without: Sequence[Path] = ()) -> dict[str, os.stat_result]:
     """The files and links that a session copies: their paths relative to the card's root, sorted, and their status.
 
-    In a git work tree they are what git tracks or does not ignore. Without git, or in a folder that git ignores, they
-    are all files. The program and CMake's cache are left out, because the session builds its own; so are the folders
-    ``without``, absolute paths.
+    In a git work tree these are the files that git tracks or does not ignore. Without git, or in a folder that git
+    ignores, these are all files. The program and CMake's cache are left out, because the session builds its own; so are
+    the folders ``without``, absolute paths.
     """
     program = PurePath(os.path.relpath(loaded.target_directory / loaded.card.target.program, loaded.root)).as_posix()
     skipped = tuple(f"{path.relative_to(loaded.root)}/" for path in without if path.is_relative_to(loaded.root))
@@ -39,7 +39,7 @@ def files_of(root: Path) -> Iterator[tuple[str, os.stat_result]]:
 def _files(top: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
     """The files in the folder ``below`` of ``top``. Git names a submodule and a nested work tree as one entry."""
     listed = git(top + below, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if not listed or listed == b"./\0":  # the second is the answer in a submodule that was not fetched
+    if not listed or listed == b"./\0":  # git gives the second answer in a submodule that was not fetched
         yield from _walked(top, below)
         return
     for raw in set(listed.split(b"\0")) - {b""}:
@@ -69,8 +69,8 @@ def _walked(top: str, below: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def edited_files(target: Target) -> tuple[str, ...]:
-    """The files that people edit, relative to the target's directory. Not every one exists; the build makes the
-    others."""
+    """The files that people edit, relative to the target's directory. A file that does not exist yet is made by the
+    build."""
     return (*target.sources, *MAKEFILES)
 
 

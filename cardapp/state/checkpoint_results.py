@@ -184,8 +184,8 @@ def publish(
 
 
 def switch_off(conn: sqlite3.Connection, uuid: str, reason: str, at: str, *, replacing: str | None = None) -> bool:
-    """Switch SYNC off for a reason. If it is off already, return False and keep the first reason, unless that is
-    ``replacing``."""
+    """Switch SYNC off for a reason. If it is off already, return False and keep the first reason, unless the first
+    reason is ``replacing``."""
     changed = conn.execute(
         "UPDATE publication SET sync = 'off', reason = ?, updated_at = ?, revision = revision + 1 "
         "WHERE card_uuid = ? AND (sync = 'on' OR reason = ?)",

@@ -91,7 +91,7 @@ BACKEND_KINDS = frozenset(
 )
 """The kinds that the service appends. All other kinds come from clients."""
 WITHDRAWABLE = frozenset({NOTE, EVIDENCE_ADDED})
-"""The kinds that can be withdrawn. What a learner predicted and answered stays, because it is what reports tell."""
+"""The kinds that can be withdrawn. Predictions and answers cannot be withdrawn, because reports depend on them."""
 
 # -- the record ------------------------------------------------------------------------------------------------------
 
@@ -177,11 +177,11 @@ def pin(
 
 
 def withdraw(conn: sqlite3.Connection, seq: int, *, reason: str, actor: str, card: Identity, at: str) -> dict[str, Any]:
-    """Withdraw a note or an image, in the write transaction ``conn``: an event of its own, which reports obey. Nothing
-    is deleted. A note is withdrawn with the images that are pinned to it.
+    """Withdraw a note or an image, in the write transaction ``conn``. This appends an event, and reports leave out the
+    withdrawn one. Nothing is deleted. A note is withdrawn with the images that are pinned to it.
 
     :raises NotFound: there is no event with this ``seq``.
-    :raises Conflict: it is of another kind, or it is withdrawn already.
+    :raises Conflict: the event is of another kind, or it is already withdrawn.
     """
     row = conn.execute(f"SELECT {_COLUMNS} {_CHAIN} AND seq = ?", (seq,)).fetchone()
     if row is None:
@@ -206,7 +206,7 @@ def page(
     actor: str | None = None,
 ) -> list[dict[str, Any]]:
     """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB. With
-    ``before``, those of them with ``seq < before``, the newest first.
+    ``before``, only the events with ``seq < before``, the newest first.
 
     ``kind``, ``key`` and ``actor`` select the events with these values; None selects all. For the next page, pass the
     last ``seq`` as ``after`` or ``before``. An empty page means that there are no further events.

@@ -54,7 +54,7 @@ def judge(
 ) -> None:
     """Judge each prediction at the stop ``key`` that was not judged yet, in the write transaction ``tx``.
 
-    ``values`` are those that the program has at the stop; None: the card judges.
+    ``values`` are the program's values at the stop. If it is None, the card judges.
     """
     for data in _judgements(tx, key, snapshot, values, card.id):
         events.append(tx, kind=events.PREDICTION_JUDGED, actor=actor, key=key, card=card, data=data, at=at)
@@ -71,7 +71,7 @@ def _judgements(
 
 
 def _at(conn: sqlite3.Connection, card_id: str, key: str, kinds: tuple[str, ...]) -> list[sqlite3.Row]:
-    # The plus keeps SQLite from the index by card and kind, in which it would have to look at every position.
+    # The plus prevents SQLite from using the index by card and kind, in which it would have to look at every position.
     return conn.execute(
         f"SELECT seq, at, kind, key, data FROM event "
         f"WHERE {_OF_LEARNER} AND kind IN ({_marks(kinds)}) AND key = ? AND +card_id = ?",

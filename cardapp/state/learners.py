@@ -1,8 +1,8 @@
-"""The learners of this state directory. Each has an own record: positions, viewer states, statuses, results and a chain
-of events. One learner is current; everything that is read and written belongs to that learner.
+"""The learners of this state directory. Each has a separate record: positions, viewer states, statuses, results and a
+chain of events. One learner is current; everything that is read and written belongs to that learner.
 
-The first learner has no name until one is given. A name is in the chain, too, so that an exported chain says whose it
-is. Nothing of a learner is ever deleted.
+The first learner has no name until one is given. The chain contains the name, too, so an exported chain says to whom it
+belongs. Nothing of a learner is ever deleted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def revision(conn: sqlite3.Connection) -> int:
 
 
 def last_card(conn: sqlite3.Connection) -> Identity | None:
-    """The card of the last event of any learner; None before the first event. An event has no UUID of its card."""
+    """The card of the last event of any learner; None before the first event. An event does not have the UUID of its
+    card."""
     row = conn.execute("SELECT card FROM event ORDER BY seq DESC LIMIT 1").fetchone()
     return None if row is None else Identity(uuid="", **json.loads(row["card"]))
 
@@ -120,7 +121,8 @@ def choose(tx: sqlite3.Connection, name: str, *, actor: str, card: Identity, at:
 
 
 def clean(name: str) -> str:
-    """The name as it is stored: composed characters, single spaces, none at the ends.
+    """The name as it is stored: with composed characters, with single spaces between words, and without spaces at the
+    ends.
 
     :raises InvalidValue: it is empty, too long or not one line of text.
     """
@@ -146,7 +148,7 @@ def _free_name(conn: sqlite3.Connection, name: str) -> str:
 
 
 def _folded(name: str) -> str:
-    """The name by which learners are compared: without the difference of upper and lower case."""
+    """The form in which names are compared, without regard to case."""
     return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
 
 

@@ -139,9 +139,9 @@ CREATE TABLE proof (
 ) STRICT, WITHOUT ROWID;
 """
 
-# A learner's record is the events, with a chain of their own, and the position, the viewer state, the statuses and the
-# last results of each card. What was stored before belongs to the first learner, who has no name yet. The publication,
-# the operations and the generation belong to the session, so they have no learner.
+# A learner's record has a separate chain of events, and for each card the position, the viewer state, the statuses and
+# the last results. Everything that was stored before belongs to the first learner, who has no name yet. The
+# publication, the operations and the generation belong to the session, so they have no learner.
 _LEARNERS = """
 CREATE TABLE learner (
   id INTEGER PRIMARY KEY,

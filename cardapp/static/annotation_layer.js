@@ -1,5 +1,5 @@
-// Draws annotations over the sheets. Each part of a sheet has a layer of its own with the part's size, and every place in it
-// is a percentage. So an annotation stays where it belongs at any zoom, in any layout, and when the text flows anew.
+// Draws annotations over the sheets. Each part of a sheet has a separate layer with the part's size, and all positions
+// in it are percentages. So an annotation keeps its place at any zoom, in any layout, and when the line breaks change.
 
 import { element } from './dom.js';
 import { state } from './state.js';
@@ -9,7 +9,7 @@ const COLOR = /^#[0-9a-f]{6}$/i;
 const NAMED = ['current', 'accent', 'good', 'bad', 'ink'];
 const RIGHT = 0.6; // of the part's width; a text that begins farther right extends to the left
 
-// The rest of the style is that of the sheets.
+// The style sheet of the sheets has the other styles.
 export const LAYER_STYLE = `
 .annotation.chosen { stroke-dasharray: 6 4; }
 .annotation.marker.chosen { stroke: var(--pen); }
@@ -20,7 +20,7 @@ export const LAYER_STYLE = `
 @media (forced-colors: active) { :is(.annotation, .said).chosen { --pen: Highlight !important; } }
 `;
 
-// Draw what is shown on the page in `holder`.
+// Draw the annotations of the page in `holder`.
 export function drawAnnotations(holder) {
   for (const layer of holder.querySelectorAll('.annotations')) layer.remove();
   const shown = state.annotations.filter(({ visible, style }) => visible && Object.hasOwn(SHAPES, style.kind));
@@ -38,19 +38,20 @@ export function markChosen(holder) {
   holder.querySelector('.annotation.chosen')?.closest('.part').scrollIntoView({ block: 'nearest' });
 }
 
-// A part may be split between sheets, or have wrapped lines. Heights of an annotation are shares of the whole part, which are
-// at `heights` of this part; between them both grow evenly.
+// A part may be split between sheets, or have wrapped lines. The vertical positions of an annotation are fractions of
+// the whole part (`shares`). Each is at the fraction with the same index in `heights` of this piece; positions in
+// between are interpolated.
 export function pieceOf({ dataset: { shares = '0 1', heights = '0 1' } }) {
   return { shares: shares.split(' ').map(Number), heights: heights.split(' ').map(Number) };
 }
 
-// What is among the numbers `to` where `value` is among `from`.
+// Map `value` from the scale `from` to the scale `to` by linear interpolation.
 export function between(value, from, to) {
   const at = Math.min(Math.max(from.findLastIndex((each) => each <= value), 0), from.length - 2);
   return to[at] + ((value - from[at]) / (from[at + 1] - from[at])) * (to[at + 1] - to[at]);
 }
 
-// A layer with those of these annotations that `part` shows, for its end.
+// A layer, appended to `part`, with the annotations that `part` shows.
 export function layerOf(annotations, part) {
   const piece = pieceOf(part);
   const drawing = svg('svg', { 'aria-hidden': 'true' });
@@ -62,13 +63,14 @@ export function layerOf(annotations, part) {
   return element('div', { class: 'annotations' }, drawing, ...said.map((each) => textOf(within(piece, each))));
 }
 
-// Whether a shape from the least to the greatest of these heights lies on the piece. One that ends where it begins does not.
+// Whether a shape between the smallest and the largest of these heights is on the piece. A shape that ends where the
+// piece begins is not.
 function isOn({ shares }, places) {
   const [first, last, top, bottom] = [shares[0], shares.at(-1), Math.min(...places), Math.max(...places)];
   return (bottom > first || first === 0) && (top < last || bottom <= last || last === 1);
 }
 
-// The annotation with its places in parts of the piece.
+// The annotation with its positions as fractions of the piece's size.
 function within({ shares, heights }, annotation) {
   const { geometry: { points }, target } = annotation;
   const [top, bottom] = [target.y, target.y + target.h].map((y) => between(y, shares, heights));
@@ -85,7 +87,8 @@ function svg(name, attributes = {}, ...children) {
 
 const percent = (part) => `${(100 * part).toFixed(3)}%`;
 
-// Colours and widths are set one by one, never as a text of a style, so that nothing else can come along.
+// Colours and widths are set as single properties, never as a style text, so that an annotation cannot add other
+// styles.
 function withPen(made, { id, style }) {
   const { color = NAMED[0], width = 5 } = style;
   made.style.setProperty('--pen', COLOR.test(color) ? color : `var(--${NAMED.includes(color) ? color : NAMED[0]})`);
@@ -117,7 +120,7 @@ function rectangle([x1, y1], [x2, y2]) {
   return svg('rect', { x: percent(Math.min(x1, x2)), y: percent(Math.min(y1, y2)), ...size });
 }
 
-// A line with a head. The direction of the head depends on the size of the part, which only a marker of the line follows.
+// A line with an arrow head. The head is an SVG marker, because its direction depends on the size of the part.
 let heads = 0;
 function arrow(shaft) {
   const id = `head-${(heads += 1)}`;
@@ -127,7 +130,7 @@ function arrow(shaft) {
   return [tip, shaft];
 }
 
-// The text stands at the first point of a callout, and below any other annotation.
+// The text is at the first point of a callout, and below any other annotation.
 const placeOf = ({ style: { kind }, geometry: { points }, target: { x, y, h } }) => (kind === 'callout' ? points[0] : [x, y + h]);
 
 function textOf(annotation) {

@@ -1,5 +1,5 @@
-// Strategies and annotations: reads them, and sends the requests that change them. Every change comes back with the control
-// state, as those of other clients do.
+// Strategies and annotations: reads them, and sends the requests that change them. Every change is shown when the
+// control state reports it, like the changes of other clients.
 
 import { get, Notice, post, remove } from './api.js';
 import { state, subscribe, update } from './state.js';

@@ -1,5 +1,5 @@
-// What the learner says about the stops: predictions, answers, opened hints and judgements. Each one is an event of the
-// service, which judges the predictions. GET /api/answers returns what is known of each stop.
+// The learner's input about the stops: predictions, answers, opened hints and judgements. Each one is an event of the
+// service, which judges the predictions. GET /api/answers returns the recorded input of each stop.
 
 import { get, Notice, post, Refusal } from './api.js';
 import { draft, dropDraft, setDraft, state, update } from './state.js';
@@ -13,16 +13,16 @@ const NOTHING = {
 export const recordOf = (stop) => state.answers.get(stop) ?? NOTHING;
 export const askedAt = (stop) => state.catalog.item(stop).ask;
 
-// The names of the drafts: what was typed for a stop and not sent yet.
+// The names of the drafts: texts that were typed for a stop and are not sent yet.
 export const answerDraft = (stop) => `answer ${stop}`;
 export const predictionDraft = (stop, expression) => `prediction ${stop} ${expression}`;
 
-// What the learner predicted last for an expression.
+// The learner's last prediction for an expression.
 export const saidOf = (stop, expression) => recordOf(stop).latest.find((each) => each.expression === expression)?.said ?? null;
 
 const waiting = new Set(); // stops at which this tab recorded something after their last proof
 
-// Whether something was said and the program has not run to the stop since, or its values are not compared yet.
+// Whether there is new input and the program has not run to the stop since, or the values are not compared yet.
 export const isWaiting = (stop) => waiting.has(stop) || isUnjudged(stop);
 
 export function isUnjudged(stop) {
@@ -30,7 +30,7 @@ export function isUnjudged(stop) {
   return !waiting.has(stop) && tries > 0 && by === null;
 }
 
-// Whether the learner has the values of the stop: from the program, or from the card where no session runs.
+// Whether the learner has the values of the stop: from the program, or from the card if no session runs.
 export function isKnown(stop) {
   const { proved_at: proved, by, answer, revealed } = recordOf(stop);
   return Boolean(proved || by === 'card' || (!state.session.available && (answer || revealed)));
@@ -41,7 +41,7 @@ export const isUncovered = (stop) => state.teacher || !stop || recordOf(stop).re
 
 // -- reading -------------------------------------------------------------------------------------------------------
 
-// Read what is known of every stop, or of one.
+// Read the answers of every stop, or of one stop.
 export async function readAnswers(stop = null) {
   await recorded();
   try {
@@ -52,7 +52,8 @@ export async function readAnswers(stop = null) {
   }
 }
 
-// Take over the last finished operation. A ready one has shown the values of its stop, and its predictions are judged.
+// Take over the last finished operation. If it is ready, the values of its stop are shown, and its predictions are
+// judged.
 export function takeLast(last) {
   const isReady = last?.state === 'ready';
   const isNew = last?.operation_id !== state.last?.operation_id;
@@ -70,7 +71,8 @@ function change(stop, parts) {
   update({ answers: new Map(state.answers).set(stop, { ...recordOf(stop), ...parts }) });
 }
 
-// What was typed for a stop and differs from what was said: {answer, values}; null if there is nothing new.
+// The input that was typed for a stop and differs from the recorded input: {answer, values}; null if there is nothing
+// new.
 export function typed(stop) {
   const answer = draft(answerDraft(stop))?.trim();
   const values = {};
@@ -84,7 +86,7 @@ export function typed(stop) {
   return { answer: answer && answer !== recordOf(stop).answer ? answer : null, values: isNew ? values : null };
 }
 
-// Send what was typed for a stop. Returns whether there was anything.
+// Send the input that was typed for a stop. Returns whether there was any.
 export function predict(stop) {
   const { answer, values } = typed(stop);
   dropDraft(answerDraft(stop));

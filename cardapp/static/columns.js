@@ -69,7 +69,8 @@ function offerEditor(isVisible) {
 
 // -- dividers ------------------------------------------------------------------------------------------------------
 
-// The style keeps a width within what all columns need. Screen readers are told the width in percent of all columns.
+// The style limits a width so that all columns have the room that they need. Screen readers are told the width in
+// percent of all columns.
 function setWidth(divider, width) {
   const { divider: name } = divider.dataset;
   if (width) $('columns').style.setProperty(`--${name}`, width);
@@ -78,7 +79,7 @@ function setWidth(divider, width) {
 
 const panelOf = ({ dataset }) => $(dataset.divider === 'outline' ? 'outline-panel' : 'side');
 
-// Move the divider by so many pixels. The width that the panel really has is kept.
+// Move the divider by a number of pixels. The panel's resulting width is stored.
 function widen(divider, x) {
   const { divider: name } = divider.dataset;
   const whole = $('columns').getBoundingClientRect();

@@ -14,8 +14,8 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// Replace the content of `place`; null children are left out. The focus goes from an old element to the new one that is
-// called the same.
+// Replace the content of `place`; null children are left out. If an old element had the focus, the new element with the
+// same name gets it.
 export function fill(place, ...children) {
   const focused = place.contains(document.activeElement) ? document.activeElement : null;
   place.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
@@ -35,13 +35,14 @@ export function button(label, onclick, attributes = {}) {
 }
 
 // The code of an expression or a value. It breaks between its words; a word that is longer than the line breaks before its
-// next part, like `->kind` or `[cursor]`, or behind an underscore, and never inside a name.
+// next part, like `->kind` or `[cursor]`, or after an underscore, and never inside a name.
 export function codeOf(text, attributes = {}) {
   const words = wordsOf(text).flatMap((word, at) => [at ? ' ' : null, word ? element('span', { class: 'word' }, ...partsOf(word)) : null]);
   return element('code', attributes, ...words);
 }
 
-// What the blanks outside of brackets separate: `(char *)p` is one word. A sign stays with the word before it.
+// The words, separated by blanks outside of brackets: `(char *)p` is one word. An operator stays with the word before
+// it.
 function wordsOf(text) {
   const words = [];
   let depth = 0;

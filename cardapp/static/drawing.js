@@ -16,7 +16,7 @@ let aim = null; // the part that the keyboard has chosen
 let region = WHOLE;
 let drag = null; // { part, points } while a mouse button is pressed
 let preview = null;
-let hasDrawn = false; // the click that ends a drag must open no link
+let hasDrawn = false; // the click that ends a drag must not open a link
 
 export function attach(sheets) {
   holder = sheets;
@@ -106,7 +106,7 @@ function release() {
 
 // -- by keyboard ---------------------------------------------------------------------------------------------------
 
-// Whether the key was one of the drawing's.
+// Whether the drawing has used the key.
 export function takesKey(event) {
   if (!drawing || event.altKey || event.metaKey) return false;
   if (event.key === 'Escape') cancel();
@@ -182,7 +182,7 @@ function unmark() {
   aim?.classList.remove('aimed');
 }
 
-// What is stored: heights are shares of the whole part, of which `part` may be a piece.
+// The stored form: vertical positions are fractions of the whole part, of which `part` may be a piece.
 function record(part, drawn) {
   const { shares, heights } = pieceOf(part);
   const shareAt = (y) => between(Math.min(heights.at(-1), Math.max(heights[0], y)), heights, shares);

@@ -195,7 +195,7 @@ function setFocus(wanted) {
   if (!wanted && document.activeElement === field) field.blur();
 }
 
-// What is typed after a click into an editor that is not live does nothing: it is no answer and no shortcut of the page.
+// Keys after a click into an editor that is not live do nothing: they are neither an answer nor shortcuts of the page.
 function keepKeys(event) {
   if (!event.target.closest('button')) field.focus({ preventScroll: true });
 }

@@ -1,4 +1,5 @@
-// The page after the last stop: what was predicted right at the first try, what to look at again, and how long it took.
+// The page after the last stop: the predictions that were right at the first try, the stops to look at again, and the
+// time that it took.
 
 import { go } from './actions.js';
 import { recorded } from './answers.js';

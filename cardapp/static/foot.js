@@ -1,6 +1,6 @@
-// The foot of the worksheet: the question of the current stop, a field for each value to predict, and one button that goes
-// on: Predict, Run to the stop, Next. When the program has stopped there, each field becomes a row of what was said and
-// what the program has.
+// The foot of the worksheet: the question of the current stop, a field for each value to predict, and one button for
+// the next action: Predict, Run to the stop, Next. When the program has stopped there, each field becomes a row with
+// the predicted and the actual value.
 
 import * as actions from './actions.js';
 import {
@@ -31,7 +31,7 @@ function showEnter() {
   $('sync').classList.toggle('has-enter', !isInFoot);
 }
 
-// Whether the values are known, and nothing was said since.
+// Whether the values are known, and there is no newer input.
 const isOver = (stop) => isKnown(stop) && !isWaiting(stop);
 
 function render() {
@@ -112,7 +112,7 @@ function drawText(stop) {
   redraw('foot-text', [stop, question], () => (question ? [fragment('question', question)] : []));
 }
 
-// The hints that were opened, the newest in sight.
+// The opened hints, scrolled to the newest one.
 function drawHints(stop) {
   const all = state.catalog.item(stop).hints_html;
   const hints = isOver(stop) ? [] : all.slice(0, recordOf(stop).hints);
@@ -122,7 +122,7 @@ function drawHints(stop) {
   if (hints.length) $('foot-hints').scrollTop = $('foot-hints').scrollHeight;
 }
 
-// Why the values are what they are.
+// The explanation of the values.
 function drawReason(stop) {
   const { explanation_html: explanation } = state.catalog.item(stop);
   const shown = isOver(stop) && explanation ? explanation : null;
@@ -195,8 +195,8 @@ function drawRows(stop) {
   redraw('foot-values', [stop, rows, heads], () => rows.length ? [table(heads, rows, hasSaid)] : []);
 }
 
-// {expression, said, seen, right} of what was predicted and of what is undefined. Without a prediction, the values come from
-// the last run.
+// {expression, said, seen, right} for each predicted and each undefined value. Without a prediction, the values come
+// from the last run.
 function rowsOf(stop) {
   const { latest } = recordOf(stop);
   const { undefined: undefinedOnes } = state.catalog.item(stop);
@@ -306,7 +306,7 @@ function drawAct(stop) {
   redraw('foot-other', [stop, next, others.map(([label]) => label)], () => others.map(([label, run]) => button(label, run, { class: 'link quiet' })));
 }
 
-// What else can be done here, as [label, action].
+// The other possible actions, as [label, action].
 function otherActs(stop, next) {
   const others = [];
   if (next === 'predict' && !isKnown(stop)) others.push(['I don’t know', () => runUnpredicted(stop)]);
@@ -359,7 +359,7 @@ function goOn() {
   else finish.open();
 }
 
-// The first field without a prediction; null if none is seen.
+// The first field without a prediction; null if none is visible.
 export function emptyField() {
   const fields = [...$('foot-values').querySelectorAll('input')];
   return fields.find((field) => field.value === '' && field.offsetParent) ?? null;
