@@ -40,12 +40,12 @@ const ACTIONS = {
   dismiss: () => dismissal()(),
 };
 const MOVES = new Set(['previous', 'next', 'previous_stop', 'next_stop', 'coarser', 'finer']);
-// The shortcuts that are the browser's while nothing shows the program.
+// The shortcuts that the browser gets while no view shows the program.
 const OF_PROGRAM = new Set(['next_line', 'step_into', 'finish_function', 'go_on']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
-// The shortcuts that are no letters. No value begins with them.
+// The shortcuts that are signs, not letters. No value begins with them.
 const SIGNS = new Set(['/', '?']);
 
 // Elements that use a key themselves. While one of them has the focus, the key is no shortcut. Arrows scroll focused code.
@@ -94,7 +94,7 @@ function onKey(event) {
 
 const openDialog = () => document.querySelector('dialog[open]');
 
-// Whether a dialog lies over what the shortcut acts on.
+// Whether a dialog covers the view on which the shortcut acts.
 function isCovered({ action }) {
   const dialog = openDialog();
   return dialog !== null && !(dialog === $('keyboard') && ['help', 'dismiss'].includes(action));
@@ -129,7 +129,7 @@ function approve() {
   if (step && !over.isOpen()) actions.approve(step);
 }
 
-// What Escape closes: the uppermost of what lies over the worksheet; null if there is nothing.
+// The view that Escape closes: the uppermost one over the worksheet; null if there is none.
 function dismissal() {
   if ($('keyboard').open) return () => $('keyboard').close();
   const uppermost = [columns, map, over].find((each) => each.isOpen());

@@ -1,5 +1,5 @@
-// The menu: whose record is shown, the cards of the series, what can be saved, and the switch `Teacher`. A new browser is
-// asked once for a name.
+// The menu: the learner whose record is shown, the cards of the series, the downloads, and the switch `Teacher`. A new
+// browser is asked once for a name.
 
 import { forget, setTeacher } from './actions.js';
 import { recorded } from './answers.js';
@@ -90,7 +90,7 @@ async function submit(event, keepsRecord) {
   const before = state.learner;
   if (keepsRecord) update({ learner: null }); // /api/live may tell the new name first, and the record stays the same
   try {
-    await recorded(); // what was said until now belongs to the learner who said it
+    await recorded(); // the input until now belongs to the earlier learner
     const { current } = await post('/api/learners', { name, keep_record: keepsRecord, actor: ACTOR });
     asked();
     if (!keepsRecord) return forget();

@@ -70,7 +70,7 @@ function render(moved = false) {
   if (moved) current?.scrollIntoView({ block: 'nearest' });
 }
 
-// Put the rows into the tree. A row that has not changed stays, because a new one costs its style and layout.
+// Put the rows into the tree. An unchanged row is kept, because a new row costs style and layout time.
 function place(rows) {
   const tree = $('tree');
   const before = [...tree.children];
@@ -174,7 +174,7 @@ function onKey(event) {
   actions[event.key]();
 }
 
-// The ancestors as numbers, then the title of the step or of what is above the steps.
+// The ancestors as numbers, then the title of the step, or of the item above the steps.
 function renderTrail() {
   const { key } = state.navigation;
   const items = state.catalog.trail(key);

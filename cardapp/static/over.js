@@ -1,5 +1,5 @@
-// The pages that lie over the sheets: the results and the events. One is open at a time, and nothing reaches the sheets
-// meanwhile.
+// The pages that lie over the sheets: the results and the events. One is open at a time. While it is open, no input
+// reaches the sheets.
 
 import { $ } from './dom.js';
 

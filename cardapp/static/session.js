@@ -1,5 +1,6 @@
-// Says above the sheets what is special about the chosen session: it runs another card or another revision of this one, or
-// files of its copy differ from the card's. The latter shows the difference and can restore the files.
+// Shows above the sheets whether the chosen session differs from the served card: it runs another card or another
+// revision of this one, or files of its copy differ from the card's. The latter shows the difference and can restore
+// the files.
 
 import { refresh, restoreSources } from './actions.js';
 import { $, button, element, fill, sentence } from './dom.js';

@@ -22,7 +22,7 @@ export const state = {
   restored: null, // the files of the session that this page has just restored
   dismissed: null, // the id of the failed operation that this page no longer shows
   syncing: null, // while this page's sync is not answered: {before}, the id of the operation before it
-  answers: new Map(), // stop key -> what is known of the learner there, an item of GET /api/answers
+  answers: new Map(), // stop key -> the learner's answers there, an item of GET /api/answers
   teacher: localStorage.getItem('teacher') === 'on',
   connected: true,
 };
@@ -97,7 +97,8 @@ export function stepOf(key) {
   return parts.length >= 4 ? parts.slice(0, 4).join('/') : null;
 }
 
-// Whether the position is not seen, because another page or the map is shown. Then nothing may be done at the position.
+// Whether the position is not visible, because another page or the map is shown. Then no action may change anything at
+// the position.
 export function isAway() {
   const { key } = state.navigation;
   if (state.isMapOpen) return true;

@@ -40,7 +40,8 @@ function syncState() {
   else showSync('away', word, 'elsewhere', goButton);
 }
 
-// Whether the stages are not shown yet, because the replay began only just now. They are drawn when the time is over.
+// Whether the stages are not shown yet, because the replay began only just now. They are drawn when this time has
+// passed.
 function waitsForStages(isBusy) {
   clearTimeout(timer);
   busySince = isBusy ? busySince || performance.now() : 0;

@@ -157,7 +157,7 @@ function placeLink(key) {
 
 const nameOf = (key) => `${state.catalog.number.get(key) ?? ''} ${state.catalog.item(key)?.title ?? key}`.trim();
 
-// The event's text and its predicted values, which stand below the headline.
+// The event's text and its predicted values, which are shown below the headline.
 function detail({ kind, data }) {
   const parts = [];
   const text = data.text || data.note || (kind === 'sync.off' ? null : data.reason); // a headline holds why SYNC went off

@@ -162,7 +162,7 @@ function showWayBack() {
     button(text, goBack, { class: 'primary', title: `${text} (Enter)` }));
 }
 
-// An element with a text of the card that the service made HTML of.
+// An element with a text of the card that the service has rendered as HTML.
 export function fragment(kind, html) {
   const made = element('div', { class: kind, dir: 'auto' });
   made.innerHTML = html; // safe: the service escaped every text
@@ -291,7 +291,7 @@ function onClick(event) {
     if (address.startsWith('#')) {
       event.preventDefault();
       go(keyOf(address));
-      scroller.focus({ preventScroll: true }); // the next Enter does what the page says, not the same again
+      scroller.focus({ preventScroll: true }); // the next Enter does what the page says and does not repeat this action
     }
     return;
   }

@@ -1,4 +1,4 @@
-"""Finds out who is at the other end of a connection: the account over TCP, the container over the Unix socket.
+"""Identifies the client of a connection: its account over TCP, its container over the Unix socket.
 
 Both ends of a TCP connection are on this machine, so the kernel knows who owns the client's socket. Netlink
 (sock_diag(7), ``struct inet_diag_req_v2``) returns the owner within microseconds. Where it is not available, the owner

@@ -34,7 +34,7 @@ def add(request: Request) -> Reply:
 
 
 def remove(request: Request) -> Reply:
-    """Remove an annotation. Its event keeps what was removed."""
+    """Remove an annotation. The event of the removal contains the removed annotation."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.write() as tx:
         found = _found(tx, loaded, request.path["id"])
@@ -99,7 +99,8 @@ def _set_all(request: Request, visible: bool | None) -> Reply:
 def _set(
     tx: Connection, request: Request, loaded: ServedCard, found: list[dict[str, Any]], visible: bool, key: str
 ) -> None:
-    """Show or hide those that are not so yet, with one event at ``key``. If all are so already, nothing happens."""
+    """Show or hide the annotations that are not yet in that state, with one event at ``key``. If there are none,
+    nothing happens."""
     changed = [each["id"] for each in found if each["visible"] != visible]
     if changed:
         explanations.set_visible(tx, loaded.identity.uuid, changed, visible)
@@ -128,7 +129,7 @@ def _check_part(names: frozenset[str], part: str) -> None:
 
 
 def _key(tx: Connection, loaded: ServedCard, given: dict[str, Any]) -> str:
-    """The snapshot that the annotation is pinned to: that of its strategy, if it has one."""
+    """The snapshot to which the annotation is pinned: the snapshot of its strategy, if it has a strategy."""
     key, identifier = given.get("key"), given["strategy_id"]
     if identifier is None:
         return snapshot_of(tx, loaded, key)

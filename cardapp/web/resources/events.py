@@ -1,5 +1,5 @@
-"""The chronological record of events: reads a page of events, appends a client's event, and reads what the learner's
-events say of each stop."""
+"""The chronological record of events: reads a page of events, appends a client's event, and summarises the learner's
+events for each stop."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def withdraw(request: Request) -> Reply:
 def append(request: Request) -> Reply:
     """Append a note, or an event of a kind that the client defines. Without ``key`` the saved position is used.
 
-    Where no session runs, the card's own values judge a prediction at once, in the same transaction.
+    If no session runs, a prediction is judged at once with the card's own values, in the same transaction.
     """
     services, loaded, body = request.services, request.services.card_loader.current(), request.body
     key = body.get("key")
@@ -102,7 +102,8 @@ def _told(event: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
 
 
 def _stop(loaded: ServedCard, key: str, body: dict[str, Any]) -> Snapshot:
-    """The stop of a prediction, a rating or a hint; refuse what its card does not have."""
+    """The stop of a prediction, a rating or a hint. Refuses expressions and hints that the card's stop does not
+    have."""
     snapshot = loaded.catalog.snapshots.get(key)
     if snapshot is None:
         raise InvalidValue.of("/key", f"{key!r} is not a snapshot; give task/block/phase/step/snapshot")
@@ -116,7 +117,7 @@ def _stop(loaded: ServedCard, key: str, body: dict[str, Any]) -> Snapshot:
 
 
 def answers(request: Request) -> Reply:
-    """What the learner predicted and answered, and who was right: an item for each stop with an event."""
+    """The learner's predictions and answers, and which of them were right: an item for each stop with an event."""
     loaded, key = request.services.card_loader.current(), request.query.get("key")
     if key is not None and key not in loaded.catalog.snapshots:
         raise NotFound(f"this card has no snapshot {key!r}; GET /api/navigation/catalog lists all")

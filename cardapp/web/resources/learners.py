@@ -1,4 +1,4 @@
-"""The learners: who there is, a new one, and the choice of the one whose record is shown and continued."""
+"""The learners: the list, a new learner, and the choice of the learner whose record is shown and continued."""
 
 from __future__ import annotations
 
