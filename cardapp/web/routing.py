@@ -50,8 +50,9 @@ class Route:
 
     ``path`` contains its parameters in braces. ``answer`` names the schema of a successful JSON response. ``problems``
     lists the error statuses of this route, without those of the gate and of validation, which every route has. A route
-    with ``ignores_query`` does not read the query: browsers and pages may add one, for example to load a file again.
-    ``parameter`` names the schema of the path's parameter: a value that it does not allow names no resource.
+    with ``ignores_query`` does not read the query, because browsers and pages may add one, for example to load a file
+    again. ``parameter`` names the schema of the path's parameter. For a value that violates the schema, the answer is
+    404.
     """
 
     method: str

@@ -38,7 +38,7 @@ def _catalog_body(identity: Identity, catalog: Catalog) -> bytes:
 
 
 def _texts(item: Item, catalog: Catalog) -> dict[str, Any]:
-    """What the page shows of a step or a snapshot outside the sheets."""
+    """The members of a step or a snapshot that the page shows outside the sheets."""
 
     def as_html(markdown: str) -> str:
         return unmeasured(markdown, keys=catalog)

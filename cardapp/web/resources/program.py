@@ -1,4 +1,4 @@
-"""The program under gdb: where it is, and the commands that move it on from its stop."""
+"""The program under gdb: its place, and the commands that move it on from its stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reports: progress, lesson and answers. Each request makes them anew from the record of events."""
+"""The reports: progress, lesson and answers. Each request makes its report again from the record of events."""
 
 from __future__ import annotations
 

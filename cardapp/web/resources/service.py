@@ -62,7 +62,7 @@ def control(request: Request) -> Reply:
 
 
 def state(request: Request) -> Reply:
-    """The composite state: all that a page needs when it is opened."""
+    """The composite state: everything that a page needs when it is opened."""
     services, loaded = request.services, request.services.card_loader.current()
     shown = navigation.describe(services, loaded)
     return answer(

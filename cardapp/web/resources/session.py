@@ -8,13 +8,13 @@ from cardapp.web.resources.editor import record
 
 
 def state(request: Request) -> Reply:
-    """The chosen session, its card, and in what its copy of the sources differs from the card's. The service asks it
-    now. If the session does not answer, the response is an error."""
+    """The chosen session, its card, and the differences between its copy of the sources and the card's sources. The
+    service calls the session for each request. If the session does not answer, the response is an error."""
     return answer(request.services.sessions.describe())
 
 
 def restore(request: Request) -> Reply:
-    """Give the changed files of the session's copy the card's content again. The session's versions are kept beside
+    """Replace the changed files of the session's copy by the card's versions. The session's versions are kept beside
     them as backups. Unsaved changes in Neovim stay in its buffers. The next sync builds the program."""
     services = request.services
     restored = services.sessions.restore()

@@ -1,4 +1,4 @@
-"""The card's sheets as files to keep, hand out or print: the same as ``cardapp emit`` makes, in the card's layout."""
+"""The card's sheets as files to keep, hand out or print. They equal those of ``cardapp emit``, in the card's layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def html(request: Request) -> Reply:
 
 
 def pdf(request: Request) -> Reply:
-    """The sheets as PDF. LuaLaTeX needs some seconds for them."""
+    """The sheets as PDF. LuaLaTeX takes some seconds."""
     return _file(request, "pdf", PDF)
 
 

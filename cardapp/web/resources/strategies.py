@@ -39,7 +39,7 @@ def add(request: Request) -> Reply:
 
 
 def remove(request: Request) -> Reply:
-    """Remove a strategy with its annotations, each with an event of its own. Events keep what was removed."""
+    """Remove a strategy with its annotations. Each removal has its own event, which contains the removed record."""
     services, loaded, identifier = request.services, request.services.card_loader.current(), request.path["id"]
     uuid = loaded.identity.uuid
     with services.database.write() as tx:
@@ -80,7 +80,7 @@ def run(request: Request) -> Reply:
 
 
 def snapshot_of(conn: Connection, loaded: ServedCard, key: str | None) -> str:
-    """The snapshot ``key``; without a key, the one that a sync of the saved position replays."""
+    """The snapshot ``key``; without a key, the snapshot that a sync of the saved position would replay."""
     if key is None:
         position = card_state.load_position(conn, loaded.identity.uuid).position
         return navigation.sync_target(loaded.catalog, navigation.repair(loaded.catalog, position))
@@ -90,7 +90,7 @@ def snapshot_of(conn: Connection, loaded: ServedCard, key: str | None) -> str:
 
 
 def below(records: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """Those that are pinned to the position ``key`` or below it."""
+    """The records that are pinned to the position ``key`` or below it."""
     return [each for each in records if key == "" or f"{each['key']}/".startswith(f"{key}/")]
 
 
