@@ -81,7 +81,7 @@ def check_card(
     fix: bool = False,
     progress: Progress = lambda _proof, _total: None,
 ) -> CardReport:
-    """Check the card at the path ``card``. With ``replays`` also replay the snapshots that no static fault touches.
+    """Check the card at the path ``card``. With ``replays`` also replay the snapshots that no static fault affects.
 
     ``only`` limits the check to these positions and all below them. With ``fix`` the new lines of stops and excerpts
     that moved are written into the source file, and the card is checked again.
@@ -204,12 +204,13 @@ def _is_within(key: str, only: Sequence[str]) -> bool:
 
 
 def _concerns(key: str, only: Sequence[str]) -> bool:
-    """Whether ``key`` is a chosen position, below one, or above one."""
+    """Whether ``key`` is a chosen position, or is below or above a chosen position."""
     return not key or _is_within(key, only) or any(f"{each}/".startswith(f"{key}/") for each in only)
 
 
 def check_only(cards: Sequence[str], only: Sequence[str]) -> None:
-    """Check that each key of ``only`` is a position of one of the cards. The check of an invalid card names its faults.
+    """Check that each key of ``only`` is a position of one of the cards. Nothing is raised for an invalid card, whose
+    check reports its faults.
 
     :raises UsageError: it is not; the message names similar keys.
     """

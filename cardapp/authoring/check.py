@@ -343,7 +343,8 @@ def stop_places(stop: Stop, lines: list[str]) -> list[int]:
 
 
 def _likely_places(stop: Stop, lines: list[str], shifts: list[_Shift]) -> list[int]:
-    """The lines that contain the text of a stop; first the one to which the code around it moved, then the nearest."""
+    """The lines that contain the text of a stop. If the code around the stop has moved as a whole, its new line comes
+    first; then the nearest lines follow."""
     places, line = stop_places(stop, lines), stop.line or 0
     near = sorted((each for each in shifts if each.file == stop.file), key=lambda each: abs(each.line - line))
     moved = line + near[0].by if near else None

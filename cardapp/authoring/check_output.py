@@ -94,7 +94,7 @@ def _place_of(path: Path, fault: Fault) -> str:
 
 
 def _shown(path: Path) -> str:
-    """The path as a terminal or an editor opens it: relative if it lies below the current folder."""
+    """The path in a form that a terminal or an editor can open: relative if it is below the current folder."""
     here = os.getcwd()
     return os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
 

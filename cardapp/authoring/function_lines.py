@@ -137,7 +137,7 @@ class _Reader:
 def function_lines(function: str, file: str, lines: Sequence[str]) -> tuple[int, int]:
     """The first and the last line (from 1) of the definition of ``function``, whose name may be qualified.
 
-    :param file: the file's name; its ending tells the language.
+    :param file: the file's name; its suffix determines the language.
     :param lines: the file's lines, without line ends.
     :raises InvalidValue: the file does not define the function, or defines several of this name.
     """

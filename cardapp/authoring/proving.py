@@ -238,8 +238,8 @@ def temporary_session(loaded: LoadedCard, profile: str | None = None) -> Iterato
 
 @contextmanager
 def _work(loaded: LoadedCard, given: settings.Settings, folder: str) -> Iterator[Path]:
-    """The folder for the copy of the card's sources: one for each card in the state directory. If that cannot be
-    written, or another process uses it, it is in the temporary ``folder``."""
+    """The folder for the copy of the card's sources: one for each card in the state directory. If this folder cannot be
+    written, or another process uses it, a folder in the temporary ``folder`` is used."""
     name = f"{loaded.card.id}-{hashlib.sha256(os.fsencode(loaded.path)).hexdigest()[:8]}"
     kept = given.state_dir / "checks" / name
     with ExitStack() as held:

@@ -25,7 +25,7 @@ def add_record(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
         "record",
         help="fill in a card's missing values, lines and digests; replace others on request",
         description="Replays the snapshots of a card, and writes what is missing into its source file: values and "
-        'texts that are "?", the lines and digests of excerpts. What was there and differs is shown, and replaced on '
+        'texts that are "?", the lines and digests of excerpts. Existing values that differ are shown, and replaced on '
         "request.",
     )
     parser.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
@@ -104,5 +104,5 @@ def _print_result(found: Recording, written: int, kept: int) -> int:
     if kept:
         print("1 value was kept; --yes replaces it" if kept == 1 else f"{kept} values were kept; --yes replaces them")
     elif not found.changes and not found.problems:
-        print("nothing is missing, and all that was recorded holds")
+        print("nothing is missing, and all recorded values hold")
     return FAILED if kept or found.problems else DONE

@@ -69,7 +69,7 @@ def merged(repairs: Iterable[Repair]) -> list[Repair]:
 
 
 def search_again(session: TemporarySession, failed: Proof) -> Proof:
-    """Search the stop at which the card's values hold after the program changed; ``failed`` if there is none.
+    """Search for a stop at which the card's values hold after the program changed; ``failed`` if there is none.
 
     First come the other lines that contain the stop's text, the nearest first, then later hits of its own line.
     """

@@ -113,7 +113,7 @@ COMPONENTS = {
         "ink_soft",
         label="States",
         flag="values",
-        default=False,  # it stands above the questions
+        default=False,  # the diagram is above the questions
         without=_DIAGRAM,
     ),
     "text": Look("A step's text", "body"),
@@ -151,7 +151,7 @@ whether code lines are numbered, whether values are shown or left to be filled i
 has."""
 MAX_ANSWER_LINES = 12
 VALUES = ("memory", "machine", "explanation")
-"""The components that tell the answer at a stop: its values, and their explanation."""
+"""The components that reveal the answer at a stop: its values, and their explanation."""
 ON_REQUEST = ("name_date", "explanation")
 """The components that are shown only if a file lists them: those of a handout and of an answer key."""
 DIAGRAMS = ("overview", "activity", "states", "memory")

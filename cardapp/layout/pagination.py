@@ -125,7 +125,7 @@ class Paginator:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _split_wide(self, row: ComponentRow) -> Iterator[_Row]:
-        """Split the row so that each component that spans the sheet is a row of its own."""
+        """Split the row so that each component that spans the sheet is in a separate row."""
         for is_wide, components in groupby(row, lambda component: self._columns[component.kind].name == ALL):
             measured = tuple(map(self._cutter.measured, components))
             if is_wide:

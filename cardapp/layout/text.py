@@ -123,8 +123,8 @@ _SIMPLE = re.compile(
     r")*(?<! )",
     re.ASCII,
 )
-"""A line that consists of such characters, code, and strong words that stand apart. Most texts are such lines. They are
-read without the Markdown parser, which would take a quarter of a big card's time."""
+"""A line that consists of such characters, code, and strong words with blanks around them. Most texts are such lines.
+They are read without the Markdown parser, which would take a quarter of a big card's time."""
 _SIMPLE_RUNS = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|([^`*]+)")
 _LINE = r"[^\W\d_][^\n]*(?<![^\S \t])"
 _PARAGRAPHS = re.compile(rf"{_LINE}(?:\n{{1,2}}{_LINE})*\n?")

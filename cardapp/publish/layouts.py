@@ -17,7 +17,7 @@ from cardapp.settings import TEMPLATES
 SCHEMA = TEMPLATES / "card-template.v1.schema.json"
 MAX_LAYOUT_BYTES = 1024 * 1024
 ANSWER_KEY = TEMPLATES / "answer-key.json"
-"""The layout of the answer key. It is no layout for a card, so it is not among ``shipped``."""
+"""The layout of the answer key. A card cannot use it as its layout, so it is not among ``shipped``."""
 
 
 def shipped() -> list[Path]:

@@ -114,7 +114,7 @@ class EditorStream:
     # -- Neovim's thread -------------------------------------------------------------------------------------------
 
     def _notified(self, name: str, arguments: list[Any]) -> None:
-        if name == TERMINAL and arguments[0] is not self._terminal_attached:  # each new stream makes Neovim tell all
+        if name == TERMINAL and arguments[0] is not self._terminal_attached:  # a new stream makes Neovim notify all
             self._terminal_attached = arguments[0]
             self._put({"type": "terminal", "attached": arguments[0]})
         if name != "redraw":

@@ -78,8 +78,8 @@ class Series:
         return [(name, _source(series / name)) for name in names]
 
     def _only_name(self) -> str:
-        """The name of the chosen session, whatever its card; else the served card's id, as ``card-session`` names a
-        session."""
+        """The name of the chosen session, also if it runs another card; else the served card's id, as ``card-session``
+        names a session."""
         try:
             return self._link.choice().name
         except SessionUnavailable:

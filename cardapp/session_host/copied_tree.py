@@ -74,8 +74,8 @@ class CopiedTree:
     def copy(self, source: str, name: str, status: os.stat_result, *, new: bool, keep_time: bool) -> Stamp:
         """Copy the file ``source`` of this ``status``. A killed copy leaves no incomplete file, unless it is ``new``.
 
-        With ``keep_time`` the copy has the time of ``source``. What was compiled gets an old time, so that make
-        compiles it again.
+        With ``keep_time`` the copy has the time of ``source``. A compiled file gets an old time, so that make compiles
+        it again.
         """
         mode = stat.S_IMODE(status.st_mode) & 0o755 | 0o600
         with open(os.open(source, _READ), "rb", buffering=0) as file, self._written(name, mode, new=new) as out:
