@@ -81,8 +81,8 @@ def names_its_build(name: str, begin: bytes) -> bool:
 
 
 def root_fault(loaded: LoadedCard) -> str | None:
-    """What is wrong with the card's root: it is no folder, or it lies above the git work tree of the card. None if
-    nothing is wrong."""
+    """The fault of the card's root: it is not a folder, or it is above the git work tree of the card. None if there is
+    no fault."""
     if not loaded.root.is_dir():
         field = "directory" if loaded.card.target.root is None else "root"
         return f"the folder {loaded.root} does not exist; target.{field} in the card's source names it"

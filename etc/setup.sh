@@ -13,7 +13,7 @@
 #
 # .venv/.parts/PART holds the text from which the part was installed (environment_text and the lock). The part is in place
 # while this text is the same. .venv/.parts/unfinished exists during every change of the environment. If an interrupted
-# change has left it behind, the environment is made anew.
+# change has left it behind, the environment is made again.
 
 ROOT=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 VENV=$ROOT/.venv
@@ -39,7 +39,7 @@ CARD_PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 # nginx is not on the PATH of every account.
 TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils /usr/sbin/nginx:nginx)
 
-# One file of each Debian package that a card's PDF needs besides lualatex. Only tests look for these files.
+# One file of each Debian package that a card's PDF needs in addition to lualatex. Only tests look for these files.
 LATEX_FILES=(
     tikz.sty:texlive-pictures bookmark.sty:texlive-latex-recommended lmroman10-regular.otf:lmodern
     NotoSans-Regular.ttf:fonts-noto-core NotoSansMono-Regular.ttf:fonts-noto-mono

@@ -191,7 +191,7 @@ class Sessions:
         """Fetch the card's sources, and build them if something changed. Returns None if they are used in place.
 
         With ``refresh`` edited files are backed up and replaced. In a folder that the caller gave (``--work``) nothing
-        is edited: what was there is removed before a build.
+        is edited: the earlier files are removed before a build.
         """
         loaded, work = load_card(record.card_source), directory.work(record.runtime)
         runtime = self.runtime(directory, record.runtime)

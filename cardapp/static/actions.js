@@ -150,8 +150,8 @@ export function goBack() {
 
 // -- sync ----------------------------------------------------------------------------------------------------------
 
-// Bring the program to the position. What was typed there is a prediction. The card and a task have no stop, so the first
-// step is shown.
+// Bring the program to the position. Values that were typed there count as predictions. The card and a task have no
+// stop, so the first step is shown.
 export async function sync() {
   if (isAway()) return goBack();
   if (state.syncing) return;
@@ -227,8 +227,8 @@ export async function redraw(size) {
   }
 }
 
-// Read again what the end of a replay changes, except the control state. The control state comes from /api/live alone,
-// because the answer to a request could be older.
+// Read the state again that the end of a replay changes, except the control state. The control state comes from
+// /api/live alone, because the answer to a request could be older.
 export async function refresh() {
   const requests = [get('/api/progress'), get('/api/state')];
   const [progress, all] = await Promise.all(requests).catch(() => []);
@@ -362,8 +362,8 @@ export function setTeacher(on) {
   recordTeacher(on);
 }
 
-// Load the page again with the record of another learner. What this tab keeps of the earlier one is dropped, and the switch
-// is turned off, because no event of this learner says that it is on.
+// Load the page again with the record of another learner. The stored data of the earlier learner in this tab is
+// dropped, and the switch is turned off, because no event of this learner says that it is on.
 export function forget() {
   clearTimeout(timer);
   [sent, pending] = [{}, {}];

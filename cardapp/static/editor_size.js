@@ -4,7 +4,7 @@
 import { button, element } from './dom.js';
 import { css } from './editor_canvas.js';
 
-const CALM_MS = 200; // the service is told the panel's size when it has not changed for this long
+const CALM_MS = 200; // the panel's size is sent to the service when it has not changed for this time
 const WAIT_MS = 1000; // a first picture that does not fill the panel is shown after this time
 const LIMITS = { cols: [20, 500], rows: [6, 200] }; // the service's
 
@@ -45,7 +45,7 @@ export class PictureSize {
     this.tellWhenCalm();
   }
 
-  // A new stream has begun. The panel's size is told when Neovim says whether a terminal is attached, because a resize
+  // A new stream has begun. The panel's size is sent when Neovim says whether a terminal is attached, because a resize
   // while Neovim starts may be lost.
   begin() {
     this.waitsUntil = performance.now() + WAIT_MS;

@@ -48,7 +48,8 @@ function render() {
 let reaching = 0;
 const drawn = new WeakMap();
 
-// Draw a part of the foot, but only if `shows` has changed. A control that had the focus by the keyboard has it again.
+// Draw a part of the foot, but only if `shows` has changed. A control that had the focus from the keyboard gets it
+// back.
 function redraw(part, shows, make) {
   const place = $(part);
   const now = JSON.stringify(shows);
@@ -162,7 +163,7 @@ function fields(stop) {
 const askedOf = (stop) => `What will the program have ${state.catalog.item(stop).place}?`;
 const MISSING = 'Write a value first, or choose “I don’t know”.';
 
-// Show what is missing in the place of the question; without it, the question again.
+// Show the message `missing` in place of the question; without a message, show the question again.
 function remind(missing = '') {
   const legend = $('foot-values').querySelector('.legend');
   if (!legend) return;

@@ -48,7 +48,8 @@ const ALWAYS = new Set(['control', 'redraw']);
 // The shortcuts that are signs, not letters. No value begins with them.
 const SIGNS = new Set(['/', '?']);
 
-// Elements that use a key themselves. While one of them has the focus, the key is no shortcut. Arrows scroll focused code.
+// Elements that use a key themselves. While one of them has the focus, the key is not a shortcut. Arrows scroll focused
+// code.
 const TAKES_ENTER = 'button, a, summary, [role=tab], [role=treeitem]';
 const TAKES_ARROWS = '[role=tree], [role=tab], [role=separator], .source:focus-visible';
 const OWN_KEYS = {

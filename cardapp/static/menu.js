@@ -88,7 +88,7 @@ async function submit(event, keepsRecord) {
   const name = field.value.trim();
   if (!name) return field.focus();
   const before = state.learner;
-  if (keepsRecord) update({ learner: null }); // /api/live may tell the new name first, and the record stays the same
+  if (keepsRecord) update({ learner: null }); // /api/live may send the new name first, and the record stays the same
   try {
     await recorded(); // the input until now belongs to the earlier learner
     const { current } = await post('/api/learners', { name, keep_record: keepsRecord, actor: ACTOR });
@@ -120,7 +120,7 @@ async function choose(name) {
 
 // -- the card ---------------------------------------------------------------------------------------------------------
 
-// The page is loaded again when /api/live tells of the other card.
+// The page is loaded again when /api/live reports the other card.
 async function chooseCard(card) {
   try {
     await recorded();

@@ -1,4 +1,4 @@
-// The pages that lie over the sheets: the results and the events. One is open at a time. While it is open, no input
+// The views over the sheets: the results and the events. One is open at a time. While it is open, no input
 // reaches the sheets.
 
 import { $ } from './dom.js';

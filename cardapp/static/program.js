@@ -10,7 +10,7 @@ import { currentStop, state, subscribe, update } from './state.js';
 const MOVES = [['next', '⇥', 'Next line', 'F9'], ['step', '↳', 'Step', 'Shift+F9'], ['finish', '↰', 'Finish', 'Shift+F4']];
 const NOT_MOVED = 'Program not moved.';
 const SLOW_MS = 200; // a command that takes longer is shown as running
-const READ_AGAIN_MS = 1000; // the page is not told when the program moves without a command of the page
+const READ_AGAIN_MS = 1000; // the page gets no message when the program moves without a command of the page
 const WORDS = {
   stopped: ({ reason, file, line, function: name }) => `${reason ? `${reason} ` : ''}${file ? `${file}:${line}` : name ?? '??'}`,
   running: () => 'The program runs',

@@ -81,7 +81,7 @@ export class Catalog {
   }
 }
 
-// The key in an address like `#/task/…` or `#task/…`. If the percent signs are no valid encoding, the text itself.
+// The key in an address like `#/task/…` or `#task/…`. If the percent-encoding is invalid, the text itself.
 export function keyOf(address) {
   const text = address.replace(/^#\/?/, '');
   try {

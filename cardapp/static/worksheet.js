@@ -88,7 +88,8 @@ function fetchPage(index) {
 // Resolves when the style is there, or has failed: whether it is there.
 const loaded = (link) => new Promise((resolve) => { link.onload = () => resolve(true); link.onerror = () => resolve(false); });
 
-// The card's files have changed. If the new style fails, the sheets keep the one they have; the next change tries again.
+// The card's files have changed. If the new style cannot be loaded, the sheets keep their style, and the next change
+// tries again.
 async function renew() {
   cache.clear();
   const fresh = element('link', { rel: 'stylesheet', href: `/api/sheets/style.css?r=${state.control.card_revision}` });

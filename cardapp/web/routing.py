@@ -182,8 +182,8 @@ def query_of(text: str, schema: str) -> dict[str, Any]:
 
 
 def typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """Convert a parameter to an integer if its schema requires one. A text that is no integer is returned unchanged.
-    The check of the schema then refuses it."""
+    """Convert a parameter to an integer if its schema requires one. A text that is not an integer is returned
+    unchanged. The check of the schema then refuses it."""
     return int(value) if schema.get("type") == "integer" and _INTEGER.fullmatch(value) else value
 
 

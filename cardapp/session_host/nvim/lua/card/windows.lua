@@ -131,8 +131,8 @@ local function plain(window, title)
   vim.keymap.set('n', '<LeftRelease>', 'i', { buffer = vim.api.nvim_win_get_buf(window) })
 end
 
--- Call `change`. Afterwards the window that had the focus has it again, and a terminal still takes the keys. If `change`
--- has replaced gdb's window, the new one gets both.
+-- Call `change`. Afterwards the same window has the focus, and if a terminal took the keys, it still takes them. If
+-- `change` has replaced gdb's window, the new window gets both.
 function M.keep_focus(change)
   local window, typing = vim.api.nvim_get_current_win(), vim.api.nvim_get_mode().mode == 't'
   local gdb = window_with(M.gdb)
