@@ -30,7 +30,7 @@ VIEW = {
         "allocator": {"visible": False},
     },
 }
-"""The fresh view."""
+"""The viewer state of a new page."""
 
 
 def becomes(page: Page, script: str, arg: Any = None) -> None:
@@ -105,7 +105,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def fresh_place(stage: Stage) -> None:
-    """The test begins at the first step, with the fresh view."""
+    """The test begins at the first step, with the viewer state of a new page."""
     ids = dict(zip(("task_id", "block_id", "phase_id", "step_id"), FIRST.split("/"), strict=True))
     assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "step"}).status == 200
     assert stage.tcp.put("/api/viewer/state", VIEW).status == 200

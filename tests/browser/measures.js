@@ -87,7 +87,7 @@ async function trailFaults(steps) {
 const LEAST_SHEET = 90; // px
 const IN_FOOT = `.question, .hint:last-child, .explanation, [role=row], #act, ${CONTROLS}`;
 
-// Goes to one stop after the other. `needed` are selectors of what the foot must have there.
+// Goes to one stop after the other. `needed` are selectors of elements that the foot must have there.
 async function footFaults([stops, needed]) {
   const found = [];
   for (const stop of stops) {

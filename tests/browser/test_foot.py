@@ -272,7 +272,7 @@ def test_letters_are_actions_where_no_field_is_empty(tab: Tab, stage: Stage) -> 
     page = tab(f"#/{PHASE}/letters").page
     page.keyboard.type("a")
     assert field(page).input_value() == "a"
-    page.keyboard.press("F2")  # what was typed is a prediction
+    page.keyboard.press("F2")  # the typed value is a prediction
     page.locator("#foot").get_by_role("row", name="n a").wait_for()
     page.locator("#scroller").focus()
     page.keyboard.press("a")

@@ -14,7 +14,7 @@ from tests.functional.session_process import SessionTool
 
 
 class AttachedTerminal:
-    """``card-session attach`` on a pseudo terminal of ``columns`` x ``rows``. What is drawn there is dropped."""
+    """``card-session attach`` on a pseudo terminal of ``columns`` x ``rows``. The terminal's output is dropped."""
 
     def __init__(self, tool: SessionTool, columns: int, rows: int, name: str = "s") -> None:
         self._terminal, other = os.openpty()

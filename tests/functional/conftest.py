@@ -55,7 +55,7 @@ def tool(state_dir: Path, runtime: str) -> Iterator[SessionTool]:
 
 @pytest.fixture
 def card(tmp_path: Path) -> TestCard:
-    """A card on the small target, in a folder of its own."""
+    """A card on the small target, in a separate folder."""
     return TestCard(tmp_path / "card")
 
 
@@ -105,7 +105,7 @@ def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium, where it is installed."""
+    """The system's Chromium, if it is installed."""
     if PROGRAM is None:
         pytest.skip("not run: there is no chromium here (Debian package chromium)")
     with chromium() as running:

@@ -17,7 +17,7 @@ LINES = ["int a;", "int b;", "int x;", "int c;"]
 
 
 class AuthoredCard:
-    """A small card in a folder of its own, whose source and C file a test changes."""
+    """A small card in a separate folder. A test changes its source and its C file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

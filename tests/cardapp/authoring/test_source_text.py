@@ -23,7 +23,7 @@ TEXT = """\
 def test_a_place_has_the_line_on_which_its_value_begins() -> None:
     text = SourceText(TEXT)
     assert [text.line(each) for each in ("", "/stop/file", "/stop/line", "/stop/a~1b/1/x", "/empty")] == [1, 1, 2, 2, 3]
-    assert text.line("/stop/hits") == 1  # the object that should have it
+    assert text.line("/stop/hits") == 1  # the object that should have the member
 
 
 def test_only_the_named_values_change() -> None:

@@ -236,5 +236,5 @@ def test_the_shipped_cards_are_worth_an_hour(name: str) -> None:
     assert (card.allocator is not None) == (name == "arena")
     stops = [stop for step in steps for stop in step.snapshots]
     assert all(1 <= len(stop.ask) <= 3 and stop.hints and stop.explanation for stop in stops)
-    # Without a session the card can judge only what it expects.
+    # Without a session only expressions with an expected value can be judged.
     assert all(set(stop.ask) <= {each.expression for each in stop.expect} for stop in stops)

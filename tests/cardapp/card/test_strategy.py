@@ -1,4 +1,4 @@
-"""Which commands a strategy may have, and when their output is what was expected."""
+"""Which commands a strategy may have, and when their output counts as the expected output."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ _NUMBERS = re.compile(r"card_name_missing\(\{[0-9, ]*\}\)")
 
 @dataclass
 class Box:
-    """A part of the file: its kind and key, and all that it shows except caption and mark."""
+    """A part of the file: its kind and key, and its shown text without caption and mark."""
 
     kind: str
     key: str
@@ -87,7 +87,7 @@ class Read:
     """Level, key and title."""
 
     def said(self, kind: str) -> str:
-        """All that the parts of a kind show, without white space."""
+        """The shown text of all parts of a kind, without white space."""
         return "".join("".join(box.text for box in self.boxes if box.kind == kind).split())
 
 

@@ -1,7 +1,7 @@
 """A peer made with release 1.x of the reference implementation ``mcp``: ``serve`` over stdio, or ``drive COMMAND…``.
 
-A Python that has such a release, and nothing of this repository, runs it. ``drive`` starts a server and prints what it
-found out, as JSON.
+It runs in a Python that has such a release and no code of this repository. ``drive`` starts a server and prints its
+findings as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The messages of compilers, linkers and make, as real ones print them."""
+"""The messages of compilers, linkers and make, in the form of real output."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Exchange(Protocol):
     """An exchange on a chain. Trades are transactions of the next block."""
 
     def pool(self, name: str, amounts: dict[str, int], *, invert: bool = False) -> TestPool:
-        """A new pool with these amounts of two tokens in their smallest units, in blocks of its own."""
+        """A new pool with these amounts of two tokens in their smallest units, in separate blocks."""
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
         """Give ``amount`` of token0 (``sell``) or token1. Returns the transaction."""
