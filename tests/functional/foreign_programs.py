@@ -26,7 +26,7 @@ OFFLINE = re.compile("Could not resolve|Failed to fetch|Unable to connect|Unable
 
 
 class DebianSources:
-    """Fetches source packages with lists of its own, so that the machine's apt is left as it is."""
+    """Fetches source packages with separate package lists, so that the machine's apt does not change."""
 
     def __init__(self, folder: Path) -> None:
         for program in ("apt-get", "dpkg-source", "git"):

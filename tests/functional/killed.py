@@ -1,4 +1,4 @@
-"""A command of the market data that is killed (SIGKILL) at a chosen point of its own code."""
+"""A command of the market data that is killed (SIGKILL) at a chosen point of its code."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@
     return [255, 255, 255, 255];
   };
 
-  // In a drawing: the last shape before the text that is under its centre.
+  // In a drawing, the background is the last shape before the text that lies under the text's centre.
   const under = (text) => {
     const box = text.getBoundingClientRect(), x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
     let found = null;

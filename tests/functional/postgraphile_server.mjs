@@ -1,5 +1,5 @@
-// Serves the schema public of the database that PGHOST, PGUSER, PGPASSWORD and PGDATABASE name with PostGraphile, at
-// /graphql on a free port of loopback, and writes that port on a line of its own.
+// PostGraphile serves the schema public of a database at /graphql, on a free port of loopback. PGHOST, PGUSER,
+// PGPASSWORD and PGDATABASE name the database. The program prints the port on a separate line.
 import { createServer } from "node:http";
 import { grafserv } from "postgraphile/grafserv/node";
 import { postgraphile } from "postgraphile";

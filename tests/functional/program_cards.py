@@ -46,7 +46,7 @@ class ProgramCard(TestCard):
         (self.folder / "card_source.json").write_text(json.dumps(self.document))
 
     def at(self, text: str, file: str, **more: Any) -> dict[str, Any]:
-        """The stop at the one line of ``file`` that holds ``text``."""
+        """The stop at the only line of ``file`` that contains ``text``."""
         return {"file": file, "line": line_of(text, self.sources / file), "text": text, **more}
 
 

@@ -60,7 +60,7 @@ int main(void)
 """
 
 RELEASE = "release"
-"""The file that ends the rest of the program; see :meth:`Stage.release`."""
+"""The file that ends the program's sleep; see :meth:`Stage.release`."""
 ENDINGS = {
     "exit": "exit(3);",
     "crash": "*(volatile int *)0 = n;",
@@ -72,9 +72,10 @@ ENDINGS = {
 def make_card(
     folder: Path, *, ending: str = "exit", slow: int = 150, uuid: str = "aaaaaaaa-0000-4000-8000-000000000001"
 ) -> Path:
-    """Make a card whose last stop lies behind ``ending``; returns its folder. Steps: quick, slow, drifted, beyond.
+    """Make a card whose last stop is after the statement ``ending``. Returns its folder. Steps: quick, slow, drifted,
+    beyond.
 
-    ``slow`` is how long the program rests before the step slow, in hundredths of a second.
+    ``slow`` is the time that the program sleeps before the step slow, in hundredths of a second.
     """
     code = PROGRAM % {"ending": ENDINGS[ending], "slow": slow, "release": RELEASE}
     lines = code.splitlines()
@@ -256,11 +257,11 @@ class Stage:
         return control["key"], control["page_index"], control["sync"]
 
     def running(self, key: str) -> None:
-        """Wait until the replay of ``key`` is under way in the session."""
+        """Wait until the replay of ``key`` is running in the session."""
         until(lambda: self._stage_of(key) == "replaying")
 
     def release(self) -> None:
-        """End the program's rest before the step slow, now and in later replays of this session."""
+        """End the program's sleep before the step slow, now and in later replays of this session."""
         (self.sessions.session().work / "probe" / RELEASE).touch()
 
     def _stage_of(self, key: str) -> str | None:

@@ -96,14 +96,14 @@ def _task() -> dict[str, Any]:
 
 
 def line_of(text: str, source: Path = TARGET / "target.c") -> int:
-    """The number of the one line that holds ``text``."""
+    """The number of the only line that contains ``text``."""
     found = [number for number, line in enumerate(source.read_text().splitlines(), 1) if text in line]
     assert len(found) == 1, (text, found)
     return found[0]
 
 
 def at(text: str, hits: int = 1) -> dict[str, Any]:
-    """The stop at the line of the target that holds ``text``."""
+    """The stop at the line of the target that contains ``text``."""
     return {"file": "target.c", "line": line_of(text), "text": text, "hits": hits}
 
 
@@ -283,7 +283,7 @@ class RunningSession:
         return found
 
     def outside(self, path: str) -> str:
-        """The path at which this process finds what the session's processes have at ``path``."""
+        """This process's path to the file that the session's processes see at ``path``."""
         return f"/proc/{self.host_pid()}/root{path}"
 
 

@@ -76,7 +76,7 @@ def listed(tool: SessionTool) -> str:
 
 
 def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Response, tuple[Any, ...]]:
-    """Cause ``fault`` during a slow replay. Returns the answer to the replay, and what was published before it."""
+    """Cause ``fault`` during a slow replay. Returns the answer to the replay, and the earlier publication."""
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     before = own.published()
     activation = own.activation(SLOW)

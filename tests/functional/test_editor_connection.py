@@ -52,7 +52,7 @@ def test_signal_handlers_of_the_process_are_unchanged(connection: NeovimConnecti
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     connection.call("nvim_eval", "1", timeout=LONG)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-    assert [thread.name for thread in rpc_threads()]  # a thread of its own
+    assert [thread.name for thread in rpc_threads()]  # a separate thread
 
 
 def test_neovim_waiting_for_a_key_delays_calls_but_not_the_mode(connection: NeovimConnection) -> None:

@@ -38,7 +38,7 @@ def unmeasured(body: Any) -> bytes:
 
 
 class Application(socketserver.ThreadingUnixStreamServer):
-    """Answers with the bytes of ``answers``; ``held`` keeps an answer back until it is set."""
+    """Answers with the bytes of ``answers``; an answer waits until ``held`` is set."""
 
     daemon_threads = True
 

@@ -43,7 +43,7 @@ def card(tmp_path: Path) -> ProgramCard:
 
 @contextmanager
 def opened(environment: dict[str, str], *cards: ProgramCard) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command in a process group of its own, as in a terminal, and what it printed until it was ready."""
+    """The command in a separate process group, as in a terminal, and its output until it was ready."""
     command = [COMMAND, "open", *(str(card.folder) for card in cards)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
@@ -72,7 +72,7 @@ def api_of(printed: str) -> Api:
 
 
 def prove(api: Api) -> Any:
-    """Bring the program to the first step, and return what was seen there."""
+    """Bring the program to the first step, and return the observed values."""
     assert api.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
     synced = api.post("/api/navigation/sync", {})
     assert synced.status == 200, synced.json

@@ -78,7 +78,7 @@ class EmittedCard(ProgramCard):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def commit(self) -> str:
-        """Commit the card in a repository of its own; returns the short hash."""
+        """Commit the card in a separate repository. Returns the short hash."""
         self.git("init", "-q")
         self.git("add", ".")
         self.git("commit", "-q", "-m", "A card")

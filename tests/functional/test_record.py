@@ -76,7 +76,7 @@ def test_record_makes_a_draft_green_and_keeps_its_formatting(draft: Path) -> Non
     assert run("check", "--replay", draft).returncode == 0
     again = run("record", draft)
     assert again.returncode == 0
-    assert again.stdout.endswith("nothing is missing, and all that was recorded holds\n")
+    assert again.stdout.endswith("nothing is missing, and all recorded values hold\n")
 
 
 @pytest.mark.full

@@ -228,7 +228,7 @@ class Endless:
         return any(command_line(pid) == ["sleep", self._seconds] for pid in pids)
 
     def interrupted(self, tool: SessionTool, *arguments: str) -> tuple[int, bytes]:
-        """The exit code of a command that is interrupted while it builds, and what it printed on standard error."""
+        """The exit code of a command that is interrupted during its build, and its standard error."""
         with subprocess.Popen(tool.command(*arguments), env=tool.environment, stderr=subprocess.PIPE) as process:
             eventually(self.runs)
             process.send_signal(signal.SIGINT)
@@ -271,7 +271,7 @@ def test_a_symlinked_state_directory_is_refused(card: TestCard, state_dir: Path)
 
 def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None:
     session.card.behave("daemon")
-    session.replay(at("/* after */"))  # the program left a child of its own behind
+    session.replay(at("/* after */"))  # the program has left a child process
     record = json.loads((session.path / "session.json").read_text())
     assert {"nvim", "gdb", "tmux: server", "target"} <= set(session.processes().values())
     session.close()

@@ -98,7 +98,7 @@ def _tick(pool: TestPool, log: dict[str, Any], seconds: int) -> dict[str, Any]:
 
 
 def _gained(kind: str, data: str) -> tuple[int, int]:
-    """What the pool gained of each token."""
+    """The amount of each token that the pool gained."""
     values = [int(data[at : at + 64], 16) for at in range(2, len(data), 64)]
     if kind in ("uniswap-v2", "solidly"):
         return values[0] - values[2], values[1] - values[3]
