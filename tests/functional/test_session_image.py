@@ -1,4 +1,4 @@
-"""The image of sessions, built for real in a storage of its own: by root after two interrupted builds, and by a user.
+"""The image of sessions is built in separate storage: by root after two interrupted builds, and by a user.
 With --full, as root, where podman and debootstrap are installed and a mirror of Debian answers."""
 
 from __future__ import annotations

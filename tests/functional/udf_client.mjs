@@ -1,6 +1,6 @@
-// A chart's way through the data feed: TradingView's own UDF adapter, as @orderly.network/trading-view carries it, reads
-// the configuration and the bars, and its requester asks for the rest as TradingView's adapter does. What that package
-// left out of the adapter (a symbol, the search, the quotes, the time) follows the protocol's documentation.
+// Uses the data feed as a chart does. TradingView's UDF adapter, from the package @orderly.network/trading-view, reads
+// the configuration and the bars. The package lacks the adapter's other functions (a symbol, the search, the quotes,
+// the time). For these the adapter's requester is used, according to the protocol's documentation.
 //
 //   API=http://… TOKEN=md_… node udf_client.mjs        (in a folder that holds the package)
 import { createRequire } from "node:module";
