@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.5
 
 
 class NotProved(CardAppError):
-    """A card that was to be proved is not."""
+    """The error if a card cannot be proved."""
 
     code = "not_proved"
 

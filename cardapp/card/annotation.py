@@ -18,8 +18,8 @@ POINTS: Mapping[str, tuple[int, int]] = {
 }
 """The least and the greatest number of points of each kind.
 
-Box and marker: two opposite corners. Arrow and underline: begin and end. Callout: the place of the text, and the point
-at which it points. Freehand: the line.
+Box and marker: two opposite corners. Arrow and underline: begin and end. Callout: the place of the text, and the target
+of its pointer. Freehand: the line.
 """
 
 _ROUNDING = 1e-6

@@ -81,8 +81,8 @@ class Paginator:
             self._keep(found)
 
     def _fits_next_only(self, rows: list[_Row]) -> bool:
-        """Return whether the rows fit an empty sheet but not this one. Their heights are compared first, because
-        splitting them would take longer and be in vain."""
+        """Return whether the rows fit an empty sheet but not this one. Their heights are compared first, because an
+        attempt to place them takes longer."""
         height = -self._layout.grid.row_gap
         for row in rows:
             columns: dict[str, float] = {}
@@ -143,7 +143,8 @@ class Paginator:
         return found
 
     def _put(self, row: _Row, found: _Attempt) -> _Row:
-        """Add a row to the attempt. Returns the components that do not fit. Values wait for all of their question."""
+        """Add a row to the attempt. Returns the components that do not fit. Values are not placed before their whole
+        question is placed."""
         grid, rest = self._layout.grid, list[Measured]()
         ends: dict[str, float] = {}
         full: set[str] = set()

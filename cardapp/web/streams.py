@@ -83,7 +83,7 @@ def editor_ui(services: Services, connection: Connection) -> None:
         services.panels.leave(stream)
         if sender.ident is not None:
             sender.join(_TURN_SECONDS)
-    _bye(connection, end.code, end.detail)  # only now, because the sender may not send at the same time
+    _bye(connection, end.code, end.detail)  # after the sender has ended: only one thread may send
 
 
 def _take_until_end(connection: Connection, stream: EditorStream, services: Services) -> CardAppError:

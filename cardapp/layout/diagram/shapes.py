@@ -147,7 +147,7 @@ class Mark(NamedTuple):
 @dataclass(frozen=True)
 class Diagram:
     """A diagram of ``width`` x ``height`` mm. ``id`` is unique in a document. It consists of the kind of diagram, the
-    key, and a number from the second diagram of a sequence on. ``description`` says in a sentence what the diagram
+    key, and, except for the first diagram of a sequence, a number. ``description`` says in a sentence what the diagram
     shows. ``notes`` are texts outside the shapes."""
 
     id: str
