@@ -28,7 +28,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     activation = schemas["ActivateRequest"]["properties"]
     activation["expected_binding"] = {"const": json.loads(os.environ["BINDING"])}
     activation["expected_identity"] = {"const": json.loads(os.environ["IDENTITY"])}
-    activation["generation"]["maximum"] = 1_000_000  # a higher one is refused while the last is low
+    activation["generation"]["maximum"] = 1_000_000  # a number that is far above the last generation is refused
     activation["snapshot_ref"] = {"enum": ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"]}
     schemas["EventRequest"]["properties"]["key"] = {"enum": ["t1/b1", "t1/b1/p1/quick"]}
     for name in ("StrategyRequest", "AnnotationRequest"):
@@ -44,7 +44,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """In JSON Schema 2.0 is an integer; this application refuses it."""
+    """JSON Schema accepts 2.0 as an integer. This application refuses it."""
     if not isinstance(body, dict):
         return body
     return {name: int(part) if isinstance(part, float) and part.is_integer() else part for name, part in body.items()}

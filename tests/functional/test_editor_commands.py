@@ -91,7 +91,7 @@ def test_f2_leaves_the_editor_free_and_a_second_one_supersedes(stage: Stage, nvi
     press(nvim, "<F2>")
     until(lambda: stage.tcp.get("/api/checkpoint/status")["generation"] > first["generation"])
     says(nvim, "sync: ready at main.c:")
-    assert time.monotonic() - begun > 2  # the second one was a whole replay
+    assert time.monotonic() - begun > 2  # the second replay was a whole one
     cancelled = stage.tcp.get("/api/events?kind=checkpoint.cancelled&limit=1000")["events"][-1]
     assert (cancelled["data"]["operation_id"], cancelled["data"]["code"]) == (first["operation_id"], "superseded")
     control = stage.tcp.get("/api/control/state")
@@ -276,7 +276,7 @@ def test_annotations_are_listed_shown_and_hidden(stage: Stage, nvim: NeovimConne
         f"· {first} box, at 1.1.1.2 Step slow: one",
         f"✓ {second} box, at 1.1.1.2 Step slow",
     ]
-    press(nvim, "<CR>")  # toggles the first
+    press(nvim, "<CR>")  # toggles the first annotation
     until(lambda: visible() == [True, True])
     press(nvim, ":CardAnnotations toggle<CR>")
     says(nvim, "annotations: 0 of 2 shown")

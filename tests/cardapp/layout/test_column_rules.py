@@ -1,4 +1,4 @@
-"""The lines of a row: in the gutters between columns with content, and nowhere else."""
+"""The lines of a row are drawn only in the gutters between columns with content."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ AT = "2025-03-01T10:00:00.000Z"
 
 
 class Together:
-    """Runs writes that share one COMMIT: all queue while the first one has its turn."""
+    """Runs writes that share one COMMIT: all other writes queue while the first one runs."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
