@@ -19,15 +19,15 @@ def add_new(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     """Add the command to the parser of ``cardapp``."""
     parser = commands.add_parser(
         "new",
-        help="write a new card that is green at once, on a small program or on a function of yours",
-        description="Writes a card into DIR and replays it. Without --at the card has a small program of its own. With "
+        help="write a new card that passes all checks, on a small program or on a function of your program",
+        description="Writes a card into DIR and replays it. Without --at the card gets its own small program. With "
         "--at it stops where a program of your repository calls the function for the first time: a copy of the "
         "repository is built as its Makefile, configure, CMakeLists.txt or Cargo.toml says, and its programs are run.",
     )
-    parser.add_argument("directory", metavar="DIR", help="the folder of the card; it must not exist or be empty")
+    parser.add_argument("directory", metavar="DIR", help="the folder of the card; it must be new or empty")
     parser.add_argument("--at", metavar="FILE:FUNCTION", help="a function of an existing program")
     parser.add_argument("--language", choices=LANGUAGES, help="the language of the small program (default: c)")
-    existing = parser.add_argument_group("with --at, where the program is not found or needs input")
+    existing = parser.add_argument_group("with --at, if the program is not found or needs input")
     existing.add_argument("--build", metavar="COMMAND", help="the build command, run in the current folder")
     existing.add_argument("--program", metavar="FILE", help="the program that the build makes")
     existing.add_argument("--args", metavar="TEXT", help="the program's arguments, quoted as for a shell")
@@ -48,7 +48,7 @@ def _new(options: argparse.Namespace) -> int:
         language = options.language or "c"
         write_starter(folder, language, profile)
     else:
-        _refuse_options(options, ("language",), "is for a card without --at: a file's language is known by its name")
+        _refuse_options(options, ("language",), "is for a card without --at: the file's suffix determines its language")
         found = locate(_wish(options), _report)
         _report(f"{found.program} calls {found.function}: writing and replaying the card")
         write_at(folder, found, profile)

@@ -13,7 +13,7 @@ from cardapp.reports.entry import inline_code
 
 LIMIT_OF_THE_CHECK = (
     "The hashes of every file in this table were verified, so none was edited by hand. A chain of events that was "
-    "computed anew from its start cannot be detected, because the hashes need no secret."
+    "computed again from its start cannot be detected, because the hashes need no secret."
 )
 
 
@@ -33,7 +33,7 @@ def _class(found: CardClass) -> Iterator[str]:
     yield figures(
         {"students" if len(found.students) != 1 else "student": len(found.students), "steps": len(found.steps)}
     )
-    yield "<h2>The questions that most got wrong</h2>\n"
+    yield "<h2>The questions that most students got wrong</h2>\n"
     if found.hardest:
         yield f'<ol class="hardest">{"".join(_hard(step) for step in found.hardest)}</ol>\n'
     else:
@@ -41,8 +41,8 @@ def _class(found: CardClass) -> Iterator[str]:
     yield "<h2>Student by step</h2>\n"
     yield (
         '<p class="soft">✓ right at the first try, ✗ wrong, ◦ not judged, empty: nothing done; an underline: the '
-        "values were looked at first. The title of a cell has the values. Right: stops right at the first try without "
-        "looking first, of those predicted.</p>\n"
+        "values were looked at first. The title of a cell has the values. Right: how many of the predicted stops were "
+        "right at the first try, without looking first.</p>\n"
     )
     yield from _matrix(found)
     yield "<h2>The steps</h2>\n"

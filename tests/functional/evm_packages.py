@@ -65,7 +65,7 @@ class EvmPackages:
             if not found._codes.exists():
                 npm = folder / "npm"
                 npm.mkdir(exist_ok=True)
-                npm_install(PACKAGES, npm, "--legacy-peer-deps")  # without peers, like a whole Hardhat
+                npm_install(PACKAGES, npm, "--legacy-peer-deps")  # without peer dependencies, such as Hardhat
                 modules = npm / "node_modules"
                 shutil.move(modules / ANVIL / "bin" / "anvil", found.anvil)
                 codes = {Path(path).stem: _code(json.loads((modules / path).read_text())) for path in ARTIFACTS}

@@ -56,7 +56,7 @@ def test_the_page_says_what_its_numbers_count(card: Card) -> None:
     (found,) = class_table.by_card([student(card, "Ada", *told)])
     text = "".join(class_page.render([found], [], "2025-03-09T12:00:00.000Z"))
     assert "<td>1/2</td>" in text
-    assert "Right: stops right at the first try without looking first, of those predicted." in text
+    assert "Right: how many of the predicted stops were right at the first try, without looking first." in text
 
 
 def test_at_most_three_questions_are_hardest(card: Card) -> None:
@@ -74,7 +74,7 @@ def test_nobody_wrong_is_said(card: Card) -> None:
 
 def test_the_page_says_what_the_check_cannot_detect_and_names_what_was_left_out(found: CardClass) -> None:
     text = "".join(class_page.render([found], ["eve.json: event 3 was changed"], "2025-03-09T12:00:00.000Z"))
-    assert "A chain of events that was computed anew from its start cannot be detected" in text
+    assert "A chain of events that was computed again from its start cannot be detected" in text
     assert "<strong>Left out:</strong> eve.json: event 3 was changed" in text
 
 
