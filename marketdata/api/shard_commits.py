@@ -4,7 +4,7 @@ others."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from time import monotonic
@@ -18,10 +18,12 @@ from marketdata.tick import FinalizeChain, Item
 
 
 class ShardCommits:
-    """Makes the group commit of a shard at its first use. ``stop`` may be called repeatedly."""
+    """Makes the group commit of a shard at its first use. ``note`` is called after each transaction with its counters.
+    ``stop`` may be called repeatedly."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, note: Callable[[Version, Mapping[str, int]], None]) -> None:
         self._placement = placement
+        self._note = note
         self._commits: dict[tuple[Version, int], GroupCommit[Item, Ingested]] = {}
         self._is_stopping = False
         self._lock = threading.Lock()
@@ -45,7 +47,7 @@ class ShardCommits:
         """Begin to store items of one shard; see :data:`Begin`. The counters are those of the whole transaction. Many
         items get a transaction of their own."""
         if len(items) > MAX_SHARED_ITEMS:
-            return self._placement.begin(partial(store_in_shard, self._placement, version, items))
+            return self._placement.begin(partial(self._store, version, items))
         first = items[0]
         assert not isinstance(first, FinalizeChain)
         return self._of_shard(version, self._placement.number(version, first.symbol)).begin(items)
@@ -54,19 +56,24 @@ class ShardCommits:
         with self._lock:
             found = self._commits.get((version, number))
             if found is None:
-                found = self._commits[version, number] = GroupCommit(partial(self._store, version))
+                found = self._commits[version, number] = GroupCommit(partial(self._store_together, version))
                 if not self._is_stopping:  # a group commit without a thread refuses all items
                     found.start()
         return found
 
-    def _store(self, version: Version, requests: Sequence[Sequence[Item]]) -> list[Ingested]:
+    def _store_together(self, version: Version, requests: Sequence[Sequence[Item]]) -> list[Ingested]:
         """Store the items of all requests in one transaction."""
-        outcomes, counters = store_in_shard(self._placement, version, list(chain.from_iterable(requests)))
+        outcomes, counters = self._store(version, list(chain.from_iterable(requests)))
         results, place = [], 0
         for items in requests:
             results.append(Ingested(outcomes[place : place + len(items)], counters))
             place += len(items)
         return results
+
+    def _store(self, version: Version, items: Sequence[Item]) -> Ingested:
+        stored = store_in_shard(self._placement, version, items)
+        self._note(version, stored.counters)
+        return stored
 
     def _all(self) -> list[GroupCommit[Item, Ingested]]:
         with self._lock:

@@ -76,7 +76,7 @@ class TickWriter:
         self._progress_at = 0.0
         self._large = threading.Semaphore(large)
         self._group_commit: GroupCommit[Item, Stored] = GroupCommit(self._apply)
-        self._shard_commits = ShardCommits(placement)
+        self._shard_commits = ShardCommits(placement, note)
         self._shard_ingest = ShardIngest(placement, pool, self._shard_commits.begin)
 
     def start(self) -> None:
@@ -153,7 +153,6 @@ class TickWriter:
 
     def _store_in_shards(self, version: Version, items: Sequence[Item]) -> Stored:
         outcomes, counters = self._shard_ingest.ingest(version, items)
-        self._note(version, counters)
         return Stored(outcomes, _greatest(counters, items))
 
     def _or_error(self, version: Version, items: Sequence[Item]) -> Stored | MarketError:

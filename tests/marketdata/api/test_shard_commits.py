@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ import pytest
 
 from marketdata.api.group_commit import MAX_SHARED_ITEMS
 from marketdata.api.shard_commits import ShardCommits
-from marketdata.errors import DatabaseUnavailable
+from marketdata.errors import DatabaseUnavailable, PartlyStored
 from marketdata.store import ticks
 from marketdata.store.placement import Divided, Placement
 from marketdata.store.shard_ingest import ShardIngest
@@ -29,9 +29,13 @@ class Shards:
 
     def __init__(self) -> None:
         self.transactions: list[list[str]] = []
+        self.noted: list[dict[str, int]] = []
+        """The counters of each transaction."""
         self.open = {1: threading.Event(), 2: threading.Event()}
         self.moved: dict[str, int] = {}
         """Symbols that have another shard than their number."""
+        self.down = 0
+        """The shard whose node does not answer."""
 
     def number(self, _version: Version, name: str) -> int:
         return self.moved.get(name) or int(name.partition(":")[2])
@@ -45,10 +49,15 @@ class Shards:
     def begin(self, work: Callable[[], Any]) -> Callable[[], Any]:
         return work
 
+    def note(self, _version: Version, counters: Mapping[str, int]) -> None:
+        self.noted.append(dict(counters))
+
     def write(self, version: Version, names: Sequence[str], work: Callable[[Any, Version], Any]) -> Any:
         (shard, *others) = {self.number(version, name) for name in names}
         if others:
             raise Divided("they are in several shards")
+        if shard == self.down:
+            raise DatabaseUnavailable("down")
         assert self.open[shard].wait(30)
         return work(None, version)
 
@@ -69,7 +78,7 @@ def shards(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shards]:
 
 @pytest.fixture
 def commits(shards: Shards) -> Iterator[ShardCommits]:
-    made = ShardCommits(cast(Placement, shards))
+    made = ShardCommits(cast(Placement, shards), shards.note)
     yield made
     for each in shards.open.values():
         each.set()
@@ -98,6 +107,30 @@ def test_requests_for_a_shard_share_a_transaction(shards: Shards, commits: Shard
     shards.open[1].set()
     assert [len(each().outcomes) for each in (first, *others)] == [1, 2, 1]
     assert shards.transactions == [["1a"], ["1b", "1c", "1d"]]
+
+
+@pytest.mark.parametrize("count", [1, MAX_SHARED_ITEMS + 1])
+def test_the_counters_are_noted_although_another_part_of_the_request_fails(
+    shards: Shards, commits: ShardCommits, count: int
+) -> None:
+    """A later read by this process must see what is stored, also after ``partly_stored``."""
+    shards.down = 2
+    for each in shards.open.values():
+        each.set()
+    ingest = ShardIngest(cast(Placement, shards), cast(Any, None), commits.begin)
+    with pytest.raises(PartlyStored):
+        ingest.ingest(VERSION, [*ticks_of(*(f"1{n}" for n in range(count))), *ticks_of("2a")])
+    assert shards.noted == [{"S:1": 1}]
+
+
+def test_the_counters_of_a_shared_transaction_are_noted_once(shards: Shards, commits: ShardCommits) -> None:
+    waits = [commits.begin(VERSION, ticks_of("1a"))]
+    eventually(lambda: commits.depth == 0)
+    waits += [commits.begin(VERSION, ticks_of(name)) for name in ("1b", "1c")]
+    shards.open[1].set()
+    for wait in waits:
+        wait()
+    assert len(shards.noted) == len(shards.transactions) == 2
 
 
 def test_many_items_have_a_transaction_of_their_own(shards: Shards, commits: ShardCommits) -> None:
