@@ -74,7 +74,11 @@ class ShardIngest:
     def _stored(self, version: Version, part: _Part) -> list[_Applied]:
         """Store each shard's items of this part."""
         applied = []
-        begun = [(each, self._begun(version, each)) for each in self._by_shard(version, part)]
+        try:
+            parts = self._by_shard(version, part)
+        except MarketError as error:  # the coordinator does not answer
+            return [_Applied(part, error)]
+        begun = [(each, self._begun(version, each)) for each in parts]
         for each, wait in begun:
             try:
                 applied.append(_Applied(each, wait()))
