@@ -10,11 +10,16 @@ from itertools import chain
 from time import monotonic
 
 from marketdata.api.group_commit import MAX_SHARED_ITEMS, GroupCommit
+from marketdata.http.listener import WORKERS
 from marketdata.store.placement import Placement
 from marketdata.store.shard_ingest import store_in_shard
 from marketdata.store.ticks import Ingested
 from marketdata.store.version import Version
 from marketdata.tick import FinalizeChain, Item
+
+_CAPACITY = WORKERS * MAX_SHARED_ITEMS
+"""Maximum number of items in the queue of a shard: each worker may have a part of its request there. A full queue would
+refuse a part of a request whose other parts are stored."""
 
 
 class ShardCommits:
@@ -56,7 +61,8 @@ class ShardCommits:
         with self._lock:
             found = self._commits.get((version, number))
             if found is None:
-                found = self._commits[version, number] = GroupCommit(partial(self._store_together, version))
+                found = GroupCommit(partial(self._store_together, version), capacity=_CAPACITY)
+                self._commits[version, number] = found
                 if not self._is_stopping:  # a group commit without a thread refuses all items
                     found.start()
         return found

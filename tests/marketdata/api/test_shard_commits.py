@@ -12,6 +12,7 @@ import pytest
 from marketdata.api.group_commit import MAX_SHARED_ITEMS
 from marketdata.api.shard_commits import ShardCommits
 from marketdata.errors import DatabaseUnavailable, MarketError, PartlyStored
+from marketdata.http.listener import WORKERS
 from marketdata.store import ticks
 from marketdata.store.placement import Divided, Placement
 from marketdata.store.shard_ingest import ShardIngest
@@ -189,6 +190,17 @@ def test_items_that_cannot_be_divided_again_are_counted_as_not_stored(shards: Sh
     (error,) = found
     assert isinstance(error, PartlyStored)
     assert error.extra == {"accepted": 1, "duplicates": 0, "refused": 0}
+
+
+def test_no_part_of_a_request_is_refused_because_others_wait_for_its_shard(
+    shards: Shards, commits: ShardCommits
+) -> None:
+    """Each worker may have a part of a request in the queue of a shard. The parts of other shards may be stored by
+    then, so a full queue would leave the request partly stored."""
+    part = ticks_of("1a") * MAX_SHARED_ITEMS
+    waits = [commits.begin(VERSION, part) for _ in range(WORKERS)]
+    shards.open[1].set()
+    assert sum(len(wait().outcomes) for wait in waits) == WORKERS * MAX_SHARED_ITEMS
 
 
 def test_the_stop_stores_what_is_queued_and_refuses_the_rest(shards: Shards, commits: ShardCommits) -> None:
