@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -40,7 +41,7 @@ IsCurrent = Callable[[Connection, Version], bool]
 """Whether a shard's data are recent enough. It is asked after the work, on the same connection."""
 
 PARALLEL = 8
-"""Shards that one process reads or writes at the same time for requests about several shards."""
+"""The number of threads for requests about several shards. The threads of the requests themselves help them."""
 PATIENCE_SECONDS = 3.0
 """How long failed work is repeated while shards move or their locks are contended."""
 _PAUSE_SECONDS = 0.02
@@ -145,15 +146,22 @@ class Placement:
         """Run ``work`` on each item, several at the same time. All have ended when this returns or raises."""
         if len(items) <= 1:
             return [work(item) for item in items]
-        running = [self._threads.submit(work, item) for item in items]
-        errors = [error for each in running if (error := each.exception()) is not None]
+        results: list[ResultT] = []
+        errors: list[Exception] = []
+        for wait in [self.begin(partial(work, item)) for item in items]:
+            try:
+                results.append(wait())
+            except Exception as error:
+                errors.append(error)
         if errors:
             raise errors[0]
-        return [each.result() for each in running]
+        return results
 
     def begin(self, work: Callable[[], ResultT]) -> Callable[[], ResultT]:
-        """Begin work beside that of :meth:`each`. Returns a function that waits for its result, or raises its error."""
-        return self._threads.submit(work).result
+        """Begin work in another thread. Returns a function that waits for its result, or raises its error. If no thread
+        is free by then, this function does the work itself, because the threads may all wait for a node."""
+        running = self._threads.submit(work)
+        return lambda: work() if running.cancel() else running.result()
 
     def placed(self, version: Version) -> tuple[Placed, ...]:
         """The shards of a version, in the order of their hashes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -207,6 +207,31 @@ def test_the_first_error_of_several_shards_is_raised_after_all_have_ended(cluste
     with pytest.raises(DatabaseUnavailable):
         cluster.placement.read_each(VERSION, None, read)
     assert ended == [HIGH]
+
+
+@pytest.fixture
+def busy(cluster: Cluster) -> Iterator[None]:
+    """All threads are busy: a node does not answer."""
+    answered = Event()
+    waits = [cluster.placement.begin(answered.wait) for _ in range(placement.PARALLEL)]
+    yield
+    answered.set()
+    for wait in waits:
+        wait()
+
+
+@pytest.mark.usefixtures("busy")
+def test_work_that_finds_no_thread_is_done_by_the_one_who_waits_for_it(cluster: Cluster) -> None:
+    ended = Event()
+
+    def work() -> None:
+        waits = [cluster.placement.begin(lambda: "stored") for _ in range(2)]
+        assert [wait() for wait in waits] == ["stored", "stored"]
+        assert cluster.placement.each([LOW, HIGH], str) == [str(LOW), str(HIGH)]
+        ended.set()
+
+    Thread(target=work, daemon=True).start()
+    assert ended.wait(10)
 
 
 def test_a_table_that_is_dropped_during_a_read_has_moved(cluster: Cluster) -> None:
