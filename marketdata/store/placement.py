@@ -42,6 +42,9 @@ IsCurrent = Callable[[Connection, Version], bool]
 
 PARALLEL = 8
 """The number of threads for requests about several shards. The threads of the requests themselves help them."""
+WRITERS = 8
+"""Writes that one process runs on a node at the same time. The writes of many shards would otherwise take all
+connections to the node, so that reads and further writes would get none in time."""
 PATIENCE_SECONDS = 3.0
 """How long failed work is repeated while shards move or their locks are contended."""
 _PAUSE_SECONDS = 0.02
@@ -65,6 +68,7 @@ class Placement:
         self._forgotten: dict[Version, int] = {}
         self._hashes: dict[str, int] = {}
         self._pools: dict[Node, Pool] = {}
+        self._writers: dict[Node, threading.Semaphore] = {}
         self._closing: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._waiting = threading.Event()
@@ -96,7 +100,7 @@ class Placement:
 
         def attempt(placed: Placed) -> ResultT:
             # A failed statement may have been a write, so the connection is checked first.
-            with self.pool(placed.node).connection(fresh_seconds=0.0) as connection:
+            with self._turn(placed.node), self.pool(placed.node).connection(fresh_seconds=0.0) as connection:
                 return work(connection, placed.shard)
 
         return self._repeated(version, names, attempt)
@@ -214,6 +218,10 @@ class Placement:
             if found is None:
                 found = self._pools[node] = self._made_pool(node)
         return found
+
+    def _turn(self, node: Node) -> threading.Semaphore:
+        with self._lock:
+            return self._writers.setdefault(node, threading.Semaphore(WRITERS))
 
     def pools(self) -> dict[Node, Pool]:
         """The pools that are open."""

@@ -234,6 +234,28 @@ def test_work_that_finds_no_thread_is_done_by_the_one_who_waits_for_it(cluster: 
     assert ended.wait(10)
 
 
+def test_a_limited_number_of_writers_use_a_node_at_the_same_time(cluster: Cluster) -> None:
+    """Otherwise the writers of many shards would wait in vain for the few connections to their node."""
+    may_end = Event()
+    begun: list[None] = []
+
+    def write(connection: Any, version: Version) -> None:
+        begun.append(None)
+        assert may_end.wait(30)
+
+    count = 2 * placement.WRITERS
+    writers = [Thread(target=cluster.placement.write, args=(VERSION, ["LOW:A"], write)) for _ in range(count)]
+    for each in writers:
+        each.start()
+    until(lambda: len(begun) == placement.WRITERS)
+    assert cluster.placement.write(VERSION, ["HIGH:A"], where) == (THERE, HIGH)
+    assert cluster.asked.count(HERE) == placement.WRITERS, "the others take no connection"
+    may_end.set()
+    for each in writers:
+        each.join(30)
+    assert len(begun) == count
+
+
 def test_a_table_that_is_dropped_during_a_read_has_moved(cluster: Cluster) -> None:
     read = failing_first([DatabaseDefect("could not open relation")], lambda: cluster.at.update({LOW: THERE}))
     assert cluster.placement.read(VERSION, ["LOW:A"], read) == THERE
