@@ -16,7 +16,8 @@ from typing import Generic, TypeVar
 from marketdata.errors import DatabaseDefect, DatabaseUnavailable, InvalidValue, MarketError, Saturated
 
 MAX_SHARED_ITEMS = 256
-"""More items get a transaction of their own, without a group commit."""
+"""Maximum number of items that a request may have to share a transaction with others. In a distributed version this
+holds for its items in each shard."""
 
 MAX_QUEUED_ITEMS = 4096
 """Maximum number of queued items. At the slowest rate measured, they are less than a second of work."""

@@ -44,13 +44,13 @@ class ShardCommits:
         self._is_stopping = True
         commits = self._all()
         for each in commits:
-            each.stop(0.0)  # all end at the same time
+            each.stop(0.0)  # tell all to end, before the wait for the first
         for each in commits:
             each.stop(max(deadline - monotonic(), 0.0))
 
     def begin(self, version: Version, items: Sequence[Item]) -> Callable[[], Ingested]:
-        """Begin to store items of one shard; see :data:`Begin`. The counters are those of the whole transaction. Many
-        items get a transaction of their own."""
+        """Begin to store items of one shard; see :data:`marketdata.store.shard_ingest.Begin`. The counters are those of
+        all requests that share the transaction. More than ``MAX_SHARED_ITEMS`` items get a transaction of their own."""
         if len(items) > MAX_SHARED_ITEMS:
             return self._placement.begin(partial(self._store, version, items))
         first = items[0]

@@ -1,5 +1,5 @@
 """Stores checked items. Small requests share a transaction (:mod:`marketdata.api.group_commit`), and each large request
-has its own. In a version that Citus distributes, this holds for the items of each shard.
+has its own. In a version that Citus distributes, a request is divided by shard, and each part is stored like a request.
 
 The queues and the number of concurrent requests are limited. Requests beyond a limit get :class:`Saturated`.
 """
@@ -102,8 +102,8 @@ class TickWriter:
         return self._stored(partial(self._store_alone, patience=_LARGE_WAIT_SECONDS), items, 0.0)
 
     def store_part(self, items: Sequence[Item]) -> Stored:
-        """Store a part of a large body in a transaction of its own, like :meth:`store`. This waits longer for its turn,
-        because an error would end the whole request."""
+        """Store a part of a large body like a large request, whatever its size. This waits longer for its turn than
+        :meth:`store`, because an error would end the whole request."""
         return self._stored(partial(self._store_alone, patience=_PART_WAIT_SECONDS), items, _PART_WAIT_SECONDS)
 
     def _stored(self, store: Callable[[Sequence[Item]], Stored], items: Sequence[Item], patience: float) -> Stored:

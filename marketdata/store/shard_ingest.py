@@ -48,8 +48,9 @@ def symbols_of(items: Sequence[Item]) -> list[str]:
 
 
 class ShardIngest:
-    """``coordinator`` is the pool of connections to the coordinator, which stores what concerns whole chains. Without
-    ``begin``, each part of a request has a transaction of its own, several at the same time."""
+    """``coordinator`` is the pool of connections to the coordinator, where the finality of chains is stored. ``begin``
+    may let parts of several requests share a transaction. Without it, each part has a transaction of its own, and
+    several run at the same time."""
 
     def __init__(self, placement: Placement, coordinator: Pool, begin: Begin | None = None) -> None:
         self._placement = placement
@@ -58,7 +59,8 @@ class ShardIngest:
 
     def ingest(self, version: Version, items: Sequence[Item]) -> Ingested:
         """Store the items in their order. On return they are durable. Raises :class:`PartlyStored` if the nodes of some
-        of them do not answer. The result may have counters of other symbols, too."""
+        of them do not answer. The result has the counters of all symbols in its transactions, also those of other
+        requests."""
         by_kind: tuple[_Part, _Part] = _Part([], []), _Part([], [])
         for place, item in enumerate(items):
             part = by_kind[isinstance(item, FinalizeChain)]
@@ -136,7 +138,7 @@ def _result(items: Sequence[Item], applied: Sequence[_Applied]) -> Ingested:
             counters |= found.counters
     for error in _errors(applied):
         if not stored or not isinstance(error, DatabaseUnavailable):
-            raise error  # another error stays: the same request would never be stored
+            raise error  # PartlyStored asks to send the request again, which does not help against another error
         raise _partly_stored(error, len(items), list(stored.values()))
     return Ingested([stored[place] for place in range(len(items))], counters)
 
