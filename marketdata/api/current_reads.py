@@ -30,6 +30,7 @@ SENT_ABOUT = "The header of the answer to a write. The answer to this request is
 WAIT_SECONDS = 0.1
 _POLL_SECONDS = 0.005
 
+MAX_COUNTER = 10**18 - 1
 _COUNTER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _COUNTER_IN_TAG = re.compile(r'"([0-9]{1,18})\.', re.ASCII)
 

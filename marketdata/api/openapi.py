@@ -8,7 +8,7 @@ from typing import Any
 
 from marketdata import __version__
 from marketdata.api import schemas
-from marketdata.api.current_reads import SENT_ABOUT, VERSION
+from marketdata.api.current_reads import MAX_COUNTER, SENT_ABOUT, VERSION
 from marketdata.api.live.websocket import SUBPROTOCOL
 from marketdata.api.routing import Route
 from marketdata.http.failures import problem_types, statuses_of_codes
@@ -30,7 +30,7 @@ _VERSION = {
     "in": "header",
     "required": False,
     "description": SENT_ABOUT,
-    "schema": {"type": "integer", "minimum": 1},
+    "schema": {"type": "integer", "minimum": 1, "maximum": MAX_COUNTER},
 }
 
 _TAGS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -44,5 +45,12 @@ def run(program: Path, url: str, *arguments: str | Path) -> None:
         env=environment, check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        said = "\n".join(done.stdout.strip().splitlines()[-_LINES:])
+        said = "\n".join(_first_error(done.stdout.strip().splitlines()))
         raise StateError(f"{program.name} ended with status {done.returncode}: {said}")
+
+
+def _first_error(lines: Sequence[str]) -> Sequence[str]:
+    """The lines from the first error on, otherwise the last ones. After its reason a program may show a long
+    statement."""
+    start = next((number for number, line in enumerate(lines) if " error: " in line or "ERROR: " in line), -_LINES)
+    return lines[start:][:_LINES]

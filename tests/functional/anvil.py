@@ -128,8 +128,7 @@ class Anvil:
         return str(self("eth_call", {"to": to, "data": self.encoded(signature, *arguments)}, "pending"))
 
     def receipt(self, transaction: str) -> dict[str, Any]:
-        found = self("eth_getTransactionReceipt", transaction)
-        assert found is not None
+        found = until(lambda: self("eth_getTransactionReceipt", transaction))  # after a reorganisation it may be late
         assert found["status"] == "0x1", found
         return dict(found)
 

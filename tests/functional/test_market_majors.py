@@ -64,8 +64,18 @@ def normal_user() -> Iterator[NormalUser]:
         if os.geteuid() != 0:
             yield NormalUser(sys.executable, repository, None)
             return
-        tools = ("hypothesis", "playwright", "pytest", "pytest-cov", "pytest-timeout", "pytest-xdist", "webtest")
-        packages = [each for extra in ("sheets", "card", "market") for each in requirements(extra)]
+        tools = (
+            "duckdb",
+            "hypothesis",
+            "pandas",
+            "playwright",
+            "pytest",
+            "pytest-cov",
+            "pytest-timeout",
+            "pytest-xdist",
+            "webtest",
+        )
+        packages = [each for extra in ("sheets", "card", "market", "parquet") for each in requirements(extra)]
         environment_for_all(Path(folder, "venv"), [*packages, *tools])
         yield NormalUser(Path(folder, "venv", "bin", "python"), repository, NOBODY)
 

@@ -52,8 +52,10 @@ def test_the_main_states_of_the_page_are_accessible(
 
 
 @pytest.mark.full
-def test_every_state_of_the_page_is_accessible(faults: Faults, tab: Tab, stage: Stage) -> None:
-    symbol = "DEMO:STATES"
+def test_every_state_of_the_page_is_accessible(
+    faults: Faults, tab: Tab, stage: Stage, request: pytest.FixtureRequest
+) -> None:
+    symbol = f"DEMO:STATES-{request.node.callspec.params['faults']}"  # its ticks cannot be written again
     stage.write(*minutes(symbol, now(), 400))
     opened = tab(f"?symbol={symbol}&interval=7m").drawn()
     page = opened.page
