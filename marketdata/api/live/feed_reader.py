@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from time import monotonic
 
 from marketdata.api.live.feed import Feed, Key, Span
@@ -50,7 +51,9 @@ class FeedReader:
         self._changed = threading.Condition()
         self._feeds: dict[str, dict[Key, Feed]] = {}
         self._marked: dict[Feed, None] = {}
-        self._closings: list[tuple[float, Key]] = []
+        self._closings: list[tuple[float, int, Key]] = []
+        """Times at which buckets end. The number orders equal times, because keys have no order."""
+        self._numbers = count()
         self._scheduled: set[Key] = set()
         self._jobs: deque[tuple[Job, Callable[[MarketError], None]]] = deque()
         self._is_stopping = False
@@ -237,7 +240,7 @@ class FeedReader:
         """Mark the candles whose buckets have ended. Their member ``closed`` becomes true, but no notification says
         so."""
         while self._closings and self._closings[0][0] <= time.time():
-            at, key = heapq.heappop(self._closings)
+            at, _, key = heapq.heappop(self._closings)
             self._scheduled.discard(key)
             feed = self._feeds.get(key.symbol, {}).get(key)
             if feed is not None:
@@ -249,7 +252,8 @@ class FeedReader:
     def _schedule_closing(self, key: Key) -> None:
         opened = bucket_open(time.time_ns() // 1000, key.interval, key.zone)
         self._scheduled.add(key)
-        heapq.heappush(self._closings, (bucket_end(opened, key.interval, key.zone) / SECOND, key))
+        end = bucket_end(opened, key.interval, key.zone) / SECOND
+        heapq.heappush(self._closings, (end, next(self._numbers), key))
 
     def _pause(self) -> None:
         with self._changed:

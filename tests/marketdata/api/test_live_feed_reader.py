@@ -14,7 +14,7 @@ from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.feed_reader import FeedReader
 from marketdata.api.live.readings import Reading
 from marketdata.errors import NotFound
-from marketdata.interval import UTC_ZONE
+from marketdata.interval import UTC_ZONE, Zone
 from marketdata.store.notifications import Change
 
 
@@ -88,3 +88,9 @@ def test_a_feed_is_read_until_its_node_has_the_finality_of_the_chain(
         reader._read([], [feed])
     assert list(reader._marked) == []
     assert (asked, pushed) == ([60_000_000] * 2, ["ETH:A"] * 2)
+
+
+def test_candles_of_two_time_zones_may_end_at_the_same_time(reader: FeedReader) -> None:
+    for zone in (UTC_ZONE, Zone("Europe/London"), Zone("Africa/Abidjan")):
+        reader.use(Key("A", "1m", zone))
+    assert len(reader._closings) == 3
