@@ -214,12 +214,15 @@ def run_foreground(
         started = start()
         ours = not started.already_running
         announce(started)
-        while not _is_stopped(sessions, started.record):
-            select.select([arrived], [], [], LOOK_SECONDS)
+        is_stopped = False
+        while not is_stopped:
+            is_stopped = _is_stopped(sessions, started.record)
+            # The handler's exception is lost if the signal interrupts code that handles every exception.
+            if select.select([arrived], [], [], 0 if is_stopped else LOOK_SECONDS)[0]:
+                raise _EndRequested
         ours = False  # a session that is started under this name from now on is another session
         report_stop(started.record)
-        while True:
-            select.select([arrived], [], [])
+        select.select([arrived], [], [])
     except _EndRequested:
         pass
     finally:
