@@ -69,12 +69,7 @@ class ShardCommits:
 
     def _store_together(self, version: Version, requests: Sequence[Sequence[Item]]) -> list[Ingested]:
         """Store the items of all requests in one transaction."""
-        outcomes, counters = self._store(version, list(chain.from_iterable(requests)))
-        results, place = [], 0
-        for items in requests:
-            results.append(Ingested(outcomes[place : place + len(items)], counters))
-            place += len(items)
-        return results
+        return list(self._store(version, list(chain.from_iterable(requests))).divided(requests))
 
     def _store(self, version: Version, items: Sequence[Item]) -> Ingested:
         stored = store_in_shard(self._placement, version, items)

@@ -163,13 +163,12 @@ class TickWriter:
 
     def _store_in_one(self, version: Version, requests: Sequence[Sequence[Item]]) -> list[Stored]:
         """Store the items of all requests in one transaction."""
-        outcomes, counters = self._store_together(version, [item for items in requests for item in items])
-        self._note(version, counters)
-        stored, place = [], 0
-        for items in requests:
-            stored.append(Stored(outcomes[place : place + len(items)], _greatest(counters, items)))
-            place += len(items)
-        return stored
+        stored = self._store_together(version, [item for items in requests for item in items])
+        self._note(version, stored.counters)
+        return [
+            Stored(outcomes, _greatest(counters, items))
+            for items, (outcomes, counters) in zip(requests, stored.divided(requests), strict=True)
+        ]
 
     def _store_together(self, version: Version, items: Sequence[Item]) -> Ingested:
         for _ in range(_ATTEMPTS - 1):

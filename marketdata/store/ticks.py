@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Literal, LiteralString, NamedTuple
 
 from marketdata.errors import InvalidValue, Pruned
@@ -47,6 +47,12 @@ class Ingested(NamedTuple):
 
     outcomes: list[Outcome]
     counters: dict[str, int]
+
+    def divided(self, requests: Iterable[Sequence[Item]]) -> Iterator[Ingested]:
+        """The outcomes of each of the requests whose items were stored together, with the counters of all."""
+        outcomes = iter(self.outcomes)
+        for items in requests:
+            yield Ingested(list(islice(outcomes, len(items))), self.counters)
 
 
 _INGEST = (
