@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from marketdata.postgres.client import Client
 from marketdata.settings import Settings, declared, load
 from marketdata.store.pool import Connection, connect
 from tests.marketdata.citus.cluster import CitusCluster, citus_cluster
+from tests.run_folder import made_once
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,40 +30,65 @@ def _no_settings_of_the_shell() -> None:
         os.environ.pop(setting.name, None)
 
 
+TEMPLATES = ("template1", "versions_1", "versions_2")
+"""The databases of which ``new_database`` makes copies, by the number of their versions."""
+
+
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The connection string of the run's cluster, as its superuser. Tests work in ``database`` or ``new_database``."""
-    with (
-        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        Client(Path(folder), linger=False) as client,
-    ):
-        with psycopg.connect(client.conninfo, autocommit=True) as connection:
-            # Every test is quicker. Only a failure of the machine loses data without fsync; a killed process loses
-            # none.
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("SELECT pg_reload_conf()")
+def postgres(run_folder: Path) -> Iterator[str]:
+    """The connection string of the cluster of the run, as its superuser. All workers share it; tests work in
+    ``database`` or ``new_database``."""
+    folder = run_folder / "postgres"
+    with made_once(folder) as is_first:
+        if is_first:
+            with Client(folder, linger=False) as client:
+                configure(client.conninfo)
+        client = Client(folder, linger=False)
+        if is_first:
+            prepare(client.conninfo, folder)
+    with client:
         yield client.conninfo
+
+
+def configure(postgres: str) -> None:
+    """Every test is quicker without fsync. Only a failure of the machine then loses data; a killed process loses none.
+    All workers together need more connections than one service."""
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("ALTER SYSTEM SET max_connections = 400")
+
+
+def prepare(postgres: str, folder: Path) -> None:
+    """Make the databases that ``new_database`` copies."""
+    with (
+        psycopg.connect(postgres, autocommit=True) as connection,
+        pytest.MonkeyPatch.context() as environment,
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        environment.setenv("MARKET_STATE_DIR", str(folder))
+        for number, (before, name) in enumerate(pairwise(TEMPLATES), start=1):
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {before}")
+            environment.setenv("DATABASE_URL", make_conninfo(postgres, dbname=name))
+            assert main(("version", str(number))) == 0
 
 
 @pytest.fixture(scope="session")
 def new_database(postgres: str) -> Callable[..., str]:
-    """``new_database()`` is the URL of a fresh, empty database in the run's cluster; ``options`` are those
-    of CREATE DATABASE."""
+    """``new_database()`` is the URL of a fresh, empty database in the run's cluster, and ``new_database(versions=2)`` of
+    one with the versions 1, the current one, and 2, without ticks. ``options`` are those of CREATE DATABASE."""
 
-    def make(options: str = "") -> str:
+    def make(options: str = "", versions: int = 0) -> str:
         name = f"test_{uuid.uuid4().hex}"
         with psycopg.connect(postgres, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}" {options}')
+            connection.execute(f'CREATE DATABASE "{name}" {options or f"TEMPLATE {TEMPLATES[versions]}"}')
         return make_conninfo(postgres, dbname=name)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def citus(pytestconfig: pytest.Config) -> Iterator[CitusCluster]:
-    """A Citus for the whole run, only with --full."""
-    if not pytestconfig.getoption("full"):
-        pytest.skip("only with --full: it starts a Citus of four nodes")
+def citus() -> Iterator[CitusCluster]:
+    """A Citus for the whole run."""
     with citus_cluster() as cluster:
         yield cluster
 
@@ -94,9 +122,10 @@ Command = Callable[..., Done]
 
 
 @pytest.fixture
-def fresh(settings: Settings, new_database: Callable[[], str]) -> Settings:
-    """Settings with an empty database."""
-    return replace(settings, database_url=new_database())
+def fresh(request: pytest.FixtureRequest, settings: Settings, new_database: Callable[..., str]) -> Settings:
+    """Settings with a database of the test's own: an empty one, or that of ``two_versions``."""
+    versions = 2 if "two_versions" in request.fixturenames else 0
+    return replace(settings, database_url=new_database(versions=versions))
 
 
 @pytest.fixture
@@ -123,10 +152,8 @@ def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, run_command: Comma
 
 
 @pytest.fixture
-def two_versions(fresh: Settings, command: Command) -> Iterator[Connection]:
-    """A connection to a database with the versions 1, the current one, and 2, both without ticks."""
+def two_versions(fresh: Settings) -> Iterator[Connection]:
+    """A connection to the database of ``fresh``, with the versions 1, the current one, and 2, both without ticks."""
     assert fresh.database_url is not None
-    for n in ("1", "2"):
-        assert command("version", n).returncode == 0
     with connect(fresh.database_url) as connection:
         yield connection
