@@ -48,10 +48,12 @@ class Authenticator:
         find: Callable[[bytes], ValidToken | None],
         admin_digest: bytes | None = None,
         clock: Callable[[], float] = monotonic,
+        cache_seconds: float = CACHE_SECONDS,
     ) -> None:
         self._find = find
         self._admin_digest = admin_digest
         self._clock = clock
+        self._cache_seconds = cache_seconds
         self._cached: dict[bytes, tuple[Caller, float]] = {}
         self._generation = 0
         self._used: set[str] = set()
@@ -105,7 +107,7 @@ class Authenticator:
         self._used.add(caller.id)
         # If a revocation was received during the query, the query's result may be older than the revocation.
         if generation == self._generation:
-            self._cache(digest, caller, began + min(CACHE_SECONDS, holder.seconds_left))
+            self._cache(digest, caller, began + min(self._cache_seconds, holder.seconds_left))
         return caller
 
     def _cache(self, digest: bytes, caller: Caller, until: float) -> None:

@@ -56,8 +56,11 @@ class CurrentReads:
     always current. A read is a function that is called with a connection and with the version whose names it uses: that
     of one shard, if the version is distributed. Thread-safe."""
 
-    def __init__(self, primary: Pool, replicas: Replicas, placement: Placement) -> None:
+    def __init__(
+        self, primary: Pool, replicas: Replicas, placement: Placement, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
         self._primary = primary
+        self._wait_seconds = wait_seconds
         self._replicas = replicas
         self._placement = placement
         self._written: dict[tuple[Version, str], int] = {}
@@ -183,7 +186,7 @@ class CurrentReads:
     @contextmanager
     def _checked(self, replica: Pool, version: Version, names: Collection[str], known: int) -> Iterator[Connection]:
         """Lend a connection to the replica that has replayed what is known, otherwise one to the primary."""
-        deadline = monotonic() + WAIT_SECONDS
+        deadline = monotonic() + self._wait_seconds
         while monotonic() < deadline:
             with replica.connection() as connection:
                 found = symbols.counters(connection, version, names)

@@ -56,7 +56,8 @@ class HealthCheck:
     """Checks one database in a thread. Call ``start`` once; ``stop`` may be called repeatedly. ``name`` is the
     database's name in messages. ``call`` calls the candles function, and returns the served version. A check that takes
     longer than ``stall_seconds`` counts as failed. ``remedy`` is what to do without a connection. If ``measured`` is
-    given, it is called with each position of the database in the write-ahead log. ``lost`` is called when the
+    given, it is called with each position of the database in the write-ahead log, which is measured every
+    ``measure_seconds``. ``lost`` is called when the
     connection of a check is lost, or when a check fails."""
 
     def __init__(
@@ -68,12 +69,14 @@ class HealthCheck:
         lost: Callable[[], None] = lambda: None,
         stall_seconds: float = STALL_SECONDS,
         remedy: str = f"{CHECK} of DATABASE_URL",
+        measure_seconds: float = MEASURE_SECONDS,
     ) -> None:
         self._name = name
         self._call = call
         self._stall_seconds = stall_seconds
         self._connect = partial(connect, conninfo, application_name="marketdata-api-check", remedy=remedy)
         self._measured = measured
+        self._measure_seconds = measure_seconds
         self._lost = lost
         self.version: Version | None = None
         """The version that the last successful check found."""
@@ -156,7 +159,7 @@ class HealthCheck:
 
     def _call_candles(self, connection: Connection) -> Version:
         with connection.transaction():
-            connection.execute(f"SET LOCAL statement_timeout = {STALL_SECONDS * 1000:.0f}", prepare=False)
+            connection.execute(f"SET LOCAL statement_timeout = {self._stall_seconds * 1000:.0f}", prepare=False)
             version = self._call(connection)
         if self._measured is not None:
             name_cluster(connection)
@@ -167,7 +170,7 @@ class HealthCheck:
         """Keep the connection until the next check, and measure positions meanwhile."""
         until = monotonic() + PERIOD_SECONDS
         while (left := until - monotonic()) > 0 and not self._stopping.is_set():
-            if self._pause(left if self._measured is None else min(left, MEASURE_SECONDS), connection.fileno()):
+            if self._pause(left if self._measured is None else min(left, self._measure_seconds), connection.fileno()):
                 self._lost()
                 return
             if self._measured is not None:
@@ -208,14 +211,15 @@ def call_served(settings: Settings, connection: Connection) -> Version:
 class ReplicaHealth:
     """The check of a host of ``DATABASE_READ_URL``, and its state in comparison with the primary."""
 
-    def __init__(self, conninfo: str, settings: Settings, primary: PrimaryLog) -> None:
+    def __init__(self, conninfo: str, settings: Settings, primary: PrimaryLog, **seconds: float) -> None:
+        """``seconds`` are those of :class:`HealthCheck`."""
         self.conninfo = conninfo
         self.name = ":".join(address(conninfo))
         self._state = ReplicaState(self.name, primary, settings.read_lag_s)
         call = partial(call_served, settings)
         self.check = HealthCheck(
             f"replica {self.name}", conninfo, call, self._state.measured, self._state.forget,
-            remedy=f"{CHECK} of DATABASE_READ_URL",
+            remedy=f"{CHECK} of DATABASE_READ_URL", **seconds,
         )  # fmt: skip
 
     @property
@@ -247,12 +251,26 @@ class DatabaseHealth:
     Call ``start`` once; ``stop`` may be called repeatedly. The other methods never wait for a database.
     """
 
-    def __init__(self, url: str, settings: Settings) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        stall_seconds: float = STALL_SECONDS,
+        measure_seconds: float = MEASURE_SECONDS,
+    ) -> None:
+        seconds = {"stall_seconds": stall_seconds, "measure_seconds": measure_seconds}
         log = PrimaryLog()
         read_url = settings.database_read_url
-        self.replicas = [] if read_url is None else [ReplicaHealth(each, settings, log) for each in hosts(read_url)]
+        self.replicas = (
+            [] if read_url is None else [ReplicaHealth(each, settings, log, **seconds) for each in hosts(read_url)]
+        )
         self.primary = HealthCheck(
-            "database", url, partial(call_served, settings), log.record if self.replicas else None
+            "database",
+            url,
+            partial(call_served, settings),
+            log.record if self.replicas else None,
+            stall_seconds=stall_seconds,
+            measure_seconds=measure_seconds,
         )
         self._checks = [self.primary, *(replica.check for replica in self.replicas)]
 

@@ -24,8 +24,9 @@ _log = logging.getLogger("marketdata.api")
 class FailureLog:
     """Logs and counts failures. ``count`` is called with the code and the SQLSTATE of each failure. Thread-safe."""
 
-    def __init__(self, count: Callable[[str, str], None]) -> None:
+    def __init__(self, count: Callable[[str, str], None], clock: Callable[[], float] = monotonic) -> None:
         self._count = count
+        self._clock = clock
         self._lock = threading.Lock()
         self._logged_at: dict[tuple[str, str], float] = {}
         self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -52,7 +53,7 @@ class FailureLog:
     def _unlogged_before(self, kind: tuple[str, str]) -> int | None:
         """Returns how many failures of this kind were not logged since the last line, or None if this one must not be
         logged either."""
-        now = monotonic()
+        now = self._clock()
         with self._lock:
             if now - self._logged_at.get(kind, -PERIOD_SECONDS) < PERIOD_SECONDS:
                 self._unlogged[kind] += 1

@@ -54,7 +54,18 @@ class _Checked:
 class GraphqlCheck:
     """Call ``start`` once; ``stop`` may be called repeatedly. ``folder`` contains ``graphql-admin.json``."""
 
-    def __init__(self, folder: Path, pool: Pool, served: ServedVersion) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pool: Pool,
+        served: ServedVersion,
+        *,
+        period_seconds: float = PERIOD_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        self._period_seconds, self._answer_seconds = period_seconds, answer_seconds
+        self._stall_seconds = stall_seconds
         self._folder = folder
         self._pool = pool
         self._served = served
@@ -84,7 +95,7 @@ class GraphqlCheck:
         if last is None:
             return None
         reason = last.reason
-        if began is not None and (seconds := monotonic() - began) > STALL_SECONDS:
+        if began is not None and (seconds := monotonic() - began) > self._stall_seconds:
             reason = f"the check has been waiting for {seconds:.0f} s"
         elif last.version not in (None, version):
             reason = "another version is served since the last check"
@@ -99,7 +110,7 @@ class GraphqlCheck:
             if self._stopping.is_set():
                 return
             self._record(checked)
-            self._stopping.wait(PERIOD_SECONDS)
+            self._stopping.wait(self._period_seconds)
 
     def _check(self) -> _Checked | None:
         reason, version, detail = None, None, ""
@@ -116,7 +127,7 @@ class GraphqlCheck:
         return _Checked(monotonic(), reason, version, detail)
 
     def _compare(self, credential: Credential) -> tuple[str | None, Version]:
-        self._engine = Engine(credential, ANSWER_SECONDS)
+        self._engine = Engine(credential, self._answer_seconds)
         tracked = self._engine.tracked()
         with self._pool.connection() as connection:
             version = self._served.find(connection)

@@ -64,10 +64,12 @@ class GroupCommit(Generic[ItemT, ResultT]):
         *,
         capacity: int = MAX_QUEUED_ITEMS,
         largest: int = MAX_TRANSACTION_ITEMS,
+        gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self._apply = apply
         self._capacity = capacity
         self._largest = largest
+        self._gather_seconds = gather_seconds
         self._queue: deque[_Submission[ItemT, ResultT]] = deque()
         self._queued = 0
         self._changed = threading.Condition()
@@ -127,7 +129,7 @@ class GroupCommit(Generic[ItemT, ResultT]):
     def _gather(self) -> None:
         """Wait a moment for as many requests as the last transaction had. Otherwise the first client that sends again
         would get a transaction of its own, and the others would wait for it."""
-        until = monotonic() + GATHER_SECONDS
+        until = monotonic() + self._gather_seconds
         while len(self._queue) < self._expected and not self._stopping and (left := until - monotonic()) > 0:
             self._changed.wait(left)
 

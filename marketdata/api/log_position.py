@@ -7,6 +7,7 @@ replayed transaction cannot be used, because it also grows while nothing is writ
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -74,7 +75,8 @@ class PrimaryLog:
     """The recorded positions of the primary. They are forgotten when the primary's history changes: after a failover,
     or after a restore from a backup."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._samples: deque[tuple[float, int]] = deque(maxlen=_MAX_SAMPLES)
         self.last: LogPosition | None = None
         self.history = 0
@@ -97,4 +99,4 @@ class PrimaryLog:
         if not missing:
             return Lag(0.0, 0)
         # The first missing record was written after the previous sample, so the true lag is at most an interval longer.
-        return Lag(round(monotonic() - missing[0], 3), samples[-1][1] - written)
+        return Lag(round(self._clock() - missing[0], 3), samples[-1][1] - written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import StrEnum
 from math import inf
 from time import monotonic
@@ -40,8 +41,9 @@ REASONS = {
 class ReplicaState:
     """The state of one replica. ``name`` is its host and port, ``limit`` the greatest lag in seconds."""
 
-    def __init__(self, name: str, primary: PrimaryLog, limit: float) -> None:
+    def __init__(self, name: str, primary: PrimaryLog, limit: float, clock: Callable[[], float] = monotonic) -> None:
         self._name = name
+        self._clock = clock
         self._primary = primary
         self._limit = limit
         self.forget()
@@ -84,11 +86,11 @@ class ReplicaState:
 
     def _of_standby(self, position: LogPosition, primary: LogPosition, lag: Lag) -> State:
         is_ahead = primary.at > self._replayed_at and primary.written < self._replayed
-        self._replayed, self._replayed_at = position.written, monotonic()
+        self._replayed, self._replayed_at = position.written, self._clock()
         if position.is_receiving and position.timeline in (None, primary.timeline) and not is_ahead:
             self._missed_at = None
         elif self._missed_at is None:
-            self._missed_at = monotonic()
+            self._missed_at = self._clock()
         # When the primary has stopped, its replicas receive nothing. So this counts only if the primary answered later.
         if self._missed_at is not None and primary.at > self._missed_at:
             return State.NOT_FOLLOWING

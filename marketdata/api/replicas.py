@@ -40,10 +40,11 @@ class Replica(NamedTuple):
 class Replicas:
     """Lends connections for reads that may be as old as ``MARKET_READ_LAG_S``. Thread-safe."""
 
-    def __init__(self, primary: Pool, replicas: Sequence[Replica]) -> None:
+    def __init__(self, primary: Pool, replicas: Sequence[Replica], process: int | None = None) -> None:
+        """``process`` is the number of this process, by default its id."""
         self._primary = primary
         # Several processes begin with different replicas, so that replicas of equal lag share the work.
-        first = os.getpid() % max(len(replicas), 1)
+        first = (os.getpid() if process is None else process) % max(len(replicas), 1)
         self._replicas = [*replicas[first:], *replicas[:first]]
 
     def __bool__(self) -> bool:

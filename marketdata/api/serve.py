@@ -6,19 +6,27 @@ import logging
 import os
 import signal
 import socket
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
 from marketdata import secretfile
 from marketdata.api.app import make_app
-from marketdata.api.auth import Authenticator
+from marketdata.api.auth import CACHE_SECONDS, Authenticator
 from marketdata.api.cluster import Cluster
+from marketdata.api.current_reads import WAIT_SECONDS as REPLICA_SECONDS
 from marketdata.api.current_reads import CurrentReads
-from marketdata.api.database_health import DatabaseHealth, HealthCheck, ReplicaHealth
+from marketdata.api.database_health import (
+    MEASURE_SECONDS,
+    STALL_SECONDS,
+    DatabaseHealth,
+    HealthCheck,
+    ReplicaHealth,
+)
 from marketdata.api.failure_log import FailureLog
 from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health import WITHOUT_WAITING, report
-from marketdata.api.live.server import MAX_CONNECTIONS, Live
+from marketdata.api.live.server import HEARTBEAT_SECONDS, MAX_CONNECTIONS, SWEEP_SECONDS, TOKENS_SECONDS, Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.process import STOP_SIGNALS, prepare_process, print_address
 from marketdata.api.replicas import Replica, Replicas
@@ -29,7 +37,7 @@ from marketdata.api.services import Services
 from marketdata.api.shared_memory import REPORT_SECONDS, SharedMemory
 from marketdata.api.stream_limit import MAX_STREAMS, StreamLimit
 from marketdata.api.symbol_versions import SymbolVersions
-from marketdata.api.tick_writer import MAX_LARGE, TickWriter
+from marketdata.api.tick_writer import MAX_LARGE, PROGRESS_SECONDS, TickWriter
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
 from marketdata.http.listener import Listener, descriptors
 from marketdata.http.spool import Spools
@@ -38,7 +46,7 @@ from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES
 from marketdata.settings import Settings
 from marketdata.store.conninfo import node_conninfo, server
 from marketdata.store.placement import Placement
-from marketdata.store.pool import SIZE, Connection, Pool
+from marketdata.store.pool import SIZE, WAIT_SECONDS, Connection, Pool
 from marketdata.store.shards import Node
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.tokens import finder
@@ -56,11 +64,33 @@ a request that waits for a node occupies a worker, which requests for symbols on
 _log = logging.getLogger("marketdata.api")
 
 
+@dataclass(frozen=True)
+class Times:
+    """How long the parts of the service wait, and how often they repeat their work, in seconds."""
+
+    connection: float = WAIT_SECONDS
+    check_stall: float = STALL_SECONDS
+    measure: float = MEASURE_SECONDS
+    replica: float = REPLICA_SECONDS
+    token_cache: float = CACHE_SECONDS
+    progress: float = PROGRESS_SECONDS
+    sweep: float = SWEEP_SECONDS
+    heartbeat: float = HEARTBEAT_SECONDS
+    tokens: float = TOKENS_SECONDS
+
+
+USUAL_TIMES = Times()
+
+
 class Service:
     """The data API in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
 
     def __init__(
-        self, settings: Settings, memory: SharedMemory | None = None, listening: socket.socket | None = None
+        self,
+        settings: Settings,
+        memory: SharedMemory | None = None,
+        listening: socket.socket | None = None,
+        times: Times = USUAL_TIMES,
     ) -> None:
         """Raises UsageError if ``settings.database_url`` is not set. If the service uses the private cluster, the
         caller has started it and set its URL. ``memory`` and ``listening`` are what several processes share; a single
@@ -68,19 +98,22 @@ class Service:
         url = settings.database_url
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
-        self._settings, self._url = settings, url
+        self._settings, self._url, self._times = settings, url, times
         self._memory, self._listening = memory or SharedMemory.of_one_process(), listening
-        self._health = DatabaseHealth(url, settings)
+        self._health = DatabaseHealth(url, settings, times.check_stall, times.measure)
         self._pool = self._made_pool(url, "marketdata-api", self._health.primary)
         self._replicas = Replicas(self._pool, [self._made_replica(each) for each in self._health.replicas])
         self._placement = Placement(self._pool, self._node_pool)
-        current_reads = CurrentReads(self._pool, self._replicas, self._placement)
+        current_reads = CurrentReads(self._pool, self._replicas, self._placement, times.replica)
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics(self._memory)
         authenticator = self._made_authenticator()
         self._tick_writer = self._made_tick_writer(metrics, current_reads)
         time_zones = TimeZones(self._pool)
-        self._live = Live(self._pool, self._placement, self._served, time_zones, metrics.live_sent, _live_connections())
+        self._live = Live(
+            self._pool, self._placement, self._served, time_zones, metrics.live_sent, _live_connections(),
+            sweep_seconds=times.sweep, heartbeat_seconds=times.heartbeat, tokens_seconds=times.tokens,
+        )  # fmt: skip
         self._cluster = Cluster(url, self._served, self._placement, self._live)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._refresh)
         self.services = Services(
@@ -108,15 +141,18 @@ class Service:
             backlog=self._backlog,
             started_at=monotonic(),
         )
-        self._listener = self._made_listener()
+        self.listener = self._made_listener()
 
     def _made_authenticator(self) -> Authenticator:
         admin_digest = secretfile.admin_digest(self._settings.secrets_dir, warn=_log.warning)
-        return Authenticator(finder(self._pool), admin_digest)
+        return Authenticator(finder(self._pool), admin_digest, cache_seconds=self._times.token_cache)
 
     def _made_tick_writer(self, metrics: Metrics, current_reads: CurrentReads) -> TickWriter:
         large = self._share(MAX_LARGE, 1)
-        return TickWriter(self._pool, self._served, metrics, self._backlog, current_reads.note, self._placement, large)
+        return TickWriter(
+            self._pool, self._served, metrics, self._backlog, current_reads.note, self._placement, large,
+            self._times.progress,
+        )  # fmt: skip
 
     def _made_listener(self) -> Listener:
         app = make_app(self.services)
@@ -140,7 +176,13 @@ class Service:
         return Replica(health, self._made_pool(health.conninfo, "marketdata-api-read", health.check))
 
     def _made_pool(self, url: str, name: str, check: HealthCheck) -> Pool:
-        return Pool(url, application_name=name, size=self._share(SIZE, MIN_CONNECTIONS), answers=check.is_answering)
+        return Pool(
+            url,
+            application_name=name,
+            size=self._share(SIZE, MIN_CONNECTIONS),
+            wait_seconds=self._times.connection,
+            answers=check.is_answering,
+        )
 
     def _node_pool(self, node: Node) -> Pool:
         """A pool of connections to a node of the Citus cluster."""
@@ -156,7 +198,7 @@ class Service:
     @property
     def port(self) -> int:
         """The bound TCP port; 0 before ``start``."""
-        return self._listener.port
+        return self.listener.port
 
     def start(self) -> None:
         """Start serving. Raises :class:`VersionMissing` if the settings name a version that does not exist.
@@ -176,7 +218,7 @@ class Service:
                 with self._pool.connection() as connection:
                     self._cluster.refresh(connection)
             self._revocation_listener.start()
-            self._listener.start()
+            self.listener.start()
         except BaseException:
             self.stop()
             raise
@@ -188,7 +230,7 @@ class Service:
         are abandoned."""
         deadline = monotonic() + timeout
         self.services.spools.is_ending = True
-        first = (self._listener, self._tick_writer, self._revocation_listener, self._live)
+        first = (self.listener, self._tick_writer, self._revocation_listener, self._live)
         for each in (*first, self._cluster, self.services.graphql, self._health):
             each.stop(max(deadline - monotonic(), _STOP_SECONDS))
         for pool in (self._placement, self._pool, self._replicas):
@@ -219,7 +261,7 @@ class Service:
             _log.warning("started without the database (%s): %s", server(self._url), reason(error))
 
     def _backlog(self) -> int:
-        return self._listener.backlog()
+        return self.listener.backlog()
 
 
 def _live_connections() -> int:

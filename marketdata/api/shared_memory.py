@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -44,7 +44,8 @@ Row: TypeAlias = "memoryview[float]"
 class Region:
     """The part of one process: rows of numbers, each with a name, and a report."""
 
-    def __init__(self, memory: memoryview) -> None:
+    def __init__(self, memory: memoryview, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._head = memory[:_REGION_HEAD_BYTES].cast("q")
         places = (_REGION_HEAD_BYTES, _REGION_HEAD_BYTES + _REPORT_BYTES)
         self._reports = [memory[at : at + _REPORT_BYTES] for at in places]
@@ -70,7 +71,7 @@ class Region:
 
     def report(self, report: Mapping[str, Any]) -> None:
         """Replace the report. Only the region's process does this."""
-        text = json.dumps({"at": monotonic(), **report}).encode()
+        text = json.dumps({"at": self._clock(), **report}).encode()
         other = 1 - self._head[_REPORT]
         self._reports[other][: len(text)] = text
         self._head[_REPORT_SIZES + other] = len(text)
@@ -92,18 +93,20 @@ class Region:
         if not text:
             return None
         report: dict[str, Any] = json.loads(text)
-        return report if monotonic() - report["at"] < FRESH_SECONDS else None
+        return report if self._clock() - report["at"] < FRESH_SECONDS else None
 
 
 class SharedMemory:
     """The regions of ``processes`` processes. ``own`` is that of this one, and None in the supervisor."""
 
-    def __init__(self, processes: int, *, own: int | None, descriptor: int = -1) -> None:
+    def __init__(
+        self, processes: int, *, own: int | None, descriptor: int = -1, clock: Callable[[], float] = monotonic
+    ) -> None:
         """``descriptor`` is one of :func:`shared_file`. Without it the memory belongs to this process alone."""
         size = _size(processes)
         whole = memoryview(mmap.mmap(descriptor, size))
         self._head = whole[:_HEAD_BYTES].cast("d")
-        self.regions = [Region(whole[at : at + REGION_BYTES]) for at in range(_HEAD_BYTES, size, REGION_BYTES)]
+        self.regions = [Region(whole[at : at + REGION_BYTES], clock) for at in range(_HEAD_BYTES, size, REGION_BYTES)]
         self.own = None if own is None else self.regions[own]
 
     @classmethod

@@ -38,7 +38,7 @@ MAX_BACKLOG = 128
 
 MAX_CONCURRENT = WORKERS - 8
 """Maximum number of concurrent ingests. The other workers stay free for reads and health checks."""
-_PROGRESS_SECONDS = 0.25
+PROGRESS_SECONDS = 0.25
 """While ``MAX_CONCURRENT`` ingests are running, another one is refused if none has finished for this long. A commit
 takes less time than this."""
 
@@ -66,6 +66,7 @@ class TickWriter:
         note: Callable[[Version, Mapping[str, int]], None],
         placement: Placement,
         large: int = MAX_LARGE,
+        progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
         self._pool = pool
         self._served = served
@@ -73,6 +74,7 @@ class TickWriter:
         self._backlog = backlog
         self._note = note
         self._slots = threading.Semaphore(MAX_CONCURRENT)
+        self._progress_seconds = progress_seconds
         self._progress_at = 0.0
         self._large = threading.Semaphore(large)
         self._group_commit: GroupCommit[Item, Stored] = GroupCommit(self._apply)
@@ -123,7 +125,7 @@ class TickWriter:
     def _take_slot(self, patience: float) -> None:
         """Wait for a slot for ``patience`` seconds, or while other ingests finish. Raises :class:`Saturated` if none
         finishes for a while."""
-        timeout = self._progress_at + _PROGRESS_SECONDS - monotonic()
+        timeout = self._progress_at + self._progress_seconds - monotonic()
         if not self._slots.acquire(timeout=max(timeout, patience)):
             raise Saturated("storing ticks has stalled and too many requests wait for it; send the request again later")
         self._progress_at = monotonic()

@@ -51,6 +51,20 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a client may take. The module's constants say what each means."""
+
+    idle_seconds: float = IDLE_SECONDS
+    linger_bytes: int = LINGER_BYTES
+    linger_seconds: float = LINGER_SECONDS
+    unsent_bytes: int = MAX_UNSENT_BYTES
+    rate: int = MIN_RATE
+
+
+USUAL = Limits()
+
+
+@dataclass(frozen=True)
 class Server:
     """The parts that all connections of a listener share."""
 
@@ -63,6 +77,7 @@ class Server:
     urgent: frozenset[str]
     workers: Workers
     poll: select.epoll
+    limits: Limits
     connections: dict[int, Connection] = field(default_factory=dict)
     """The open connections by descriptor."""
 
@@ -243,7 +258,7 @@ class Connection:
             # The head of a response is not sent alone, but together with the first part of the body.
             if self._response is None or self._response.wrote_header:
                 self._flush()
-            if self.unsent > MAX_UNSENT_BYTES:
+            if self.unsent > self.server.limits.unsent_bytes:
                 self._wait_for_client()
 
     def _flush(self) -> None:
@@ -284,7 +299,7 @@ class Connection:
 
     def _wait_for_client(self) -> None:
         """Wait until the client has read everything. The temporary file is then empty."""
-        deadline = monotonic() + self.unsent / MIN_RATE
+        deadline = monotonic() + self.unsent / self.server.limits.rate
         poll = select.poll()
         poll.register(self.socket, select.POLLOUT)
         while self.unsent:
@@ -310,7 +325,7 @@ class Connection:
         else:
             dropped = len(self.socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT))
             self.discarded += dropped
-            if not dropped or self.discarded > LINGER_BYTES:
+            if not dropped or self.discarded > self.server.limits.linger_bytes:
                 self.close()
                 return False
         return self._wait_for(_READ)
@@ -320,12 +335,12 @@ class Connection:
         sending after a refusal."""
         now = monotonic()
         if self.request is not None:
-            arrival_seconds += self.request.spooled / MIN_SPOOL_RATE
+            arrival_seconds = arrival_limit(arrival_seconds, self.request.spooled)
         if self._arriving_since is not None and now - self._arriving_since > arrival_seconds:
             return True
         if self.discarding_since is not None:
-            return now - self.discarding_since > LINGER_SECONDS
-        return now - self.moved_at > IDLE_SECONDS
+            return now - self.discarding_since > self.server.limits.linger_seconds
+        return now - self.moved_at > self.server.limits.idle_seconds
 
     def is_unused(self, seconds: float) -> bool:
         """Whether no request is being answered and there was no traffic for ``seconds``."""
@@ -346,3 +361,8 @@ class Connection:
         self._drop_spool()
         if self.request is not None:
             self.request.close()
+
+
+def arrival_limit(arrival_seconds: float, spooled: int) -> float:
+    """How many seconds a request may take to arrive, if this many bytes of it are in a file."""
+    return arrival_seconds + spooled / MIN_SPOOL_RATE

@@ -19,7 +19,7 @@ from heapq import nsmallest
 from time import monotonic
 
 from marketdata.errors import StateError
-from marketdata.http.connection import NEXT_REQUEST_MS, Connection, Server
+from marketdata.http.connection import NEXT_REQUEST_MS, USUAL, Connection, Limits, Server
 from marketdata.http.failures import Problem, problem
 from marketdata.http.waitress_adapter import BODIES_BYTES, Admit, BodyBudget, parser_options
 from marketdata.http.workers import Workers
@@ -89,6 +89,7 @@ class Listener:
         urgent: frozenset[str] = frozenset(),
         name: str = "api",
         shared: socket.socket | None = None,
+        limits: Limits = USUAL,
     ) -> None:
         self._address = (host, port)
         self._shared = shared
@@ -96,7 +97,7 @@ class Listener:
         self._bodies = BodyBudget(bodies_bytes)
         self._make_server = partial(
             Server, app, options, bodies=self._bodies, admit=admit, refusal=refusal,
-            urgent=urgent,
+            urgent=urgent, limits=limits,
         )  # fmt: skip
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
@@ -156,6 +157,11 @@ class Listener:
             self._stopping.set()
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
+
+    @property
+    def bodies_left(self) -> int:
+        """How many bytes of counted bodies are free."""
+        return self._bodies.left
 
     def connections(self) -> list[Connection]:
         """The open connections."""

@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 
 from marketdata.errors import Saturated, StorageUnavailable
+
+
+def _unnamed_file(folder: Path) -> BinaryIO:
+    # Without a buffer each write reports a full disk at once.
+    return TemporaryFile(dir=folder, buffering=0)
 
 
 class Spool:
     """A body in a file without a name, so a killed process leaves nothing. waitress calls ``append``, ``getfile`` and
     ``close``. ``released`` is called when the spool is closed, which may be called repeatedly."""
 
-    def __init__(self, folder: Path, limit: int, released: Callable[[], None]) -> None:
-        """``limit`` is the maximum size of the body in bytes. Raises OSError."""
+    def __init__(self, file: BinaryIO, limit: int, released: Callable[[], None]) -> None:
+        """``limit`` is the maximum size of the body in bytes."""
         self.limit = limit
-        # Without a buffer each write reports a full disk at once.
-        self._file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+        self._file = file
         self._released = released
         self._size = 0
         self._is_closed = False
@@ -50,10 +54,11 @@ class Spool:
 
 
 class Spools:
-    """Hands out one spool at a time. ``folder`` is for the files."""
+    """Hands out one spool at a time. ``folder`` is for the files, which ``open_file`` makes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, open_file: Callable[[Path], BinaryIO] = _unnamed_file) -> None:
         self._folder = folder
+        self._open_file = open_file
         self._turn = threading.Lock()
         self._spool: Spool | None = None
         self.is_ending = False
@@ -63,7 +68,7 @@ class Spools:
         """Raises :class:`Saturated` while another body has the turn, and :class:`StorageUnavailable`."""
         self._take_turn()
         try:
-            spool = Spool(self._folder, limit, self._end_turn)
+            spool = Spool(self._open_file(self._folder), limit, self._end_turn)
         except OSError as error:
             self._end_turn()
             raise StorageUnavailable.of(error) from error

@@ -68,6 +68,11 @@ class BodyBudget:
         self._left = limit
         self._lock = threading.Lock()
 
+    @property
+    def left(self) -> int:
+        """The bytes that are free."""
+        return self._left
+
     def reserve(self, size: int) -> bool:
         """Reserve ``size`` bytes; returns False and reserves nothing if fewer are free."""
         with self._lock:

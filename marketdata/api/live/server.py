@@ -62,9 +62,15 @@ class Live:
         time_zones: TimeZones,
         sent: Callable[[int], None],
         connections: int = MAX_CONNECTIONS,
+        *,
+        sweep_seconds: float = SWEEP_SECONDS,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        tokens_seconds: float = TOKENS_SECONDS,
     ) -> None:
         """``sent`` is called with the number of candles, ticks, new symbols and items of summaries that were sent."""
         self._room = connections
+        self._sweep_seconds, self._heartbeat_seconds = sweep_seconds, heartbeat_seconds
+        self._tokens_seconds = tokens_seconds
         self._sent = sent
         self._reader = FeedReader(
             pool, placement, served, lambda feed, reading: self._post(partial(self._push, feed, reading))
@@ -198,7 +204,7 @@ class Live:
             del self._later[subscriber]
             self._attend(subscriber)
         if now >= self._sweep_at:
-            self._sweep_at = now + SWEEP_SECONDS
+            self._sweep_at = now + self._sweep_seconds
             self._sweep(now)
 
     def _open(self, subscriber: Subscriber) -> None:
@@ -206,7 +212,7 @@ class Live:
             subscriber.socket.close()
             return
         self._subscribers[subscriber.socket] = subscriber
-        subscriber.heartbeat_at = monotonic() + HEARTBEAT_SECONDS
+        subscriber.heartbeat_at = monotonic() + self._heartbeat_seconds
         self._attend(subscriber)
 
     def _ready(self, subscriber: Subscriber, events: int) -> None:
@@ -305,13 +311,13 @@ class Live:
                 self._keep_alive(subscriber, now)
         self._summaries.sweep(now)
         if now >= self._tokens_at:
-            self._tokens_at = now + TOKENS_SECONDS
+            self._tokens_at = now + self._tokens_seconds
             self.check_tokens()
 
     def _keep_alive(self, subscriber: Subscriber, now: float) -> None:
         """Send a heartbeat or a ping if it is due. While earlier replies wait, neither is added."""
         if subscriber.closing_since is None and now >= subscriber.heartbeat_at:
-            subscriber.heartbeat_at = now + HEARTBEAT_SECONDS
+            subscriber.heartbeat_at = now + self._heartbeat_seconds
             subscriber.reply(HEARTBEAT)
         elif now - subscriber.alive_at > PING_SECONDS:
             subscriber.ping()
