@@ -12,11 +12,9 @@ import pytest
 
 RELEASE = Path(__file__).parent / "release"
 BENCH = Path(__file__).parent / "bench"
-RELEASE_TIMEOUT = 1200  # seconds of one test that needs another platform, or minutes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--release", action="store_true", help="run tests/release, and nothing else unless it is named")
     parser.addoption("--full", action="store_true")
 
 
@@ -33,8 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     # A script that starts the run with `&` has it ignore interrupts, and so would every program that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.getoption("release") and config.getoption("timeout") is None:
-        config.option.timeout = RELEASE_TIMEOUT
 
 
 @pytest.hookimpl(optionalhook=True)
