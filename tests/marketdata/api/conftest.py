@@ -12,6 +12,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from marketdata.api import schemas
 from marketdata.api.app import ROUTES, make_app
 from marketdata.api.binance_errors import AS_BINANCE
 from marketdata.api.routing import AS_PROBLEM, Route
-from marketdata.api.serve import Service
+from marketdata.api.serve import USUAL_TIMES, Service, Times
 from marketdata.http.reply import PROBLEM
 from marketdata.http.wsgi import StartResponse, WsgiApp
 from marketdata.operations.setup import initialise, make_version
@@ -39,18 +40,18 @@ with warnings.catch_warnings():
 ADMIN_SECRET = "an-administrators-secret-long-enough"
 
 
-def prepare(folder: Path, database: str, shard_count: int | None = None) -> Settings:
-    """Settings over a database with version 1 and an administrator's secret in its file. With ``shard_count``, Citus
-    distributes the version over as many shards."""
-    settings = load(
-        {
-            "MARKET_STATE_DIR": str(folder),
-            "DATABASE_URL": database,
-            "MARKET_API_PORT": "0",
-        }
-    )
+def settings_for(folder: Path, database: str) -> Settings:
+    """Settings with an administrator's secret in its file."""
+    settings = load({"MARKET_STATE_DIR": str(folder), "DATABASE_URL": database, "MARKET_API_PORT": "0"})
     settings.secrets_dir.mkdir(mode=0o700)
     secretfile.write(settings.secrets_dir / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
+    return settings
+
+
+def prepare(folder: Path, database: str, shard_count: int | None = None) -> Settings:
+    """The same over an empty database, in which version 1 is made. With ``shard_count``, Citus distributes the version
+    over as many shards."""
+    settings = settings_for(folder, database)
     with connect(database) as connection:
         initialise(connection, lambda _text: None)
         make_version(connection, settings, 1, lambda _text: None, shard_count)
@@ -63,9 +64,15 @@ def new_token(database: str, scope: Any, name: str = "test") -> str:
 
 
 @pytest.fixture(scope="module")
+def database(new_database: Callable[..., str]) -> str:
+    """The connection string of the module's database, with version 1."""
+    return new_database(versions=1)
+
+
+@pytest.fixture(scope="module")
 def service_settings(database: str) -> Iterator[Settings]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
-        yield prepare(Path(folder), database)
+        yield settings_for(Path(folder), database)
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +100,11 @@ def admin(database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def waiting_for_locks(connection: psycopg.Connection[Any]) -> int:
-    """How many of the database's statements wait for a lock."""
-    row = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    """How many statements wait for a table of this database."""
+    row = connection.execute(
+        "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database"
+        " WHERE datname = current_database() AND NOT granted"
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -219,6 +229,17 @@ def check_shape(schema: str, value: Any) -> None:
 @pytest.fixture
 def api(service: Service, read_token: str, write_token: str) -> Api:
     return Api(service, read_token, write_token)
+
+
+@contextmanager
+def running_api(settings: Settings, times: Times = USUAL_TIMES) -> Iterator[Api]:
+    """A service of the test's own, with fresh tokens."""
+    service, database = Service(settings, times=times), settings.database_url or ""
+    service.start()
+    try:
+        yield Api(service, new_token(database, "read"), new_token(database, "write"))
+    finally:
+        service.stop()
 
 
 @pytest.fixture(scope="session")

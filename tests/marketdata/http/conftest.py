@@ -1,5 +1,5 @@
 """The fixtures of the data API, whose listener these tests use."""
 
-from tests.marketdata.api.conftest import read_token, service, service_settings, write_token
+from tests.marketdata.api.conftest import database, read_token, service, service_settings, write_token
 
-__all__ = ["read_token", "service", "service_settings", "write_token"]
+__all__ = ["database", "read_token", "service", "service_settings", "write_token"]

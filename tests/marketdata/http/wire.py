@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import pytest
-
-from marketdata.http import listener as listener_module
+from marketdata.http import listener as listeners
 from marketdata.http.listener import Listener
 from marketdata.http.wsgi import StartResponse, WsgiApp
 
@@ -23,17 +21,18 @@ def connected(port: int) -> Iterator[socket.socket]:
 
 
 def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """Reads one response with a Content-Length. Returns status, headers by lower-case name, and body."""
+    """Reads one response with a Content-Length, and not further. Returns status, headers by lower-case name, and
+    body."""
     data = b""
-    while b"\r\n\r\n" not in data:
-        more = connection.recv(65536)
+    while not data.endswith(b"\r\n\r\n"):
+        more = connection.recv(1)
         assert more, f"closed after {data!r}"
         data += more
-    head, _, body = data.partition(b"\r\n\r\n")
-    lines = head.decode().split("\r\n")
+    lines = data.decode().split("\r\n")[:-2]
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
-    while len(body) < int(headers.get("content-length", 0)):
-        body += connection.recv(65536)
+    body = b""
+    while len(body) < (size := int(headers.get("content-length", 0))):
+        body += connection.recv(size - len(body))
     return int(lines[0].split()[1]), headers, body
 
 
@@ -44,9 +43,9 @@ def ask(port: int, raw: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 @contextmanager
-def listening(app: WsgiApp, *, body_bytes: int = 1, **limits: Any) -> Iterator[Listener]:
-    limits.setdefault("admit", lambda _head, _may_block: body_bytes)
-    listener = Listener(app, "127.0.0.1", 0, body_bytes=body_bytes, **limits)
+def listening(app: WsgiApp, *, body_bytes: int = 1, **options: Any) -> Iterator[Listener]:
+    options.setdefault("admit", lambda _head, _may_block: body_bytes)
+    listener = Listener(app, "127.0.0.1", 0, body_bytes=body_bytes, **options)
     listener.start()
     try:
         yield listener
@@ -59,7 +58,13 @@ def quick(_environ: object, start: StartResponse) -> list[bytes]:
     return [b"ok"]
 
 
-def small_send_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kernel accept only about 32 KiB for a client that does not read."""
-    option = (socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
-    monkeypatch.setattr(listener_module, "_SOCKET_OPTIONS", (*listener_module._SOCKET_OPTIONS, option))
+def socket_with(option: int, value: int | bytes) -> socket.socket:
+    """A listening socket with an option that the accepted ones inherit."""
+    shared = listeners.listening("127.0.0.1", 0, "api")
+    shared.setsockopt(socket.SOL_SOCKET, option, value)
+    return shared
+
+
+def with_small_buffers() -> socket.socket:
+    """A listening socket for which the kernel accepts only about 32 KiB for a client that does not read."""
+    return socket_with(socket.SO_SNDBUF, 32 * 1024)
