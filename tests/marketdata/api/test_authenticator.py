@@ -24,21 +24,25 @@ class Database:
         self.is_revoked = False
         self.asked = 0
         self.takes = 0.0
+        self.is_revoked_meanwhile = False
         self.authenticator = Authenticator(self._find, clock=lambda: self.now)
 
     def _find(self, digest: bytes) -> ValidToken | None:
-        assert digest == token.digest(TEXT)
         self.asked += 1
         left = self.ends - self.now
         self.now += self.takes
-        return ValidToken(CALLER.id, CALLER.name, CALLER.scope, left) if left > 0 and not self.is_revoked else None
+        is_valid = digest == token.digest(TEXT) and left > 0 and not self.is_revoked
+        if self.is_revoked_meanwhile:
+            self.is_revoked = True
+            self.authenticator.forget(CALLER.id)
+        return ValidToken(CALLER.id, CALLER.name, CALLER.scope, left) if is_valid else None
 
-    def admit(self) -> Caller:
-        return self.authenticator.admit(f"Bearer {TEXT}", "read")
+    def admit(self, text: str = TEXT) -> Caller:
+        return self.authenticator.admit(f"Bearer {text}", "read")
 
-    def refuses(self) -> bool:
+    def refuses(self, text: str = TEXT) -> bool:
         with pytest.raises(Unauthorized) as refused:
-            self.admit()
+            self.admit(text)
         return refused.value.code == "invalid_token"
 
 
@@ -96,14 +100,15 @@ def test_a_revoked_token_is_looked_up_again() -> None:
 
 def test_a_token_revoked_during_its_look_up_is_not_cached() -> None:
     database = Database()
-    find = database.authenticator._find
-
-    def revoked_meanwhile(digest: bytes) -> ValidToken | None:
-        found = find(digest)
-        database.is_revoked = True
-        database.authenticator.forget(CALLER.id)
-        return found
-
-    database.authenticator._find = revoked_meanwhile
+    database.is_revoked_meanwhile = True
     assert database.admit() == CALLER
     assert database.refuses()
+
+
+def test_an_unknown_token_is_looked_up_each_time_and_one_with_a_wrong_checksum_never() -> None:
+    database, unknown = Database(), token.generate()
+    for asked in (1, 2):
+        assert database.refuses(unknown)
+        assert database.asked == asked
+    assert database.refuses(unknown[:-1] + ("0" if unknown[-1] != "0" else "1"))
+    assert database.asked == 2
