@@ -45,7 +45,8 @@ class Costs:
         for title, costs in (("files", self.files), ("fixtures", self.fixtures)):
             terminalreporter.section(f"dearest {title}, in seconds")
             for name, seconds in costs.most_common(SHOWN):
-                terminalreporter.write_line(f"{seconds:7.1f}  {name}")
+                if seconds >= 0.1:
+                    terminalreporter.write_line(f"{seconds:7.1f}  {name}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

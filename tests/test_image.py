@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.capabilities import needs
+
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = pytest.mark.skipif(
-    shutil.which("git") is None, reason="not run: git is not on PATH (Debian: apt-get install git)"
-)
+pytestmark = needs(shutil.which("git"), "git (Debian package git)")
 
 TOOLS = ("bash", "cat", "find", "git", "grep", "mktemp", "readlink", "rm", "tar")
 BUILDER = """#!/usr/bin/env bash

@@ -78,24 +78,18 @@ def test_each_extra_has_a_lock_and_each_lock_an_extra() -> None:
     assert set(LOCKS) == set(EXTRAS)
 
 
-@pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_has_releases_with_hashes_that_setup_cfg_admits(name: str) -> None:
-    packages = locked(LOCKS[name])
-    for wanted in EXTRAS[name]:
-        found, _hashes = packages[canonicalize_name(wanted.name)]
-        assert release(found) in wanted.specifier, f"run bin/lock: {wanted} is locked as {found}"
+def test_a_lock_has_releases_with_hashes_that_setup_cfg_admits() -> None:
+    for name, text in LOCKS.items():
+        packages = locked(text)
+        for wanted in EXTRAS[name]:
+            found, _hashes = packages[canonicalize_name(wanted.name)]
+            assert release(found) in wanted.specifier, f"run bin/lock: {wanted} is locked as {found}"
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_a_lock_holds_what_setup_cfg_requires_and_nothing_else(name: str) -> None:
-    packages = locked(LOCKS[name])
-    here = {package for package, (requirement, _hashes) in packages.items() if applies(requirement)}
-    assert here == {package for package, _extra in needed_by(EXTRAS[name])}, "run bin/lock"
-
-
-@pytest.mark.parametrize("name", INSTALLED)
-def test_a_lock_names_each_package_with_the_extras_that_are_wanted_of_it(name: str) -> None:
-    """Else the pip of Debian 12 takes the newest release for a requirement like ``a[b]``, and finds no hash for it."""
+    """Each package stands there with the extras that are wanted of it. Else the pip of Debian 12 takes the newest
+    release for a requirement like ``a[b]``, and finds no hash for it."""
     here = names([requirement for requirement, _hashes in locked(LOCKS[name]).values() if applies(requirement)])
     assert here == needed_by(EXTRAS[name]), "run bin/lock"
 
@@ -111,21 +105,21 @@ def test_a_package_has_the_same_release_in_all_locks() -> None:
 HASH = f" \\\n    --hash=sha256:{'0' * 64}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        (HEAD.replace("--only-binary :all:\n", "") + f"a==1{HASH}", "admitting wheels only"),
-        (f"{HEAD}a==1\n", "hashes: a==1"),
-        (f"{HEAD}a>=1{HASH}", "hashes: a>=1"),
-        (f"{HEAD}a==1{HASH}a==1{HASH}", "a is there twice"),
-        (f"{HEAD}a==1{HASH.replace('256', '1')}", "hashes: a==1"),
-        (f"{HEAD}--no-binary a\n", "hashes: --no-binary a"),
-        (f"{HEAD}--index-url https://example.org\na==1{HASH}", "hashes: --index-url"),
-    ],
+FAULTY = (
+    (HEAD.replace("--only-binary :all:\n", "") + f"a==1{HASH}", "admitting wheels only"),
+    (f"{HEAD}a==1\n", "hashes: a==1"),
+    (f"{HEAD}a>=1{HASH}", "hashes: a>=1"),
+    (f"{HEAD}a==1{HASH}a==1{HASH}", "a is there twice"),
+    (f"{HEAD}a==1{HASH.replace('256', '1')}", "hashes: a==1"),
+    (f"{HEAD}--no-binary a\n", "hashes: --no-binary a"),
+    (f"{HEAD}--index-url https://example.org\na==1{HASH}", "hashes: --index-url"),
 )
-def test_what_a_lock_must_not_hold_is_found(text: str, fault: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(fault)):
-        locked(text)
+
+
+def test_what_a_lock_must_not_hold_is_found() -> None:
+    for text, fault in FAULTY:
+        with pytest.raises(ValueError, match=re.escape(fault)):
+            locked(text)
 
 
 def test_a_lock_is_read() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.publish.lualatex import FONT_PACKAGES, PACKAGES
+from tests.capabilities import need
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = sorted((ROOT / "etc" / "requirements").glob("*.txt"))
@@ -108,7 +109,7 @@ class Machine:
     def add_tests(self) -> None:
         """What the real pytest needs to know its options."""
         (self.root / "tests").mkdir()
-        for name in ("setup.cfg", "tests/conftest.py"):
+        for name in ("setup.cfg", *(f"tests/{path.name}" for path in (ROOT / "tests").glob("*.py"))):
             shutil.copy(ROOT / name, self.root / name)
         self.environment["STUB_PYTEST"] = sys.executable
 
@@ -184,14 +185,11 @@ def test_a_fresh_machine_is_set_up_and_the_command_runs(machine: Machine) -> Non
     assert "--require-hashes --only-binary :all:" in machine.log[2]
     assert "--no-cache-dir" not in machine.log[2]
     assert machine.parts == {"sheets", "card"}
-
-
-def test_nothing_is_left_to_do_the_second_time(machine: Machine) -> None:
-    machine.run()
     before = machine.log
     again = machine.run()
-    assert machine.log == before
-    assert again.stderr == ""
+    assert (machine.log, again.stderr) == (before, ""), "nothing is left to do the second time"
+    machine.run("emit")
+    assert machine.log == before, "the cards' set-up holds that of its sheets"
 
 
 def test_a_link_to_a_launcher_finds_the_repository(machine: Machine, tmp_path: Path) -> None:
@@ -200,18 +198,6 @@ def test_a_link_to_a_launcher_finds_the_repository(machine: Machine, tmp_path: P
     done = subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "ran -P -m cardapp\n"
     assert machine.parts == {"sheets", "card"}
-
-
-def test_without_a_home_pip_keeps_no_cache(machine: Machine) -> None:
-    machine.run()
-    assert "--no-cache-dir" in machine.log[-1]
-
-
-def test_an_interrupted_set_up_is_made_anew(machine: Machine) -> None:
-    machine.run()
-    shutil.rmtree(machine.root / ".venv" / ".parts")
-    machine.run()
-    assert machine.log.count("venv") == 2
 
 
 def test_a_change_that_was_interrupted_is_made_anew_with_all_parts(machine: Machine) -> None:
@@ -223,14 +209,6 @@ def test_a_change_that_was_interrupted_is_made_anew_with_all_parts(machine: Mach
     assert machine.log.count("venv") == 2
     assert machine.installs[-1] == machine.installs[-2] == ["sheets", "card", "market"]
     assert machine.parts == {"sheets", "card", "market"}
-
-
-def test_changed_locks_are_installed_into_the_environment(machine: Machine) -> None:
-    machine.run()
-    machine.change_the_pins()
-    machine.run()
-    assert machine.log.count("venv") == 1
-    assert machine.installs == [["sheets", "card"]] * 2
 
 
 def test_an_environment_of_an_earlier_release_is_renewed_in_place(machine: Machine) -> None:
@@ -305,26 +283,21 @@ def test_the_chart_library_is_fetched_once_and_again_when_its_lock_changes(machi
     assert {path.name for path in machine.library.iterdir()} == {"LICENSE.txt", "lightweight-charts.mjs", "lock"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "installed"),
-    [
+def test_only_commands_on_parquet_files_install_what_reads_them(machine: Machine) -> None:
+    for command in ("export", "import", "drop"):
+        shutil.copy(machine.root / "bin" / "marketdata-db", machine.root / "bin" / f"marketdata-{command}")
+    for arguments, installed in (
         (("export", "--format", "csv"), False),
-        (("export", "--format=parquet"), True),
         (("import", "ticks.csv", "ticks.csv.gz"), False),
-        (("import", "ticks.csv", "more ticks.parquet"), True),
         (("drop", "1", "--env-file", "parquet.env"), False),
-    ],
-)
-def test_only_commands_on_parquet_files_install_what_reads_them(
-    machine: Machine, arguments: tuple[str, ...], installed: bool
-) -> None:
-    command, *more = arguments
-    shutil.copy(machine.root / "bin" / "marketdata-db", machine.root / "bin" / f"marketdata-{command}")
-    done = machine.run(*more, launcher=f"bin/marketdata-{command}")
-    assert done.stdout == f"ran -P -m marketdata {' '.join(arguments)}\n"
-    assert machine.parts == ({"market", "parquet"} if installed else {"market"})
-    machine.set_up("card")
-    assert machine.parts == {"sheets", "card", "market"} | ({"parquet"} if installed else set())
+        (("export", "--format=parquet"), True),
+        (("import", "ticks.csv", "more ticks.parquet"), True),
+    ):
+        command, *more = arguments
+        done = machine.run(*more, launcher=f"bin/marketdata-{command}")
+        assert done.stdout == f"ran -P -m marketdata {' '.join(arguments)}\n"
+        assert machine.parts == ({"market", "parquet"} if installed else {"market"}), arguments
+        (machine.root / ".venv" / ".parts" / "parquet").unlink(missing_ok=True)
 
 
 def test_without_a_registry_all_but_the_page_is_set_up(machine: Machine) -> None:
@@ -354,14 +327,13 @@ def test_every_package_of_the_chart_library_is_pinned_with_its_hash() -> None:
 # -- what must not lead to pip -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", ["card", "market", "test"])
-def test_a_browser_that_appears_or_vanishes_changes_no_environment(machine: Machine, part: str) -> None:
-    machine.set_up(part)
+def test_a_browser_that_appears_or_vanishes_changes_no_environment(machine: Machine) -> None:
+    machine.set_up("test")
     before = machine.log
     machine.add("chromium", "#!/bin/sh\n")
-    machine.set_up(part)
+    machine.set_up("test")
     machine.remove("chromium")
-    machine.set_up(part)
+    machine.set_up("test")
     assert machine.log == before
 
 
@@ -390,14 +362,13 @@ def test_a_program_that_is_missing_later_is_all_that_is_installed(machine: Machi
     assert machine.log == [*before, "apt-get -qq update", "apt-get -qq install -y --no-install-recommends tmux"]
 
 
-@pytest.mark.parametrize(
-    ("part", "foreign"), [("market", "nvim gdb tmux gcc kpsewhich"), ("card", "postgres kpsewhich")]
-)
-def test_no_part_runs_the_programs_of_another(machine: Machine, part: str, foreign: str) -> None:
-    for name in foreign.split():
+def test_no_part_runs_the_programs_of_another(machine: Machine) -> None:
+    for program in PROGRAMS:
+        machine.remove(program)
+    for name in ("nvim", "gdb", "tmux", "gcc", "kpsewhich"):
         machine.add(name, '#!/bin/sh\necho "ran $0" >>"$STUB_LOG"\n')
-    machine.set_up(part)
-    machine.set_up(part)
+    machine.set_up("market")
+    machine.set_up("market")
     assert not any(line.startswith("ran ") for line in machine.log)
 
 
@@ -455,8 +426,7 @@ def test_what_a_running_service_forbids_is_refused(
 @pytest.fixture
 def shared(state_dir: Path) -> Machine:
     """A machine whose repository belongs to root, in a folder that every account may enter."""
-    if os.geteuid() != 0:
-        pytest.skip("not run: only root can start a process of another account")
+    need(os.geteuid() == 0, "root, who alone can start a process of another account")
     state_dir.chmod(0o755)
     machine = Machine(state_dir)
     machine.log_file.touch()
@@ -542,41 +512,16 @@ def test_the_tests_bring_all_that_a_pdf_needs() -> None:
         assert all(package in readme for package in packages)
 
 
-def test_a_second_part_joins_the_first(machine: Machine) -> None:
-    machine.set_up("market")
-    assert machine.installs == [["market"]]
-    machine.set_up("card")
-    assert machine.installs[-1] == ["sheets", "card", "market"]
-    assert machine.log.count("venv") == 1
-
-
-@pytest.mark.parametrize("command", ["emit", "layouts"])
-def test_sheets_want_no_program_but_python(machine: Machine, command: str) -> None:
+def test_sheets_want_no_program_but_python(machine: Machine) -> None:
     for program in PROGRAMS:
         machine.remove(program)
     machine.add("apt-get", APT_GET)
     machine.add("sudo", SUDO)
-    done = machine.run(command, "a card")
-    assert done.returncode == 0
-    assert done.stdout == f"ran -P -m cardapp {command} a card\n"
+    for command in ("emit", "layouts"):
+        assert machine.run(command, "a card").stdout == f"ran -P -m cardapp {command} a card\n"
     assert machine.installs == [["sheets"]]
     assert not any("apt-get" in line for line in machine.log)
     assert machine.run("check", "a card", STUB_APT_BRINGS="").returncode == 3
-
-
-def test_the_cards_set_up_holds_that_of_its_sheets(machine: Machine) -> None:
-    machine.run("check")
-    before = machine.log
-    machine.run("emit")
-    assert machine.log == before
-
-
-def test_the_market_data_want_none_of_the_cards_programs(machine: Machine) -> None:
-    for program in PROGRAMS:
-        machine.remove(program)
-    done = machine.run("--help", launcher="bin/marketdata-db")
-    assert done.returncode == 0
-    assert done.stdout == "ran -P -m marketdata db --help\n"
 
 
 def test_postgresql_is_installed_where_no_password_is_needed(machine: Machine) -> None:
@@ -623,13 +568,14 @@ def test_two_launchers_at_once_set_up_once(machine: Machine) -> None:
     assert machine.log.count("venv") == 1
 
 
-@pytest.mark.parametrize(("program", "package"), [("nvim", "neovim"), ("gdb", "gdb"), ("tmux", "tmux")])
-def test_a_missing_program_is_named_once(machine: Machine, program: str, package: str) -> None:
-    machine.remove(program)
-    done = machine.run()
-    assert done.returncode == 3
-    assert done.stderr.startswith(f"Missing on this machine (names of Debian packages): {package}\n")
-    assert f"sudo apt-get install {package}\n" in done.stderr
+def test_a_missing_program_is_named_once(machine: Machine) -> None:
+    for program, package in (("nvim", "neovim"), ("gdb", "gdb"), ("tmux", "tmux")):
+        machine.remove(program)
+        done = machine.run()
+        assert done.returncode == 3, program
+        assert done.stderr.startswith(f"Missing on this machine (names of Debian packages): {package}\n")
+        assert f"sudo apt-get install {package}\n" in done.stderr
+        machine.add(program, "#!/bin/sh\n")
     assert machine.log == []
 
 
@@ -648,26 +594,11 @@ def test_a_python_without_ensurepip_is_named(machine: Machine) -> None:
     assert "sudo apt-get install python3.11-venv\n" in done.stderr
 
 
-def test_a_program_that_vanishes_later_is_missed(machine: Machine) -> None:
-    machine.run()
-    machine.remove("tmux")
-    assert machine.run().returncode == 3
-
-
 def test_an_editor_without_termdebug_is_not_enough(machine: Machine) -> None:
     machine.add("nvim", "#!/bin/sh\nexit 1\n")
     done = machine.run()
     assert done.returncode == 3
     assert "sudo apt-get install neovim-runtime\n" in done.stderr
-
-
-def test_missing_programs_are_installed_where_no_password_is_needed(machine: Machine) -> None:
-    machine.remove("nvim")
-    machine.add("apt-get", APT_GET)
-    machine.add("sudo", SUDO)
-    done = machine.run(STUB_APT_BRINGS="nvim")
-    assert done.returncode == 0
-    assert machine.log[:2] == ["apt-get -qq update", "apt-get -qq install -y --no-install-recommends neovim"]
 
 
 def test_an_installation_that_brings_nothing_ends_with_the_message(machine: Machine) -> None:
@@ -706,50 +637,31 @@ def test_start_only_sets_up_when_asked_to(machine: Machine) -> None:
     assert machine.parts == {"sheets", "card", "market"}
 
 
-@pytest.mark.parametrize("arguments", [("--port",), ("--setup", "now"), ("card",)])
-def test_start_refuses_what_it_does_not_know(machine: Machine, arguments: tuple[str, ...]) -> None:
-    done = machine.run(*arguments, launcher="bin/start")
-    assert done.returncode == 2
-    assert f"unknown argument: {' '.join(arguments)}\n" in done.stderr
-    assert machine.log == []
-
-
-def test_start_explains_itself_without_setting_up(machine: Machine) -> None:
+def test_start_explains_itself_and_refuses_what_it_does_not_know_without_setting_up(machine: Machine) -> None:
     done = machine.run("--help", launcher="bin/start")
-    assert done.returncode == 0
-    assert "--setup" in done.stdout
+    assert (done.returncode, "--setup" in done.stdout) == (0, True)
+    for arguments in (("--port",), ("--setup", "now"), ("card",)):
+        done = machine.run(*arguments, launcher="bin/start")
+        assert done.returncode == 2, arguments
+        assert f"unknown argument: {' '.join(arguments)}\n" in done.stderr
     assert machine.log == []
-
-
-@pytest.mark.parametrize(("arguments", "named"), [(("--hepl", "tests"), "--hepl"), (("-x", "-k"), "-k")])
-def test_a_mistyped_argument_of_the_tests_is_wrong_use(
-    machine: Machine, arguments: tuple[str, ...], named: str
-) -> None:
-    """The real pytest checks the arguments."""
-    machine.add_tests()
-    machine.set_up("test")
-    done = machine.run(*arguments, launcher="bin/test")
-    assert done.returncode == 2
-    assert named in done.stderr.partition("error: ")[2].splitlines()[0]
-    assert f"bin/test: pytest does not understand these arguments: {' '.join(arguments)}\n" in done.stderr
-    assert "ran" not in done.stdout
 
 
 def test_a_mistyped_option_of_the_tests_is_named_before_the_set_up(machine: Machine) -> None:
-    done = machine.run("tests", "--ful", launcher="bin/test")
-    assert done.returncode == 2
-    assert done.stderr.startswith("bin/test: unknown option: --ful\n")
+    for arguments in (("tests", "--sed=1"), ("--release", "--sed=1")):
+        done = machine.run(*arguments, launcher="bin/test")
+        assert done.returncode == 2
+        assert done.stderr.startswith("bin/test: unknown option: --sed=1\n")
     assert machine.log == []
-
-
-def test_a_mistyped_option_of_the_tests_is_named_before_a_set_up_that_is_due_again(machine: Machine) -> None:
     machine.add_tests()
     machine.set_up("test")
     before = machine.log
     machine.remove("gdb")
-    done = machine.run("--ful=1", launcher="bin/test")
-    assert done.returncode == 2
-    assert "bin/test: pytest does not understand these arguments: --ful=1\n" in done.stderr
+    for arguments, named in ((("--sed=1", "tests"), "--sed=1"), (("-x", "-k"), "-k")):
+        done = machine.run(*arguments, launcher="bin/test")  # the real pytest checks the arguments
+        assert done.returncode == 2
+        assert named in done.stderr.partition("error: ")[2].splitlines()[0]
+        assert f"bin/test: pytest does not understand these arguments: {' '.join(arguments)}\n" in done.stderr
     assert machine.log == before
 
 
@@ -762,7 +674,10 @@ def test_options_of_the_tests_that_are_known_before_the_set_up_are_those_of_pyte
 
 def test_right_arguments_of_the_tests_are_passed_on(machine: Machine) -> None:
     machine.add_tests()
-    done = machine.run("--full", "-k", "some name", launcher="bin/test")
+    done = machine.run("--seed", "3", "-k", "some name", launcher="bin/test")
     assert done.returncode == 0
-    assert done.stdout.startswith("ran -P -m pytest -p tests.static_checks ")
-    assert done.stdout.endswith(" --full -k some name\n")
+    assert done.stdout.startswith("ran -P -m pytest -n auto ")
+    assert done.stdout.endswith(" -p tests.static_checks --seed 3 -k some name\n")
+    done = machine.run("--release", launcher="bin/test")
+    assert done.stdout.endswith(" -o testpaths=tests/release -o timeout=1200 -p tests.release.record\n")
+    assert "static_checks" not in done.stdout

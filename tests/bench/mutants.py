@@ -5,9 +5,9 @@
     .venv/bin/python -m tests.bench.mutants --seed 40 --list       # draws only
 
 A mutant changes one operator, bound or sign, or drops one statement. The rooms take turns, and the place in the room is
-drawn. The tests run in stages, from the room's own to those of the whole product, until one fails: then the mutant is killed.
-Run it in a clone that ``bin/test --setup`` has set up and that nothing else uses: the files are changed in place, and
-restored afterwards. A mutant that changes nothing anybody could see (an equivalent one) survives, too.
+drawn. The tests run in stages, from the room's own to those of the whole product, until one fails: then the mutant is
+killed. Run it in a clone that ``bin/test --setup`` has set up and that nothing else uses: the files are changed in
+place, and restored afterwards. A mutant that changes nothing anybody could see (an equivalent one) survives, too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SQL = {
     "max(": "min(", "DESC": "ASC", "NOT ": "", "least(": "greatest(", "greatest(": "least(",
 }  # fmt: skip
 SQL_TOKEN = re.compile(
-    r"(?<![<>=|:-])(?:<=|>=|=(?!>)|<(?!>)|>|\+)(?![<>=])|\b(?:AND|OR|DESC)\b|\bNOT |\b(?:min|max|least|greatest)\("
+    r"(?<![<>=|:-])(?:<=|>=|=(?!>)|<(?!>)|>|\+)(?![<>=])|\b(?:AND|OR|DESC)\b|\bNOT (?!NULL)|\b(?:min|max|least|greatest)\("
 )
 
 
