@@ -65,7 +65,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             ROOT / ".ci" / "run",
             ROOT / "etc" / "setup.sh",
         ]
-        scripts += ROOT.glob("tests/distributions/*.sh")
+        scripts += ROOT.glob("tests/release/distributions/*.sh")
         yield "shellcheck", [program, "--external-sources", *(str(path.relative_to(ROOT)) for path in sorted(scripts))]
     yield "ruff", [sys.executable, "-P", "-m", "ruff", "check", "."]
     yield "mypy", [sys.executable, "-P", "-m", "mypy"]

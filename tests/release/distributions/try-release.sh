@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tries the repository on a fresh Debian. See tests/distributions/try-release.sh --help
+# Tries the repository on a fresh Debian. See tests/release/distributions/try-release.sh --help
 set -euo pipefail
 here=$(readlink -f "${BASH_SOURCE[0]}")
 
 usage() {
     cat <<'TEXT'
-Usage: tests/distributions/try-release.sh RELEASE [--tests [ARGUMENTS OF bin/test...] | --systemd]
+Usage: tests/release/distributions/try-release.sh RELEASE [--tests [ARGUMENTS OF bin/test...] | --systemd]
 
 Makes a bare root of a Debian release (bookworm, trixie, …) with debootstrap, clones the last commit of this repository
 into it and runs bin/start there until the program's state at the card's first step is proved; then ends it. Nothing else
@@ -80,7 +80,7 @@ clean_up() {
 release=${1-}
 case $release in
 --help | -h) usage; exit ;;
-'' | *[!a-z]*) give_up 2 "name a Debian release, for example: tests/distributions/try-release.sh trixie" ;;
+'' | *[!a-z]*) give_up 2 "name a Debian release, for example: tests/release/distributions/try-release.sh trixie" ;;
 esac
 case $#:${2-} in
 1: | *:--tests | 2:--systemd) ;;

@@ -87,7 +87,7 @@ FailureActionExitStatus=1
 
 [Service]
 Type=oneshot
-ExecStart=$place/tests/distributions/prove-units.sh
+ExecStart=$place/tests/release/distributions/prove-units.sh
 StandardOutput=append:/prove-units.log
 StandardError=append:/prove-units.log
 TimeoutStartSec=10min
@@ -123,7 +123,7 @@ if [[ ${1-} == --systemd ]]; then
     boot
 fi
 say "$release: bin/start …"
-run "$place/tests/distributions/prove-sync.sh"
+run "$place/tests/release/distributions/prove-sync.sh"
 if [[ ${1-} == --tests ]]; then
     say "$release: bin/test …"
     run "$place/bin/test" "${@:2}"
