@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from hypothesis.errors import HypothesisException
+from hypothesis.errors import FlakyStrategyDefinition, HypothesisException
 
 BUDGET = 1.5
 """Seconds of one property test, after which it draws no further example."""
@@ -73,6 +73,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     try:
         return (yield)
     except Enough:
+        return None
+    except FlakyStrategyDefinition as error:
+        # A test that draws within its body ended before it drew what an earlier example had drawn.
+        if not isinstance(error.__context__, Enough):
+            raise
         return None
     finally:
         handle.inner_test = test
