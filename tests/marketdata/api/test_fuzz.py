@@ -82,9 +82,8 @@ def _bodies(route: Route) -> st.SearchStrategy[bytes]:
     return st.one_of(sent.map(lambda value: json.dumps(value).encode()), st.binary(max_size=20))
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(data=st.data())
+@given(route=st.sampled_from(ROUTES), data=st.data())
 def test_no_request_makes_the_service_fail(api: Api, route: Route, data: st.DataObject) -> None:
     path = route.path
     for name in route.parameters:
@@ -205,28 +204,21 @@ def _census(connection: psycopg.Connection[Any], passed_over: str) -> Any:
     ).fetchone()
 
 
-@pytest.mark.parametrize(
-    ("route", "way"),
-    [pytest.param(route, way, id=f"{route.method} {route.path} {'.'.join(map(str, way))}")
-     for route in ROUTES for way in ways(route)],
-)  # fmt: skip
-def test_sql_in_a_parameter_changes_nothing(api: Api, admin: psycopg.Connection[Any], route: Route, way: Way) -> None:
+def name_of(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if any(ways(route))], ids=name_of)
+def test_sql_in_a_parameter_changes_nothing(api: Api, admin: psycopg.Connection[Any], route: Route) -> None:
     api.ingest(TICK, {**TICK, "symbol": "FUZZ:A"})
-    which = int(way[1]) if way[0] == "body" else 0
-    sound = sound_request(route, way)
-    assert _send(api, route, sound, which) < 300 or (route.method, route.parameters) == ("DELETE", ("id",))
     own = str(TICK["symbol"]) if route.path.startswith("/v1/ingest") else ""
-    before = _census(admin, own)
-    for text in INJECTIONS:
-        status = _send(api, route, _with(sound, way, text), which)
-        assert status < 500, text
+    before = None
+    for way in ways(route):
+        which = int(way[1]) if way[0] == "body" else 0
+        sound = sound_request(route, way)
+        assert _send(api, route, sound, which) < 300 or (route.method, route.parameters) == ("DELETE", ("id",)), way
+        before = before or _census(admin, own)
+        for text in INJECTIONS:
+            assert _send(api, route, _with(sound, way, text), which) < 500, (way, text)
     assert _census(admin, own) == before
-
-
-def test_the_database_is_as_it_was(api: Api, database: str) -> None:
-    with psycopg.connect(database) as connection:
-        row = connection.execute(
-            "SELECT count(*) FROM api_tokens WHERE name = 'test' AND revoked_at IS NULL"
-        ).fetchone()
-    assert row == (2,)
     api.get("/ready")

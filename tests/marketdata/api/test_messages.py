@@ -13,14 +13,16 @@ from marketdata.api.app import ROUTES
 from marketdata.api.routing import Route
 from marketdata.http.reply import JSON
 from tests.marketdata.api.conftest import Api
-from tests.marketdata.api.test_fuzz import leaves, sound_request, ways
+from tests.marketdata.api.test_fuzz import leaves, name_of, sound_request, ways
 
 HUGE = "9" * 5000
 ODD = [
-    "null", "true", "false", "[]", "{}", "[null]", '{"a":{"b":[null,true]}}', "0", "-1", "1.5", "-0.0", "1e3", "1e400",
-    "1e999999999999999999999", "-1e999999999999999999999", "1e-999999999999999999999", HUGE, f"-{HUGE}", f"{HUGE}.5",
+    "null", "true", "[]", "{}", '{"a":{"b":[null,true]}}', "0", "-1", "1.5", "-0.0", "1e3", "1e400",
+    "-1e999999999999999999999", "1e-999999999999999999999", HUGE, f"-{HUGE}", f"{HUGE}.5",
     '""', '"x y"', '"\\u0000"', '"\\ud800"', f'"{"x" * 3000}"', '"2023-02-29T00:00:00Z"', '"2026-01-01T00:00:00+99:99"',
-    "[" * 300 + "]" * 300, "[" * 960 + "]" * 960, '{"a":' * 900 + "1" + "}" * 900,
+    "[" * 960 + "]" * 960, '{"a":' * 900 + "1" + "}" * 900,
+]  # fmt: skip
+DEEP = [
     "[" * 5000 + "]" * 5000, '{"a":' * 9000 + "1" + "}" * 9000,  # Python 3.13 decodes less than 10 000 levels
 ]  # fmt: skip
 PROGRAM = re.compile(
@@ -66,31 +68,28 @@ def places(value: Any) -> list[tuple[str | int, ...]]:
     return list(found)
 
 
-@pytest.mark.parametrize("route", body_routes(), ids=lambda route: f"{route.method} {route.path}")
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:24])
-def test_an_odd_value_in_a_body_makes_nothing_fail(api: Api, route: Route, odd: str) -> None:
+@pytest.mark.parametrize("route", body_routes(), ids=name_of)
+def test_an_odd_value_in_a_body_makes_nothing_fail(api: Api, route: Route) -> None:
     path = route.path
     for name in route.parameters:
         path = path.replace(f"{{{name}}}", "999")
     for body in sound_request(route)["body"]:
-        for way in places(body):
-            response = api(route.method, path, raw=raw_with(body, way, odd), headers={"Content-Type": JSON})
-            assert response.status_int < 500, (way, response.text[:500])
-            if response.content_type != "text/plain":
-                check_words(response.json)
+        for number, way in enumerate(places(body)):
+            for odd in ODD[number % 3 :: 3] + DEEP * (number < 3):
+                response = api(route.method, path, raw=raw_with(body, way, odd), headers={"Content-Type": JSON})
+                assert response.status_int < 500, (way, odd[:40], response.text[:500])
+                if response.content_type != "text/plain":
+                    check_words(response.json)
 
 
-@pytest.mark.parametrize(
-    ("route", "way"),
-    [pytest.param(route, way, id=f"{route.method} {route.path} {way[1]}")
-     for route in ROUTES for way in ways(route) if way[0] == "query"],
-)  # fmt: skip
-def test_odd_values_in_a_query(api: Api, route: Route, way: tuple[str | int, ...]) -> None:
-    for text in ("", "x", "-1", "1.5", "1e3", "null", "[]", "99999999999999999999", "2023-02-29T00:00:00Z", "y" * 700):
-        response = api(route.method, f"{route.path}?{way[1]}={text}")
-        assert response.status_int < 500
-        if response.status_int >= 400:
-            check_words(response.json)
+def test_odd_values_in_a_query(api: Api) -> None:
+    for route in ROUTES:
+        for place, name in (way for way in ways(route) if way[0] == "query"):
+            for text in ("", "x", "-1", "1.5", "1e3", "null", "[]", "9" * 20, "2023-02-29T00:00:00Z", "y" * 700):
+                response = api(route.method, f"{route.path}?{name}={text}")
+                assert response.status_int < 500, (route.path, place, name, text)
+                if response.status_int >= 400:
+                    check_words(response.json)
 
 
 def test_messages_name_what_is_expected(api: Api) -> None:
