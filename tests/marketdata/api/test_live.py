@@ -183,7 +183,8 @@ def test_a_retraction_sends_only_the_candles_that_changed(
     after = {each["t"]: each for each in chart(api, symbol, interval)}
     changed = {t: after.get(t, {"t": t, "n": 0}) for t in before | after if before.get(t) != after.get(t)}
     assert sorted(candles, key=lambda candle: candle["t"]) == [changed[t] for t in sorted(changed)]
-    assert others == ["missed", "mark"]
+    # Ticks between those of the block may be sent again.
+    assert [each for each in others if not each.startswith("other-")] == ["missed", "mark"]
 
 
 def test_a_candle_is_pushed_again_when_its_bucket_ends(api: Api, client: LiveClient, tick: Make) -> None:
