@@ -18,6 +18,7 @@ import pytest
 from marketdata import secretfile
 from marketdata.frontend.serve import Service
 from marketdata.settings import load
+from tests.functional.chromium import browser, pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401
 from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
 
 TOKEN = "md_ThisIsTheReadTokenThatNobodyMaySee00"
