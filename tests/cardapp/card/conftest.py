@@ -34,13 +34,7 @@ def small_source() -> dict[str, Any]:
         "title": "Small",
         "language": "en",
         "layout": "karta-classic",
-        "target": {
-            "name": "small",
-            "directory": "src",
-            "build": ["make"],
-            "program": "build/small",
-            "sources": ["a.c"],
-        },
+        "target": {"name": "s", "directory": "src", "build": ["make"], "program": "build/small", "sources": ["a.c"]},
         "tasks": [
             {
                 "id": "t1",
@@ -50,6 +44,12 @@ def small_source() -> dict[str, Any]:
             {"id": "t2", "title": "Second", "blocks": [block("b1", step("s1", "one"))]},
         ],
     }
+
+
+def first_step(source: dict[str, Any]) -> dict[str, Any]:
+    """The step t1/b1/p1/s1."""
+    step: dict[str, Any] = source["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]
+    return step
 
 
 def catalog_of(source: dict[str, Any]) -> Catalog:

@@ -6,25 +6,15 @@ from typing import Any
 
 import pytest
 
-from cardapp.card.answers import (
-    ANSWER,
-    HINT,
-    JUDGED,
-    PREDICTION,
-    PROVED,
-    REVEALED,
-    SELF,
-    Entry,
-    asked_stop,
-    asked_stops,
-    overview,
-)
+from cardapp.card import answers
+from cardapp.card.answers import ANSWER, HINT, PREDICTION, REVEALED, Entry, asked_stop, asked_stops, overview
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import UNDEFINED, Expectation, Snapshot, Stop
 from cardapp.card.prediction import judged, unasked
-from tests.cardapp.card.conftest import catalog_of, small_source
+from tests.cardapp.card.conftest import catalog_of, first_step, small_source
 
 STOP, OTHER, STEP = "t1/b1/p1/s1/one", "t1/b1/p1/s1/two", "t1/b1/p1/s1"
+UNKNOWN = Expectation("n", "?")
 
 
 def stop(*expect: Expectation, ask: tuple[str, ...] = ()) -> Snapshot:
@@ -40,10 +30,8 @@ def right(said: str, value: str, *, card: bool = False, **expected: Any) -> bool
     return answer
 
 
-@pytest.mark.parametrize("card", [False, True])
-@pytest.mark.parametrize(
-    ("said", "value", "expected"),
-    [
+def test_a_prediction_is_judged_as_a_proof_compares() -> None:
+    for said, value, expected in (
         ("64", "64", True),
         (" 0x40 ", "64", True),
         ("64", "0x40", True),
@@ -59,16 +47,11 @@ def right(said: str, value: str, *, card: bool = False, **expected: Any) -> bool
         ("0", "0x0", True),
         ("{x  = 1}", "{x = 1}", True),
         ("I do not know", "64", False),
-    ],
-)
-def test_a_prediction_is_judged_as_a_proof_compares(said: str, value: str, expected: bool, card: bool) -> None:
-    assert right(said, value, card=card) is expected
-
-
-@pytest.mark.parametrize("card", [False, True])
-def test_a_number_may_be_as_far_from_the_value_as_the_card_allows(card: bool) -> None:
-    assert right("0.1", "0.10000000149", card=card, tolerance=1e-6) is True
-    assert right("0.2", "0.10000000149", card=card, tolerance=1e-6) is False
+    ):
+        assert right(said, value) is right(said, value, card=True) is expected, (said, value)
+    for card in (False, True):
+        assert right("0.1", "0.10000000149", card=card, tolerance=1e-6) is True
+        assert right("0.2", "0.10000000149", card=card, tolerance=1e-6) is False
 
 
 def test_what_the_card_wrote_is_right_by_the_card_too() -> None:
@@ -77,25 +60,20 @@ def test_what_the_card_wrote_is_right_by_the_card_too() -> None:
     assert right("{x = 2, next = 0x5555}", "{x = 1, next = *}", card=True) is False
 
 
-@pytest.mark.parametrize("values", [None, {"p": {"value": "0x7ffe", "error": None}}])
-def test_an_undefined_value_is_shown_as_undefined_and_never_judged(values: Any) -> None:
-    found = judged(1, {"p": "0"}, stop(Expectation("p", UNDEFINED, undefined=True)), values)
-    assert (found["seen"], found["right"]) == ({"p": "undefined"}, {"p": None})
-
-
-@pytest.mark.parametrize("values", [None, {}, {"n": {"value": None, "error": "No symbol"}}])
-def test_a_value_that_nobody_knows_is_not_judged(values: Any) -> None:
-    for snapshot in (stop(ask=("n",)), stop(Expectation("n", "?"))):
-        found = judged(1, {"n": "3"}, snapshot, values)
-        assert (found["seen"], found["right"]) == ({"n": None}, {"n": None})
+def test_a_value_that_is_undefined_or_that_nobody_knows_is_never_judged() -> None:
+    undefined, asked, unknown = stop(Expectation("p", UNDEFINED, undefined=True)), stop(ask=("n",)), stop(UNKNOWN)
+    for values in (None, {"p": {"value": "0x7ffe", "error": None}}):
+        found = judged(1, {"p": "0"}, undefined, values)
+        assert (found["seen"], found["right"]) == ({"p": "undefined"}, {"p": None})
+    for values in (None, {}, {"n": {"value": None, "error": "No symbol"}}):
+        for snapshot in (asked, unknown):
+            found = judged(1, {"n": "3"}, snapshot, values)
+            assert (found["seen"], found["right"]) == ({"n": None}, {"n": None}), (values, snapshot)
 
 
 def test_a_value_outside_of_expect_is_judged_by_the_program() -> None:
     found = judged(1, {"n": "3"}, stop(ask=("n",)), {"n": {"value": "4", "error": None}})
     assert (found["seen"], found["right"]) == ({"n": "4"}, {"n": False})
-
-
-def test_only_what_a_stop_asks_can_be_predicted() -> None:
     assert list(unasked(stop(ask=("a", "b")), {"b": "1", "c": "2"})) == ["c"]
 
 
@@ -105,7 +83,7 @@ def test_only_what_a_stop_asks_can_be_predicted() -> None:
 @pytest.fixture
 def catalog() -> Catalog:
     source = small_source()
-    step = source["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]
+    step = first_step(source)
     step["question"] = "How *many*?"
     step["snapshots"][0]["expect"] = {"m": "2", "n": "1"}
     return catalog_of(source)
@@ -127,9 +105,9 @@ class Record:
         made = self(PREDICTION, values=said)
         if verdict is not None:
             if by == "program":
-                self(PROVED)
+                self(answers.PROVED)
             seen, right = ({name: pair[place] for name, pair in verdict.items()} for place in (0, 1))
-            self(JUDGED, prediction=made.seq, said=said, seen=seen, right=right, by=by)
+            self(answers.JUDGED, prediction=made.seq, said=said, seen=seen, right=right, by=by)
         return made
 
 
@@ -185,13 +163,14 @@ def test_the_first_try_counts_and_the_last_one_is_kept_beside_it(catalog: Catalo
     assert summary == {"stops": 5, "predicted": 1, "right_first": 0, "looked_first": 0, "seconds": 300}
 
 
-@pytest.mark.parametrize("look", [REVEALED, PROVED])
-def test_a_right_prediction_after_a_look_is_told_apart(catalog: Catalog, record: Record, look: str) -> None:
-    record(look)
-    record.predict({"n": "1"}, {"n": ("1", True)})
-    found = overview([asked_stop(catalog, STOP)], record.entries)
-    assert (found["items"][0]["looked_first"], found["items"][0]["right_first"]) == (True, True)
-    assert (found["summary"]["looked_first"], found["summary"]["right_first"]) == (1, 0)
+def test_a_right_prediction_after_a_look_is_told_apart(catalog: Catalog, record: Record) -> None:
+    for look in (REVEALED, answers.PROVED):
+        record.entries.clear()
+        record(look)
+        record.predict({"n": "1"}, {"n": ("1", True)})
+        found = overview([asked_stop(catalog, STOP)], record.entries)
+        assert (found["items"][0]["looked_first"], found["items"][0]["right_first"]) == (True, True)
+        assert (found["summary"]["looked_first"], found["summary"]["right_first"]) == (1, 0)
 
 
 def test_the_card_uncovers_its_values_when_it_judges(catalog: Catalog, record: Record) -> None:
@@ -220,13 +199,11 @@ def test_an_event_at_a_step_counts_for_each_of_its_stops(catalog: Catalog, recor
     assert not found[0]["looked_first"]
 
 
-def test_who_only_looks_is_listed(catalog: Catalog, record: Record) -> None:
+def test_an_answer_does_not_excuse_a_look_before_the_prediction(catalog: Catalog, record: Record) -> None:
     record(REVEALED)
     found = item(catalog, record)
     assert (found["looked_first"], found["tries"], found["first_at"]) == (True, 0, None)
-
-
-def test_an_answer_does_not_excuse_a_look_before_the_prediction(catalog: Catalog, record: Record) -> None:
+    record.entries.clear()
     record(ANSWER, text="about three")
     record(REVEALED)
     assert item(catalog, record)["looked_first"] is False
@@ -235,10 +212,9 @@ def test_an_answer_does_not_excuse_a_look_before_the_prediction(catalog: Catalog
 
 
 def test_hints_and_the_own_judgement_are_kept(catalog: Catalog, record: Record) -> None:
-    record(HINT, hint=1)
-    record(HINT, hint=2)
-    record(SELF, self="no")
-    record(SELF, self="partly")
+    for number, said in enumerate(("no", "partly"), 1):
+        record(HINT, hint=number)
+        record(answers.SELF, self=said)
     found = item(catalog, record)
     assert (found["hints"], found["self"], found["revealed"]) == (2, "partly", False)
 
@@ -252,9 +228,8 @@ def test_a_long_gap_is_no_work(catalog: Catalog, record: Record) -> None:
 
 
 def test_events_at_other_positions_and_of_former_stops_are_left_out(catalog: Catalog, record: Record) -> None:
-    record(ANSWER, "t1/b1/p1/s2/gone", text="x")
-    record(REVEALED, "t1")
-    record(REVEALED, "")
+    for kind, key in ((ANSWER, "t1/b1/p1/s2/gone"), (REVEALED, "t1"), (REVEALED, "")):
+        record(kind, key, text="x")
     assert overview(asked_stops(catalog), record.entries)["items"] == []
 
 

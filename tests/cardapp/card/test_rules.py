@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cardapp.card import allocator, progress, proof, viewer
 from cardapp.card.catalog import Catalog
@@ -35,9 +35,8 @@ def with_editor(sync: bool, control: bool) -> viewer.State:
     return state
 
 
-@pytest.mark.parametrize(
-    ("before", "patch", "after"),
-    [
+def test_a_change_of_sync_or_control_has_its_result() -> None:
+    for before, patch, after in (
         ((True, True), {"sync": False}, (False, False)),
         ((True, True), {"sync": False, "control": True}, (False, False)),
         ((False, False), {"sync": True}, (True, False)),
@@ -45,33 +44,21 @@ def with_editor(sync: bool, control: bool) -> viewer.State:
         ((True, False), {"control": True}, (True, True)),
         ((True, True), {"control": False}, (True, False)),
         ((True, True), {"sync": True}, (True, True)),
-    ],
-)
-def test_allowed_changes_of_sync_and_control_have_the_expected_result(
-    before: tuple[bool, bool], patch: dict[str, bool], after: tuple[bool, bool]
-) -> None:
-    merged = viewer.merge(with_editor(*before), {"viewer": {"editor": patch}}, 3)
-    editor = merged.state["viewer"]["editor"]
-    assert (editor["sync"], editor["control"]) == after
+    ):
+        editor = viewer.merge(with_editor(*before), {"viewer": {"editor": patch}}, 3).state["viewer"]["editor"]
+        assert (editor["sync"], editor["control"]) == after, (before, patch)
 
 
-@pytest.mark.parametrize("patch", [{"control": True}, {"sync": False, "control": True}])
-def test_control_needs_sync(patch: dict[str, bool]) -> None:
-    with pytest.raises(EditorSyncOff):
-        viewer.merge(with_editor(False, False), {"viewer": {"editor": patch}}, 3)
-
-
-@given(
-    sync=st.none() | st.booleans(), control=st.none() | st.booleans(), before=st.sampled_from([(0, 0), (1, 0), (1, 1)])
-)
-def test_control_is_never_on_without_sync(sync: Any, control: Any, before: tuple[int, int]) -> None:
-    patch = {name: value for name, value in {"sync": sync, "control": control}.items() if value is not None}
-    try:
-        merged = viewer.merge(with_editor(*map(bool, before)), {"viewer": {"editor": patch}}, 3)
-    except EditorSyncOff:
-        return
-    editor = merged.state["viewer"]["editor"]
-    assert editor["sync"] or not editor["control"]
+def test_control_needs_sync() -> None:
+    for patch in ({"control": True}, {"sync": False, "control": True}):
+        with pytest.raises(EditorSyncOff):
+            viewer.merge(with_editor(False, False), {"viewer": {"editor": patch}}, 3)
+    for before, sync, control in itertools.product([(0, 0), (1, 0), (1, 1)], [None, False, True], [None, False, True]):
+        patch = {name: value for name, value in {"sync": sync, "control": control}.items() if value is not None}
+        with suppress(EditorSyncOff):
+            merged = viewer.merge(with_editor(*map(bool, before)), {"viewer": {"editor": patch}}, 3)
+            editor = merged.state["viewer"]["editor"]
+            assert editor["sync"] or not editor["control"], (before, patch)
 
 
 def test_only_flags_and_the_page_are_noteworthy() -> None:
@@ -82,21 +69,20 @@ def test_only_flags_and_the_page_are_noteworthy() -> None:
     assert viewer.merge(viewer.FRESH, {"scale": 1}, 3).changed == ()
 
 
-@pytest.mark.parametrize(
-    ("patch", "pointer"),
-    [
+def test_viewer_values_out_of_range_are_refused() -> None:
+    for patch, pointer in (
         ({"scale": 0.05}, "/scale"),
         ({"scale": 8.1}, "/scale"),
         ({"scale": float("nan")}, "/scale"),
         ({"scroll": {"x": -1}}, "/scroll/x"),
         ({"scroll": {"y": float("inf")}}, "/scroll/y"),
         ({"scroll": {"page_index": 3}}, "/scroll/page_index"),
-    ],
-)
-def test_viewer_values_out_of_range_are_refused(patch: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(InvalidValue) as caught:
-        viewer.merge(viewer.FRESH, patch, 3)
-    assert [error.pointer for error in caught.value.errors] == [pointer]
+    ):
+        with pytest.raises(InvalidValue) as caught:
+            viewer.merge(viewer.FRESH, patch, 3)
+        assert [error.pointer for error in caught.value.errors] == [pointer]
+    viewer.merge(viewer.FRESH, {"scale": 0.1, "scroll": {"x": 0, "page_index": 2}}, 3)
+    viewer.merge(viewer.FRESH, {"scale": 8}, 3)
 
 
 def test_a_page_after_the_end_of_the_card_becomes_the_last_page() -> None:
@@ -125,76 +111,69 @@ def test_progress_counts_by_task_and_by_last_result(catalog: Catalog) -> None:
     assert overview["items"][1]["note"] == ""
 
 
-@pytest.mark.parametrize("wanted", ["t1.b1.p1", "t1/b1/p1/s1", "t1.b1.p1.s9", "", "t1.b1.p1.s1.one"])
-def test_only_a_step_is_a_progress_item(catalog: Catalog, wanted: str) -> None:
+def test_only_a_step_is_a_progress_item(catalog: Catalog) -> None:
     assert progress.step_of(catalog, "t1.b1.p1.s1").key == "t1/b1/p1/s1"
-    with pytest.raises(NotFound):
-        progress.step_of(catalog, wanted)
+    for wanted in ("t1.b1.p1", "t1/b1/p1/s1", "t1.b1.p1.s9", "", "t1.b1.p1.s1.one"):
+        with pytest.raises(NotFound):
+            progress.step_of(catalog, wanted)
 
 
 # -- proof ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        ("48", "48"),
-        ("0x30", "48"),
-        ("48", "0x30"),
-        ("-1", "-1"),
-        ("97", "97 'a'"),
-        ("'a'", "97 'a'"),
-        ("97 'a'", "97 'a'"),
-        ("1", "true"),
-        ("true", "true"),
-        ("2.5", "2.5"),
-        ("2.50", "2.5"),
-        ("1e3", "1000"),
-        ('"abc"', '0x555555556004 "abc"'),
-        ('"abc"', '(char *) 0x555555556004 "abc"'),
-        ('"abc"', '"abc"'),
-        ("TOKEN_NUMBER", "TOKEN_NUMBER"),
-        ("0x0", "0x0"),
-        ("0", "0x0"),
-        ("NULL", "(struct node *) 0x0"),
-        ("nullptr", "0x0"),
-        ("{a = 1, b = 2}", "{a = 1,\n  b = 2}"),
-        ("18446744073709551615", "18446744073709551615"),
-        ("box", '"box"'),
-        ("box", '"box\\000\\000\\000"'),
-        ('"box"', '"box\\000old text"'),
-        ("", "'\\000' <repeats 15 times>"),
-        ("{x = 1, next = *}", "{x = 1, next = 0x5555555592a0}"),
-        ("{x = 1, next = *}", "{x = 1, next = 0x0}"),
-        ("{name = *, n = 3}", '{name = 0x555555556004 "ada", n = 3}'),
-        ("{*, 2}", "{0x555555555139 <main>, 2}"),
-    ],
+EQUAL = (
+    ("48", "48"),
+    ("0x30", "48"),
+    ("48", "0x30"),
+    ("-1", "-1"),
+    ("97", "97 'a'"),
+    ("'a'", "97 'a'"),
+    ("97 'a'", "97 'a'"),
+    ("1", "true"),
+    ("true", "true"),
+    ("2.5", "2.5"),
+    ("2.50", "2.5"),
+    ("1e3", "1000"),
+    ('"abc"', '0x555555556004 "abc"'),
+    ('"abc"', '(char *) 0x555555556004 "abc"'),
+    ('"abc"', '"abc"'),
+    ("TOKEN_NUMBER", "TOKEN_NUMBER"),
+    ("0x0", "0x0"),
+    ("0", "0x0"),
+    ("NULL", "(struct node *) 0x0"),
+    ("nullptr", "0x0"),
+    ("{a = 1, b = 2}", "{a = 1,\n  b = 2}"),
+    ("18446744073709551615", "18446744073709551615"),
+    ("box", '"box"'),
+    ("box", '"box\\000\\000\\000"'),
+    ('"box"', '"box\\000old text"'),
+    ("", "'\\000' <repeats 15 times>"),
+    ("{x = 1, next = *}", "{x = 1, next = 0x5555555592a0}"),
+    ("{x = 1, next = *}", "{x = 1, next = 0x0}"),
+    ("{name = *, n = 3}", '{name = 0x555555556004 "ada", n = 3}'),
+    ("{*, 2}", "{0x555555555139 <main>, 2}"),
 )
-def test_equal_values_in_other_notations_match(expected: str, actual: str) -> None:
-    assert proof.same_value(Expectation("n", expected), actual)
+DIFFERENT = (
+    ("48", "49"),
+    ("'b'", "97 'a'"),
+    ('"abc"', '0x555555556004 "abd"'),
+    ('"abc"', "0x555555556004"),
+    ("TOKEN_NUMBER", "TOKEN_PLUS"),
+    ("18446744073709551615", "18446744073709551614"),
+    ("0", "<optimized out>"),
+    ("NULL", "(struct node *) 0x55555555a2a0"),
+    ("nan", "1"),
+    ("bo", '"box"'),
+    ("{x = 1, next = *}", "{x = 2, next = 0x5555555592a0}"),
+    ("{x = *}", "{x = 7}"),
+    ("*", "0x5555555592a0"),
+    ("0.1", "0.10000000149011612"),
+)
 
 
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [
-        ("48", "49"),
-        ("'b'", "97 'a'"),
-        ('"abc"', '0x555555556004 "abd"'),
-        ('"abc"', "0x555555556004"),
-        ("TOKEN_NUMBER", "TOKEN_PLUS"),
-        ("18446744073709551615", "18446744073709551614"),
-        ("0", "<optimized out>"),
-        ("NULL", "(struct node *) 0x55555555a2a0"),
-        ("nan", "1"),
-        ("bo", '"box"'),
-        ("{x = 1, next = *}", "{x = 2, next = 0x5555555592a0}"),
-        ("{x = *}", "{x = 7}"),
-        ("*", "0x5555555592a0"),
-        ("0.1", "0.10000000149011612"),
-    ],
-)
-def test_different_values_do_not_match(expected: str, actual: str) -> None:
-    assert not proof.same_value(Expectation("n", expected), actual)
+def test_values_are_compared_in_any_notation() -> None:
+    assert [each for each in EQUAL if not proof.same_value(Expectation("n", each[0]), each[1])] == []
+    assert [each for each in DIFFERENT if proof.same_value(Expectation("n", each[0]), each[1])] == []
 
 
 def test_a_tolerance_says_how_far_a_number_may_be() -> None:
@@ -204,9 +183,8 @@ def test_a_tolerance_says_how_far_a_number_may_be() -> None:
     assert not proof.same_value(price, "<optimized out>")
 
 
-@pytest.mark.parametrize(
-    ("actual", "recorded"),
-    [
+def test_a_recorded_value_equals_what_was_seen_and_has_no_address() -> None:
+    for actual, recorded in (
         ("97 'a'", "97 'a'"),
         ('0x5555 "  two  blanks"', '"  two  blanks"'),
         (r'"box\000\000left"', '"box"'),
@@ -218,36 +196,26 @@ def test_a_tolerance_says_how_far_a_number_may_be() -> None:
             "{x = 1, next = *, last = 0x0, call = *, name = *}",
         ),
         ("{0x1234ab, 0x0}", "{*, 0x0}"),
-    ],
-)
-def test_a_recorded_value_equals_what_was_seen_and_has_no_address(actual: str, recorded: str) -> None:
-    assert proof.recordable(actual) == recorded
-    assert proof.same_value(Expectation("n", recorded), actual)
-    assert not proof.is_address(recorded)
-
-
-def test_a_pointer_alone_is_recorded_as_an_address() -> None:
+    ):
+        assert proof.recordable(actual) == recorded
+        assert proof.same_value(Expectation("n", recorded), actual)
+        assert not proof.is_address(recorded)
     assert proof.is_address(proof.recordable("(struct node *) 0x55555555a2a0"))
     assert not proof.is_address(proof.recordable("(struct node *) 0x0"))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "function", "inside", "match"),
-    [
+def test_a_stop_at_a_function_is_proved_by_its_name() -> None:
+    for wanted, function, inside, match in (
         ("total", "total", None, True),
         ("total", "shop::total(int)", None, True),
         ("shop::total", "shop::total", None, True),
         ("total", "subtotal", None, False),
         ("qsort", "main", "qsort", True),
         ("qsort", "main", None, False),
-    ],
-)
-def test_a_stop_at_a_function_is_proved_by_its_name(
-    wanted: str, function: str, inside: str | None, match: bool
-) -> None:
-    snapshot = Snapshot("s", "S", Stop(None, None, None, wanted, 1), (), ())
-    observed = {"file": "a.c", "line": 1, "function": function, "inside": inside, "values": {}}
-    assert [check.match for check in proof.checks(snapshot, observed)] == [match]
+    ):
+        snapshot = Snapshot("s", "S", Stop(None, None, None, wanted, 1), (), ())
+        observed = {"file": "a.c", "line": 1, "function": function, "inside": inside, "values": {}}
+        assert [check.match for check in proof.checks(snapshot, observed)] == [match], (wanted, function)
 
 
 def test_a_stop_at_a_signal_is_proved_by_that_signal() -> None:
@@ -272,15 +240,13 @@ def test_a_proof_compares_the_stop_and_the_values(catalog: Catalog) -> None:
         assert proof.drift_reason(proof.checks(snapshot, wrong)) is not None
 
 
-@pytest.mark.parametrize(
-    ("reading", "actual"), [({"value": "9", "error": None}, "9"), ({"value": None, "error": "gone"}, "<gone>")]
-)
-def test_an_undefined_value_is_shown_and_proves_nothing(reading: dict[str, Any], actual: str) -> None:
+def test_an_undefined_value_is_shown_and_proves_nothing() -> None:
     unset = Expectation("p", "undefined", undefined=True)
     snapshot = Snapshot("s", "S", Stop(None, None, None, "main", 1), (unset,), ())
-    found = proof.checks(snapshot, {"file": "a.c", "line": 1, "function": "main", "values": {"p": reading}})
-    assert found[1].as_json() == {"name": "p", "expected": "undefined", "actual": actual, "match": None}
-    assert proof.drift_reason(found) is None
+    for read, actual in (({"value": "9", "error": None}, "9"), ({"value": None, "error": "gone"}, "<gone>")):
+        found = proof.checks(snapshot, {"file": "a.c", "line": 1, "function": "main", "values": {"p": read}})
+        assert found[1].as_json() == {"name": "p", "expected": "undefined", "actual": actual, "match": None}
+        assert proof.drift_reason(found) is None
 
 
 # -- allocator -----------------------------------------------------------------------------------------------------
@@ -306,7 +272,4 @@ def test_an_allocator_reading_gets_derived_values_and_a_difference() -> None:
     back = allocator.difference(after, before)
     assert back is not None
     assert [block["label"] for block in back["removed"]] == ["b"]
-
-
-def test_an_empty_arena_has_no_occupancy() -> None:
     assert allocator.describe(reading(used=0, size=0))["occupancy"] == 0.0

@@ -14,8 +14,11 @@ from cardapp.card.model import Expectation, Run
 from cardapp.card.proof import expressions
 from cardapp.card.source import load_card, parse_card, source_path
 from cardapp.errors import InvalidCard, NoCard
+from tests.cardapp.card.conftest import first_step, small_source
 
 ROOT = Path(__file__).resolve().parents[3]
+STEP = "/tasks/0/blocks/0/phases/0/steps/0"
+STOP = f"{STEP}/snapshots/0"
 
 
 def parsed(source: dict[str, Any]) -> Any:
@@ -40,8 +43,7 @@ def test_identity_is_the_sha256_of_the_bytes(source: dict[str, Any]) -> None:
 
 
 def test_optional_members_of_a_card_have_defaults(source: dict[str, Any]) -> None:
-    card = parsed(source)
-    snapshot = card.tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
+    card, snapshot = parsed(source), stops(source)[0]
     assert (snapshot.stop.hits, snapshot.watch, card.target.run.args, card.allocator) == (1, (), (), None)
 
 
@@ -72,79 +74,48 @@ def test_the_recipe_of_a_list_or_a_tree_is_loaded(source: dict[str, Any]) -> Non
 
 
 def snapshot_of(source: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = source["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
+    found: dict[str, Any] = first_step(source)["snapshots"][0]
     return found
+
+
+def stops(source: dict[str, Any]) -> Any:
+    """The snapshots of the first step, as loaded."""
+    return parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots
 
 
 def test_a_snapshot_chooses_a_run_of_the_target(source: dict[str, Any]) -> None:
     source["target"] |= {"args": ["x"], "env": {"A": "1"}, "runs": {"bug": {"stdin": "in.txt", "timeout_s": 2.5}}}
     snapshot_of(source)["run"] = "bug"
     card = parsed(source)
-    one, two = card.tasks[0].blocks[0].phases[0].steps[0].snapshots
+    one, two = stops(source)
     assert card.target.run_named(one.run) == Run((), "in.txt", (), 2.5)
     assert card.target.run_named(two.run) == Run(("x",), None, (("A", "1"),))
     snapshot_of(source)["run"] = "other"
-    pointer = "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/run"
-    assert faults(source) == {pointer: "'other' is not one of target.runs (bug)"}
+    assert faults(source) == {f"{STOP}/run": "'other' is not one of target.runs (bug)"}
 
 
-@pytest.mark.parametrize(
-    ("expected", "loaded"),
-    [
+def test_an_expected_value_has_several_forms(source: dict[str, Any]) -> None:
+    for expected, loaded in (
         (48, Expectation("n", "48")),
         (0.5, Expectation("n", "0.5")),
         ("a", Expectation("n", "a")),
         ({"value": 0.1, "tolerance": 1e-6}, Expectation("n", "0.1", None, 1e-6)),
         ({"value": "0x40", "format": "x"}, Expectation("n", "0x40", "x")),
         ({"undefined": True}, Expectation("n", "undefined", undefined=True)),
-    ],
-)
-def test_an_expected_value_has_several_forms(source: dict[str, Any], expected: Any, loaded: Expectation) -> None:
-    snapshot_of(source)["expect"] = {"n": expected}
-    assert parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots[0].expect == (loaded,)
-
-
-@pytest.mark.parametrize(
-    ("place", "expression", "pointer"),
-    [
-        ("expect", {"n = 4": "4"}, "/expect/n = 4"),
-        ("expect", {"a/b(c)": "4"}, "/expect/a~1b(c)"),
-        ("watch", ["n", "n++"], "/watch/1"),
-        ("ask", ["n", "f(n)"], "/ask/1"),
-        ("stop", {"function": "main", "if": "n = 4"}, "/stop/if"),
-    ],
-)
-def test_an_expression_that_changes_the_program_is_refused(
-    source: dict[str, Any], place: str, expression: Any, pointer: str
-) -> None:
-    snapshot_of(source)[place] = expression
-    assert list(faults(source)) == [f"/tasks/0/blocks/0/phases/0/steps/0/snapshots/0{pointer}"]
+    ):
+        snapshot_of(source)["expect"] = {"n": expected}
+        assert stops(source)[0].expect == (loaded,)
 
 
 def test_a_stop_asks_for_its_expected_values_or_for_those_that_it_names(source: dict[str, Any]) -> None:
     snapshot_of(source).update({"expect": {"n": "1", "p": {"undefined": True}}, "watch": ["w"]})
-    stop = parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
+    stop = stops(source)[0]
     assert (stop.ask, stop.hints, stop.explanation) == (("n", "p"), (), "")
     assert expressions(stop) == ["n", "p", "w"]
     snapshot_of(source).update({"ask": ["m", "n"], "hints": ["It *grows*."], "explanation": "By two."})
-    stop = parsed(source).tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
+    stop = stops(source)[0]
     assert (stop.ask, stop.hints, stop.explanation) == (("m", "n"), ("It *grows*.",), "By two.")
     assert expressions(stop) == ["n", "p", "w", "m"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "pointer"),
-    [
-        ("expect", {"n": {"undefined": False}}, "/expect/n/undefined"),
-        ("expect", {"n": {"undefined": True, "value": "1"}}, "/expect/n/undefined"),
-        ("ask", ["n", "n"], "/ask"),
-        ("hints", [""], "/hints/0"),
-        ("explanation", ["x"], "/explanation"),
-    ],
-)
-def test_what_a_stop_asks_has_its_form(source: dict[str, Any], name: str, value: Any, pointer: str) -> None:
-    snapshot_of(source)[name] = value
-    assert list(faults(source)) == [f"/tasks/0/blocks/0/phases/0/steps/0/snapshots/0{pointer}"]
 
 
 def test_a_directory_above_the_card_needs_a_root_that_contains_it(source: dict[str, Any], tmp_path: Path) -> None:
@@ -162,37 +133,42 @@ def test_a_directory_above_the_card_needs_a_root_that_contains_it(source: dict[s
         load_card(file)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "pointer"),
-    [
-        (["id"], "Not An Id", "/id"),
-        (["uuid"], "11111111", "/uuid"),
-        (["schema"], "card-source.v2", "/schema"),
-        (["extra"], 1, "/extra"),
-        (["target", "directory"], "../elsewhere", "/target/directory"),
-        (["target", "program"], "/bin/sh", "/target/program"),
-        (["target", "build"], [], "/target/build"),
-        (["tasks"], [], "/tasks"),
-        (["tasks", 0, "blocks", 0, "id"], "B1", "/tasks/0/blocks/0/id"),
-        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "expect"], {"n": True},
-         "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/expect/n"),
-        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "stop", "hits"], 0,
-         "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/stop/hits"),
-        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "stop", "hits"], True,
-         "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/stop/hits"),
-        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "snapshots", 0, "stop", "file"], "b.c",
-         "/tasks/0/blocks/0/phases/0/steps/0/snapshots/0/stop/file"),
-        (["tasks", 0, "blocks", 0, "phases", 0, "steps", 0, "code"], {"file": "a.c", "from": 9, "to": 3},
-         "/tasks/0/blocks/0/phases/0/steps/0/code"),
-    ],
-)  # fmt: skip
-def test_each_fault_is_named_by_its_place(source: dict[str, Any], path: list[Any], value: Any, pointer: str) -> None:
-    parsed(source)
-    place = source
-    for part in path[:-1]:
-        place = place[part]
-    place[path[-1]] = value
-    assert pointer in faults(source)
+def test_each_fault_is_named_by_its_place() -> None:
+    for place, value, pointer in (
+        ("/id", "Not An Id", "/id"),
+        ("/uuid", "11111111", "/uuid"),
+        ("/schema", "card-source.v2", "/schema"),
+        ("/extra", 1, "/extra"),
+        ("/target/directory", "../elsewhere", "/target/directory"),
+        ("/target/program", "/bin/sh", "/target/program"),
+        ("/target/build", [], "/target/build"),
+        ("/tasks", [], "/tasks"),
+        ("/tasks/0/blocks/0/id", "B1", "/tasks/0/blocks/0/id"),
+        (f"{STEP}/code", {"file": "a.c", "from": 9, "to": 3}, f"{STEP}/code"),
+        (f"{STOP}/stop/hits", 0, f"{STOP}/stop/hits"),
+        (f"{STOP}/stop/hits", True, f"{STOP}/stop/hits"),
+        (f"{STOP}/stop/file", "b.c", f"{STOP}/stop/file"),
+        (f"{STOP}/expect", {"n": True}, f"{STOP}/expect/n"),
+        (f"{STOP}/expect", {"n": {"undefined": False}}, f"{STOP}/expect/n/undefined"),
+        (f"{STOP}/expect", {"n": {"undefined": True, "value": "1"}}, f"{STOP}/expect/n/undefined"),
+        (f"{STOP}/ask", ["n", "n"], f"{STOP}/ask"),
+        (f"{STOP}/hints", [""], f"{STOP}/hints/0"),
+        (f"{STOP}/explanation", ["x"], f"{STOP}/explanation"),
+        # Expressions that change the program.
+        (f"{STOP}/expect", {"n = 4": "4"}, f"{STOP}/expect/n = 4"),
+        (f"{STOP}/expect", {"a/b(c)": "4"}, f"{STOP}/expect/a~1b(c)"),
+        (f"{STOP}/watch", ["n", "n++"], f"{STOP}/watch/1"),
+        (f"{STOP}/ask", ["n", "f(n)"], f"{STOP}/ask/1"),
+        (f"{STOP}/stop", {"function": "main", "if": "n = 4"}, f"{STOP}/stop/if"),
+    ):
+        source: Any = small_source()
+        parsed(source)
+        *way, name = place.split("/")[1:]
+        parent = source
+        for part in way:
+            parent = parent[int(part) if isinstance(parent, list) else part]
+        parent[name] = value
+        assert pointer in faults(source), (place, value)
 
 
 def test_ids_are_unique_among_siblings_only(source: dict[str, Any]) -> None:
@@ -201,19 +177,16 @@ def test_ids_are_unique_among_siblings_only(source: dict[str, Any]) -> None:
     assert faults(source) == {"/tasks/2/id": "'t1' is already the id of a sibling"}
 
 
-@pytest.mark.parametrize(
-    ("raw", "said"),
-    [
+def test_a_file_that_is_no_card_is_refused() -> None:
+    for raw, said in (
         (b"{", "not JSON"),
         (b"\xff", "not UTF-8"),
         (b'{"id": "a", "id": "b"}', "has the name 'id' twice"),
         (b"[" * 100_000, "nested too deeply"),
         (b"[]", "must be an object"),
-    ],
-)
-def test_a_file_that_is_no_card_is_refused(raw: bytes, said: str) -> None:
-    with pytest.raises(InvalidCard, match=said):
-        parse_card(raw, "test")
+    ):
+        with pytest.raises(InvalidCard, match=said):
+            parse_card(raw, "test")
 
 
 def test_a_card_is_a_folder_or_its_file(source: dict[str, Any], tmp_path: Path) -> None:
