@@ -26,8 +26,7 @@ from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Question
 from cardapp.layout.text import Block, Bullets, Quote
 from cardapp.publish import layouts
 from cardapp.publish.lualatex import TypesetPdf, typeset
-from tests.cardapp.layout.hostile import SHIPPED, shipped
-from tests.cardapp.layout.test_text import text_of
+from tests.cardapp.layout.hostile import SHIPPED, shipped, text_of
 
 pytestmark = pytest.mark.functional
 

@@ -33,21 +33,24 @@ def card(tasks: tuple[Task, ...], text: str = "") -> Card:
     return Card("any", IDENTITY.uuid, "1.0.0", "Any card", text, "en", "karta-classic", target, allocator, tasks)
 
 
+def with_steps(*steps: Step, blocks: int = 1, goal: str = "Goal.", text: str = "", phase_text: str = "") -> Card:
+    """A card with one task, whose ``blocks`` blocks have one phase with these steps."""
+    phases = (Phase("p", "A phase", phase_text, steps),)
+    return card((Task("t", "A task", "", tuple(Block(f"b{n}", "A block", goal, text, phases) for n in range(blocks))),))
+
+
+def with_snapshot(*expect: Expectation, hits: int = 1) -> Card:
+    """A card with one step and one stop."""
+    stop = Stop("a.c", 5, "int", None, hits)
+    return with_steps(Step("s", "A step", "", "", None, (Snapshot("n", "The snapshot", stop, expect, ()),)), goal="")
+
+
 def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " * 12) -> Card:
-    """Build a card of ordinary steps with this text. ``blocks`` and ``steps`` set its size."""
-    snapshot = Snapshot(
-        "n",
-        "The snapshot",
-        Stop("a.c", 5, "int", None, 2),
-        (Expectation("a.used", "8"), Expectation("a.size", "64")),
-        ("p",),
-    )
+    """A card of ordinary steps with this text. ``blocks`` and ``steps`` set its size."""
+    expect = (Expectation("a.used", "8"), Expectation("a.size", "64"))
+    snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 2), expect, ("p",))
     step = ("A step", text, "What is it?", CodeRange("a.c", 3, 9), (snapshot,))
-    made = tuple(Step(f"s{number}", *step) for number in range(steps))
-    phase = Phase("p", "A phase", "", made)
-    return card(
-        (Task("t", "A task", "", tuple(Block(f"b{n}", "A block", "Goal.", "", (phase,)) for n in range(blocks))),)
-    )
+    return with_steps(*(Step(f"s{number}", *step) for number in range(steps)), blocks=blocks)
 
 
 _IDS = st.sampled_from(["a", "b", "c-d", "e9"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import strategies as st
 
+from cardapp.card.catalog import Catalog
 from cardapp.card.model import (
     AllocatorRecipe,
     Block,
@@ -22,6 +24,12 @@ from cardapp.card.model import (
     Task,
 )
 from cardapp.card.source import LoadedCard, load_card
+from cardapp.layout.compose import compose
+from cardapp.layout.escape import visible
+from cardapp.layout.layout_model import Layout
+from cardapp.layout.sheets import Document
+from cardapp.layout.text import Block as TextBlock
+from cardapp.layout.text import Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Table, parse
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("arena", "calc")
@@ -72,3 +80,59 @@ def hostile_cards(draw: st.DrawFn) -> tuple[Card, dict[str, list[str]]]:
     title, text = draw(LINES), draw(TEXTS)
     card = Card("hostile", IDENTITY.uuid, "1.0.0", title, text, "en", "karta-classic", target, recipe, (task,))
     return card, {FILE: source}
+
+
+def with_long_line(layout: Layout) -> tuple[Document, str]:
+    """The arena card with a source whose lines have ten thousand characters, and such a line."""
+    loaded = shipped("arena")
+    step = Catalog(loaded.card).steps["bump/anatomy/empty/fields"]
+    assert step.code is not None
+    long = "".join(chr(97 + number % 26) for number in range(10_000))
+    return compose(loaded.card, loaded.identity, layout, {step.code.file: [long] * step.code.last}), long
+
+
+def assert_all_survives(said: Callable[[str], str], card: Card, source: list[str]) -> tuple[Step, Snapshot]:
+    """Check that every text of a hostile card is shown. ``said`` returns what the parts of a kind show, without white
+    space. Returns the step and its snapshot, for the texts of which the outputs show values differently."""
+    task = card.tasks[0]
+    block = task.blocks[0]
+    phase = block.phases[0]
+    step = phase.steps[0]
+    snapshot = step.snapshots[0]
+    for kind, titled in (("card", card), ("task", task), ("block", block), ("phase", phase), ("step", step)):
+        assert squeezed(visible(titled.title)) in said(f"{kind}_title")
+    for text in (card.text, task.text, block.text, phase.text):
+        assert plain(text) in said("intro")
+    for kind, text in (("goal", block.goal), ("text", step.text), ("question", step.question)):
+        assert plain(text) in said(kind)
+    assert [line for line in source if squeezed(visible(line)) not in said("code")] == []
+    for text in (snapshot.stop.text or "", *snapshot.watch):
+        assert squeezed(visible(text)) in said("notes")
+    return step, snapshot
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def plain(markdown: str) -> str:
+    return squeezed(text_of(parse(markdown)))
+
+
+def text_of(blocks: tuple[TextBlock, ...]) -> str:
+    """All characters of the blocks of a text, in their order."""
+    found = []
+    for block in blocks:
+        match block:
+            case Paragraph(spans=inner) | Heading(spans=inner):
+                found += [span.text for span in inner if isinstance(span, Run)]
+            case CodeBlock(text=text):
+                found.append(text)
+            case Quote(blocks=blocks_inside):
+                found.append(text_of(blocks_inside))
+            case Bullets(items=items):
+                found += [text_of(item) for item in items]
+            case Table(head=head, rows=rows):
+                cells = (cell for row in (head, *rows) for cell in row)
+                found += [span.text for cell in cells for span in cell if isinstance(span, Run)]
+    return "".join(found)

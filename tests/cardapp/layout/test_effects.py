@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cardapp.card.model import Block, CodeRange, Expectation, Phase, Snapshot, Step, Stop, Task
+from cardapp.card.model import CodeRange, Expectation, Snapshot, Step, Stop
 from cardapp.errors import InvalidLayout
 from cardapp.layout import layout_options
 from cardapp.layout.compose import compose
@@ -19,22 +21,16 @@ from cardapp.layout.latex.document import render as latex
 from cardapp.layout.layout_file import build
 from cardapp.layout.layout_model import Grid
 from cardapp.publish import layouts
-from tests.cardapp.layout.cards import IDENTITY, SOURCES, card
+from tests.cardapp.layout.cards import IDENTITY, SOURCES, with_steps
 
 FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in layouts.shipped()}
 FOR_EDITORS = "/$schema"
 COLUMNS = ("/tokens/grid/", "/block_map/")
 SCREEN_ONLY = ("/tokens/page/width_px", "/tokens/page/height_px")
 OTHERS: dict[str, Any] = {
-    "format": "Letter",
-    "regular": 300,
-    "strong": 800,
-    "answer_lines": 3,
-    "width_px": 900,
-    "footer": 6,
-    "left_role": "evidence",
-    "right_role": "guide",
-}
+    "format": "Letter", "regular": 300, "strong": 800, "answer_lines": 3, "width_px": 900, "footer": 6,
+    "left_role": "evidence", "right_role": "guide",
+}  # fmt: skip
 """The value that replaces each value, by its name. A name that is missing here gets another value of its type."""
 
 
@@ -45,14 +41,13 @@ def _sheets(document: dict[str, Any]) -> tuple[str, str] | None:
     step = Step(
         "s", "A step", 'Some `text`.\n\n```c\nreturn "s" + 1;\n```', "Why?", CodeRange("a.c", 3, 9), (snapshot,)
     )
-    block = Block("b", "A block", "A goal.", "Words " * 600, (Phase("p", "A phase", "Text", (step, step)),))
-    made = card((Task("t", "A task", "Text", (block,)),), "A text.")
+    made = replace(with_steps(step, step, text="Words " * 600, phase_text="Text"), text="A text.")
     try:
         layout = build(document)
-        sheets = {output: compose(made, IDENTITY, layout.arranged(output), SOURCES) for output in ("html", "latex")}
+        sheets = [compose(made, IDENTITY, layout.arranged(output), SOURCES) for output in ("html", "latex")]
     except InvalidLayout:
         return None
-    return "".join(html(sheets["html"])), latex(sheets["latex"])
+    return "".join(html(sheets[0])), latex(sheets[1])
 
 
 def _made(document: dict[str, Any]) -> tuple[str, str]:
@@ -111,42 +106,34 @@ def _other(value: Any, way: list[str], name: str, columns: list[str]) -> Any:
     return f"{value} other"
 
 
-FLAGS = ("tick_box", "line_numbers", "values")
-PLACES = {place: name for name, document in FILES.items() for place in _leaves(document)}
-"""Every place, with the file in which the quick run changes it."""
+@pytest.mark.parametrize("part", sorted({part for document in FILES.values() for part in document}))
+def test_every_word_has_an_effect(part: str, rng: random.Random) -> None:
+    """Each word is changed in one of the files that have it."""
+    places: dict[str, list[str]] = {}
+    for name, document in FILES.items():
+        for place in _leaves({part: document[part]} if part in document and part not in ("schema", "id") else {}):
+            places.setdefault(place, []).append(name)
+    for place, names in places.items():
+        name = rng.choice(names)
+        unchanged, found = UNCHANGED[name], _sheets(_changed(FILES[name], place))
+        if place == FOR_EDITORS:
+            assert found == unchanged
+        elif place.startswith(COLUMNS):  # one emitter uses its default columns
+            assert found != unchanged, (name, place)
+        elif found is not None:  # None: the content no longer fits the paper, which is an effect too
+            assert found[0] != unchanged[0], (name, place)
+            assert (found[1] != unchanged[1]) == (place not in SCREEN_ONLY), (name, place)
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        pytest.param(name, place, id=f"{name}{place}", marks=[] if PLACES[place] == name else [pytest.mark.full])
-        for name, document in FILES.items()
-        for place in _leaves(document)
-        if place not in ("/schema", "/id")
-    ],
-)
-def test_a_word_has_an_effect(name: str, place: str) -> None:
-    unchanged, found = UNCHANGED[name], _sheets(_changed(FILES[name], place))
-    if place == FOR_EDITORS:
-        assert found == unchanged
-    elif place.startswith(COLUMNS):  # one emitter uses its default columns
-        assert found != unchanged
-    elif found is not None:  # None: the content no longer fits the paper, which is an effect too
-        assert found[0] != unchanged[0]
-        assert (found[1] != unchanged[1]) == (place not in SCREEN_ONLY)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_colour_and_size_is_used(name: str) -> None:
+def test_every_colour_and_size_is_used() -> None:
     """The head of each file defines all colours. A definition alone does not count as use."""
-    page, paper = UNCHANGED[name]
-    used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
-    for color in layout_options.COLORS.keys() - {"paper"}:
-        assert re.search(rf"var\(--(diagram-)?{color.replace('_', '-')}[,)]", page), color
-        assert re.search(rf"\b{color}\b|diagram-{color.replace('_', '-')}\b", used), color
-    for size in layout_options.SIZES_PT:
-        assert f"var(--{size}-size)" in page
-        assert f"var(--{size}-line)" in page
+    for page, paper in UNCHANGED.values():
+        used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
+        for color in layout_options.COLORS.keys() - {"paper"}:
+            assert re.search(rf"var\(--(diagram-)?{color.replace('_', '-')}[,)]", page), color
+            assert re.search(rf"\b{color}\b|diagram-{color.replace('_', '-')}\b", used), color
+        assert [each for each in layout_options.SIZES_PT if f"var(--{each}-size)" not in page] == []
+        assert [each for each in layout_options.SIZES_PT if f"var(--{each}-line)" not in page] == []
 
 
 def _warned(**changes: Any) -> dict[str, str]:
@@ -170,24 +157,25 @@ def test_a_role_that_places_no_part_is_warned_about() -> None:
 
 
 def test_a_font_family_with_unknown_widths_is_warned_about() -> None:
-    def families(text: Any, code: Any) -> dict[str, str]:
-        return _warned(tokens__typography__families={"text": text, "code": code})
-
-    assert families("sans-serif", ["Noto Sans Mono", "Courier"]) == {}
+    known = {"text": "sans-serif", "code": ["Noto Sans Mono", "Courier"]}
+    assert _warned(tokens__typography__families=known) == {}
+    unknown = {"text": "Comic Sans MS", "code": ["Noto Sans", "Noto Sans Mono"]}
+    found = _warned(tokens__typography__families=unknown)
     place = "/tokens/typography/families/"
-    warnings = families("Comic Sans MS", ["Noto Sans", "Noto Sans Mono"])
-    assert warnings.keys() == {f"{place}text", f"{place}code"}
-    assert warnings[f"{place}text"].startswith('"Comic Sans MS": text is measured with the widths of Noto Sans,')
+    assert found.keys() == {f"{place}text", f"{place}code"}
+    assert found[f"{place}text"].startswith('"Comic Sans MS": text is measured with the widths of Noto Sans,')
 
 
-@pytest.mark.parametrize("name", layout_options.COMPONENTS)
-def test_an_option_that_a_component_does_not_have_is_warned_about(name: str) -> None:
-    look = layout_options.COMPONENTS[name]
-    for option in (*layout_options.OPTIONS, *layout_options.FLAGS):
-        has = option not in look.without if option in layout_options.OPTIONS else option == look.flag
-        value = {"size": "body", "label": "L", "answer_lines": 1} | dict.fromkeys(FLAGS, True)
-        warnings = _warned(components={"text": True, name: {option: value.get(option, "ink")}})
-        assert warnings.keys() == (set() if has else {f"/components/{name}/{option}"})
+def test_an_option_that_a_component_does_not_have_is_warned_about() -> None:
+    flags = dict.fromkeys(("tick_box", "line_numbers", "values"), True)
+    values = {"size": "body", "label": "L", "answer_lines": 1} | flags
+    for name, look in layout_options.COMPONENTS.items():
+        for option in (*layout_options.OPTIONS, *layout_options.FLAGS):
+            has = option not in look.without if option in layout_options.OPTIONS else option == look.flag
+            warnings = _warned(components={"text": True, name: {option: values.get(option, "ink")}})
+            assert warnings.keys() == (set() if has else {f"/components/{name}/{option}"}), (name, option)
+    found = _warned(components__question__answer_lines=2.7)
+    assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used instead"}
 
 
 def test_sheets_that_show_nothing_are_warned_about() -> None:
@@ -198,11 +186,32 @@ def test_sheets_that_show_nothing_are_warned_about() -> None:
     assert _warned(components={"goal": True}) == {}
 
 
-def test_a_warning_lists_each_known_name_once() -> None:
-    warning = _warned(tokens__colors={"ink": "#000000", "mine": "#123456"})["/tokens/colors/mine"]
-    known = warning.partition("known: ")[2].split(", ")
-    assert known == list(dict.fromkeys(known))
-    assert set(layout_options.COLORS) <= set(known)
+def test_a_warning_of_an_unknown_name_lists_each_known_name_once() -> None:
+    geometry = layout_options.GEOMETRY_CM
+    for place, value, known in (
+        ("tokens/grid/left_role", "leader", layout_options.ROLES),
+        ("components/aside", {}, layout_options.COMPONENTS),
+        ("components/goal/colour", "ink", layout_options.OPTIONS),
+        ("components/goal/color", "pink", layout_options.COLORS),
+        ("components/goal/size", "huge", layout_options.SIZES_PT),
+        ("block_map/goal", "middle", ("all", "left", "right")),
+        ("block_map/header", "left", ("goal", "question")),
+        ("tokens/page/format", "B5", layout_options.FORMATS),
+        ("tokens/page/colour", 1, ("format", "width_px")),
+        ("tokens/grid/geometry_cm/middle", 1, ("left", *geometry)),
+        ("tokens/grid/geometry_cm/middle", -1, geometry),
+        ("tokens/typography/weights/bold", 700, layout_options.WEIGHTS),
+        ("tokens/typography/sizes_pt/huge", 40, layout_options.SIZES_PT),
+        ("tokens/colors/pink", "#ff00ff", layout_options.COLORS),
+        ("limitations/paper", [], layout_options.LIMITATIONS),
+    ):
+        found = _warned(**{place.replace("/", "__"): value})
+        assert list(found) == [f"/{place}"]
+        message = found[f"/{place}"]
+        assert "unknown" in message or "not a column" in message
+        listed = message.partition("known: ")[2].split(", ")
+        assert listed == list(dict.fromkeys(listed))
+        assert [name for name in known if name not in ", ".join(listed)] == [], place
 
 
 def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
@@ -217,99 +226,51 @@ def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
 def _five_columns(page: dict[str, str], **lengths: float) -> Grid:
     """The grid of 5b if the file gives its columns no widths."""
     emitters = {"html": "5b", "latex": "5b"}
-    tokens = {"page": page, "grid": {"geometry_cm": lengths}}
+    tokens = {"page": page | {"orientation": "landscape"}, "grid": {"geometry_cm": lengths}}
     return build(FILES["karta-5b"] | {"tokens": tokens, "block_map": {}, "emitters": emitters}).grid
 
 
-@pytest.mark.parametrize("form", ["A3", "A4", "Letter", "Legal"])
-def test_columns_without_widths_have_room_on_every_sheet_that_has_it(form: str) -> None:
-    grid = _five_columns({"format": form, "orientation": "landscape"})
-    assert min(column.width for column in grid.columns) >= 40 - 1e-6
-    right = max(column.x + column.width for column in grid.columns)
-    assert right == pytest.approx(grid.body.x + grid.body.width)
-
-
-def test_a_sheet_too_narrow_for_the_columns_is_refused_with_the_width_that_does() -> None:
+def test_columns_without_widths_have_room_on_every_sheet_that_has_it() -> None:
+    for form in ("A3", "A4", "Letter", "Legal"):
+        grid = _five_columns({"format": form})
+        assert min(column.width for column in grid.columns) >= 40 - 1e-6
+        right = max(column.x + column.width for column in grid.columns)
+        assert right == pytest.approx(grid.body.x + grid.body.width)
     with pytest.raises(InvalidLayout, match=r"or use a sheet that is 25\.4 cm wide$"):
-        _five_columns({"format": "A5", "orientation": "landscape"})
-    own = {"format": "Own", "orientation": "landscape"}
-    assert len(_five_columns(own, page_width=25.4, page_height=20).columns) == 5
+        _five_columns({"format": "A5"})
+    assert len(_five_columns({"format": "Own"}, page_width=25.4, page_height=20).columns) == 5
 
 
 def test_coloured_paper_is_coloured_in_the_pdf() -> None:
     document = copy.deepcopy(FILES["karta-classic"])
-    assert "pagecolor" not in _made(document)[1]
+    assert "pagecolor" not in UNCHANGED["karta-classic"][1]
     document["tokens"]["colors"]["paper"] = "#fffbe6"
     assert r"\pagecolor{card-paper}" in _made(document)[1]
 
 
 def test_values_that_are_not_shown_are_left_to_be_filled_in() -> None:
     document = copy.deepcopy(FILES["karta-classic"])
-    markup = {"html": ("<code>4096</code>", 'class="blank"'), "latex": (r"\CardCodeLine{4096}", r"{\CardBlank{6}}")}
-    for output, file in zip(markup, UNCHANGED["karta-classic"], strict=True):
-        assert markup[output][0] in file
-        assert markup[output][1] not in file
     for name in ("machine", "states"):
         document["components"][name]["values"] = False
     del document["components"]["memory"]
-    for output, file in zip(markup, _made(document), strict=True):
-        assert "4096" not in file
-        assert file.count(markup[output][1]) == 6
-        assert "a.base" in file
+    markup = (("<code>4096</code>", 'class="blank"'), (r"\CardCodeLine{4096}", r"{\CardBlank{6}}"))
+    for (value, blank), shown, hidden in zip(markup, UNCHANGED["karta-classic"], _made(document), strict=True):
+        assert (value in shown, blank in shown) == (True, False)
+        assert "4096" not in hidden
+        assert "a.base" in hidden
+        assert hidden.count(blank) == 6
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "at", "known"),
-    [
-        ("tokens__grid__left_role", "leader", "/tokens/grid/left_role", layout_options.ROLES),
-        ("components__aside", {}, "/components/aside", layout_options.COMPONENTS),
-        ("components__goal__colour", "ink", "/components/goal/colour", layout_options.OPTIONS),
-        ("components__goal__color", "pink", "/components/goal/color", layout_options.COLORS),
-        ("components__goal__size", "huge", "/components/goal/size", layout_options.SIZES_PT),
-        ("block_map__goal", "middle", "/block_map/goal", ("all", "left", "right")),
-        ("block_map__header", "left", "/block_map/header", ("goal", "question")),
-        ("tokens__page__format", "B5", "/tokens/page/format", layout_options.FORMATS),
-        ("tokens__page__colour", 1, "/tokens/page/colour", ("format", "width_px")),
-        (
-            "tokens__grid__geometry_cm__middle",
-            1,
-            "/tokens/grid/geometry_cm/middle",
-            ("left", *layout_options.GEOMETRY_CM),
-        ),
-        ("tokens__grid__geometry_cm__middle", -1, "/tokens/grid/geometry_cm/middle", layout_options.GEOMETRY_CM),
-        ("tokens__typography__weights__bold", 700, "/tokens/typography/weights/bold", layout_options.WEIGHTS),
-        ("tokens__typography__sizes_pt__huge", 40, "/tokens/typography/sizes_pt/huge", layout_options.SIZES_PT),
-        ("tokens__colors__pink", "#ff00ff", "/tokens/colors/pink", layout_options.COLORS),
-        ("limitations__paper", [], "/limitations/paper", layout_options.LIMITATIONS),
-    ],
-)
-def test_a_warning_of_an_unknown_name_lists_the_known_names(place: str, value: Any, at: str, known: Any) -> None:
-    found = _warned(**{place: value})
-    assert list(found) == [at]
-    assert "unknown" in found[at] or "not a column" in found[at]
-    assert [name for name in known if name not in found[at].partition("known: ")[2]] == []
-
-
-@pytest.mark.parametrize("part", ["page", "grid", "typography", "colors"])
-def test_every_token_has_a_default(part: str) -> None:
+def test_every_token_has_a_default() -> None:
     least = FILES["karta-5a"] | {"tokens": {}, "block_map": {}}
     del least["components"]
-    with_default, given = build(least), build(least | {"tokens": {part: {}}})
-    assert with_default == given
-    assert with_default.warnings == ()
-    assert with_default.colors.keys() == layout_options.COLORS.keys()
-    _made(least)
-
-
-@pytest.mark.parametrize("for_latex", layout_options.VARIANTS)
-@pytest.mark.parametrize("for_html", layout_options.VARIANTS)
-def test_empty_tokens_suit_every_emitter(for_html: str, for_latex: str) -> None:
-    document = {"schema": "card-template.v1", "id": "mine", "name": "Mine", "version": "1", "description": "Mine."}
-    document |= {"tokens": {}, "emitters": {"html": for_html, "latex": for_latex}}
-    assert build(document).warnings == ()
-    _made(document)
-
-
-def test_a_fractional_number_of_answer_lines_is_warned_about() -> None:
-    found = _warned(components__question__answer_lines=2.7)
-    assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used instead"}
+    given = build(least)
+    for part in ("page", "grid", "typography", "colors"):
+        assert build(least | {"tokens": {part: {}}}) == given
+    assert given.warnings == ()
+    assert given.colors.keys() == layout_options.COLORS.keys()
+    for for_html in layout_options.VARIANTS:
+        for for_latex in layout_options.VARIANTS:
+            document = least | {"emitters": {"html": for_html, "latex": for_latex}}
+            assert build(document).warnings == ()
+            _made(document)

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.card.source import load_card
+from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import InvalidLayout
 from cardapp.publish import layouts
 from cardapp.publish.export import emit
-from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
+from tests.cardapp.mutation import mutations, names_its_places, sendable, values
 from tests.functional.serving import make_card
 
 
 @cache
 def document(name: str) -> Any:
     return json.loads(layouts.path_of(name).read_bytes())
+
+
+MUTATED = st.sampled_from(layouts.known_ids()).flatmap(
+    lambda name: mutations(document(name)).map(lambda mutation: mutation.of(document(name)))
+)
 
 
 def is_sound(raw: bytes) -> bool:
@@ -41,43 +45,28 @@ def is_sound(raw: bytes) -> bool:
     return all(map(math.isfinite, sizes)) and sendable([layout.name, layout.description, *warned])
 
 
-@pytest.mark.parametrize("name", layouts.known_ids())
-def test_a_mutated_layout_is_refused_by_its_places_or_understood(name: str, loops: Callable[..., int]) -> None:
-    @settings(max_examples=loops(quick=100, full=2000), deadline=None)
-    @given(mutations(document(name)))
-    def check(mutation: Mutation) -> None:
-        assert is_sound(mutation.of(document(name)))
-
-    check()
+@given(MUTATED)
+def test_a_mutated_layout_is_refused_by_its_places_or_understood(raw: bytes) -> None:
+    assert is_sound(raw)
 
 
-@pytest.mark.parametrize("name", layouts.known_ids())
-def test_a_card_is_set_by_every_layout_that_is_understood(name: str, tmp_path: Path, loops: Callable[..., int]) -> None:
-    card = load_card(make_card(tmp_path / "card"))
-
-    @settings(max_examples=loops(quick=10, full=500), deadline=None)
-    @given(mutations(document(name)))
-    def check(mutation: Mutation) -> None:
-        try:
-            layout = layouts.parse(mutation.of(document(name)), "the layout")
-        except InvalidLayout:
-            return
-        assert emit(card, layout, "html", {}, "Not proved").content.startswith(b"<!DOCTYPE html>")
-        assert emit(card, layout, "latex", {}, "Not proved").content.rstrip().endswith(rb"\end{document}")
-
-    check()
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> LoadedCard:
+    return load_card(make_card(Path(tmp_path_factory.mktemp("card")) / "card"))
 
 
-@settings(deadline=None)
-@given(values)
-def test_any_other_json_is_refused(value: Any) -> None:
-    raw = json.dumps(value).encode()
+@given(raw=MUTATED)
+def test_a_card_is_set_by_every_layout_that_is_understood(raw: bytes, card: LoadedCard) -> None:
+    try:
+        layout = layouts.parse(raw, "the layout")
+    except InvalidLayout:
+        return
+    assert emit(card, layout, "html", {}, "Not proved").content.startswith(b"<!DOCTYPE html>")
+    assert emit(card, layout, "latex", {}, "Not proved").content.rstrip().endswith(rb"\end{document}")
+
+
+@given(values.map(json.dumps).map(str.encode) | st.binary(max_size=200) | st.text(max_size=80).map(str.encode))
+def test_anything_else_is_refused(raw: bytes) -> None:
     assert is_sound(raw)
     with pytest.raises(InvalidLayout):
         layouts.parse(raw, "the layout")
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=200) | st.text(max_size=80).map(str.encode))
-def test_any_bytes_are_refused(raw: bytes) -> None:
-    assert is_sound(raw)

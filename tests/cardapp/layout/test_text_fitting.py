@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cardapp.layout.font_metrics import CELL
 from cardapp.layout.sheets import INDENT, TEXT_TABLE_GAP
 from cardapp.layout.text import Break, Bullets, CodeBlock, Paragraph, Run, Table, parse
@@ -11,23 +9,16 @@ from cardapp.layout.text_fitting import Setting, fitted, take
 
 SETTING = Setting(width=60, em=3, line=4, code_em=3, code_line=4)
 TEXTS = (
-    "words " * 60,
-    "- one\n- two\n- three",
-    "1. first\n2. second",
-    "> quoted",
-    "```c\nint a;\n```",
-    "# Heading",
-    "---",
+    "words " * 60, "- one\n- two\n- three", "1. first\n2. second", "> quoted", "```c\nint a;\n```", "# Heading", "---",
     "| a | b |\n|---|---|\n| c | d |",
-)
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("room", [-20.0, -0.1, 0.0, 0.2])
-def test_nothing_fits_a_height_of_zero(text: str, room: float) -> None:
-    blocks = parse(text)
-    taken = take(blocks, room, SETTING)
-    assert (taken.blocks, taken.height, taken.rest) == ((), 0.0, blocks)
+def test_nothing_fits_a_height_of_zero() -> None:
+    for blocks in map(parse, TEXTS):
+        for room in (-20.0, -0.1, 0.0, 0.2):
+            taken = take(blocks, room, SETTING)
+            assert (taken.blocks, taken.height, taken.rest) == ((), 0.0, blocks)
 
 
 def test_code_is_cut_between_its_lines() -> None:
@@ -100,21 +91,19 @@ def test_a_row_higher_than_the_room_is_cut_between_lines() -> None:
     assert (left, text) == ((), [("x " * 400).strip(), ("y " * 100).strip()])
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_columns_of_a_table_fit_its_text(count: int) -> None:
-    cells = [f"{'word ' * (3 * place)}x" for place in range(count)]
-    made = fitted(table(f"|{'|'.join(cells)}|\n|{'---|' * count}\n|{'|'.join(cells)}|"), SETTING)
-    assert sum(made.widths) + TEXT_TABLE_GAP * (count - 1) <= SETTING.width + 1e-6
-    assert min(made.widths) >= 3 * SETTING.em - 1e-6
-    assert len(made.aligns) == len(made.widths) == count
+def test_the_columns_of_a_table_fit_its_text() -> None:
+    for count in (1, 2, 5):
+        cells = [f"{'word ' * (3 * place)}x" for place in range(count)]
+        made = fitted(table(f"|{'|'.join(cells)}|\n|{'---|' * count}\n|{'|'.join(cells)}|"), SETTING)
+        assert sum(made.widths) + TEXT_TABLE_GAP * (count - 1) <= SETTING.width + 1e-6
+        assert min(made.widths) >= 3 * SETTING.em - 1e-6
+        assert len(made.aligns) == len(made.widths) == count
 
 
 def test_a_table_with_too_many_columns_has_its_cells_one_below_the_other() -> None:
     made = fitted(table(f"|{'a|' * 20}\n|{'---|' * 20}\n|{'b|' * 20}"), SETTING)
     assert (made.head, made.aligns) == ((), ("left",))
     assert made.rows == (*[((Run("a"),),)] * 20, *[((Run("b"),),)] * 20)
-
-
-def test_a_high_head_is_a_row_like_any_other() -> None:
+    # A high head is a row like any other.
     made = fitted(table(f"| {'head ' * 100}|\n|---|\n| b |"), SETTING)
     assert (made.head, len(made.rows)) == ((), 2)

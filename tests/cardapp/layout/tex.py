@@ -10,51 +10,28 @@ from dataclasses import dataclass, field
 
 ENVIRONMENTS = {"document": "", "CardSheet": "", "CardPart": "------", "CardQuote": "", "tikzpicture": "["}
 SHOWN = "t"
-COMMANDS = {
-    # Kinds of arguments: "t" is shown, "-" is not shown, "u" is an address, "[" is an option.
-    **dict.fromkeys(("bfseries", "itshape", "normalfont", "ttfamily", "nointerlineskip", "advance", "CardTick"), ""),
-    **dict.fromkeys(
-        (
-            "CardDivision",
-            "CardMissingSentence",
-            "CardBreak",
-            "hss",
-            "CardBreakLine",
-            "CardTrail",
-            "CardRowRule",
-            "CardContinuationMark",
-        ),
-        "",
-    ),
-    **dict.fromkeys(
-        ("CardSkip", "CardGap", "CardIndent", "CardAnswer", "CardSign", "CardNumber", "CardBlank", "color"), "-"
-    ),
-    **dict.fromkeys(("CardType", "CardMark", "fontsize"), "--"),
-    **dict.fromkeys(("CardAnchor", "CardCaption", "CardContinues", "CardCodeNotice"), "---"),
-    **dict.fromkeys(("CardParagraph", "CardRightParagraph", "CardCodeLine", "CardNoteLine", "CardCode"), "t"),
-    **dict.fromkeys(("textit", "textbf", "hbox"), "t"),
-    "CardLine": "--t",
-    "CardStopLine": "--t-",
-    "CardRow": "-t-t-",
-    "CardToken": "-t",
-    "CardHeader": "tt",
-    "CardFields": "-t",
-    "CardField": "-t",
-    "CardTableRow": "-t",
-    "CardTableCell": "--t",
-    "CardTableRule": "-",
-    "CardTableGap": "-",
-    "CardFooter": "tttt",
-    "CardLink": "ut",
-    "CardGo": "-t",
-    "CardFill": "-----",
-    "bookmark": "[-",
-    "path": "[",
-    "useasboundingbox": "",
-    "DiagramText": "----t",
-    "DiagramLink": "----",
-    "directlua": "-",
+_COMMANDS = {
+    # By the kinds of their arguments: "t" is shown, "-" is not shown, "u" is an address, "[" is an option.
+    "": "bfseries itshape normalfont ttfamily nointerlineskip advance hss useasboundingbox CardTick CardDivision "
+    "CardMissingSentence CardBreak CardBreakLine CardTrail CardRowRule CardContinuationMark",
+    "-": "CardSkip CardGap CardIndent CardAnswer CardSign CardNumber CardBlank color CardTableRule CardTableGap",
+    "--": "CardType CardMark fontsize",
+    "---": "CardAnchor CardCaption CardContinues CardCodeNotice",
+    "----": "DiagramLink",
+    "-----": "CardFill",
+    "t": "CardParagraph CardRightParagraph CardCodeLine CardNoteLine CardCode textit textbf hbox",
+    "-t": "CardToken CardFields CardField CardTableRow CardGo",
+    "--t": "CardLine CardTableCell",
+    "----t": "DiagramText",
+    "--t-": "CardStopLine",
+    "-t-t-": "CardRow",
+    "tt": "CardHeader",
+    "tttt": "CardFooter",
+    "ut": "CardLink",
+    "[-": "bookmark",
+    "[": "path",
 }
+COMMANDS = {name: kinds for kinds, names in _COMMANDS.items() for name in names.split()}
 CHARACTERS = {"textbackslash": "\\", "textasciicircum": "^", "textasciitilde": "~"}
 
 _TOKEN = re.compile(r"\\([A-Za-z]+)[ \n]*|\\(.)|(% part: [a-z_]+[ a-z0-9/-]*\n)|([^\\%$&#^_~])", re.DOTALL)
@@ -62,7 +39,7 @@ _LENGTH = re.compile(r"-[0-9.]+mm")
 _OPTION = re.compile(r"\[([A-Za-z0-9 /=,.-]*)\]")
 _PLAIN = re.compile(r"\{([A-Za-z0-9 _./,-]*)\}")
 _ADDRESS = re.compile(r"\{((?:[^\\%#&$_~{}\s^]|\\[%#&$_]|\\string~)*)\}")
-_NUMBERS = re.compile(r"card_name_missing\(\{[0-9, ]*\}\)")
+_NUMBERS = re.compile(r"\{(card_name_missing\(\{[0-9, ]*\}\))\}")
 
 
 @dataclass
@@ -76,15 +53,13 @@ class Box:
 
 @dataclass
 class Read:
-    """The content of a file."""
+    """The content of a file. A bookmark is a level, a key and a title."""
 
     boxes: list[Box] = field(default_factory=list)
     sheets: int = 0
-    addresses: list[str] = field(default_factory=list)
     goals: list[str] = field(default_factory=list)
     anchors: list[str] = field(default_factory=list)
     bookmarks: list[tuple[int, str, str]] = field(default_factory=list)
-    """Level, key and title."""
 
     def said(self, kind: str) -> str:
         """The shown text of all parts of a kind, without white space."""
@@ -97,74 +72,67 @@ class _Reader:
         self._source = source
         self._place = 0
 
-    def body(self) -> Read:
-        assert self._source[self._place :].startswith("\\begin{document}")
-        self._run(())
-        assert self._place == len(self._source)
-        return self.found
-
     def text(self) -> str:
         shown = self._run(())
         assert self._place == len(self._source)
         return shown
 
+    def address(self) -> str:
+        return re.sub(r"\\(?:string)?(.)", r"\1", self._match(_ADDRESS))
+
     def _run(self, inside: tuple[str, ...]) -> str:
         """Read to the end of the innermost group or environment in ``inside``. Returns the shown text."""
         shown: list[str] = []
         while self._place < len(self._source):
-            if self._source[self._place] == "{":
+            if self._source[self._place] in "{}":
                 self._place += 1
+                if self._source[self._place - 1] == "}":
+                    assert inside[-1:] == ("{",), self._near()
+                    return "".join(shown)
                 shown.append(self._run((*inside, "{")))
                 continue
-            if self._source[self._place] == "}":
-                assert inside[-1:] == ("{",), self._near()
-                self._place += 1
+            token = _TOKEN.match(self._source, self._place)
+            assert token is not None, self._near()
+            word, symbol, comment, plain = token.groups()
+            assert not comment or self._source[self._place - 1] == "\n", self._near()
+            assert not symbol or symbol in " {}$&#%_", self._near()
+            self._place = token.end()
+            if word == "end":
+                assert inside[-1:] == (self._match(_PLAIN),), self._near()
                 return "".join(shown)
-            piece, ended = self._token(inside)
-            shown.append(piece)
-            if ended:
-                return "".join(shown)
+            if word:
+                shown.append(self._command(word, inside))
+            elif symbol or inside[-1:] != ("tikzpicture",):  # in a tikzpicture only the words are shown
+                shown.append(symbol or plain or "")
         assert inside == (), f"never closed: {inside}"
         return "".join(shown)
 
-    def _token(self, inside: tuple[str, ...]) -> tuple[str, bool]:
-        token = _TOKEN.match(self._source, self._place)
-        assert token is not None, self._near()
-        word, symbol, comment, plain = token.groups()
-        self._place = token.end()
-        if comment:
-            assert self._source[token.start() - 1] == "\n", self._near()
-        if word == "end":
-            name = self._raw()
-            assert inside[-1:] == (name,), self._near()
-            return "", True
-        if word:
-            return self._command(word, inside), False
-        if symbol:
-            assert symbol in " {}$&#%_", self._near()
-        # Of a tikzpicture only the words count as shown text.
-        return (symbol or ("" if inside[-1:] == ("tikzpicture",) else plain) or ""), False
-
     def _command(self, word: str, inside: tuple[str, ...]) -> str:
         if word in CHARACTERS:
-            assert self._raw() == ""
+            assert self._match(_PLAIN) == ""
             return CHARACTERS[word]
         if word == "begin":
             return self._environment(inside)
         if word == "hsize":
-            length = _LENGTH.match(self._source, self._place)
-            assert length is not None, self._near()
-            self._place = length.end()
+            self._match(_LENGTH)
+            return ""
+        if word == "directlua":
+            self._match(_NUMBERS)  # Lua code, in which an underscore is not special
             return ""
         assert word in COMMANDS, f"\\{word} is none of ours: {self._near()}"
-        if word in ("bookmark", "CardAnchor", "CardGo", "directlua"):
-            self._note(word)
+        start = self._place
+        if word == "bookmark":
+            level, key = (each.partition("=")[2] for each in self._match(_OPTION).split(","))
+            self.found.bookmarks.append((int(level), key, self._argument(SHOWN)))
+        elif word in ("CardAnchor", "CardGo"):
+            (self.found.anchors if word == "CardAnchor" else self.found.goals).append(self._match(_PLAIN))
+        self._place = start
         return "".join(self._argument(kind) for kind in COMMANDS[word])
 
     def _environment(self, inside: tuple[str, ...]) -> str:
-        name = self._raw()
+        name = self._match(_PLAIN)
         assert name in ENVIRONMENTS, self._near()
-        arguments = [self._raw() if kind == "-" else self._argument(kind) for kind in ENVIRONMENTS[name]]
+        arguments = [self._match(_PLAIN) if kind == "-" else self._argument(kind) for kind in ENVIRONMENTS[name]]
         shown = self._run((*inside, name))
         self.found.sheets += name == "CardSheet"
         if name == "CardPart":
@@ -173,13 +141,8 @@ class _Reader:
         return shown
 
     def _argument(self, kind: str) -> str:
-        if kind == "[":
-            option = _OPTION.match(self._source, self._place)
-            assert option is not None, self._near()
-            self._place = option.end()
-            return ""
-        if kind == "u":
-            self.found.addresses.append(self._address())
+        if kind in "[u":
+            self._match(_OPTION if kind == "[" else _ADDRESS)
             return ""
         if kind != SHOWN and (plain := _PLAIN.match(self._source, self._place)):
             self._place = plain.end()
@@ -189,35 +152,11 @@ class _Reader:
         shown = self._run(("{",))
         return shown if kind == SHOWN else ""
 
-    def _raw(self) -> str:
-        """An argument of plain characters only."""
-        found = _PLAIN.match(self._source, self._place)
+    def _match(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._source, self._place)
         assert found is not None, self._near()
         self._place = found.end()
-        return found[1]
-
-    def _address(self) -> str:
-        found = _ADDRESS.match(self._source, self._place)
-        assert found is not None, self._near()
-        self._place = found.end()
-        return re.sub(r"\\(?:string)?(.)", r"\1", found[1])
-
-    def _note(self, word: str) -> None:
-        """Records the first arguments of a command, and resets the position so that they are also read as arguments."""
-        start = self._place
-        if word == "bookmark":
-            option = _OPTION.match(self._source, start)
-            assert option is not None, self._near()
-            level, key = (each.partition("=")[2] for each in option[1].split(","))
-            self._place = option.end()
-            self.found.bookmarks.append((int(level), key, self._argument(SHOWN)))
-        elif word == "directlua":
-            assert _NUMBERS.match(self._source, start + 1), self._near()
-            # The argument is Lua code, in which an underscore is not special.
-            self._source = self._source[: start + 1] + self._source[self._source.index("}", start) + 2 :]
-        else:
-            (self.found.anchors if word == "CardAnchor" else self.found.goals).append(self._raw())
-        self._place = start
+        return found[found.lastindex or 0]
 
     def _near(self) -> str:
         return repr(self._source[max(0, self._place - 60) : self._place + 60])
@@ -225,8 +164,9 @@ class _Reader:
 
 def read(source: str) -> Read:
     """Read the sheets of a whole file. An ``AssertionError`` says where there is an unknown command."""
-    start = source.index("\\begin{document}")
-    return _Reader(source[start:].removesuffix("\n")).body()
+    reader = _Reader(source[source.index("\\begin{document}") :].removesuffix("\n"))
+    reader.text()
+    return reader.found
 
 
 def shown(latex: str) -> str:
@@ -236,4 +176,4 @@ def shown(latex: str) -> str:
 
 def address(latex: str) -> str:
     """The address, without the escapes of LaTeX."""
-    return _Reader(f"{{{latex}}}")._address()
+    return _Reader(f"{{{latex}}}").address()

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cardapp.card.model import Block, Card, Expectation, Phase, Snapshot, Step, Stop, Target, Task
@@ -22,19 +22,11 @@ SLACK = 0.011
 TITLES = st.one_of(
     st.text(max_size=60),
     st.text("abc wxyz ÄÖ_-", max_size=200),
-    st.sampled_from(
-        [
-            "",
-            "W" * 300,
-            "שלום עולם",
-            "مرحبا",
-            "👩‍👩‍👧 family",
-            "漢字かな交じり文" * 9,
-            "e\u0301" * 50,
-            "\u202e\x00\t\n<b>&",
-        ]
-    ),
-)
+    st.sampled_from([
+        "", "W" * 300, "שלום עולם", "مرحبا", "👩‍👩‍👧 family", "漢字かな交じり文" * 9, "e\u0301" * 50,
+        "\u202e\x00\t\n<b>&",
+    ]),
+)  # fmt: skip
 ROOMS = st.builds(Room, st.floats(40, 420), st.floats(60, 420))
 
 
@@ -82,7 +74,6 @@ def card_of(tasks: Sequence[Task], title: str = "A card") -> Card:
     return Card("card", "", "1", title, "", "en", "karta-classic", target, None, tuple(tasks))
 
 
-@settings(deadline=None)
 @given(tasks=named(st.lists(TASKS, min_size=1, max_size=6)), room=ROOMS)
 def test_the_activity_of_a_card_is_well_drawn(tasks: tuple[Task, ...], room: Room) -> None:
     diagrams = activity.of_card(card_of(tasks), room)
@@ -90,7 +81,6 @@ def test_the_activity_of_a_card_is_well_drawn(tasks: tuple[Task, ...], room: Roo
     assert keys(diagrams) == [f"{task.id}/{block.id}" for task in tasks for block in task.blocks]
 
 
-@settings(deadline=None)
 @given(make=BLOCKS, room=ROOMS)
 def test_the_activity_of_a_block_is_well_drawn(make: Callable[[str], Block], room: Room) -> None:
     diagrams = activity.of_block("t/b", make("b"), room)
@@ -101,7 +91,6 @@ def test_the_activity_of_a_block_is_well_drawn(make: Callable[[str], Block], roo
     assert asked == [key for key, step in steps if step.question]
 
 
-@settings(deadline=None)
 @given(make=BLOCKS, room=ROOMS)
 def test_the_states_of_a_block_are_well_drawn(make: Callable[[str], Block], room: Room) -> None:
     diagrams = states.of_block("t/b", make("b"), room)
@@ -114,20 +103,18 @@ def test_the_states_of_a_block_are_well_drawn(make: Callable[[str], Block], room
     ]
 
 
-@pytest.mark.parametrize(
-    ("file", "label"), [("room.c", ["room.c:120", "hit 2"]), ("demo_room.c", ["demo_room.c:", "120 hit 2"])]
-)
-def test_a_stop_beside_an_arrow_breaks_between_words(file: str, label: list[str]) -> None:
-    snapshot = Snapshot("n", "", Stop(file, 120, "x", None, 2), (), ())
-    (diagram,) = states.of_block("t/b", block_of(snapshot), Room(44, 200))
-    assert [line.text for line in diagram.edges[0].lines] == label
+def test_a_stop_beside_an_arrow_breaks_between_words() -> None:
+    for file, *label in (("room.c", "room.c:120", "hit 2"), ("demo_room.c", "demo_room.c:", "120 hit 2")):
+        snapshot = Snapshot("n", "", Stop(file, 120, "x", None, 2), (), ())
+        (diagram,) = states.of_block("t/b", block_of(snapshot), Room(44, 200))
+        assert [line.text for line in diagram.edges[0].lines] == label
 
 
-@pytest.mark.parametrize("height", range(60, 120))
-def test_no_diagram_has_only_the_final_node(height: int) -> None:
-    snapshots = (Snapshot(f"n{place}", "", Stop(None, None, None, "f", 1), (), ()) for place in range(8))
-    for diagram in states.of_block("t/b", block_of(*snapshots), Room(44, height)):
-        assert any(node.shape == "state" for node in diagram.nodes)
+def test_no_diagram_has_only_the_final_node() -> None:
+    block = block_of(*(Snapshot(f"n{place}", "", Stop(None, None, None, "f", 1), (), ()) for place in range(8)))
+    for height in range(60, 120):
+        diagrams = states.of_block("t/b", block, Room(44, height))
+        assert all("state" in {node.shape for node in diagram.nodes} for diagram in diagrams), height
 
 
 NUMBERS = st.one_of(st.integers(0, 400), st.integers(0, 2**64))
@@ -142,7 +129,6 @@ ARENAS = st.builds(
 
 
 @given(arena=ARENAS, room=ROOMS)
-@settings(deadline=None)
 def test_a_memory_map_is_well_drawn(arena: Arena, room: Room) -> None:
     diagram = memory.memory_map("t/b/p/s/n", "A snapshot", arena, room)
     check([diagram], room)
@@ -151,7 +137,6 @@ def test_a_memory_map_is_well_drawn(arena: Arena, room: Room) -> None:
         assert 0 <= mark.start.y <= diagram.height
 
 
-@settings(deadline=None)
 @given(arena=ARENAS, length=st.floats(30, 300))
 def test_a_strip_is_to_scale(arena: Arena, length: float) -> None:
     diagram = memory.strip("k", "A snapshot", arena, length)
@@ -159,10 +144,11 @@ def test_a_strip_is_to_scale(arena: Arena, length: float) -> None:
     assert sum(node.box.width for node in diagram.nodes) == pytest.approx(length)
 
 
-@pytest.mark.parametrize(("width", "height"), [(39, 100), (100, 59), (float("nan"), 100)])
-def test_a_room_that_is_too_small_is_refused(width: float, height: float) -> None:
-    with pytest.raises(InvalidValue, match="at least 40 x 60 mm"):
-        Room(width, height)
+def test_a_room_that_is_too_small_is_refused() -> None:
+    for width, height in ((39, 100), (100, 59), (float("nan"), 100)):
+        with pytest.raises(InvalidValue, match="at least 40 x 60 mm"):
+            Room(width, height)
+    Room(40, 60)
 
 
 # -- the properties --------------------------------------------------------------------------------------------------
