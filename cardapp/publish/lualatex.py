@@ -75,7 +75,7 @@ def typeset(tex: str, cache: Path, *, time_limit: float | None = None) -> Typese
         the number of sheets. The time in which this run waits for another run does not count.
     """
     if time_limit is None:
-        time_limit = TIME_LIMIT + TIME_PER_SHEET * tex.count(r"\begin{CardSheet}")
+        time_limit = default_time_limit(tex)
     program = shutil.which(PROGRAM)
     if program is None:
         raise _missing("lualatex is not on PATH")
@@ -89,6 +89,11 @@ def typeset(tex: str, cache: Path, *, time_limit: float | None = None) -> Typese
             f"the PDF cannot be made, because {place} cannot be used: {error.strerror}; set TMPDIR or CARD_STATE_DIR "
             "to another directory"
         ) from error
+
+
+def default_time_limit(tex: str) -> float:
+    """The seconds that a run may take."""
+    return TIME_LIMIT + TIME_PER_SHEET * tex.count(r"\begin{CardSheet}")
 
 
 def _typeset(tex: str, directory: Path, command: list[str], cache: Path, time_limit: float) -> TypesetPdf:

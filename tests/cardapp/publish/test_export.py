@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,45 +25,55 @@ from cardapp.state.database import Database
 from tests.cardapp.layout.hostile import ROOT
 
 CALC = str(ROOT / "etc" / "cards" / "calc")
+EMIT = ("emit", CALC, "--format", "latex")
+TYPESET_THIS = "% Typeset this file with one run of lualatex"
 
 
 def emit(*options: str, form: str = "latex") -> int:
     return main(["emit", CALC, "--format", form, *options])
 
 
-def test_the_command_knows_every_format() -> None:
-    assert tuple(EMITTERS) == FORMATS
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-B", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **options)
 
 
-@pytest.mark.parametrize(
-    ("form", "begins"), [("html", "<!DOCTYPE html>"), ("latex", "% Typeset this file with one run of lualatex")]
-)
 def test_a_format_goes_to_a_file_or_to_standard_output(
-    form: str, begins: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    output = tmp_path / "card"
-    assert emit("-o", str(output), form=form) == 0
-    assert capfdbinary.readouterr() == (b"", b"")
-    assert output.read_text("utf-8").startswith(begins)
-    assert emit("-o", "-", form=form) == 0
-    assert capfdbinary.readouterr().out == output.read_bytes()
-    assert emit(form=form) == 0
-    assert capfdbinary.readouterr().out == output.read_bytes()
+    assert tuple(EMITTERS) == FORMATS
+    for form, begins in (("html", "<!DOCTYPE html>"), ("latex", TYPESET_THIS)):
+        output = tmp_path / "card"
+        assert emit("-o", str(output), form=form) == 0
+        assert capfdbinary.readouterr() == (b"", b"")
+        assert output.read_text("utf-8").startswith(begins)
+        assert emit("-o", "-", form=form) == 0
+        assert capfdbinary.readouterr().out == output.read_bytes()
+        assert emit(form=form) == 0
+        assert capfdbinary.readouterr().out == output.read_bytes()
 
 
-def test_the_layout_is_the_cards_or_the_one_that_is_named(tmp_path: Path) -> None:
+def test_the_layout_is_the_cards_or_the_one_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own, named = tmp_path / "own", tmp_path / "named"
     assert emit("-o", str(own)) == emit("--layout", "karta-5b", "-o", str(named)) == 0
     assert r"\paperwidth=210mm" in own.read_text("utf-8")
     assert r"\paperwidth=297mm" in named.read_text("utf-8")
+    assert emit("--layout", "karta-nope") == 2
+    assert capsys.readouterr().err == (
+        "cardapp: there is no layout 'karta-nope'; known: karta-5a, karta-5b, karta-blank, karta-classic, "
+        "karta-mixed; to use a layout file, give its name with the suffix .json\n"
+    )
+    assert emit("--layout", f"{tmp_path}/") == main(["layouts", str(tmp_path)]) == 2
+    said = f"cardapp: {tmp_path} is a folder: name a layout file, which ends with .json\n"
+    assert capsys.readouterr().err == said * 2
 
 
 def test_the_annotations_that_the_page_shows_are_drawn_on_request(
     state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CARD_STATE_DIR", str(state_dir))
-    uuid = load_card(CALC).identity.uuid
-    step = next(iter(Catalog(load_card(CALC).card).steps))
+    loaded = load_card(CALC)
+    step = next(iter(Catalog(loaded.card).steps))
     with closing(Database.open(state_dir / "card-state")) as database, database.write() as tx:
         for part, text, visible in (
             (f"{step}:text", "Seen", True), (f"{step}:text", "Not seen", False), ("t:code", "Lost", True)
@@ -71,7 +82,7 @@ def test_the_annotations_that_the_page_shows_are_drawn_on_request(
                 "strategy_id": None, "target": {"part": part, "x": 0, "y": 0, "w": 1, "h": 1},
                 "geometry": {"points": [[0, 0], [1, 1]]}, "style": {"kind": "box"}, "text": text, "visible": visible,
             }  # fmt: skip
-            explanations.add_annotation(tx, uuid, f"{step}/x", record)
+            explanations.add_annotation(tx, loaded.identity.uuid, f"{step}/x", record)
     for form in ("html", "latex"):
         plain, explained = tmp_path / f"plain.{form}", tmp_path / f"explained.{form}"
         assert emit("-o", str(plain), form=form) == emit("--annotations", "-o", str(explained), form=form) == 0
@@ -88,79 +99,67 @@ def test_an_existing_file_is_replaced_and_keeps_its_mode_and_links(tmp_path: Pat
     link.symlink_to(old)
     assert emit("-o", str(link)) == 0
     assert link.is_symlink()
-    assert old.read_text("utf-8").startswith("% Typeset this")
+    assert old.read_text("utf-8").startswith(TYPESET_THIS)
     assert stat.S_IMODE(old.stat().st_mode) == 0o604
     assert sorted(os.listdir(tmp_path)) == ["link.tex", "old.tex"]
 
 
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    for output, said in (
         ("none/card.tex", "No such file or directory"),
         ("file/card.tex", "Not a directory"),
         ("folder", "Is a directory"),
         ("/dev/full", "No space left on device"),
-    ],
-)
-def test_a_place_that_cannot_be_written_is_named(
-    output: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("kept")
-    (tmp_path / "folder").mkdir()
-    place = str(tmp_path / output)
-    assert emit("-o", place) == 2
-    assert capsys.readouterr().err == f"cardapp: {place} cannot be written: {said}\n"
+    ):
+        place = str(tmp_path / output)
+        assert emit("-o", place) == 2
+        assert capsys.readouterr().err == f"cardapp: {place} cannot be written: {said}\n"
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
-@pytest.mark.parametrize("before", [None, "the sheets of last year"])
-def test_a_full_disk_leaves_the_existing_file_unchanged(before: str | None, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_existing_file_unchanged(tmp_path: Path) -> None:
     output = tmp_path / "card.tex"
-    if before is not None:
-        output.write_text(before)
-    done = subprocess.run(
-        [sys.executable, "-P", "-B", "-m", "cardapp", "emit", CALC, "--format", "latex", "-o", str(output)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr == f"cardapp: {output} cannot be written: File too large\n"
-    assert os.listdir(tmp_path) == ([] if before is None else ["card.tex"])
-    assert before is None or output.read_text() == before
+    for before in (None, "the sheets of last year"):
+        if before is not None:
+            output.write_text(before)
+        limit = (50_000, 50_000)
+        done = run(
+            "-m", "cardapp", *EMIT, "-o", str(output),
+            preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (2, f"cardapp: {output} cannot be written: File too large\n")
+        assert os.listdir(tmp_path) == ([] if before is None else ["card.tex"])
+        assert before is None or output.read_text() == before
 
 
-@pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex"], ["layouts"]])
-def test_a_closed_pipe_is_no_error(command: list[str]) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "cardapp", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        running.stdout.close()
-        assert running.stderr.read() == b""
-        assert running.wait(60) == 128 + signal.SIGPIPE
-
-
-def test_a_closed_standard_output_is_no_error() -> None:
+def test_a_closed_pipe_or_output_is_no_error() -> None:
+    for command in (EMIT, ("layouts",)):
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "cardapp", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            running.stdout.close()
+            assert running.stderr.read() == b""
+            assert running.wait(60) == 128 + signal.SIGPIPE
     command = f"exec {sys.executable} -P -m cardapp layouts >&-"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex", "-o", "/dev/null"], ["layouts"]])
-def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring(command: list[str]) -> None:
+def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     others = setup["options.extras_require"]["card"].replace("-", "_").split("\n")
     unwanted = {line.split()[0] for line in others if line and not line.startswith("#")}
-    code = f"import sys; from cardapp.cli import main; main({command!r}); print(*sys.modules, sep='\\n')"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    assert len(unwanted) > 2
+    emits = [*EMIT, "-o", "/dev/null"]
+    code = f"import sys; from cardapp.cli import main; main({emits}); main(['layouts']); print(*sys.modules, sep='\\n')"
+    done = run("-c", code, env={"PYTHONPATH": str(ROOT)})
     loaded = set(done.stdout.splitlines())
     assert "jsonschema" in loaded
-    assert len(unwanted) > 2
     assert unwanted & loaded == set()
 
 
@@ -176,34 +175,18 @@ def test_the_answer_key_is_an_output_of_its_own(tmp_path: Path, capsys: pytest.C
     assert "argument --layout: not allowed with argument --answer-key" in capsys.readouterr().err
 
 
-def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert emit("--layout", "karta-nope") == 2
-    assert capsys.readouterr().err == (
-        "cardapp: there is no layout 'karta-nope'; known: karta-5a, karta-5b, karta-blank, karta-classic, "
-        "karta-mixed; to use a layout file, give its name with the suffix .json\n"
-    )
-    assert emit("--layout", f"{tmp_path}/") == main(["layouts", str(tmp_path)]) == 2
-    said = f"cardapp: {tmp_path} is a folder: name a layout file, which ends with .json\n"
-    assert capsys.readouterr().err == said * 2
-
-
 def test_a_pdf_is_not_sent_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert emit(form="pdf") == 2
-    assert capsys.readouterr() == (
-        "", "cardapp: a PDF cannot be written to a terminal: name a file with -o FILE, or redirect the output\n"
-    )  # fmt: skip
+    said = "cardapp: a PDF cannot be written to a terminal: name a file with -o FILE, or redirect the output\n"
+    assert capsys.readouterr() == ("", said)
     assert emit(form="latex") == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "says"), [("x.PDF", "pdf"), ("x.htm", "html"), ("x.tex", None), ("x", None), ("x.txt", None)]
-)
-def test_a_file_suffix_of_another_format_is_warned_about(
-    name: str, says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / name
-    assert emit("-o", str(output), form="LaTeX") == 0
-    assert output.read_text("utf-8").startswith("% Typeset this")
-    warning = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
-    assert capsys.readouterr().err == warning
+def test_a_file_suffix_of_another_format_is_warned_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, says in (("x.PDF", "pdf"), ("x.htm", "html"), ("x.tex", None), ("x", None), ("x.txt", None)):
+        output = tmp_path / name
+        assert emit("-o", str(output), form="LaTeX") == 0
+        assert output.read_text("utf-8").startswith(TYPESET_THIS)
+        warning = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
+        assert capsys.readouterr().err == warning
