@@ -57,7 +57,7 @@ _CANCEL_SEND_TIMEOUT = 1.0
 
 @dataclass
 class _Pending:
-    """A request that waits for its reply. Times are monotonic seconds.
+    """A request that waits for its reply. Times are seconds of the client's clock.
 
     The reader thread sets ``answer`` and all members below it, while it holds the lock ``RpcClient._changed``.
     """
@@ -77,7 +77,7 @@ class _Pending:
     last_sign: float = -math.inf
     """When the last progress message came."""
 
-    def remaining(self) -> float:
+    def remaining(self, now: float) -> float:
         """How many seconds the caller may still wait, more than 0. Infinite if the reply has arrived.
 
         :raises McpCancelled, McpTimeout: the caller may not wait any longer.
@@ -89,7 +89,7 @@ class _Pending:
             raise McpCancelled(f"{method} was cancelled")
         latest = self.started + self.maximum
         due = min(max(self.started, self.last_sign) + self.timeout, latest)
-        remaining = due - time.monotonic()
+        remaining = due - now
         if remaining <= 0:
             limit = "its maximum time" if due == latest else f"{self.timeout:g} s"
             remedy = "it was cancelled, try again" if self.cancellable else "try again, or restart the server"
@@ -100,8 +100,10 @@ class _Pending:
 class RpcClient:
     """Sends requests to one peer, for any number of threads. A request's id is also its progress token."""
 
-    def __init__(self, transport: Transport, name: str = "mcp-client") -> None:
-        """Start the reader thread. It closes ``transport`` at its end."""
+    def __init__(
+        self, transport: Transport, name: str = "mcp-client", *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start the reader thread. It closes ``transport`` at its end. Waits are measured in seconds of ``clock``."""
         self.closed = threading.Event()
         """Set when the connection has ended."""
         self.batches = False
@@ -111,6 +113,7 @@ class RpcClient:
         self.on_notification: Callable[[Notification], None] = lambda _notification: None
         """The reader thread calls this with each notification, except for progress."""
         self._transport = transport
+        self._clock = clock
         self._ids = itertools.count(1)
         self._changed = threading.Condition()
         self._pending: dict[object, _Pending] = {}
@@ -144,7 +147,7 @@ class RpcClient:
         if on_progress is not None:
             request.params["_meta"] = {**params.get("_meta", {}), "progressToken": request.id}
         longest = max(0.0, timeout if maximum is None else maximum)
-        answer = self._ask(_Pending(request, timeout, longest, on_progress, cancel, cancellable, time.monotonic()))
+        answer = self._ask(_Pending(request, timeout, longest, on_progress, cancel, cancellable, self._clock()))
         if isinstance(answer, Failure):
             raise McpRemoteError(answer.code, answer.message, answer.data)
         return answer.result
@@ -186,7 +189,7 @@ class RpcClient:
                     if pending.answer is not None:
                         return pending.answer
                     self._raise_if_ended()
-                remaining = pending.remaining()
+                remaining = pending.remaining(self._clock())
                 if not pending.progress:
                     self._changed.wait(remaining if pending.cancel is None else min(remaining, _CANCEL_POLL))
                 news = list(pending.progress)
@@ -284,7 +287,7 @@ class RpcClient:
             pending = self._pending.get(token)
             if pending is None or pending.answer is not None or done <= pending.last_done:
                 return
-            pending.last_done, pending.last_sign = done, time.monotonic()
+            pending.last_done, pending.last_sign = done, self._clock()
             short = text[:MAX_PROGRESS_TEXT] if type(text) is str else None
             pending.progress.append((done, total if _is_number(total) else None, short))
             self._changed.notify_all()

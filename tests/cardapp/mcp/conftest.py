@@ -15,7 +15,7 @@ import pytest
 from cardapp.mcp.client import McpClient
 from cardapp.mcp.server import McpServer
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds after which a test fails if an expected event does not come."""
 
 

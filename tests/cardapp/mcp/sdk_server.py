@@ -1,8 +1,8 @@
-"""An MCP server made with the reference implementation, for tests: ``sdk_server.py MAKE REVISION [SOCKET]``.
+"""An MCP server made with the reference implementation, for tests: ``sdk_server.py REVISION [SOCKET]``.
 
-MAKE is ``lowlevel`` or ``decorated``. With the modern REVISION the server accepts both eras, otherwise only the
-handshake with REVISION. It serves one peer: the first that connects to SOCKET, or without SOCKET the process that
-started it. Clients of the reference implementation use ``socket_streams`` too.
+With the modern REVISION the server accepts both eras, otherwise only the handshake with REVISION. It serves one peer:
+the first that connects to SOCKET, or without SOCKET the process that started it. Clients of the reference
+implementation use ``socket_streams`` too.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypedDict
+from typing import Any
 
 import anyio
 import anyio.abc
 import mcp_types as types
+from mcp import MCPError
 from mcp.server import runner
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -62,8 +62,6 @@ async def hold() -> None:
         raise
 
 
-# -- by hand -----------------------------------------------------------------------------------------------------------
-
 NUMBER = {"type": "number"}
 BOTH = {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}, "required": ["a", "b"]}
 SUM = {"type": "object", "properties": {"sum": NUMBER}, "required": ["sum"]}
@@ -96,47 +94,13 @@ async def call_tool(context: ServerRequestContext[Any], params: types.CallToolRe
         return types.CallToolResult(content=[], structured_content={"sum": "not a number"})
     elif params.name == "fail":
         return types.CallToolResult(content=[types.TextContent(type="text", text="no luck")], is_error=True)
+    else:
+        raise MCPError(types.INVALID_PARAMS, "no such tool")
     return types.CallToolResult(content=[])
 
 
-def lowlevel_server() -> Server[Any]:
-    return Server("by hand", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-# -- by decorators -----------------------------------------------------------------------------------------------------
-
-
-class Sum(TypedDict):
-    sum: float
-
-
-def decorated_server() -> Server[Any]:
-    server = MCPServer("decorated")
-
-    @server.tool()
-    def add(a: float, b: float) -> Sum:
-        return {"sum": a + b}
-
-    @server.tool()
-    async def count(steps: int, context: Context[Any, Any], hold_on: bool = False) -> int:
-        for step in range(1, steps + 1):
-            await context.report_progress(step, steps, f"step {step}")
-        if hold_on:
-            await hold()
-        return steps
-
-    @server.tool()
-    def fail() -> str:
-        raise ValueError("no luck")
-
-    found: Server[Any] = server._lowlevel_server
-    return found
-
-
-# -- serving -----------------------------------------------------------------------------------------------------------
-
-
-async def serve(server: Server[Any], revision: str, streams: Any) -> None:
+async def serve(revision: str, streams: Any) -> None:
+    server: Server[Any] = Server("by hand", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
     async with streams as (incoming, outgoing):
         if revision in MODERN_PROTOCOL_VERSIONS:
             await server.run(incoming, outgoing, server.create_initialization_options())
@@ -147,15 +111,14 @@ async def serve(server: Server[Any], revision: str, streams: Any) -> None:
                 await runner.serve_loop(server, incoming, outgoing, lifespan_state=state)
 
 
-async def main(make: str, revision: str, *path: str) -> None:
-    server = lowlevel_server() if make == "lowlevel" else decorated_server()
+async def main(revision: str, *path: str) -> None:
     if not path:
-        return await serve(server, revision, stdio_server())
+        return await serve(revision, stdio_server())
     listener = await anyio.create_unix_listener(path[0])
     sys.stderr.write("listening\n")
     async with listener:
         stream = await listener.accept()
-    await serve(server, revision, socket_streams(stream))
+    await serve(revision, socket_streams(stream))
 
 
 if __name__ == "__main__":

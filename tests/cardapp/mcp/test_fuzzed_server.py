@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import runpy
+import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardapp.mcp.server import McpServer
+from tests.cardapp.mcp.conftest import ScriptedPeer
+from tests.cardapp.mcp.example_server import example_server
 from tests.cardapp.mutation import Mutation, mutations
 
-EXAMPLE = runpy.run_path(str(Path(__file__).with_name("example_server.py")))
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "scripted", "version": "0"},
@@ -22,43 +22,39 @@ META = {
     "progressToken": "p",
 }
 OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "0"}}
-SOUND: dict[str, dict[str, Any]] = {
-    "a call": {
-        "id": 1,
-        "method": "tools/call",
-        "params": {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META},
-    },
-    "a list": {"id": 1, "method": "tools/list", "params": {"_meta": META}},
-    "a discovery": {"id": 1, "method": "server/discover", "params": {"_meta": META}},
-    "an opening": {"id": 1, "method": "initialize", "params": OPENING},
-    "a cancellation": {"method": "notifications/cancelled", "params": {"requestId": 1, "reason": "?"}},
-    "an answer": {"id": 1, "result": {"x": 1}},
-}
+CALL = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
+NUMBERS = itertools.count()
+SOUND: tuple[dict[str, Any], ...] = (
+    {"id": 1, "method": "tools/call", "params": CALL},
+    {"id": 1, "method": "tools/list", "params": {"_meta": META}},
+    {"id": 1, "method": "server/discover", "params": {"_meta": META}},
+    {"id": 1, "method": "initialize", "params": OPENING},
+    {"method": "notifications/cancelled", "params": {"requestId": 1, "reason": "?"}},
+    {"id": 1, "result": {"x": 1}},
+)
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_a_mutated_message_is_answered_or_ignored(
-    name: str, served: Callable[[McpServer], Any], loops: Callable[..., int]
-) -> None:
-    sound = {"jsonrpc": "2.0", **SOUND[name]}
-    peer = served(EXAMPLE["example_server"]())
-    asked = 0
+@st.composite
+def lines(draw: st.DrawFn) -> bytes:
+    """A mutated message."""
+    sound = {"jsonrpc": "2.0", **draw(st.sampled_from(SOUND))}
+    mutation: Mutation = draw(mutations(sound))
+    return mutation.of(sound)
 
-    @settings(
-        max_examples=loops(quick=30, full=600),
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-    @given(st.lists(mutations(sound), min_size=1, max_size=3))
-    def check(drawn: list[Mutation]) -> None:
-        nonlocal asked
-        asked += 1
-        for mutation in drawn:
-            peer.send_raw(mutation.of(sound) + b"\n")
-        peer.send({"id": f"still there {asked}", "method": "server/discover", "params": {"_meta": META}})
-        while (answer := peer.receive()).get("id") != f"still there {asked}":
-            assert answer["jsonrpc"] == "2.0"
-            assert ("result" in answer) + ("error" in answer) + ("method" in answer) == 1
-        assert "result" in answer
 
-    check()
+@pytest.fixture
+def peer(served: Callable[[McpServer], ScriptedPeer]) -> ScriptedPeer:
+    return served(example_server())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(lines(), min_size=1, max_size=3))
+def test_a_mutated_message_is_answered_or_ignored(peer: ScriptedPeer, drawn: list[bytes]) -> None:
+    last = f"still there {next(NUMBERS)}"
+    for line in drawn:
+        peer.send_raw(line + b"\n")
+    peer.send({"id": last, "method": "server/discover", "params": {"_meta": META}})
+    while (answer := peer.receive()).get("id") != last:
+        assert answer["jsonrpc"] == "2.0"
+        assert ("result" in answer) + ("error" in answer) + ("method" in answer) == 1
+    assert "result" in answer

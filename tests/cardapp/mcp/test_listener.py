@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import socket
 import stat
 import threading
@@ -15,10 +14,11 @@ import pytest
 from cardapp.errors import McpClosed, StateError, UsageError
 from cardapp.mcp.client import McpClient
 from cardapp.mcp.server import CallContext, McpServer, Tool, UnixListener
+from tests.cardapp.mcp.conftest import PATIENCE
+from tests.cardapp.mcp.example_server import example_server
+from tests.functional.session_process import eventually
 
-EXAMPLE = runpy.run_path(str(Path(__file__).with_name("example_server.py")))
 ANY = {"type": "object"}
-PATIENCE = 20.0
 
 
 def mcp_threads() -> list[str]:
@@ -36,7 +36,7 @@ def listen(path: Path) -> Iterator[Callable[..., UnixListener]]:
     started: list[UnixListener] = []
 
     def start(server: McpServer | None = None, **options: Any) -> UnixListener:
-        started.append(UnixListener(path, server or EXAMPLE["example_server"](), **options))
+        started.append(UnixListener(path, server or example_server(), **options))
         started[-1].start()
         return started[-1]
 
@@ -108,18 +108,11 @@ def test_a_listener_stops_while_a_peer_waits_for_a_thread(
         assert waiting.recv(1) == b""
 
 
-def test_a_stale_socket_file_is_replaced(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_a_stale_socket_file_is_replaced_and_one_in_use_is_not(path: Path, listen: Callable[..., UnixListener]) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     listen()
-    client = connect(path)
-    assert add(client, 1, 1) == {"sum": 2}
-    client.close()
-
-
-def test_a_socket_in_use_is_not_replaced(path: Path, listen: Callable[..., UnixListener]) -> None:
-    listen()
-    second = UnixListener(path, EXAMPLE["example_server"]())
+    second = UnixListener(path, example_server())
     with pytest.raises(StateError, match="another process listens"):
         second.start()
     second.stop()
@@ -128,24 +121,24 @@ def test_a_socket_in_use_is_not_replaced(path: Path, listen: Callable[..., UnixL
     client.close()
 
 
-def test_a_file_that_is_no_socket_is_not_removed(path: Path) -> None:
+def test_a_file_that_is_no_socket_or_has_replaced_it_is_not_removed(
+    path: Path, listen: Callable[..., UnixListener]
+) -> None:
     path.write_text("precious")
     with pytest.raises(StateError, match="not a socket"):
-        UnixListener(path, EXAMPLE["example_server"]()).start()
+        UnixListener(path, example_server()).start()
     assert path.read_text() == "precious"
-
-
-def test_the_error_of_a_long_path_names_the_setting(state_dir: Path) -> None:
-    with pytest.raises(UsageError, match=r"107.*CARD_STATE_DIR"):
-        UnixListener(state_dir / ("x" * 107), EXAMPLE["example_server"]()).start()
-
-
-def test_a_file_that_replaced_the_socket_is_not_removed(path: Path, listen: Callable[..., UnixListener]) -> None:
+    path.unlink()
     listener = listen()
     path.unlink()
     path.write_text("another's")
     listener.stop(PATIENCE)
     assert path.read_text() == "another's"
+
+
+def test_the_error_of_a_long_path_names_the_setting(state_dir: Path) -> None:
+    with pytest.raises(UsageError, match=r"107.*CARD_STATE_DIR"):
+        UnixListener(state_dir / ("x" * 107), example_server()).start()
 
 
 def test_a_connection_above_the_limit_is_closed(path: Path, listen: Callable[..., UnixListener]) -> None:
@@ -203,25 +196,18 @@ def test_a_peer_that_does_not_read_blocks_neither_others_nor_the_stop(
         assert mcp_threads() == []
 
 
-def test_threads_end_with_their_peers(path: Path, listen: Callable[..., UnixListener]) -> None:
-    listener = listen()
-    for _ in range(10):
-        client = connect(path)
-        add(client, 1, 1)
-        client.close()
-    before_stop = [name for name in mcp_threads() if name != "mcp-listener"]
-    listener.stop(PATIENCE)
-    assert len(before_stop) < 10
-    assert mcp_threads() == []
-
-
-def test_descriptors_are_closed(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_the_threads_and_descriptors_of_a_peer_end_with_it(path: Path, listen: Callable[..., UnixListener]) -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
 
     before = opened()
     listener = listen()
+    listening = opened()
     for _ in range(5):
-        connect(path).close()
+        client = connect(path)
+        assert add(client, 1, 1) == {"sum": 2}
+        client.close()
+        eventually(lambda: mcp_threads() == ["mcp-listener"])
+        assert opened() == listening
     listener.stop(PATIENCE)
     assert opened() == before

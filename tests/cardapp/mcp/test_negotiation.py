@@ -4,8 +4,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,56 @@ from mcp_types.methods import validate_client_notification, validate_client_requ
 
 from cardapp.errors import McpClosed, McpProtocolError, McpRemoteError, McpTimeout
 from cardapp.mcp.client import McpClient
+from tests.cardapp.mcp.conftest import PATIENCE, ScriptedPeer
 
-PATIENCE = 20.0
 MODERN = "2026-07-28"
 NEXT = "2027-07-28"
 SERVER_INFO = {"name": "scripted", "version": "0"}
+UNSUPPORTED = -32022
 
 Background = Callable[..., Future[Any]]
 
 
-@pytest.fixture
-def opening(pair: tuple[Any, socket.socket], background: Background) -> tuple[Any, Future[McpClient]]:
-    """A scripted server, and the future of a client that negotiates with it."""
-    peer, end = pair
-    return peer, background(McpClient, end, end, timeout=PATIENCE)
+class Opening:
+    """A scripted server, and a client that negotiates with it in the background."""
+
+    def __init__(self, background: Background, timeout: float) -> None:
+        ours, theirs = socket.socketpair()
+        self.peer = ScriptedPeer(ours)
+        self._connecting = background(McpClient, theirs, theirs, timeout=timeout)
+
+    def client(self) -> McpClient:
+        found: McpClient = self._connecting.result(PATIENCE)
+        return found
+
+    def agreed(self) -> tuple[str, str]:
+        client = self.client()
+        client.close()
+        return client.lifecycle, client.revision
+
+    def probe(self) -> dict[str, Any]:
+        request = self.peer.expect("server/discover")
+        validate_client_request("server/discover", MODERN, request["params"])
+        return request
+
+    def shake_hands(self, revision: str = "2025-11-25") -> None:
+        shake_hands(self.peer, revision)
+
+
+@contextmanager
+def opening(background: Background, timeout: float = PATIENCE) -> Iterator[Opening]:
+    found = Opening(background, timeout)
+    try:
+        yield found
+    finally:
+        found.peer.close()
 
 
 def discovered(*versions: Any) -> dict[str, Any]:
     return {"resultType": "complete", "supportedVersions": list(versions), "capabilities": {}, "ttlMs": 0}
 
 
-def shake_hands(peer: Any, revision: str = "2025-11-25") -> None:
+def shake_hands(peer: ScriptedPeer, revision: str) -> None:
     request = peer.expect("initialize")
     validate_client_request("initialize", "2025-11-25", request["params"])
     assert request["params"]["protocolVersion"] == "2025-11-25"
@@ -43,224 +73,162 @@ def shake_hands(peer: Any, revision: str = "2025-11-25") -> None:
     validate_client_notification("notifications/initialized", "2025-11-25", note["params"])
 
 
-def finish(connecting: Future[McpClient]) -> tuple[str, str]:
-    client = connecting.result(PATIENCE)
-    client.close()
-    return client.lifecycle, client.revision
+def test_a_discover_result_means_a_modern_server(background: Background) -> None:
+    """It need not report its name."""
+    named = {"io.modelcontextprotocol/serverInfo": SERVER_INFO}
+    wrong = {"io.modelcontextprotocol/serverInfo": "me"}
+    for meta, info in ((named, SERVER_INFO), (None, {}), ([], {}), (wrong, {})):
+        with opening(background) as opened:
+            opened.peer.answer(opened.probe(), {**discovered(NEXT, MODERN, "2025-11-25"), "_meta": meta})
+            assert opened.agreed() == ("stateless", MODERN)
+            assert opened.client().server_info == info
+            assert opened.peer.receive() is None  # no handshake after it
 
 
-# -- the modern era ----------------------------------------------------------------------------------------------------
-
-
-def test_a_discover_result_means_a_modern_server(opening: tuple[Any, Future[McpClient]]) -> None:
-    peer, connecting = opening
-    probe = peer.expect("server/discover")
-    validate_client_request("server/discover", MODERN, probe["params"])
-    peer.answer(
-        probe, {**discovered(NEXT, MODERN, "2025-11-25"), "_meta": {"io.modelcontextprotocol/serverInfo": SERVER_INFO}}
-    )
-    assert finish(connecting) == ("stateless", MODERN)
-    assert connecting.result().server_info == SERVER_INFO
-    assert peer.receive() is None  # no handshake after it
-
-
-@pytest.mark.parametrize("meta", [None, [], {"io.modelcontextprotocol/serverInfo": "me"}])
-def test_a_server_need_not_report_its_name(opening: tuple[Any, Future[McpClient]], meta: Any) -> None:
-    peer, connecting = opening
-    peer.answer(peer.expect("server/discover"), {**discovered(MODERN), "_meta": meta})
-    assert finish(connecting) == ("stateless", MODERN)
-    assert connecting.result().server_info == {}
-
-
-def test_after_an_unsupported_version_a_listed_one_is_tried(opening: tuple[Any, Future[McpClient]]) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), -32022, {"supported": [NEXT, MODERN], "requested": "x"})
-    peer.answer(peer.expect("server/discover"), discovered(MODERN))
-    assert finish(connecting) == ("stateless", MODERN)
-
-
-def test_a_server_that_refuses_a_version_it_lists_fails_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
-    peer, connecting = opening
-    for _ in range(2):
-        peer.refuse(peer.expect("server/discover"), -32022, {"supported": [MODERN], "requested": MODERN})
-    with pytest.raises(McpProtocolError, match=MODERN):
-        finish(connecting)
-    assert peer.receive() is None
+def test_after_an_unsupported_version_a_listed_one_is_tried_once(background: Background) -> None:
+    refusal = {"supported": [NEXT, MODERN], "requested": MODERN}
+    with opening(background) as opened:
+        opened.peer.refuse(opened.probe(), UNSUPPORTED, refusal)
+        opened.peer.answer(opened.probe(), discovered(MODERN))
+        assert opened.agreed() == ("stateless", MODERN)
+    with opening(background) as opened:
+        for _ in range(2):
+            opened.peer.refuse(opened.probe(), UNSUPPORTED, refusal)
+        with pytest.raises(McpProtocolError, match=MODERN):
+            opened.client()
+        assert opened.peer.receive() is None
 
 
 @pytest.mark.parametrize("how", ["result", "error"])
-def test_a_modern_server_without_a_common_revision_gets_no_handshake(
-    opening: tuple[Any, Future[McpClient]], how: str
-) -> None:
-    peer, connecting = opening
-    probe = peer.expect("server/discover")
-    if how == "result":
-        peer.answer(probe, discovered(NEXT))
-    else:
-        peer.refuse(probe, -32022, {"supported": [NEXT], "requested": MODERN})
-    with pytest.raises(McpProtocolError, match=NEXT):
-        finish(connecting)
-    assert peer.receive() is None
+def test_the_listed_revisions_decide_how_the_client_goes_on(background: Background, how: str) -> None:
+    def list_revisions(opened: Opening, *revisions: str) -> None:
+        if how == "result":
+            opened.peer.answer(opened.probe(), discovered(*revisions))
+        else:
+            opened.peer.refuse(opened.probe(), UNSUPPORTED, {"supported": [*revisions], "requested": MODERN})
+
+    with opening(background) as opened:
+        list_revisions(opened, NEXT)
+        with pytest.raises(McpProtocolError, match=NEXT):
+            opened.client()
+        assert opened.peer.receive() is None
+    with opening(background) as opened:
+        list_revisions(opened, "2025-06-18", "2024-11-05", NEXT)
+        opened.shake_hands("2025-06-18")
+        assert opened.agreed() == ("handshake", "2025-06-18")
 
 
-# -- the handshake era -------------------------------------------------------------------------------------------------
+def test_any_other_answer_to_the_probe_leads_to_the_handshake(background: Background) -> None:
+    errors = [{"code": code, "message": "no"} for code in (-32601, -32602, -32600, -32603, -32000, 0, 1, 404)]
+    for data in (None, [], "x", {}, {"supported": "all"}, {"supported": []}, {"supported": [1]}):
+        errors.append({"code": UNSUPPORTED, "message": "no", "data": data})
+    results: tuple[dict[str, Any], ...] = ({}, {"supportedVersions": MODERN}, {"supportedVersions": [7]})
+    for answer in (*({"error": error} for error in errors), *({"result": result} for result in results)):
+        with opening(background) as opened:
+            opened.peer.send({"id": opened.probe()["id"], **answer})
+            opened.shake_hands()
+            assert opened.agreed() == ("handshake", "2025-11-25"), answer
+            assert opened.client().server_info == SERVER_INFO
 
 
-@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32603, -32000, 0, 1, 404])
-def test_any_other_error_leads_to_the_handshake(opening: tuple[Any, Future[McpClient]], code: int) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), code)
-    shake_hands(peer)
-    assert finish(connecting) == ("handshake", "2025-11-25")
-    assert connecting.result().server_info == SERVER_INFO
+def test_without_an_answer_the_handshake_follows_and_a_late_answer_is_ignored(background: Background) -> None:
+    with opening(background, timeout=3.0) as opened:
+        probe = opened.probe()
+        assert opened.peer.expect("notifications/cancelled")["params"]["requestId"] == probe["id"]
+        opened.peer.answer(probe, discovered(MODERN))
+        opened.shake_hands()
+        assert opened.agreed() == ("handshake", "2025-11-25")
 
 
-@pytest.mark.parametrize("data", [None, [], "x", {}, {"supported": "all"}, {"supported": []}, {"supported": [1]}])
-def test_an_unsupported_version_error_without_a_list_leads_to_the_handshake(
-    opening: tuple[Any, Future[McpClient]], data: Any
-) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), -32022, data)
-    shake_hands(peer)
-    assert finish(connecting) == ("handshake", "2025-11-25")
+def test_a_slow_modern_server_is_found_by_its_refusal_of_the_handshake(background: Background) -> None:
+    with opening(background, timeout=3.0) as opened:
+        opened.probe()
+        opened.peer.expect("notifications/cancelled")
+        opened.peer.refuse(opened.peer.expect("initialize"), UNSUPPORTED, {"supported": [MODERN]})
+        opened.peer.answer(opened.probe(), discovered(MODERN))
+        assert opened.agreed() == ("stateless", MODERN)
 
 
-@pytest.mark.parametrize("how", ["result", "error"])
-def test_a_server_that_lists_only_old_revisions_gets_the_handshake(
-    opening: tuple[Any, Future[McpClient]], how: str
-) -> None:
-    peer, connecting = opening
-    probe = peer.expect("server/discover")
-    if how == "result":
-        peer.answer(probe, discovered("2025-06-18", "2024-11-05"))
-    else:
-        peer.refuse(probe, -32022, {"supported": ["2025-06-18"], "requested": MODERN})
-    shake_hands(peer, "2025-06-18")
-    assert finish(connecting) == ("handshake", "2025-06-18")
+def test_only_a_known_revision_of_the_handshake_is_accepted(background: Background) -> None:
+    for revision in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
+        with opening(background) as opened:
+            opened.peer.refuse(opened.probe(), -32601)
+            opened.shake_hands(revision)
+            assert opened.agreed() == ("handshake", revision)
+    for unknown in ("1999-01-01", MODERN, None, 7):
+        with opening(background) as opened:
+            opened.peer.refuse(opened.probe(), -32601)
+            answer = {"protocolVersion": unknown, "capabilities": {}, "serverInfo": {}}
+            opened.peer.answer(opened.peer.expect("initialize"), answer)
+            with pytest.raises(McpProtocolError, match="no common revision"):
+                opened.client()
+            assert opened.peer.receive() is None
 
 
-@pytest.mark.parametrize("result", [{}, {"supportedVersions": "2026-07-28"}, {"supportedVersions": [7]}])
-def test_an_invalid_discover_result_leads_to_the_handshake(
-    opening: tuple[Any, Future[McpClient]], result: dict[str, Any]
-) -> None:
-    peer, connecting = opening
-    peer.answer(peer.expect("server/discover"), result)
-    shake_hands(peer)
-    assert finish(connecting) == ("handshake", "2025-11-25")
+def test_a_refused_handshake_is_reported(background: Background) -> None:
+    with opening(background) as opened:
+        opened.peer.refuse(opened.probe(), -32601)
+        opened.peer.refuse(opened.peer.expect("initialize"), -32603)
+        with pytest.raises(McpRemoteError) as caught:
+            opened.client()
+        assert caught.value.rpc_code == -32603
+        assert opened.peer.receive() is None
 
 
-def test_without_an_answer_the_handshake_follows_and_a_late_answer_is_ignored(
-    pair: tuple[Any, socket.socket], background: Background
-) -> None:
-    peer, end = pair
-    connecting = background(McpClient, end, end, timeout=1.0)
-    probe = peer.expect("server/discover")
-    assert peer.expect("notifications/cancelled")["params"]["requestId"] == probe["id"]
-    peer.answer(probe, discovered(MODERN))
-    shake_hands(peer)
-    assert finish(connecting) == ("handshake", "2025-11-25")
+def test_initialize_is_never_cancelled(background: Background) -> None:
+    with opening(background, timeout=1.0) as opened:
+        opened.peer.refuse(opened.probe(), -32601)
+        opened.peer.expect("initialize")
+        with pytest.raises(McpTimeout, match="try again, or restart the server") as silent:
+            opened.client()
+        assert opened.peer.receive() is None
+        assert "cancelled" not in silent.value.detail
 
 
-@pytest.mark.full
-def test_a_slow_modern_server_is_found_by_its_refusal_of_the_handshake(
-    pair: tuple[Any, socket.socket], background: Background
-) -> None:
-    peer, end = pair
-    connecting = background(McpClient, end, end, timeout=5.0)
-    peer.expect("server/discover")
-    peer.expect("notifications/cancelled")
-    peer.refuse(peer.expect("initialize"), -32022, {"supported": [MODERN]})
-    peer.answer(peer.expect("server/discover"), discovered(MODERN))
-    assert finish(connecting) == ("stateless", MODERN)
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_another_known_revision_is_accepted(opening: tuple[Any, Future[McpClient]], revision: str) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), -32601)
-    shake_hands(peer, revision)
-    assert finish(connecting) == ("handshake", revision)
-
-
-@pytest.mark.parametrize("revision", ["1999-01-01", MODERN, None, 7])
-def test_an_unknown_revision_ends_the_connection(opening: tuple[Any, Future[McpClient]], revision: Any) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), -32601)
-    peer.answer(peer.expect("initialize"), {"protocolVersion": revision, "capabilities": {}, "serverInfo": {}})
-    with pytest.raises(McpProtocolError, match="revision"):
-        connecting.result(PATIENCE)
-    assert peer.receive() is None
-
-
-def test_a_refused_handshake_is_reported(opening: tuple[Any, Future[McpClient]]) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), -32601)
-    peer.refuse(peer.expect("initialize"), -32603)
-    with pytest.raises(McpRemoteError) as caught:
-        connecting.result(PATIENCE)
-    assert caught.value.rpc_code == -32603
-    assert peer.receive() is None
-
-
-def test_initialize_is_never_cancelled(pair: tuple[Any, socket.socket], background: Background) -> None:
-    peer, end = pair
-    connecting = background(McpClient, end, end, timeout=1.0)
-    peer.refuse(peer.expect("server/discover"), -32601)
-    peer.expect("initialize")
-    with pytest.raises(McpTimeout, match="try again, or restart the server") as silent:
-        connecting.result(PATIENCE)
-    assert peer.receive() is None
-    assert "cancelled" not in silent.value.detail
-
-
-def test_a_server_may_ping_during_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
-    peer, connecting = opening
-    peer.refuse(peer.expect("server/discover"), -32601)
-    request = peer.expect("initialize")
-    peer.send({"id": "theirs", "method": "ping"})
-    assert peer.receive() == {"jsonrpc": "2.0", "id": "theirs", "result": {}}
-    peer.answer(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": SERVER_INFO})
-    peer.expect("notifications/initialized")
-    finish(connecting)
+def test_a_server_may_ping_during_the_negotiation(background: Background) -> None:
+    with opening(background) as opened:
+        opened.peer.refuse(opened.probe(), -32601)
+        opened.peer.send({"id": "theirs", "method": "ping"})
+        request = opened.peer.receive(), opened.peer.receive()
+        assert {"jsonrpc": "2.0", "id": "theirs", "result": {}} in request
+        (initialize,) = [each for each in request if each.get("method") == "initialize"]
+        answer = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": SERVER_INFO}
+        opened.peer.answer(initialize, answer)
+        assert opened.agreed() == ("handshake", "2025-11-25")
 
 
 # -- nobody there ------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_disconnects_fails_the_negotiation(opening: tuple[Any, Future[McpClient]]) -> None:
-    peer, connecting = opening
-    peer.expect("server/discover")
-    peer.close()
-    with pytest.raises(McpClosed):
-        connecting.result(PATIENCE)
+def test_a_server_that_disconnects_fails_the_negotiation(background: Background) -> None:
+    with opening(background) as opened:
+        opened.probe()
+        opened.peer.close()
+        with pytest.raises(McpClosed):
+            opened.client()
 
 
-Listening = tuple[Path, Callable[[], Any]]
-
-
-def test_a_server_that_disconnects_at_the_probe_is_connected_again(
-    listening: Listening, background: Background
+def test_a_server_that_disconnects_at_the_probe_is_connected_again_once(
+    listening: tuple[Path, Callable[[], ScriptedPeer]], background: Background
 ) -> None:
     path, take_call = listening
-    connecting = background(McpClient.connect, path, timeout=PATIENCE)
-    first = take_call()
-    first.expect("server/discover")
-    first.close()
-    second = take_call()
-    shake_hands(second, "2024-11-05")
-    assert finish(connecting) == ("handshake", "2024-11-05")
-    second.close()
 
-
-def test_a_server_that_disconnects_at_the_handshake_too_fails_the_connection(
-    listening: Listening, background: Background
-) -> None:
-    path, take_call = listening
-    connecting = background(McpClient.connect, path, timeout=PATIENCE)
-    for method in ("server/discover", "initialize"):
+    def disconnect_at(method: str) -> None:
         peer = take_call()
         peer.expect(method)
         peer.close()
+
+    connecting = background(McpClient.connect, path, timeout=PATIENCE)
+    disconnect_at("server/discover")
+    second = take_call()
+    shake_hands(second, "2024-11-05")
+    client = connecting.result(PATIENCE)
+    assert (client.lifecycle, client.revision) == ("handshake", "2024-11-05")
+    client.close()
+    second.close()
+    connecting = background(McpClient.connect, path, timeout=PATIENCE)
+    disconnect_at("server/discover")
+    disconnect_at("initialize")
     with pytest.raises(McpClosed):
         connecting.result(PATIENCE)
 
