@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,11 +15,11 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.cardapp.mcp.sdk_server import socket_streams
 from tests.functional.serving import PROGRAM, Sessions, make_card
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = pytest.mark.functional
 
-PEER = runpy.run_path(str(Path(__file__).resolve().parent.parent / "cardapp" / "mcp" / "sdk_server.py"))
 PATIENCE = 30.0
 TOOLS = {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"} | {
     *("step", "next", "finish", "continue", "interrupt", "backtrace", "locals", "run_commands"),
@@ -30,9 +29,9 @@ LINE = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "/*
 
 
 @pytest.fixture(scope="module")
-def sessions(runtime: str) -> Iterator[Sessions]:
+def sessions() -> Iterator[Sessions]:
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        started = Sessions(Path(folder) / "state", runtime)
+        started = Sessions(Path(folder) / "state")
         try:
             started.start(make_card(Path(folder) / "card"))
             yield started
@@ -40,24 +39,21 @@ def sessions(runtime: str) -> Iterator[Sessions]:
             started.stop()
 
 
-@pytest.fixture(params=["socket", "stdio"])
-def transport(request: pytest.FixtureRequest, sessions: Sessions) -> Callable[[], AbstractAsyncContextManager[Any]]:
-    if request.param == "stdio":
-        command = ["-P", "-m", "cardapp.session_host", "mcp", "s"]
-        environment = {**os.environ, "CARD_STATE_DIR": str(sessions.state)}
-        return lambda: stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment))
-
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[Any]:
-        async with PEER["socket_streams"](await anyio.connect_unix(sessions.socket)) as streams:
-            yield streams
-
-    return connect
+def over_stdio(sessions: Sessions) -> AbstractAsyncContextManager[Any]:
+    command = ["-P", "-m", "cardapp.session_host", "mcp", "s"]
+    environment = {**os.environ, "CARD_STATE_DIR": str(sessions.state)}
+    return stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment))
 
 
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@asynccontextmanager
+async def over_socket(sessions: Sessions) -> AsyncIterator[Any]:
+    async with socket_streams(await anyio.connect_unix(sessions.socket)) as streams:
+        yield streams
+
+
+@pytest.mark.parametrize(("era", "transport"), [("handshake", over_stdio), ("modern", over_socket)])
 def test_a_foreign_client_brings_the_program_to_a_stop(
-    transport: Callable[[], AbstractAsyncContextManager[Any]], era: str
+    sessions: Sessions, era: str, transport: Callable[[Sessions], AbstractAsyncContextManager[Any]]
 ) -> None:
     stages: list[str | None] = []
 
@@ -67,7 +63,7 @@ def test_a_foreign_client_brings_the_program_to_a_stop(
     async def script() -> None:
         with anyio.fail_after(PATIENCE):
             async with (
-                transport() as (read, write),
+                transport(sessions) as (read, write),
                 ClientSession(read, write, read_timeout_seconds=PATIENCE) as client,
             ):
                 await (client.discover() if era == "modern" else client.initialize())
