@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ from marketdata.store.pool import Connection, Pool
 from marketdata.store.postgres_errors import translated
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
-from marketdata.tick import Finalize
+from marketdata.tick import Finalize, Tick
 
 from . import brute_force
 from .brute_force import Asked
@@ -54,107 +54,100 @@ LASTING = (
     "a skipped day", "no change in months", "no change in years",
 )  # fmt: skip
 
-every_change = pytest.mark.parametrize("change", CHANGES)
+near = st.builds(
+    lambda unit, count, us: unit * count + us,
+    st.sampled_from([17 * MINUTE, 3600 * SECOND, 5 * 3600 * SECOND, DAY, 6 * DAY]),
+    st.integers(-11, 11),
+    st.sampled_from([0, 0, 1, -1, 29 * MINUTE]),
+)
+"""Distances from a change."""
 
 
 @pytest.fixture(scope="module")
 def zones(database: str, version: Version) -> Iterator[TimeZones]:
-    pool = Pool(database, application_name="zones")
+    pool = Pool(database, application_name="zones", size=1)
     yield TimeZones(pool)
     pool.close(5.0)
-
-
-@cache
-def window(change: str) -> Window:
-    return Window(*CHANGES[change])
 
 
 def moment(change: str) -> int:
     return int(datetime.combine(CHANGES[change][1], datetime.min.time(), UTC).timestamp()) * SECOND
 
 
-@pytest.mark.parametrize(
-    "change", [pytest.param(each, marks=[] if each in LASTING else [pytest.mark.full]) for each in CHANGES]
-)
-@pytest.mark.parametrize("interval", WIDTHS)
-def test_buckets_are_those_of_the_local_clock(zones: TimeZones, change: str, interval: str) -> None:
-    zone = zones.find(CHANGES[change][0])
-    buckets = window(change).buckets(interval)
-    assert len(buckets) >= 2
-    for opened, end in buckets[:: {"1s": 1013, "1m": 7}.get(interval, 1)]:
-        assert bucket_open(opened, interval, zone) == opened == bucket_open(end - 1, interval, zone)
-        assert bucket_end(opened, interval, zone) == end
+def test_buckets_are_those_of_the_local_clock(zones: TimeZones) -> None:
+    for change, (name, around) in CHANGES.items():
+        zone, window = zones.find(name), Window(name, around)
+        for interval in WIDTHS:
+            buckets = window.buckets(interval, every={"1s": 1013, "1m": 31, "3m": 11, "5m": 7}.get(interval, 1))
+            assert len(buckets) >= 2, (change, interval)
+            for opened, end in buckets:
+                found = bucket_open(opened, interval, zone), bucket_open(end - 1, interval, zone)
+                assert found == (opened, opened), (change, interval)
+                assert bucket_end(opened, interval, zone) == end, (change, interval)
 
 
 def test_a_day_of_a_change_has_23_or_25_hours(zones: TimeZones) -> None:
     zone = zones.find("America/New_York")
-    lengths = {}
-    for change in ("an hour forward", "an hour back"):
+    for change, hours in (("an hour forward", 23), ("an hour back", 25)):
         opened = bucket_open(moment(change) + 12 * 3600 * SECOND, "1d", zone)
-        lengths[change] = (bucket_end(opened, "1d", zone) - opened) // (3600 * SECOND)
-    assert lengths == {"an hour forward": 23, "an hour back": 25}
+        assert bucket_end(opened, "1d", zone) - opened == hours * 3600 * SECOND, change
 
 
-@every_change
-def test_candles_are_those_of_the_ticks_in_each_bucket(
-    conn: Connection, version: Version, zones: TimeZones, change: str, loops
-) -> None:
-    zone, around = zones.find(CHANGES[change][0]), moment(change)
-    near = st.builds(
-        lambda unit, count, us: around + unit * count + us,
-        st.sampled_from([17 * MINUTE, 3600 * SECOND, 5 * 3600 * SECOND, DAY, 6 * DAY]),
-        st.integers(-11, 11),
-        st.sampled_from([0, 0, 1, -1, 29 * MINUTE]),
-    )
-
-    @settings(max_examples=loops(quick=2, full=100), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol = new_symbol()
-        times = data.draw(st.lists(near, min_size=1, max_size=60))
-        held = [tick(symbol, str(n), ts, str(n + 1), block_number=n) for n, ts in enumerate(times)]
-        ticks.ingest(conn, version, [*held, Finalize(symbol, len(held) // 2)])
-        final = brute_force.final_until(held, len(held) // 2)
+def test_candles_around_every_change_are_exact(conn: Connection, version: Version, zones: TimeZones) -> None:
+    for change, (name, _) in CHANGES.items():
+        zone, around, symbol = zones.find(name), moment(change), new_symbol()
+        held = [
+            tick(symbol, str(n), around + n * 3541 * SECOND, str(n + 61), block_number=n + 60) for n in range(-60, 60)
+        ]
+        ticks.ingest(conn, version, [*held, Finalize(symbol, 60)])
         for interval in WIDTHS:
-            made = brute_force.candles(held, interval, zone)
-            for fill in ("none", "previous"):
-                start, end = data.draw(st.none() | near), data.draw(st.none() | near)
-                limit, sort = data.draw(st.sampled_from([1, 2, 5, 500])), data.draw(st.sampled_from(["asc", "desc"]))
-                asked = Asked(interval, start=start, end=end, limit=limit, sort=sort, fill=fill, zone=zone)
-                check(conn, version, symbol, made, asked, final)
-
-    holds()
+            asked = Asked(interval, start=around - 2 * DAY, limit=150, zone=zone)
+            check(conn, version, symbol, brute_force.candles(held, interval, zone), asked, held[60].ts)
 
 
-WIDE = [each for each in WIDTHS if each not in ("1s", "1m")]
+@settings(**RELAXED)
+@given(data=st.data())
+def test_any_candles_around_a_change_are_exact(
+    conn: Connection, version: Version, zones: TimeZones, data: st.DataObject
+) -> None:
+    change = data.draw(st.sampled_from(list(CHANGES)))
+    zone, around, symbol = zones.find(CHANGES[change][0]), moment(change), new_symbol()
+    times = data.draw(st.lists(near.map(lambda distance: around + distance), min_size=1, max_size=60))
+    held = [tick(symbol, str(n), ts, str(n + 1), block_number=n) for n, ts in enumerate(times)]
+    ticks.ingest(conn, version, [*held, Finalize(symbol, len(held) // 2)])
+    final = brute_force.final_until(held, len(held) // 2)
+    bound = st.none() | near.map(lambda distance: around + distance)
+    asked = data.draw(
+        st.builds(
+            Asked, st.sampled_from(list(WIDTHS)), bound, bound, st.sampled_from([1, 2, 5, 500]),
+            st.sampled_from(["asc", "desc"]), st.sampled_from(["none", "previous"]), st.just(zone),
+        )
+    )  # fmt: skip
+    check(conn, version, symbol, brute_force.candles(held, asked.interval, zone), asked, final)
 
 
-@pytest.mark.parametrize(
-    ("interval", "change"),
-    [  # in the quick run each interval has one change, and each change two or three intervals
-        pytest.param(interval, change, marks=[] if at % len(LASTING) == number else [pytest.mark.full])
-        for at, interval in enumerate(WIDE)
-        for number, change in enumerate(LASTING)
-    ],
-)
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
-    conn: Connection, version: Version, zones: TimeZones, change: str, interval: str
+    conn: Connection, version: Version, zones: TimeZones, rng: random.Random
 ) -> None:
     """The test counts the rows that are read for a limit. Each bucket here needs the greatest number of rows."""
-    zone, around, symbol = zones.find(CHANGES[change][0]), moment(change), new_symbol()
-    held = [tick(symbol, str(n), around + (n - 16 * 96) * 900 * SECOND, str(n % 97 + 1)) for n in range(32 * 96)]
-    ticks.ingest(conn, version, held)
-    made = brute_force.candles(held, interval, zone)
-    for limit in (1, 2, 5):
-        for days in range(-2, 3):
-            for bounds in ({"start": around + days * DAY}, {"end": around + days * DAY}):
-                check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
+    full: dict[str, list[Tick]] = {}
+    for number, interval in enumerate(each for each in WIDTHS if each not in ("1s", "1m")):
+        change = LASTING[number] if number < len(LASTING) else rng.choice(LASTING)
+        zone, around = zones.find(CHANGES[change][0]), moment(change)
+        if change not in full:
+            symbol = new_symbol()
+            full[change] = [
+                tick(symbol, str(n), around + (n - 16 * 96) * 900 * SECOND, str(n % 97 + 1)) for n in range(32 * 96)
+            ]
+            ticks.ingest(conn, version, full[change])
+        symbol, made = full[change][0].symbol, brute_force.candles(full[change], interval, zone)
+        for limit in (1, 2, 5):
+            for days in (-1, 0, 1):
+                for bounds in ({"start": around + days * DAY}, {"end": around + days * DAY}):
+                    check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
 
 
-@pytest.mark.parametrize("limit", [1, 3])
-def test_days_of_25_hours_alone_are_read_whole(
-    conn: Connection, version: Version, zones: TimeZones, limit: int
-) -> None:
+def test_days_of_25_hours_alone_are_read_whole(conn: Connection, version: Version, zones: TimeZones) -> None:
     """Only these days have ticks, so each candle takes more stored rows than a usual one."""
     zone, symbol = zones.find("America/New_York"), new_symbol()
     opened = [bucket_open(int(datetime(year, 11, day, 12, tzinfo=UTC).timestamp()) * SECOND, "1d", zone)
@@ -163,49 +156,43 @@ def test_days_of_25_hours_alone_are_read_whole(
     ticks.ingest(conn, version, held)
     for interval in ("12h", "1d", "3d", "1w", "1M"):
         made = brute_force.candles(held, interval, zone)
-        for bounds in ({"start": 0}, {"start": opened[1] + 1}, {}, {"end": opened[3]}):
-            check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
+        for limit in (1, 3):
+            for bounds in ({"start": 0}, {"start": opened[1] + 1}, {}, {"end": opened[3]}):
+                check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
 
 
-@pytest.mark.parametrize("fill", ["none", pytest.param("previous", marks=pytest.mark.full)])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Europe/Berlin",
-        *(pytest.param(each, marks=pytest.mark.full) for each in ("Australia/Lord_Howe", "Pacific/Kiritimati")),
-    ],
-)
-def test_candles_around_the_present_are_exact(
-    conn: Connection, version: Version, zones: TimeZones, name: str, fill: str
+def test_candles_of_now_are_exact_in_a_zone(
+    conn: Connection, version: Version, zones: TimeZones, rng: random.Random
 ) -> None:
-    zone, symbol = zones.find(name), new_symbol()
-    row = conn.execute("SELECT (date_part('epoch', now()) * 1000000)::bigint").fetchone()
-    assert row is not None
+    zone, symbol = zones.find(rng.choice(["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Kiritimati"])), new_symbol()
+    ((now,),) = conn.execute("SELECT (date_part('epoch', now()) * 1000000)::bigint").fetchall()
     ages = [0, 30, 7200, 90_000, 900_000, -40, -4000, -400_000]
-    held = [tick(symbol, str(n), row[0] - age * SECOND, str(n + 1)) for n, age in enumerate(ages)]
+    held = [tick(symbol, str(n), now - age * SECOND, str(n + 1)) for n, age in enumerate(ages)]
     ticks.ingest(conn, version, held)
     for interval in WIDTHS:
+        made = brute_force.candles(held, interval, zone)
         for current in ("include", "exclude"):
+            fill = "previous" if interval in ("12h", "1d", "1w", "1M") else "none"
             asked = Asked(interval, limit=20, fill=fill, zone=zone, current=current)
-            check(conn, version, symbol, brute_force.candles(held, interval, zone), asked, None)
+            check(conn, version, symbol, made, asked, None)
 
 
-@pytest.mark.parametrize("interval", WIDTHS)
-def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, zones: TimeZones, interval: str) -> None:
+def test_pages_in_a_zone_meet_without_gap_or_overlap(conn: Connection, version: Version, zones: TimeZones) -> None:
     zone, symbol = zones.find("America/New_York"), new_symbol()
     held = [tick(symbol, str(n), moment("an hour back") + n * 1777 * SECOND, str(n + 61)) for n in range(-60, 60)]
     ticks.ingest(conn, version, held)
-    made = [candle.opened // 1000 for candle in brute_force.candles(held, interval, zone)]
-    for first, step in (({"start": 0}, 1), ({"end": None}, -1)):
-        found: list[int] = []
-        bounds, more = dict(first), True
-        while more:
-            page = candles.read(conn, version, symbol, interval, limit=7, zone=zone, format="columns", **bounds)
-            read = json.loads(page.body)["candles"]["t"]
-            found = found + read if step > 0 else read + found
-            bounds = dict.fromkeys(bounds, found[-1 if step > 0 else 0] * 1000 + step)
-            more = page.more
-        assert found == made
+    for interval in WIDTHS:
+        made = [candle.opened // 1000 for candle in brute_force.candles(held, interval, zone)]
+        for first, step in (({"start": 0}, 1), ({"end": None}, -1)):
+            found: list[int] = []
+            bounds, more = dict(first), True
+            while more:
+                page = candles.read(conn, version, symbol, interval, limit=7, zone=zone, format="columns", **bounds)
+                read = json.loads(page.body)["candles"]["t"]
+                found = found + read if step > 0 else read + found
+                bounds = dict.fromkeys(bounds, found[-1 if step > 0 else 0] * 1000 + step)
+                more = page.more
+            assert found == made, (interval, step)
 
 
 def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version: Version, zones: TimeZones) -> None:
@@ -220,12 +207,12 @@ def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version:
         assert rows == [(each.opened // 1000, each.end // 1000, each.n) for each in made]
 
 
-@pytest.mark.parametrize("name", ["Europe/Brlin", "CEST", "EST5EDT4", "UTC+3", "posix/Europe/Berlin", "localtime", "x"])
-def test_an_unknown_name_is_refused_in_words(zones: TimeZones, name: str) -> None:
-    with pytest.raises(InvalidValue, match="send an offset from UTC like ") as refused:
-        zones.find(name)
-    assert refused.value.errors[0].pointer == "/timeZone"
-    assert name in refused.value.detail
+def test_an_unknown_name_is_refused_in_words(zones: TimeZones) -> None:
+    for name in ("Europe/Brlin", "CEST", "EST5EDT4", "UTC+3", "posix/Europe/Berlin", "localtime", "x"):
+        with pytest.raises(InvalidValue, match="send an offset from UTC like ") as refused:
+            zones.find(name)
+        assert refused.value.errors[0].pointer == "/timeZone"
+        assert name in refused.value.detail
 
 
 def test_a_name_may_be_written_in_any_case(zones: TimeZones) -> None:

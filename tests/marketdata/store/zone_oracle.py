@@ -23,19 +23,29 @@ class Window:
     @cached_property
     def days(self) -> list[tuple[int, date]]:
         """The beginning of each day (microseconds), and its date. A day begins in the first minute in which the clock
-        shows its date or a later one. Far from the date every fifth minute is enough."""
+        shows its date or a later one. Far from the date, only hours with a new date are read by the minute."""
         found: list[tuple[int, date]] = []
-        latest, at = date.min, self._around - self._reach
+        at, latest = self._around - self._reach, date.max
         while at < self._around + self._reach:
-            shown = at.astimezone(self._zone).date()
-            if shown > latest:
-                found.append((int(at.timestamp()) * SECOND, shown))
-                latest = shown
-            at += timedelta(minutes=1 if abs(at - self._around) < timedelta(days=3) else 5)
-        return found[1:]  # the first one begins before the window
+            minutes = range(1, 61)
+            if abs(at - self._around) > timedelta(days=3) and self._date(at + timedelta(hours=1)) == latest:
+                minutes = range(60, 61)
+            for minute in minutes:
+                shown = self._date(at + timedelta(minutes=minute))
+                if shown > latest:
+                    found.append((int((at + timedelta(minutes=minute)).timestamp()) * SECOND, shown))
+                    latest = shown
+                elif latest == date.max:
+                    latest = shown
+            at += timedelta(hours=1)
+        return found
 
-    def buckets(self, interval: str) -> list[tuple[int, int]]:
-        """The buckets near the date, as opening time and end: of five days, or of three weeks, or of three months."""
+    def _date(self, at: datetime) -> date:
+        return at.astimezone(self._zone).date()
+
+    def buckets(self, interval: str, every: int = 1) -> list[tuple[int, int]]:
+        """The buckets near the date, as opening time and end: of five days, or of three weeks, or of three months. Of
+        those that are shorter than a day, the first of each day and ``every`` so many."""
         width = WIDTHS[interval]
         if width is not None and width < 86_400:
             middle = int(self._around.timestamp()) * SECOND
@@ -43,7 +53,7 @@ class Window:
             return [
                 (opened, min(opened + width * SECOND, end))
                 for start, end in pairwise(near)
-                for opened in range(start, end, width * SECOND)
+                for opened in range(start, end, every * width * SECOND)
             ]
         labels: dict[tuple[int, int], int] = {}
         for start, day in self.days:
