@@ -1,9 +1,7 @@
 """Cards to HTML at growing sizes, side by side with pandoc on the same content: ``python -m tests.bench.emit``.
 
-The steps of a *plain* card have a title, two sentences, three lines of code, a question, and a snapshot with a value.
-Those of a *rich* one are the steps of the arena card over and over: four times as much text, code and values, and a
-memory map at most snapshots. Ten of them are a block. Each card is emitted in processes of its own, so that its memory
-is its own.
+A step has a title, two sentences, three lines of code, a question, and a snapshot with a value. Each card is emitted in
+processes of its own, so that its memory is its own.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from cardapp.publish.export import emit
 from cardapp.settings import ROOT
 from tests.bench.figures import Figure, table
 
-SIZES = (20, 200, 2000)
+SIZES = (20, 2000)
 ROUNDS = 3
 STEPS_OF_PHASE, PHASES_OF_BLOCK, BLOCKS_OF_TASK = 5, 2, 10
 ARENA = ROOT / "etc" / "cards" / "arena"
@@ -37,32 +35,29 @@ ARENA = ROOT / "etc" / "cards" / "arena"
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for kind, steps in (("plain", plain_steps()), ("rich", _rich_steps())):
-            cards = {size: written(Path(folder) / f"{kind}-{size}", islice(steps, size)) for size in SIZES}
-            yield from _emission(kind, {size: _best(card) for size, card in cards.items()})
-            yield from _commands(kind, cards[SIZES[-1]])
+        cards = {size: written(Path(folder) / str(size), islice(plain_steps(), size)) for size in SIZES}
+        yield from _emission({size: _best(card) for size, card in cards.items()})
+        yield from _commands(cards[SIZES[-1]])
 
 
-def _emission(kind: str, found: dict[int, dict[str, float]]) -> Iterator[Figure]:
+def _emission(found: dict[int, dict[str, float]]) -> Iterator[Figure]:
     small, large = SIZES[0], SIZES[-1]
     for size, each in found.items():
-        goal = "<= 1 000 ms" if kind == "plain" and size == large else ""
+        goal = "<= 1 000 ms" if size == large else ""
         times = f"{1000 * each['wall']:,.0f} ms ({1000 * each['cpu']:,.0f} ms of the processor)"
-        yield Figure(f"{size} {kind} steps to HTML of {each['bytes'] / 1e6:.1f} MB", times, goal)
+        yield Figure(f"{size} steps to HTML of {each['bytes'] / 1e6:.1f} MB", times, goal)
     costs = {size: each["cpu"] / size for size, each in found.items()}
-    for size in SIZES[1:]:
-        share = f"{costs[size] / costs[small]:.2f}"
-        yield Figure(f"a {kind} step of {size}, as share of one of {small}", share, "<= 1.2")
-    yield Figure(f"peak memory of {large} {kind} steps", f"{found[large]['memory'] / 2**20:,.0f} MiB", "<= 200 MiB")
+    yield Figure(f"a step of {large}, as share of one of {small}", f"{costs[large] / costs[small]:.2f}", "<= 1.2")
+    yield Figure(f"peak memory of {large} steps", f"{found[large]['memory'] / 2**20:,.0f} MiB", "<= 200 MiB")
 
 
-def _commands(kind: str, card: Path) -> Iterator[Figure]:
+def _commands(card: Path) -> Iterator[Figure]:
     """The whole commands, from start to end, in turn."""
     output, size = card / "card.html", SIZES[-1]
     own = [str(ROOT / "bin" / "cardapp"), "emit", str(card), "--format", "html", "-o", str(output)]
     program = shutil.which("pandoc")
     if program is None:
-        yield Figure(f"`bin/cardapp emit` of {size} {kind} steps, start and checks included", _told(_seconds(own)))
+        yield Figure(f"`bin/cardapp emit` of {size} steps, start and checks included", _told(_seconds(own)))
         yield Figure("`pandoc` of the same as Markdown", "not measured: not installed (`apt-get install pandoc`)")
         return
     markdown = card / "card.md"
@@ -70,7 +65,7 @@ def _commands(kind: str, card: Path) -> Iterator[Figure]:
     other = [program, "-f", "gfm", "-t", "html5", "-s", "-M", "title=Card", str(markdown), "-o", str(output)]
     pairs = [(_seconds(own), _seconds(other)) for _ in range(ROUNDS)]
     ours, theirs = (min(times) for times in zip(*pairs, strict=True))
-    yield Figure(f"`bin/cardapp emit` of {size} {kind} steps, start and checks included", _told(ours))
+    yield Figure(f"`bin/cardapp emit` of {size} steps, start and checks included", _told(ours))
     yield Figure(f"`pandoc` of the same as Markdown, {markdown.stat().st_size / 1e6:.1f} MB", _told(theirs))
     ratio = median(one / another for one, another in pairs)
     yield Figure("`bin/cardapp emit` / `pandoc`, median of pairs", f"{ratio:.2f}")
@@ -146,16 +141,6 @@ def plain_steps() -> Iterator[dict[str, Any]]:
                 }
             ],
         }
-
-
-def _rich_steps() -> Iterator[dict[str, Any]]:
-    """The steps of the arena card. Each text gets a number of its own, so that no two texts are the same."""
-    source = json.loads((ARENA / SOURCE_NAME).read_text("utf-8"))
-    phases = [phase for task in source["tasks"] for block in task["blocks"] for phase in block["phases"]]
-    steps = itertools.cycle([step for phase in phases for step in phase["steps"]])
-    for number, step in enumerate(steps, 1):
-        texts = {name: f"{number}: {step[name]}" for name in ("title", "text", "question") if name in step}
-        yield step | texts | {"id": f"s{number}"}
 
 
 def _grouped(items: list[dict[str, Any]], most: int, kind: str, title: str) -> list[dict[str, Any]]:

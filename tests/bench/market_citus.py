@@ -1,10 +1,10 @@
 """The data API on a Citus of one coordinator and three workers beside the API on one PostgreSQL, in one run: charts,
-summaries, single ticks and batches; and by calculation, what 1, 4 and 16 nodes carry.
+summaries, single ticks and batches.
 
-python -m tests.bench.market_citus [TICKS]      (default 300 000; takes ten to fifteen minutes; TEST_CITUS as for tests)
+python -m tests.bench.market_citus [TICKS]      (default 300 000; takes seven minutes; TEST_CITUS as for tests)
 
 Both have one process of the API and nodes with the same programs and settings, those of the private PostgreSQL. They
-take turns on this machine. Its cores are those of all nodes, so only the processor time tells what a cluster gains.
+take turns on this machine, whose cores are those of all nodes: so a cluster can gain nothing here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,8 @@ from typing import NamedTuple
 from tests.bench.entered import folder
 from tests.bench.figures import percentile, spread
 from tests.bench.market_http import CHART, START, YEAR, _load, _uncached
-from tests.bench.market_processes import Kind
-from tests.bench.memory import children
-from tests.bench.turns import processor_time
 from tests.functional.market_process import ROOT, ApiProcess
-from tests.marketdata.citus.cluster import OWNER, SETTINGS, CitusCluster, Node, citus_cluster
+from tests.marketdata.citus.cluster import OWNER, SETTINGS, CitusCluster, citus_cluster
 
 ROUNDS = 3
 SECONDS = 4.0
@@ -39,53 +36,52 @@ shard."""
 SHARDS = 32
 CHARTS, SUMMARIES = 8, 200
 BATCH = 1000
-CORES = 8
-"""The cores of each node in the calculation."""
 DAY = 86_400_000
 
 _SUMMARY = "/v1/summary?symbol=" + ",".join(f"SUM:{number}" for number in range(SUMMARIES))
 
 
-class Measured(NamedTuple):
-    """What is measured, and the goal of the ratio of Citus : PostgreSQL."""
+@dataclass(frozen=True)
+class Kind:
+    """Requests of one kind; ``request``, ``clients`` and ``token`` as in ``market_http``. Each has ``items``. ``goal``
+    is that of the ratio of Citus : PostgreSQL."""
 
-    kind: Kind
+    name: str
+    request: str
+    clients: int
+    token: str = "read"
+    items: int = 1
+    unit: str = "req/s"
     goal: str = ""
 
 
 KINDS = (
-    Measured(Kind("chart of 500 candles, one client, uncached", _uncached("1h", CHARTS), 1, "read"), "p50 ≤ 1.3"),
-    Measured(Kind("chart of 500 candles, 8 clients, uncached", _uncached("1h", CHARTS), 8, "read")),
-    Measured(Kind("the same chart, 8 clients, cached", CHART, 8, "read")),
-    Measured(Kind(f"summary of {SUMMARIES} symbols, one client", _SUMMARY, 1, "read")),
-    Measured(Kind("single ticks of 4 symbols, 32 clients", "tick", 32, "alg", unit="ticks/s")),
+    Kind("chart of 500 candles, one client, uncached", _uncached("1h", CHARTS), 1, goal="p50 ≤ 1.3"),
+    Kind("chart of 500 candles, 8 clients, uncached", _uncached("1h", CHARTS), 8),
+    Kind("the same chart, 8 clients, cached", CHART, 8),
+    Kind(f"summary of {SUMMARIES} symbols, one client", _SUMMARY, 1),
+    Kind("single ticks of 4 symbols, 32 clients", "tick", 32, "alg", unit="ticks/s"),
     *(
-        Measured(
-            Kind(f"batches of {BATCH:,} of {name}, 4 clients", f"batch-{BATCH}-{count}", 4, "alg", BATCH, "ticks/s"),
+        Kind(
+            f"batches of {BATCH:,} of {name}, 4 clients", f"batch-{BATCH}-{count}", 4, "alg", BATCH, "ticks/s",
             "rate ≥ 0.6",
         )
         for name, count in (("one symbol", 1), ("10 symbols", 10), ("100 symbols", 100))
     ),
-)
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Items a second, latencies of requests, and seconds of the processor for an item: of the API, of the coordinator
-    (0 without one) and of the nodes with the data together."""
+class Turn(NamedTuple):
+    """Items a second, and seconds of each request."""
 
     rate: float
     latencies: Sequence[float]
-    api: float
-    coordinator: float
-    nodes: float
 
 
 class Side:
-    """The API on a database. ``nodes`` are the coordinator, if it has one, and the nodes with the data."""
+    """The API on a database."""
 
-    def __init__(self, state: Path, url: str, nodes: Sequence[Node], *version: str) -> None:
-        self._nodes = [None, *nodes] if len(nodes) == 1 else nodes
+    def __init__(self, state: Path, url: str, *version: str) -> None:
         environment = os.environ | {"MARKET_STATE_DIR": str(state), "DATABASE_URL": url}
         secrets = state / "secrets"
         secrets.mkdir(0o700)
@@ -107,16 +103,8 @@ class Side:
         self._api.stop()
 
     def turn(self, kind: Kind, seconds: float = SECONDS) -> Turn:
-        token = self._api.token(kind.token)
-        before = self._used()
-        run = _load(self._api.port, kind.request, kind.clients, token, seconds)
-        items = len(run["latencies"]) * kind.items
-        api, coordinator, *nodes = ((now - then) / items for now, then in zip(self._used(), before, strict=True))
-        return Turn(run["rate"] * kind.items, run["latencies"], api, coordinator, sum(nodes))
-
-    def _used(self) -> list[float]:
-        pids = [None if node is None else node.pid for node in self._nodes]
-        return [0.0 if pid is None else processor_time([pid, *children(pid)]) for pid in (self._api.pid, *pids)]
+        run = _load(self._api.port, kind.request, kind.clients, self._api.token(kind.token), seconds)
+        return Turn(run["rate"] * kind.items, run["latencies"])
 
     def fill(self, bodies: Iterator[bytes]) -> None:
         headers = {"Authorization": f"Bearer {self._api.token('alg')}", "Content-Type": "application/json"}
@@ -129,21 +117,21 @@ class Side:
                     raise SystemExit(f"a batch was answered by {response.status} {answer[:500]!r}")
 
 
-def measure(ticks: int) -> dict[Measured, list[tuple[Turn, Turn]]]:
+def measure(ticks: int) -> dict[Kind, list[tuple[Turn, Turn]]]:
     """The turns of each kind, first that on PostgreSQL alone and then that on Citus."""
     with ExitStack() as ends:
         sides = _plain(ends), _citus(ends)
         for side in sides:
             ends.callback(side.stop)
             side.fill(_bodies(ticks))
-        turns: dict[Measured, list[tuple[Turn, Turn]]] = {each: [] for each in KINDS}
+        turns: dict[Kind, list[tuple[Turn, Turn]]] = {each: [] for each in KINDS}
         for number in range(ROUNDS):
             for each, found in turns.items():
                 if number == 0:
                     for side in sides:
-                        side.turn(each.kind, WARMING)
+                        side.turn(each, WARMING)
                 first = number % 2  # the sides take turns at going first
-                pair = {index: sides[index].turn(each.kind) for index in (first, 1 - first)}
+                pair = {index: sides[index].turn(each) for index in (first, 1 - first)}
                 found.append((pair[0], pair[1]))
         return turns
 
@@ -162,13 +150,13 @@ def _plain(ends: ExitStack) -> Side:
     ends.callback(cluster.close)
     node = cluster.new_node()
     node.execute(f"CREATE DATABASE marketdata OWNER {OWNER}")
-    return Side(ends.enter_context(folder("market-")), node.url("marketdata"), [node])
+    return Side(ends.enter_context(folder("market-")), node.url("marketdata"))
 
 
 def _citus(ends: ExitStack) -> Side:
     database = ends.enter_context(citus_cluster(_settings())).fresh_database("marketdata")
     state = ends.enter_context(folder("market-"))
-    return Side(state, database.url, database.nodes, "--shards", str(SHARDS))
+    return Side(state, database.url, "--shards", str(SHARDS))
 
 
 def _bodies(ticks: int) -> Iterator[bytes]:
@@ -186,52 +174,20 @@ def _tick(symbol: str, number: int, ts: int) -> str:
     return f'{{"symbol":"{symbol}","id":"{number:012}","ts":{ts},"price":"{price}","size":"{number % 1009 + 1}"}}'
 
 
-def _row(measured: Measured, pairs: Sequence[tuple[Turn, Turn]]) -> str:
+def _row(kind: Kind, pairs: Sequence[tuple[Turn, Turn]]) -> str:
     """The turns of median rate, and the median of the ratios of two neighbouring turns."""
-    cells = [_cell(measured.kind, sorted(side, key=lambda turn: turn.rate)) for side in zip(*pairs, strict=True)]
+    middle = [sorted(side, key=lambda turn: turn.rate)[len(side) // 2] for side in zip(*pairs, strict=True)]
+    cells = [f"{turn.rate:,.0f} {kind.unit}, {spread(turn.latencies)}" for turn in middle]
     rate = statistics.median(citus.rate / plain.rate for plain, citus in pairs)
     medians = [[percentile(turn.latencies, 0.5) for turn in pair] for pair in pairs]
     p50 = statistics.median(citus / plain for plain, citus in medians)
-    return f"| {measured.kind.name} | {cells[0]} | {cells[1]} | rate {rate:.2f}, p50 {p50:.2f} | {measured.goal} |"
-
-
-def _cell(kind: Kind, turns: Sequence[Turn]) -> str:
-    turn = turns[len(turns) // 2]
-    cost = _cost(turns)
-    coordinator = f", coordinator {1e6 * cost.coordinator:.0f} µs" if cost.coordinator else ""
-    return (
-        f"{turn.rate:,.0f} {kind.unit}, {spread(turn.latencies)}; "
-        f"API {1e6 * cost.api:.0f} µs{coordinator}, nodes {1e6 * cost.nodes:.0f} µs"
-    )
-
-
-def _cost(turns: Sequence[Turn]) -> Turn:
-    def median(of: Callable[[Turn], float]) -> float:
-        return statistics.median(map(of, turns))
-
-    return Turn(0.0, (), median(lambda t: t.api), median(lambda t: t.coordinator), median(lambda t: t.nodes))
-
-
-def _carried(measured: Measured, pairs: Sequence[tuple[Turn, Turn]]) -> str:
-    """A row with what PostgreSQL alone carries on one node, and what workers carry beside a coordinator of the same
-    size."""
-    plain, citus = (_cost(side) for side in zip(*pairs, strict=True))
-    cells = []
-    for count, cost in ((1, plain), (4, citus), (16, citus)):
-        rate = count * CORES / cost.nodes
-        coordinator = f", {rate * cost.coordinator:.1f} of the coordinator" if cost.coordinator else ""
-        cells.append(f"{rate:,.0f}; {rate * cost.api:.0f} cores of the API{coordinator}")
-    return f"| {measured.kind.name}, {measured.kind.unit} | {' | '.join(cells)} |"
+    return f"| {kind.name} | {' | '.join(cells)} | rate {rate:.2f}, p50 {p50:.2f} | {kind.goal} |"
 
 
 def main(ticks: int) -> None:
-    turns = measure(ticks)
     print("| What | PostgreSQL | Citus | Citus : PostgreSQL | Goal |\n| --- | --- | --- | --- | --- |")
-    for measured, pairs in turns.items():
-        print(_row(measured, pairs))
-    print(f"\n| Nodes of {CORES} cores | 1, PostgreSQL alone | 4 workers | 16 workers |\n| --- | --- | --- | --- |")
-    for measured, pairs in turns.items():
-        print(_carried(measured, pairs))
+    for kind, pairs in measure(ticks).items():
+        print(_row(kind, pairs))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""The ingestor live: the time from a block to its candle, and its memory while events pour in.
+"""The time from a block of a real node to its candle.
 
-python -m tests.bench.market_ingestor lag [BLOCKS]        (default 100, on a real node)
-python -m tests.bench.market_ingestor memory [EVENTS]     (default 1 000 000, from a provider that computes them)
+python -m tests.bench.market_ingestor [BLOCKS]        (default 100)
 """
 
 from __future__ import annotations
@@ -10,25 +9,15 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from tests.bench.figures import Figure, percentile, resident, table
+from tests.bench.figures import Figure, percentile, table
 from tests.functional.chain_market import Market
 from tests.functional.evm_packages import EvmPackages
-from tests.functional.ingestor_process import IngestorProcess
-from tests.functional.market_process import ApiProcess
-from tests.functional.serving import until
 from tests.marketdata.api.live_client import LiveClient
-from tests.marketdata.source.synthetic_chain import SyntheticChain
 
 POLL_S = 0.5
-SWAPS = 20
-"""The number of swaps in a synthetic block."""
-RESULTS = 10_000
-"""Maximum number of events in an answer, a limit of many providers."""
-STEPS = 10
 
 
 def lag(blocks: int) -> Iterator[Figure]:
@@ -72,38 +61,5 @@ def _lags(market: Market, blocks: int) -> list[float]:
     return found
 
 
-def memory(events: int) -> Iterator[Figure]:
-    step = events // SWAPS // STEPS
-    with (
-        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        closing(SyntheticChain(head=step, swaps=SWAPS, most=RESULTS // SWAPS)) as chain,
-    ):
-        api = ApiProcess(Path(folder), durable=True)
-        ingestor = IngestorProcess(api, chain.url, ())
-        sizes = []
-        try:
-            api.start()
-            ingestor.configure(**chain.rpc_file())
-            ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
-            ingestor.start()
-            until(lambda: "metrics: " in ingestor.said())
-            for number in range(1, STEPS + 1):
-                chain.head = number * step
-                until(lambda wanted=number * step: _is_read(ingestor, wanted), 3600)  # type: ignore[misc]
-                sizes.append(resident(ingestor.pid))
-                yield Figure(f"resident after {number * step * SWAPS:,} events", f"{sizes[-1] / 1024:.1f} MiB")
-        finally:
-            ingestor.stop()
-            api.stop()
-    yield Figure("end : middle", f"{sizes[-1] / sizes[STEPS // 2 - 1]:.3f}", "<= 1.05")
-
-
-def _is_read(ingestor: IngestorProcess, block: int) -> bool:
-    figures = ingestor.figures()
-    return figures["next_block"] > block and figures["outbox_items"] == 0
-
-
 if __name__ == "__main__":
-    kind, *count = sys.argv[1:] or ["lag"]
-    measure, default = (memory, 1_000_000) if kind == "memory" else (lag, 100)
-    print(table(list(measure(int(count[0]) if count else default))))
+    print(table(list(lag(int(sys.argv[1]) if len(sys.argv) > 1 else 100))))

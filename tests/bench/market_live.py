@@ -26,7 +26,6 @@ from marketdata.postgres.cluster import conninfo
 from tests.bench.figures import Figure, spread, table
 from tests.bench.market_http import ROUNDS, _load
 from tests.bench.market_load import BATCH, SYMBOLS
-from tests.bench.memory import peaks
 from tests.functional.market_process import ROOT, ApiProcess
 from tests.marketdata.api.live_client import LiveClient
 
@@ -45,8 +44,7 @@ def measure() -> list[Figure]:
         api.start()
         try:
             with psycopg.connect(conninfo(api.state_dir), autocommit=True) as connection:
-                figures = [_pushed(api, connection), *_ingested(api, connection)]
-                return [*figures, *peaks(api.state_dir, {"the API": api.pid})]
+                return [_pushed(api, connection), *_ingested(api, connection)]
         finally:
             api.stop()
 

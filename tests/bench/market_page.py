@@ -17,8 +17,7 @@ import psycopg
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from marketdata.postgres.cluster import conninfo
-from tests.bench.figures import Figure, per_second, resident, spread, table
-from tests.bench.memory import peaks
+from tests.bench.figures import Figure, per_second, spread, table
 from tests.bench.page_tab import PROBE, SIZE
 from tests.browser.market.stage import MINUTE, Stage, now, running_stage, tick
 from tests.functional.chromium import chromium
@@ -62,7 +61,6 @@ def measure() -> Iterator[Figure]:
                 yield _interval_changes(context, stage)
                 yield _history(context, stage)
                 yield from _scrolls(context, stage)
-                yield from _memory(browser, stage)
 
 
 def _fill(stage: Stage) -> None:
@@ -247,13 +245,6 @@ def _figure(name: str, painted: Sequence[float]) -> Figure:
     counts = per_second(painted)
     value = f"{statistics.median(counts):.0f} frames/s, {min(counts)} in the slowest second"
     return Figure(name, value, "≥ 50 frames/s")
-
-
-def _memory(browser: Browser, stage: Stage) -> Iterator[Figure]:
-    yield from peaks(stage.state_dir, {"the API": stage.api.pid, "the frontend": stage._frontend.pid})
-    running = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    peak = max(resident(each["id"], "VmHWM") for each in running if each["type"] == "renderer")
-    yield Figure("peak memory, Chromium's renderer", f"{peak / 1024:.0f} MiB")
 
 
 if __name__ == "__main__":

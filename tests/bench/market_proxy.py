@@ -19,7 +19,6 @@ from typing import Any
 from marketdata import secretfile
 from tests.bench.figures import Figure, spread, table
 from tests.bench.market_http import CHART, ROUNDS, _fill, _load, _median
-from tests.bench.memory import peaks
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess
 from tests.marketdata.frontend.nginx import MAIN, PROGRAM, free_port, started
 
@@ -51,15 +50,13 @@ def measure(ticks: int) -> list[Figure]:
         ends.callback(api.stop)
         _fill(state, ticks, 1)
         token = api.token("read")
-        process, port, login = ends.enter_context(_frontend(state, api.port))
+        port, login = ends.enter_context(_frontend(state, api.port))
         paths = {
             "the API itself": (api.port, CHART, token),
             "nginx": (ends.enter_context(_nginx(state, api.port, token)), f"/api{CHART}", ""),
             "ours, logged in": (port, f"/api{CHART}", login),
         }
-        figures = [figure for clients in CLIENTS for figure in _compared(paths, clients)]
-        nginx = int((state / "nginx" / "nginx.pid").read_text())
-        return [*figures, *peaks(state, {"the API": api.pid, "the frontend": process.pid, "nginx": nginx})]
+        return [figure for clients in CLIENTS for figure in _compared(paths, clients)]
 
 
 def _compared(paths: dict[str, tuple[int, str, str]], clients: int) -> Iterator[Figure]:
@@ -76,7 +73,7 @@ def _compared(paths: dict[str, tuple[int, str, str]], clients: int) -> Iterator[
 
 
 @contextmanager
-def _frontend(state: Path, api: int) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+def _frontend(state: Path, api: int) -> Iterator[tuple[int, str]]:
     """The process, its port, and the value of Authorization of its first user."""
     environment = os.environ | {
         "MARKET_STATE_DIR": str(state),
@@ -92,7 +89,7 @@ def _frontend(state: Path, api: int) -> Iterator[tuple[subprocess.Popen[str], in
             process.stdout.readline()  # printed after the file is written
             user = secretfile.read(state / "secrets" / secretfile.FIRST_USER)
             login = base64.b64encode(f"{user['user']}:{user['password']}".encode()).decode()
-            yield process, port, f"Basic {login}"
+            yield port, f"Basic {login}"
         finally:
             process.terminate()
 

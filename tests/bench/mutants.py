@@ -55,7 +55,8 @@ SQL = {
     "max(": "min(", "DESC": "ASC", "NOT ": "", "least(": "greatest(", "greatest(": "least(",
 }  # fmt: skip
 SQL_TOKEN = re.compile(
-    r"(?<![<>=|:-])(?:<=|>=|=(?!>)|<(?!>)|>|\+)(?![<>=])|\b(?:AND|OR|DESC)\b|\bNOT (?!NULL)|\b(?:min|max|least|greatest)\("
+    r"(?<![<>=|:-])(?:<=|>=|=(?!>)|<(?!>)|>|\+)(?![<>=])|\b(?:AND|OR|DESC)\b|\bNOT (?!NULL)"
+    r"|\b(?:min|max|least|greatest)\("
 )
 
 
