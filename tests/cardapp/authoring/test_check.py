@@ -11,7 +11,7 @@ import pytest
 from cardapp.authoring.check import Fault, static_faults
 from cardapp.card.anchors import digest
 from cardapp.card.source import load_card
-from tests.cardapp.card.conftest import small_source
+from tests.cardapp.card.conftest import first_step, small_source
 
 LINES = ["int a;", "int b;", "int x;", "int c;"]
 
@@ -28,8 +28,11 @@ class AuthoredCard:
     @property
     def step(self) -> dict[str, Any]:
         """The first step, which has two snapshots; the key is ``t1/b1/p1/s1``."""
-        step: dict[str, Any] = self.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]
-        return step
+        return first_step(self.document)
+
+    def anchor(self, first: int, last: int) -> None:
+        lines = LINES[first - 1 : last]
+        self.step["code"] = {"file": "a.c", "from": first, "to": last, "text": lines[0], "digest": digest(lines)}
 
     def write_code(self, *lines: str) -> None:
         (self.folder / "src" / "a.c").write_text("\n".join(lines) + "\n")
@@ -64,25 +67,19 @@ def test_a_source_that_leads_out_of_the_root_is_a_fault_and_is_not_shown(card: A
     assert load_card(card.folder).sources() == {}
 
 
-def test_a_stop_whose_text_is_gone_has_no_fix(card: AuthoredCard) -> None:
+def test_a_stop_whose_text_is_gone_has_no_fix_and_says_what_to_do(card: AuthoredCard) -> None:
     card.write_code("int a;", "int b;", "int y;")
     first = card.faults()[0]
     assert (first.fix, first.expected, first.seen) == (None, "x", "int y;")
     assert first.detail.endswith("no line of the file contains it: correct line and text of the stop")
-
-
-@pytest.mark.parametrize(
-    ("lines", "advice"),
-    [
+    card.step["snapshots"][0]["stop"] = {"file": "a.c", "line": 3, "text": "n = n + 1;"}
+    for lines, advice in (
         (("int a;", "int b;", "    n += 1;"), "accept the present text with bin/cardapp record, or choose another"),
         (("    n += 1;", "int b;", "int c;"), "(line 1 is similar: n += 1;): correct line and text of the stop"),
-    ],
-)
-def test_a_stop_whose_text_is_gone_says_what_to_do(card: AuthoredCard, lines: tuple[str, ...], advice: str) -> None:
-    card.step["snapshots"][0]["stop"] = {"file": "a.c", "line": 3, "text": "n = n + 1;"}
-    card.write_code(*lines)
-    fault = next(each for each in card.faults() if each.key == "t1/b1/p1/s1/one")
-    assert fault.detail.endswith(advice)
+    ):
+        card.write_code(*lines)
+        fault = next(each for each in card.faults() if each.key == "t1/b1/p1/s1/one")
+        assert fault.detail.endswith(advice)
 
 
 def test_an_unknown_signal_is_a_fault_with_a_similar_name(card: AuthoredCard) -> None:
@@ -112,32 +109,26 @@ def test_a_missing_folder_is_one_fault(card: AuthoredCard) -> None:
 
 
 def test_an_excerpt_that_moved_is_a_fault_with_its_new_lines(card: AuthoredCard) -> None:
-    card.step["code"] = {"file": "a.c", "from": 1, "to": 2, "text": "int a;", "digest": digest(LINES[:2])}
+    card.anchor(1, 2)
     assert card.faults() == []
     card.write_code(*LINES[2:3], "", *LINES[2:], *LINES[:2])
     (fault,) = card.faults()
     assert (fault.key, fault.code, fault.fix) == ("t1/b1/p1/s1", "code_changed", {"from": 5, "to": 6})
 
 
-def test_a_changed_excerpt_shows_both_texts(card: AuthoredCard) -> None:
-    card.step["code"] = {"file": "a.c", "from": 1, "to": 2, "text": "int a;", "digest": digest(LINES[:2])}
+def test_a_changed_excerpt_shows_both_texts_and_where_its_first_line_is_now(card: AuthoredCard) -> None:
+    card.anchor(1, 2)
     card.write_code("long a;", *LINES[1:])
     (fault,) = card.faults()
     assert (fault.code, fault.expected, fault.seen, fault.fix) == ("code_changed", "int a;", "long a;", None)
     card.write_code("int a;", "long b;", *LINES[2:])
     assert card.faults()[0].seen == "the lines differ"
-
-
-def test_a_changed_excerpt_names_the_line_where_its_first_line_is_now(card: AuthoredCard) -> None:
-    card.step["code"] = {"file": "a.c", "from": 2, "to": 3, "text": "int b;", "digest": digest(LINES[1:3])}
+    card.anchor(2, 3)
     card.write_code("", "", "int a;", "int b;", "int y;", "int x;")
     fault = next(each for each in card.faults() if each.key == "t1/b1/p1/s1")
     assert fault.detail.endswith("; their first line is now line 4")
     assert (fault.expected, fault.seen, fault.fix) == ("int b;", "an empty line", None)
-
-
-def test_an_anchored_excerpt_behind_the_end_of_its_file_changed(card: AuthoredCard) -> None:
-    card.step["code"] = {"file": "a.c", "from": 3, "to": 4, "text": "int x;", "digest": digest(LINES[2:])}
+    card.anchor(3, 4)
     card.write_code(*LINES[:3])
     (fault,) = (each for each in card.faults() if each.key == "t1/b1/p1/s1")
     assert (fault.code, fault.expected, fault.fix) == ("code_changed", "int x;", None)

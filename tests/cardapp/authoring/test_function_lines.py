@@ -2,121 +2,72 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 
 import pytest
 
 from cardapp.authoring.function_lines import function_lines
 from cardapp.errors import InvalidValue
 
+C = """
+static int total(int count);
+int limit = 3;
 
-def shown(function: str, file: str, source: str) -> list[str]:
-    """The lines of the function, which the source marks with a final ``|``."""
-    lines = textwrap.dedent(source).strip("\n").split("\n")
-    first, last = function_lines(function, file, [line.rstrip(" |") for line in lines])
-    marked = [number for number, line in enumerate(lines, 1) if line.endswith("|")]
-    assert list(range(first, last + 1)) == marked
-    return lines
+/* Adds. total(3) { */
+static int                                                             |total
+total(int count)                                                       |total
+{                                                                      |total
+    if (count) {                                                       |total
+        puts("}");                                                     |total
+    }                                                                  |total
+    return '}';                                                        |total
+}                                                                      |total
 
+CJSON_PUBLIC(cJSON *) cJSON_Other(const char *value);
+CJSON_PUBLIC(cJSON *) cJSON_Parse(const char *value)                   |cJSON_Parse
+{                                                                      |cJSON_Parse
+    return cJSON_Other(value);                                         |cJSON_Parse
+}                                                                      |cJSON_Parse
+int area(int side) __attribute__((noinline))                           |area
+{ return side * side; }                                                |area
+#define LOOP while (1) { \\
+    }
+int other(void)
+{
+#ifdef FAST
+    if (fast) {
+#elif SLOW
+    if (slow) {
+#else
+    if (0) {
+#endif
+    }
+    return 0;
+}
+int grow(void)                                                         |grow
+{                                                                      |grow
+    return 1;                                                          |grow
+}                                                                      |grow
+int deflate(strm, flush) z_streamp strm; int flush; { return 1; }
+int inflate(strm, flush)                                               |inflate
+z_streamp strm;                                                        |inflate
+int flush;                                                             |inflate
+{                                                                      |inflate
+    return 0;                                                          |inflate
+}                                                                      |inflate
+int declared(size_t) MACRO;
+int used(void)                                                         |used
+{ return 0; }                                                          |used
+struct point { int x, y; };
+static const int table[] = {1, 2, 3};
+struct point make(int x)                                               |make
+{                                                                      |make
+    struct point made = {.x = x, .y = 0};                              |make
+    return made;                                                       |make
+}                                                                      |make
 
-def test_a_definition_begins_behind_the_comment_before_it() -> None:
-    shown(
-        "total",
-        "a.c",
-        """
-        static int total(int count);
-        int limit = 3;
-
-        /* Adds. total(3) { */
-        static int           |
-        total(int count)     |
-        {                    |
-            if (count) {     |
-                puts("}");   |
-            }                |
-            return '}';      |
-        }                    |
-
-        int main(void) { return total(3); }
-        """,
-    )
-
-
-def test_a_macro_may_stand_before_the_name_or_behind_the_parameters() -> None:
-    shown(
-        "cJSON_Parse",
-        "cJSON.c",
-        """
-        CJSON_PUBLIC(cJSON *) cJSON_Other(const char *value);
-        CJSON_PUBLIC(cJSON *) cJSON_Parse(const char *value)  |
-        {                                                     |
-            return cJSON_Other(value);                        |
-        }                                                     |
-        """,
-    )
-    shown("area", "a.c", "int area(int side) __attribute__((noinline))  |\n{ return side * side; }  |")
-
-
-def test_each_branch_of_a_conditional_has_its_own_braces() -> None:
-    shown(
-        "grow",
-        "a.c",
-        """
-        #define LOOP while (1) { \\
-            }
-        int other(void)
-        {
-        #ifdef FAST
-            if (fast) {
-        #elif SLOW
-            if (slow) {
-        #else
-            if (0) {
-        #endif
-            }
-            return 0;
-        }
-        int grow(void)  |
-        {               |
-            return 1;   |
-        }               |
-        """,
-    )
-
-
-def test_parameters_may_be_declared_behind_the_parentheses() -> None:
-    shown(
-        "inflate",
-        "inflate.c",
-        """
-        int deflate(strm, flush) z_streamp strm; int flush; { return 1; }
-        int inflate(strm, flush)  |
-        z_streamp strm;           |
-        int flush;                |
-        {                         |
-            return 0;             |
-        }                         |
-        """,
-    )
-    shown("used", "a.c", "int declared(size_t) MACRO;\nint used(void)  |\n{ return 0; }  |")
-
-
-def test_a_structure_before_a_function_does_not_hide_it() -> None:
-    shown(
-        "make",
-        "a.c",
-        """
-        struct point { int x, y; };
-        static const int table[] = {1, 2, 3};
-        struct point make(int x)                  |
-        {                                         |
-            struct point made = {.x = x, .y = 0}; |
-            return made;                          |
-        }                                         |
-        """,
-    )
-
-
+int main(void) { return total(3); }                                    |main
+"""
 NAMESPACES = """
 namespace shop {
 namespace {
@@ -139,26 +90,6 @@ int Basket::total(int n) const
 }  // namespace shop
 int total(int n) { return n; }
 """
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        ("shop::Basket::total", (15, 19)),
-        ("Basket::total(int) const", (15, 19)),
-        ("shop::Basket::Basket", (8, 10)),
-        ("shop::(anonymous namespace)::hidden", (4, 4)),
-    ],
-)
-def test_names_are_qualified_by_scopes_and_by_the_definition(function: str, expected: tuple[int, int]) -> None:
-    assert function_lines(function, "shop.cpp", NAMESPACES.split("\n")) == expected
-
-
-def test_a_name_that_fits_several_definitions_is_refused_with_their_lines() -> None:
-    with pytest.raises(InvalidValue, match=r"defines total 2 times \(lines 15 to 19, lines 21 to 21\)"):
-        function_lines("total", "shop.cpp", NAMESPACES.split("\n"))
-
-
 RUST = """
 mod shop {
     /* a comment /* in a comment */ { */
@@ -184,20 +115,32 @@ fn main() {
 """
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        ("main", (20, 22)),
-        ("crate_name::main", (20, 22)),
-        ("crate_name::shop::Basket::total", (6, 14)),
-        ("fmt", (17, 17)),
-    ],
-)
-def test_functions_of_rust(function: str, expected: tuple[int, int]) -> None:
-    assert function_lines(function, "main.rs", RUST.split("\n")) == expected
+def test_definitions_of_c_are_found_from_behind_the_comment_before_them() -> None:
+    # A line that belongs to a function ends with | and the function's name.
+    marked = [re.fullmatch(r"(.*?) *(?:\|(\w+))?", line) for line in C.split("\n")]
+    source, marks = zip(*(each.groups() for each in marked if each is not None), strict=True)
+    for function in set(marks) - {None}:
+        lines = [number for number, mark in enumerate(marks, 1) if mark == function]
+        assert function_lines(function, "a.c", source) == (lines[0], lines[-1]), function
 
 
-def test_a_missing_function_is_named_with_the_lines_that_mention_it() -> None:
+def test_names_are_qualified_by_scopes_and_by_the_definition() -> None:
+    for function, file, source, expected in (
+        ("shop::Basket::total", "shop.cpp", NAMESPACES, (15, 19)),
+        ("Basket::total(int) const", "shop.cpp", NAMESPACES, (15, 19)),
+        ("shop::Basket::Basket", "shop.cpp", NAMESPACES, (8, 10)),
+        ("shop::(anonymous namespace)::hidden", "shop.cpp", NAMESPACES, (4, 4)),
+        ("main", "main.rs", RUST, (20, 22)),
+        ("crate_name::main", "main.rs", RUST, (20, 22)),
+        ("crate_name::shop::Basket::total", "main.rs", RUST, (6, 14)),
+        ("fmt", "main.rs", RUST, (17, 17)),
+    ):
+        assert function_lines(function, file, source.split("\n")) == expected, function
+
+
+def test_a_function_that_is_not_defined_once_is_refused_with_lines() -> None:
+    with pytest.raises(InvalidValue, match=r"defines total 2 times \(lines 15 to 19, lines 21 to 21\)"):
+        function_lines("total", "shop.cpp", NAMESPACES.split("\n"))
     lines = ["int total(int);", "int main(void) { return total(1); }"]
     with pytest.raises(InvalidValue, match=r"a\.c does not define the function total; the name stands in lines 1, 2"):
         function_lines("total", "a.c", lines)

@@ -83,44 +83,25 @@ def test_a_proof_is_saved_while_the_service_has_the_database_open(card: Path, st
     service.close()
 
 
-def test_the_revision_is_the_commit(card: Path, commit: str) -> None:
-    assert present(card).revision == commit
-
-
-@pytest.mark.parametrize("name", ["src/token.c", "card_source.json", "src/Makefile"])
-def test_a_change_of_card_or_sources_is_marked(card: Path, commit: str, name: str) -> None:
-    with (card / name).open("a") as file:
-        file.write("\n")
-    assert present(card).revision == f"{commit}+"
-
-
-def test_a_file_beside_the_sources_that_no_commit_has_is_not_marked(card: Path, commit: str) -> None:
+def test_a_change_of_card_or_sources_is_marked_and_no_other(card: Path, commit: str) -> None:
+    unchanged = present(card)
+    assert unchanged.revision == commit
     (card.parent / "report.xml").write_text("x")
-    assert present(card).revision == commit
-
-
-def test_a_file_that_the_session_copies_and_no_commit_has_is_marked(card: Path, commit: str) -> None:
-    digest = present(card).digest
-    (card / "src" / "new.h").write_text("x")
-    assert present(card).revision == f"{commit}+"
-    assert present(card).digest != digest
-
-
-def test_what_git_ignores_is_no_part_of_the_state(card: Path, commit: str) -> None:
+    assert present(card) == unchanged
+    for name in ("src/token.c", "card_source.json", "src/Makefile", "src/values.def", "src/lib/a.h"):
+        file = card / name
+        before = file.read_text() if file.exists() else None
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{before or ''}\n")
+        changed = present(card)
+        assert changed.revision == f"{commit}+", name
+        assert changed.digest != unchanged.digest, name
+        file.write_text(before) if before is not None else file.unlink()
+        assert present(card) == unchanged
     (card / "src" / ".gitignore").write_text("*.o\n")
-    before = present(card)
+    before_object = present(card)
     (card / "src" / "token.o").write_text("x")
-    assert present(card) == before
-
-
-@pytest.mark.parametrize("name", ["Makefile", "values.def", "lib/a.h"])
-def test_every_copied_file_is_part_of_the_state(card: Path, name: str) -> None:
-    """Also a file that the card does not list among its sources."""
-    before = present(card).digest
-    (card / "src" / name).parent.mkdir(exist_ok=True)
-    with (card / "src" / name).open("a") as file:
-        file.write("x")
-    assert present(card).digest != before
+    assert present(card) == before_object, "what git ignores is no part of the state"
 
 
 def test_links_and_pipes_are_not_followed(card: Path) -> None:

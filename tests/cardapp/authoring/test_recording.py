@@ -13,7 +13,7 @@ from cardapp.card.anchors import digest
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card
 from cardapp.errors import Conflict, InvalidValue
-from tests.cardapp.card.conftest import small_source
+from tests.cardapp.card.conftest import first_step, small_source
 
 LINES = ["/* Adds. */", "static int", "total(int count)", "{", "    return count; // x", "}", ""]
 STEP = "t1/b1/p1/s1"
@@ -26,7 +26,7 @@ class DraftCard:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.document = small_source()
-        self.step: dict[str, Any] = self.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]
+        self.step = first_step(self.document)
         self.step["snapshots"] = self.step["snapshots"][:1]
         self.snapshot: dict[str, Any] = self.step["snapshots"][0]
         self.snapshot["stop"] = {"function": "total"}
@@ -67,50 +67,33 @@ def test_an_excerpt_without_an_anchor_gets_one(card: DraftCard) -> None:
 
 
 def anchored(first: int, last: int) -> dict[str, Any]:
-    return {
-        "file": "a.c",
-        "from": first,
-        "to": last,
-        "text": LINES[first - 1],
-        "digest": digest(LINES[first - 1 : last]),
-    }
+    lines = LINES[first - 1 : last]
+    return {"file": "a.c", "from": first, "to": last, "text": lines[0], "digest": digest(lines)}
 
 
-def test_an_excerpt_that_holds_stays_as_it_is(card: DraftCard) -> None:
+def test_an_anchored_excerpt_is_recorded_again_on_request_where_it_moved_or_changed(card: DraftCard) -> None:
     card.step["code"] = anchored(3, 4) | {"function": "total"}
     assert card.changes() == {}
-
-
-def test_a_moved_excerpt_gets_its_new_lines_on_request(card: DraftCard) -> None:
     card.step["code"] = anchored(3, 4)
     card.write_code("", *LINES)
     assert card.changes() == {"/code/from": (3, 4, True), "/code/to": (4, 5, True)}
-
-
-def test_a_changed_excerpt_is_recorded_again_on_request(card: DraftCard) -> None:
-    card.step["code"] = anchored(3, 4)
     card.write_code(*(line.replace("count", "n") for line in LINES))
     assert card.changes()["/code/text"] == ("total(int count)", "total(int n)", True)
     assert card.changes().keys() == {"/code/text", "/code/digest"}
-
-
-def test_a_changed_excerpt_of_a_function_gets_the_functions_lines(card: DraftCard) -> None:
     card.step["code"] = anchored(2, 6) | {"function": "total"}
     card.write_code("", *LINES[:4], "    count++;", *LINES[4:])
     assert card.changes().keys() == {"/code/from", "/code/to", "/code/digest"}
     assert card.changes()["/code/to"] == (6, 8, True)
 
 
-def test_a_stop_gets_the_text_of_its_line(card: DraftCard) -> None:
-    card.snapshot["stop"] = {"file": "a.c", "line": 5, "text": "?"}
-    assert card.changes() == {"/snapshots/0/stop/text": ("?", "return count; // x", False)}
-
-
-def test_a_moved_stop_is_moved_and_a_changed_one_gets_the_new_text(card: DraftCard) -> None:
-    card.snapshot["stop"] = {"file": "a.c", "line": 4, "text": "return count;"}
-    assert card.changes() == {"/snapshots/0/stop/line": (4, 5, True)}
-    card.snapshot["stop"] = {"file": "a.c", "line": 5, "text": "return n;"}
-    assert card.changes() == {"/snapshots/0/stop/text": ("return n;", "return count; // x", True)}
+def test_a_stop_gets_the_text_or_the_line_that_it_has_now(card: DraftCard) -> None:
+    for line, text, change in (
+        (5, "?", {"/snapshots/0/stop/text": ("?", "return count; // x", False)}),
+        (4, "return count;", {"/snapshots/0/stop/line": (4, 5, True)}),
+        (5, "return n;", {"/snapshots/0/stop/text": ("return n;", "return count; // x", True)}),
+    ):
+        card.snapshot["stop"] = {"file": "a.c", "line": line, "text": text}
+        assert card.changes() == change
 
 
 def test_a_place_that_is_not_found_is_a_problem(card: DraftCard) -> None:
@@ -125,14 +108,9 @@ def test_a_place_that_is_not_found_is_a_problem(card: DraftCard) -> None:
 
 def test_values_are_filled_in_and_others_replace(card: DraftCard) -> None:
     card.snapshot["expect"] = {
-        "n": "?",
-        "same": "0x10",
-        "a/b": "1",
-        "f": {"value": "?", "format": "x"},
-        "gone": "?",
-        "name": "?",
+        "n": "?", "same": "0x10", "a/b": "1", "f": {"value": "?", "format": "x"}, "gone": "?", "name": "?",
         "unset": {"undefined": True},
-    }
+    }  # fmt: skip
     card.changes()
     snapshot = Catalog(load_card(card.folder).card).snapshots[f"{STEP}/one"]
     readings = {"n": "3", "same": "16", "a/b": "2", "f": "0x3", "name": r'"ada\000\000"', "unset": "9"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "br", "hr", "col"}
+VOID = {"meta", "br", "hr", "col", "img"}
 SVG = {"svg", "title", "desc", "g", "rect", "circle", "polygon", "path", "text", "a"}
 
 

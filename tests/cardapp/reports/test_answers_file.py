@@ -16,6 +16,14 @@ from tests.cardapp.reports.answers_files import answered, chained, file_of, look
 STOP = "t1/b1/p1/s1/end"
 
 
+def is_refused(content: bytes) -> bool:
+    try:
+        answers_file.read(content)
+    except InvalidValue:
+        return True
+    return False
+
+
 @pytest.fixture
 def content(card: Card) -> bytes:
     told = [named("Ada"), *predicted(2, STOP, "40", right=False), answered(STOP, "because <b>"), looked(STOP)]
@@ -62,8 +70,7 @@ def test_every_changed_value_is_found(content: bytes) -> None:
         for name in parents:
             target = target[name]
         target[last] = _other(target[last])
-        with pytest.raises(InvalidValue):
-            answers_file.read(json.dumps(document).encode())
+        assert is_refused(json.dumps(document).encode()), place
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Any:
@@ -80,9 +87,8 @@ def _other(value: Any) -> Any:
     return value + 1 if isinstance(value, int) else f"{value}!"
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
+def test_added_removed_and_moved_parts_are_found(content: bytes) -> None:
+    edits: tuple[Callable[[Any], object], ...] = (
         lambda document: document["events"].pop(),
         lambda document: document["events"].pop(0),
         lambda document: document["events"].pop(2),
@@ -92,26 +98,20 @@ def _other(value: Any) -> Any:
         lambda document: document["stops"].pop(),
         lambda document: document.update(more=1),
         lambda document: document.pop("items"),
-    ],
-)
-def test_added_removed_and_moved_parts_are_found(content: bytes, edit: Callable[[Any], object]) -> None:
-    document = json.loads(content)
-    edit(document)
-    with pytest.raises(InvalidValue):
-        answers_file.read(json.dumps(document).encode())
+    )
+    for number, edit in enumerate(edits):
+        document = json.loads(content)
+        edit(document)
+        assert is_refused(json.dumps(document).encode()), number
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_another_file_is_refused() -> None:
+    for content in (
         b"", b"null", b"[]", b"{}", b"7", b"\xff\xfe\x00", b'{"schema":"card-answers.v1"}', b"[" * 100_000,
         b'{"schema":"card-answers.v1","events":[],"digest":""}',
         b'{"schema":"card-answers.v1","events":{"a":1},"digest":""}',
         b'{"schema":"card-answers.v1","events":[null],"digest":""}',
         b'{"schema":"card-answers.v1","events":[{"hash":NaN}],"digest":""}',
         b'{"schema":["card-answers.v1"]}', b'{"schema":"card-answers.v2"}',
-    ],
-)  # fmt: skip
-def test_another_file_is_refused(content: bytes) -> None:
-    with pytest.raises(InvalidValue):
-        answers_file.read(content)
+    ):  # fmt: skip
+        assert is_refused(content), content[:60]

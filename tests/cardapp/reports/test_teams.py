@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from cardapp.card import progress
 from cardapp.card.answers import ANSWER, JUDGED, PREDICTION, REVEALED, SELF, Entry, asked_stops, overview
 from cardapp.card.catalog import Catalog
+from cardapp.card.model import Card
 from cardapp.reports import teams, teams_page
+from cardapp.reports.overview import TaskTally, tallies
 from tests.cardapp.reports.conftest import STEPS
 
 Make = Callable[..., dict[str, Any]]
@@ -19,6 +19,15 @@ Make = Callable[..., dict[str, Any]]
 def made(parts: dict[str, Any], notes: Sequence[dict[str, Any]], entries: Sequence[Entry] = ()) -> str:
     found = overview(asked_stops(parts["catalog"]), entries)
     return "".join(teams.render(answers=found, notes=notes, **parts))
+
+
+def with_first_step(card: Card, **changes: Any) -> Catalog:
+    """The card with another first step."""
+    task = card.tasks[0]
+    block = task.blocks[0]
+    phase = block.phases[0]
+    phase = replace(phase, steps=(replace(phase.steps[0], **changes), *phase.steps[1:]))
+    return Catalog(replace(card, tasks=(replace(task, blocks=(replace(block, phases=(phase,)),)), *card.tasks[1:])))
 
 
 def judged(seq: int, step: str, right: bool | None) -> list[Entry]:
@@ -112,11 +121,9 @@ def test_the_page_shows_the_report_and_is_inert(parts: dict[str, Any], event: Ma
 
 
 def test_a_report_names_a_few_wrong_predictions_only(parts: dict[str, Any]) -> None:
-    step = parts["card"].tasks[0].blocks[0].phases[0].steps[0]
-    stops = [replace(step.snapshots[0], id=f"n{number}") for number in range(10)]
-    phase = replace(parts["card"].tasks[0].blocks[0].phases[0], steps=(replace(step, snapshots=tuple(stops)),))
-    block = replace(parts["card"].tasks[0].blocks[0], phases=(phase,))
-    parts["catalog"] = Catalog(replace(parts["card"], tasks=(replace(parts["card"].tasks[0], blocks=(block,)),)))
+    (stop,) = parts["card"].tasks[0].blocks[0].phases[0].steps[0].snapshots
+    stops = tuple(replace(stop, id=f"n{number}") for number in range(10))
+    parts["catalog"] = with_first_step(parts["card"], snapshots=stops)
     wrong = [judged(2 * number + 1, STEPS[0], False) for number in range(10)]
     moved = [each._replace(key=f"{STEPS[0]}/n{number}") for number, pair in enumerate(wrong) for each in pair]
     report = made(parts, [], moved)
@@ -139,20 +146,26 @@ def test_the_report_is_generated_note_by_note(parts: dict[str, Any]) -> None:
     assert [piece.count("x" * 10_000) for piece in pieces if "xxx" in piece] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("question", "shown"),
-    [
+def test_a_question_is_one_line_that_keeps_its_code(parts: dict[str, Any]) -> None:
+    entries = [Entry(1, "2025-03-01T10:00:00.000Z", ANSWER, STEPS[0], {"text": "yes"})]
+    for question, shown in (
         ("What is `a  |b` *now*,\nand <b>?", "What is `a  |b` now, and &lt;b&gt;?"),
         ("One.\n\nTwo `x`.", "One. Two `x`."),
         ("Is `` a`b `` code?", "Is a\\`b code?"),
         ("- [x](javascript:y)\n- b", "\\- \\[x\\](javascript:y) - b"),
-    ],
-)
-def test_a_question_is_one_line_that_keeps_its_code(question: str, shown: str) -> None:
-    assert teams._question(question) == shown
+    ):
+        asked = {**parts, "catalog": with_first_step(parts["card"], question=question)}
+        assert f"#{STEPS[0]}/end) *{shown}*: “yes”\n" in made(asked, [], entries)
 
 
 def test_no_text_adds_a_line_to_the_report(parts: dict[str, Any], event: Make) -> None:
     plain = made(parts, [event(data={"text": "x"}, actor="a")])
     nasty = made(parts, [event(data={"text": "\n\n# x\n| a | b |\n- c"}, actor="\n## a")])
     assert len(nasty.splitlines()) == len(plain.splitlines())
+
+
+def test_each_task_has_a_tally_of_its_steps(parts: dict[str, Any]) -> None:
+    assert tallies(parts["catalog"], parts["progress"]) == [
+        TaskTally("Bump <up>", total=2, approved=1, ready=1, failed=0),
+        TaskTally("Reset", total=1, approved=0, ready=0, failed=1),
+    ]
