@@ -18,7 +18,7 @@ from marketdata.errors import ProviderError, RangeRefused
 from marketdata.source.evm import Header, Log
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.provider import RpcProvider
-from marketdata.source.rpc import MAX_RETRY_AFTER, TRIES, Rpc
+from marketdata.source.rpc import MAX_RETRY_AFTER, MIN_PAUSE, TRIES, Rpc
 from marketdata.source.rpc_file import Chain
 
 _MIN_PAUSE, _MAX_PAUSE = 30.0, 600.0
@@ -30,28 +30,39 @@ _log = logging.getLogger("marketdata.source")
 _T = TypeVar("_T")
 
 
-def connected(chain: Chain, stopping: threading.Event, *, tries: int = TRIES) -> Failover:
+def connected(
+    chain: Chain,
+    stopping: threading.Event,
+    *,
+    tries: int = TRIES,
+    retry_pause: float = MIN_PAUSE,
+    clock: Callable[[], float] = monotonic,
+) -> Failover:
     """The provider of a chain. Setting ``stopping`` ends its waits. ``tries`` is how often a request is sent if the
-    chain has one endpoint."""
+    chain has one endpoint; ``retry_pause`` is the shortest pause between two tries, in seconds."""
     patience = MAX_RETRY_AFTER
     if len(chain.endpoints) > 1:
         tries, patience = _TRIES, _PATIENCE
-    rpcs = [Rpc(each, stopping=stopping, tries=tries, patience=patience) for each in chain.endpoints]
-    return Failover([RpcProvider(rpc, chain.chain_id) for rpc in rpcs], stopping)
+    rpcs = [
+        Rpc(each, stopping=stopping, tries=tries, patience=patience, min_pause=retry_pause) for each in chain.endpoints
+    ]
+    providers = [RpcProvider(rpc, chain.chain_id) for rpc in rpcs]
+    return Failover(providers, stopping, [_Health(clock) for _ in providers])
 
 
 class _Health:
     """Whether an endpoint is asked. All threads that use the endpoint share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._lock = threading.Lock()
+        self._clock = clock
         self._pause = 0.0
         self._is_liar = False
         self.retry_at = -inf
 
     @property
     def is_paused(self) -> bool:
-        return monotonic() < self.retry_at
+        return self._clock() < self.retry_at
 
     @property
     def is_distrusted(self) -> bool:
@@ -63,7 +74,7 @@ class _Health:
             if self.is_paused and not is_liar:
                 return 0.0
             self._is_liar = is_liar
-            now = monotonic()
+            now = self._clock()
             # If the endpoint has worked for longer than its last pause, the pauses begin anew.
             has_recovered = now > self.retry_at + self._pause
             self._pause = _MIN_PAUSE if has_recovered else min(_MAX_PAUSE, self._pause * 2)
@@ -78,12 +89,10 @@ class Failover:
     """Asks endpoints in the order of preference. Used by one thread; ``beside`` makes another one for another thread.
     With a single endpoint, its errors are raised as they are."""
 
-    def __init__(
-        self, endpoints: Sequence[RpcProvider], stopping: threading.Event, healths: Sequence[_Health] = ()
-    ) -> None:
+    def __init__(self, endpoints: Sequence[RpcProvider], stopping: threading.Event, healths: Sequence[_Health]) -> None:
         self._endpoints = endpoints
         self._stopping = stopping
-        self._healths = healths or [_Health() for _ in endpoints]
+        self._healths = healths
         self._answered = self._preferred = 0
         self.switches = 0
 

@@ -23,10 +23,10 @@ from wsproto.utilities import ProtocolError
 from marketdata.source import evm
 from marketdata.source.rpc import authorization
 
-_SILENCE_S = 60.0
+SILENCE_S = 60.0
 """After this many seconds without an announcement, the connection is made anew."""
 _CONNECT_S = 10.0
-_MIN_PAUSE, _MAX_PAUSE = 1.0, 60.0
+MIN_PAUSE, _MAX_PAUSE = 1.0, 60.0
 _MAX_MESSAGE = 1 << 20
 _SUBSCRIBE = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["newHeads"]})
 
@@ -40,8 +40,12 @@ class _Lost(Exception):
 class Heads:
     """A thread that calls ``wake`` at each new block, from ``start`` to ``stop``. Lost connections are made anew."""
 
-    def __init__(self, url: str, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, url: str, wake: Callable[[], None], *, silence_s: float = SILENCE_S, min_pause: float = MIN_PAUSE
+    ) -> None:
         parts = urlsplit(url)
+        self._silence_s = silence_s
+        self._min_pause = min_pause
         self._wake = wake
         self._is_secure = parts.scheme == "wss"
         self._address = (parts.hostname or "", parts.port or (443 if self._is_secure else 80))
@@ -73,14 +77,14 @@ class Heads:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        pause = _MIN_PAUSE
+        pause = self._min_pause
         while not self._stopping.is_set():
             try:
                 for number in self._announcements():
-                    self.newest, pause = number, _MIN_PAUSE
+                    self.newest, pause = number, self._min_pause
                     self._wake()
             except (_Lost, OSError, ProtocolError, ValueError, RecursionError) as error:
-                if not self._stopping.is_set() and pause == _MIN_PAUSE:
+                if not self._stopping.is_set() and pause == self._min_pause:
                     _log.warning("%s does not announce new blocks: %s", self.name, error)
             if self.newest is not None:
                 self.newest = None
@@ -94,7 +98,7 @@ class Heads:
             self._socket = connection
             if self._stopping.is_set():
                 return
-            for message in _messages(connection, self._request):
+            for message in _messages(connection, self._request, self._silence_s):
                 match json.loads(message):
                     case {"params": {"result": {"number": number}}}:
                         yield evm.quantity(number)
@@ -114,11 +118,11 @@ class Heads:
             raise
 
 
-def _messages(connection: socket.socket, request: Request) -> Iterator[str]:
+def _messages(connection: socket.socket, request: Request, silence_s: float) -> Iterator[str]:
     """Open the WebSocket, subscribe, and yield the messages."""
     protocol = WSConnection(ConnectionType.CLIENT)
     connection.sendall(protocol.send(request))
-    text, deadline = "", monotonic() + _SILENCE_S
+    text, deadline = "", monotonic() + silence_s
     while True:
         connection.settimeout(max(0.001, deadline - monotonic()))
         protocol.receive_data(connection.recv(1 << 16) or None)
@@ -136,6 +140,6 @@ def _messages(connection: socket.socket, request: Request) -> Iterator[str]:
                     text += part
                     if is_complete:
                         yield text
-                        text, deadline = "", monotonic() + _SILENCE_S
+                        text, deadline = "", monotonic() + silence_s
                     elif len(text) > _MAX_MESSAGE:
                         raise _Lost("a message is too long")

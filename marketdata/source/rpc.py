@@ -31,15 +31,15 @@ MAX_RANGE_BYTES = 16 << 20
 """A larger answer for several blocks is not read: fewer blocks are asked for, which need less memory."""
 _MAX_BATCH = 100
 """Maximum number of calls in one request. If ``rpc.json`` allows fewer calls per second, the batches are smaller."""
-_FORGET = 500
-"""After 500 answered batches a larger batch is tried again, because a proxy's limit may have been temporary."""
+FORGET = 500
+"""After this many answered batches a larger batch is tried again, because a proxy's limit may have been temporary."""
 TRIES = 6
 """How often a request is sent before its failure is reported."""
 MAX_RETRY_AFTER = 60.0
 """The longest time in seconds that a provider's ``Retry-After`` is obeyed."""
 _RATE_REFUSALS = 2
 """After this many rate errors for one batch, the batch is halved and the halves are sent one after the other."""
-_MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
+MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
 _CREDENTIAL_ERRORS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
 _MIN_SECRET_LENGTH = 8
 """Shorter parts of a path or query, like ``v2``, are not secrets."""
@@ -111,6 +111,9 @@ class Rpc:
         timeout: float = TIMEOUT,
         tries: int = TRIES,
         patience: float = MAX_RETRY_AFTER,
+        min_pause: float = MIN_PAUSE,
+        range_bytes: int = MAX_RANGE_BYTES,
+        forget: int = FORGET,
     ) -> None:
         headers, per_second = endpoint.headers, endpoint.requests_per_s
         parts = urlsplit(endpoint.url)
@@ -126,6 +129,9 @@ class Rpc:
         self._stopping = stopping
         self._tries = tries
         self._patience = patience
+        self._min_pause = min_pause
+        self._range_bytes = range_bytes
+        self._forget = forget
         self.budget = Budget(per_second)
         self._largest = min(_MAX_BATCH, max(1, int(per_second)))
         self._batch = self._largest
@@ -199,7 +205,7 @@ class Rpc:
         # The size is stored only after success. If even a single call fails, the size of the batch is not the cause.
         self._answered = self._answered + 1 if size == self._batch else 0
         self._batch = size
-        if self._answered >= _FORGET:
+        if self._answered >= self._forget:
             self._answered, self._batch = 0, min(self._largest, size * 2)
         return results
 
@@ -227,8 +233,8 @@ class Rpc:
                 if refused >= _RATE_REFUSALS and len(calls) > 1:
                     raise _SmallerBatches from None
                 # Full jitter: processes that were refused together do not try again together.
-                longest = min(_MAX_PAUSE, _MIN_PAUSE * 2**tried)
-                self._wait(max(error.after or 0, random.uniform(_MIN_PAUSE / 2, longest)))
+                longest = min(_MAX_PAUSE, self._min_pause * 2**tried)
+                self._wait(max(error.after or 0, random.uniform(self._min_pause / 2, longest)))
         raise AssertionError  # the last try returns or raises
 
     def _wait(self, seconds: float) -> None:
@@ -240,7 +246,7 @@ class Rpc:
             {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
             for number, call in enumerate(calls)
         ]
-        most = MAX_RANGE_BYTES if any(map(_has_blocks, calls)) else MAX_RESPONSE_BYTES
+        most = self._range_bytes if any(map(_has_blocks, calls)) else MAX_RESPONSE_BYTES
         status, headers, content = self._exchange(json.dumps(sent if len(sent) > 1 else sent[0]).encode(), most)
         if len(content) > most:
             self._connection.close()

@@ -53,6 +53,7 @@ class Provider:
     def _handler(provider) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two writes
 
             def setup(self) -> None:
                 provider.connections += 1

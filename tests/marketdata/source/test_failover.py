@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from typing import Any
 
 import pytest
 
 from marketdata.errors import ProviderError, RangeRefused
-from marketdata.source import failover as module
 from marketdata.source import rpc
 from marketdata.source.failover import Failover, connected
 from marketdata.source.log_filter import LogFilter
@@ -22,19 +21,12 @@ from tests.marketdata.source.provider import Raw, error
 from tests.marketdata.source.synthetic_chain import CHAIN_ID, POOL, ForkedChain, SyntheticChain
 
 WANTED = LogFilter({POOL: KINDS["uniswap-v2"].swap_topics})
-PAUSE = 0.2
 KEY = "a-very-secret-key"
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "_MIN_PAUSE", 0.001)
-    monkeypatch.setattr(module, "_MIN_PAUSE", PAUSE)
-    monkeypatch.setattr(module, "_MAX_PAUSE", 4 * PAUSE)
+Chains = tuple[SyntheticChain, SyntheticChain]
 
 
 @pytest.fixture
-def chains() -> Iterator[tuple[SyntheticChain, SyntheticChain]]:
+def chains() -> Iterator[Chains]:
     """Two endpoints, of which the first one knows ten blocks more."""
     with closing(SyntheticChain(110, 1)) as first, closing(SyntheticChain(100, 1)) as second:
         yield first, second
@@ -43,17 +35,36 @@ def chains() -> Iterator[tuple[SyntheticChain, SyntheticChain]]:
 Connect = Callable[..., Failover]
 
 
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @pytest.fixture
-def connect(chains: tuple[SyntheticChain, SyntheticChain]) -> Iterator[Connect]:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def connect(chains: Chains, clock: Clock) -> Iterator[Connect]:
     """Makes a provider of the two endpoints, with budgets of calls per second."""
     with ExitStack() as stack:
 
         def make(*rates: float) -> Failover:
             pairs = zip(chains, rates or (1e6, 1e6), strict=True)
             endpoints = tuple(Endpoint(f"{chain.url}/{KEY}", {}, rate) for chain, rate in pairs)
-            return stack.enter_context(closing(connected(Chain("T", CHAIN_ID, endpoints, 4), threading.Event())))
+            return stack.enter_context(connection(endpoints, clock))
 
         yield make
+
+
+def connection(
+    endpoints: Sequence[Endpoint], clock: Callable[[], float] = time.monotonic
+) -> AbstractContextManager[Failover]:
+    chain = Chain("T", CHAIN_ID, tuple(endpoints), 4)
+    return closing(connected(chain, threading.Event(), retry_pause=0.001, clock=clock))
 
 
 def head(provider: Failover) -> int:
@@ -68,63 +79,71 @@ def _on_chain(chain_id: int) -> Any:
     return lambda request, _: [{"id": call["id"], "result": hex(chain_id)} for call in request]
 
 
-@pytest.mark.parametrize(
-    ("failure", "tries"),
-    [
-        (_with_status(500), 2),
-        (_with_status(401), 1),
-        (_with_status(429), 2),
-        (_with_status(429, ("Retry-After", "60")), 1),
-        (_on_chain(CHAIN_ID + 1), 1),
-        (lambda request, _: error(request, "daily request count exceeded"), 2),
-        (lambda request, _: error(request, "your plan has ended"), 1),
-    ],
+FAILURES: tuple[tuple[Any, int], ...] = (
+    (_with_status(500), 2),
+    (_with_status(401), 1),
+    (_with_status(429), 2),
+    (_with_status(429, ("Retry-After", "60")), 1),
+    (_on_chain(CHAIN_ID + 1), 1),
+    (lambda request, _: error(request, "daily request count exceeded"), 2),
+    (lambda request, _: error(request, "your plan has ended"), 1),
 )
+"""Failures, and how often the failed request is sent."""
+
+
 def test_the_next_endpoint_answers_until_the_first_one_has_recovered(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, failure: Any, tries: int,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    chains: Chains, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     first, second = chains
-    provider, works = connect(), first.answer
-    assert head(provider) == 110
-    assert second.asked == []
-    first.answer, asked = failure, len(first.asked)
-    assert head(provider) == head(provider) == 100
-    assert len(first.asked) - asked == tries  # not asked during the pause
-    assert provider.name in second.url
-    assert provider.switches == 1
-    first.answer = works
-    time.sleep(PAUSE)
-    assert head(provider) == 110
-    assert provider.switches == 2
-    assert provider.requests == {chain.url[7:]: len(chain.asked) for chain in chains}
-    [line] = caplog.messages
-    assert first.url[7:] in line
-    assert KEY not in line
+    works = first.answer
+    for number, (failure, tries) in enumerate(FAILURES):
+        for chain in chains:
+            chain.asked.clear()
+        caplog.clear()
+        provider = connect()
+        assert head(provider) == 110
+        assert second.asked == []
+        first.answer, asked = failure, len(first.asked)
+        assert head(provider) == head(provider) == 100, number
+        assert len(first.asked) - asked == tries, number  # not asked during the pause
+        assert provider.name in second.url
+        assert provider.switches == 1
+        first.answer = works
+        clock.now += 30
+        assert head(provider) == 110
+        assert provider.switches == 2
+        assert provider.requests == {chain.url[7:]: len(chain.asked) for chain in chains}
+        [line] = caplog.messages
+        assert first.url[7:] in line
+        assert KEY not in line
 
 
-def test_the_pause_of_an_endpoint_that_fails_again_doubles(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, caplog: pytest.LogCaptureFixture
+def test_the_pause_of_an_endpoint_that_fails_again_doubles_until_it_has_worked_as_long(
+    chains: Chains, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    times: list[float] = []
-
-    def fail(*_: Any) -> Raw:
-        times.append(time.monotonic())
-        return Raw(b"no", 500)
-
-    chains[0].answer = fail
+    first, _ = chains
+    works, first.answer = first.answer, _with_status(401)
     provider = connect()
-    while len(times) < 6:  # two tries each time
+    for pause in (30, 60, 120, 240, 480, 600, 600):
         assert head(provider) == 100
-        time.sleep(0.01)
-    assert times[2] - times[1] >= PAUSE
-    assert times[4] - times[3] >= 2 * PAUSE
-    assert len(caplog.messages) == 3
+        asked = len(first.asked)
+        clock.now += pause - 1
+        assert head(provider) == 100
+        assert len(first.asked) == asked, pause
+        assert caplog.messages[-1].endswith(f"it is asked again in {pause} s")
+        clock.now += 1
+    first.answer = works
+    assert head(provider) == 110
+    for since, pause in ((600, 600), (601, 30)):
+        clock.now += since
+        first.answer = _with_status(401)
+        assert head(provider) == 100
+        assert caplog.messages[-1].endswith(f"it is asked again in {pause} s")
+        clock.now += pause
+        first.answer = works
 
 
-def test_while_no_endpoint_works_each_failed_one_is_tried(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
-) -> None:
+def test_while_no_endpoint_works_each_failed_one_is_tried(chains: Chains, connect: Connect) -> None:
     answers = [chain.answer for chain in chains]
     for chain in chains:
         chain.answer = _with_status(503)
@@ -137,7 +156,7 @@ def test_while_no_endpoint_works_each_failed_one_is_tried(
     assert head(provider) == 100  # at once, although its pause has not ended
 
 
-def test_connections_share_the_pauses(chains: tuple[SyntheticChain, SyntheticChain], connect: Connect) -> None:
+def test_connections_share_the_pauses(chains: Chains, connect: Connect) -> None:
     chains[0].answer = _with_status(500)
     provider = connect()
     with closing(provider.beside()) as other:
@@ -147,16 +166,12 @@ def test_connections_share_the_pauses(chains: tuple[SyntheticChain, SyntheticCha
         assert len(chains[0].asked) == asked
 
 
-@pytest.mark.full
-def test_ranges_are_read_from_the_endpoint_with_budget_left(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
-) -> None:
+def test_ranges_are_read_from_the_endpoint_with_budget_left(chains: Chains, connect: Connect) -> None:
     provider = connect(50, 50)
     for _ in range(20):
         logs, _ = provider.logs_between(1, 50, WANTED, (1, 50))
         assert len(logs) == 50
-    ranges = [sum("eth_getLogs" in str(request) for _, request in chain.asked) for chain in chains]
-    assert min(ranges) > 0
+    assert all("eth_getLogs" in str(chain.asked) for chain in chains)
     # The newest block is asked of the first one, although it has to wait.
     assert head(provider) == 110
     assert provider.switches == 0
@@ -168,7 +183,7 @@ def test_a_final_range_is_compared_with_the_endpoint_that_is_asked_for_the_newes
     """The second endpoint has more budget left and other blocks from number 100 on."""
     with closing(SyntheticChain(110, 1)) as first, closing(ForkedChain(110, 1)) as second:
         endpoints = (Endpoint(first.url, {}, 10), Endpoint(second.url, {}, 1e6))
-        with closing(connected(Chain("T", CHAIN_ID, endpoints, 4), threading.Event())) as provider:
+        with connection(endpoints) as provider:
             assert head(provider) == 110
             provider.logs_between(1, 99, WANTED, (1, 99))
             assert provider.name == second.url[7:]
@@ -186,7 +201,7 @@ def test_a_final_range_is_compared_with_the_endpoint_that_is_asked_for_the_newes
 
 
 def test_a_final_range_is_not_compared_with_an_endpoint_that_fails(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, caplog: pytest.LogCaptureFixture
+    chains: Chains, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = connect(10, 1e6)
     assert head(provider) == 110
@@ -197,9 +212,7 @@ def test_a_final_range_is_not_compared_with_an_endpoint_that_fails(
     assert [chains[0].url[7:] in line for line in caplog.messages] == [True]
 
 
-def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
-) -> None:
+def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(chains: Chains, connect: Connect) -> None:
     provider = connect(10, 100)
     chains[0]._most = 20
     with pytest.raises(RangeRefused) as caught:
@@ -212,9 +225,7 @@ def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(
     assert len(chains[1].asked) == 1
 
 
-def test_a_call_that_both_endpoints_refuse_is_an_error_of_the_call(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect
-) -> None:
+def test_a_call_that_both_endpoints_refuse_is_an_error_of_the_call(chains: Chains, connect: Connect) -> None:
     answers = [chain.answer for chain in chains]
     for chain in chains:
         chain.answer = lambda request, _: error(request, "no such luck")
@@ -228,7 +239,7 @@ def test_a_call_that_both_endpoints_refuse_is_an_error_of_the_call(
 
 
 def test_a_distrusted_endpoint_is_not_asked_unless_all_say_the_same(
-    chains: tuple[SyntheticChain, SyntheticChain], connect: Connect, caplog: pytest.LogCaptureFixture
+    chains: Chains, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = connect()
     assert head(provider) == 110
@@ -252,9 +263,8 @@ def test_a_distrusted_endpoint_is_not_asked_unless_all_say_the_same(
     assert provider.name in chains[0].url
 
 
-def test_the_only_endpoint_is_believed_and_its_errors_are_raised(chains: tuple[SyntheticChain, SyntheticChain]) -> None:
-    chain = Chain("T", CHAIN_ID, (Endpoint(chains[0].url, {}, 1e6),), 4)
-    with closing(connected(chain, threading.Event())) as provider:
+def test_the_only_endpoint_is_believed_and_its_errors_are_raised(chains: Chains) -> None:
+    with connection([Endpoint(chains[0].url, {}, 1e6)]) as provider:
         assert not provider.distrust("block 7 is not 0x12")
         chains[0].answer = _with_status(500)
         with pytest.raises(ProviderError, match="status 500"):

@@ -15,7 +15,6 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Ping, Pong, RejectConnection, Request, TextMessage
 from wsproto.utilities import LocalProtocolError
 
-from marketdata.source import heads as module
 from marketdata.source.heads import Heads
 from tests.functional.serving import until
 
@@ -23,11 +22,6 @@ BLOCK = json.dumps(
     {"jsonrpc": "2.0", "method": "eth_subscription", "params": {"subscription": "0x1", "result": {"number": "0x1b4"}}}
 )
 KEY = "a-very-secret-key"
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MIN_PAUSE", 0.01)
 
 
 class Node:
@@ -59,8 +53,11 @@ class Node:
 
     def send(self, event: Any) -> None:
         assert self._current is not None
-        connection, protocol = self._current
-        connection.sendall(protocol.send(event))
+        self.send_bytes(self._current[1].send(event))
+
+    def send_bytes(self, data: bytes) -> None:
+        assert self._current is not None
+        self._current[0].sendall(data)
 
     def _serve(self) -> None:
         while True:
@@ -107,7 +104,7 @@ def woken() -> Woken:
 
 @pytest.fixture
 def heads(node: Node, woken: Woken) -> Iterator[Heads]:
-    found = Heads(f"ws://me:pass@127.0.0.1:{node.port}/v3/{KEY}?x=1", woken)
+    found = Heads(f"ws://me:pass@127.0.0.1:{node.port}/v3/{KEY}?x=1", woken, min_pause=0.01)
     found.start()
     yield found
     assert found.stop(5)
@@ -133,76 +130,75 @@ def test_each_new_block_wakes_the_reader(node: Node, heads: Heads, woken: Woken)
     assert node.connections == 1
 
 
-@pytest.mark.parametrize(
-    ("lose", "cause"),
-    [
-        (lambda node: node.drop(), ""),
-        (lambda node: node.send(CloseConnection(1001)), "with code 1001"),
-        (lambda node: node.send(TextMessage("{")), ""),
-        (lambda node: node.send(TextMessage('{"error": {"code": -32601}}')), "refuses eth_subscribe"),
-        (lambda node: node.send(TextMessage("[]")), "an unknown message"),
-        (lambda node: node.send(TextMessage("[" * 100_000)), "recursion"),
-        (lambda node: node.send(TextMessage(BLOCK.replace("0x1b4", "436"))), "is not a hexadecimal quantity"),
-        (lambda node: node.send(TextMessage("x" * (2 << 20), message_finished=False)), "a message is too long"),
-        (lambda node: node._current[0].sendall(b"\xff\xff\xff\xff"), ""),
-    ],
+LOSSES: tuple[tuple[Callable[[Any], None], str], ...] = (
+    (lambda node: node.drop(), ""),
+    (lambda node: node.send(CloseConnection(1001)), "with code 1001"),
+    (lambda node: node.send(TextMessage("{")), ""),
+    (lambda node: node.send(TextMessage('{"error": {"code": -32601}}')), "refuses eth_subscribe"),
+    (lambda node: node.send(TextMessage("[]")), "an unknown message"),
+    (lambda node: node.send(TextMessage("[" * 100_000)), "recursion"),
+    (lambda node: node.send(TextMessage(BLOCK.replace("0x1b4", "436"))), "is not a hexadecimal quantity"),
+    (lambda node: node.send(TextMessage("x" * (2 << 20), message_finished=False)), "a message is too long"),
+    (lambda node: node.send_bytes(b"\xff\xff\xff\xff"), ""),
 )
+
+
 def test_a_lost_connection_is_made_anew(
-    node: Node, heads: Heads, woken: Woken, lose: Callable[[Any], None], cause: str, caplog: pytest.LogCaptureFixture
+    node: Node, heads: Heads, woken: Woken, caplog: pytest.LogCaptureFixture
 ) -> None:
     until(lambda: woken.times == 1)
-    node.send(TextMessage(BLOCK))
-    until(lambda: woken.times == 2)
-    lose(node)
-    until(lambda: node.connections == 2)
-    until(lambda: woken.times == 4)  # for the loss, and for the new subscription
-    [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line.startswith(f"127.0.0.1:{node.port} does not announce new blocks: ")
-    assert cause in line
-    assert KEY not in line
-    node.send(TextMessage(BLOCK))
-    until(lambda: woken.times == 5)
-    assert heads.newest == 436
+    for number, (lose, cause) in enumerate(LOSSES, start=1):
+        caplog.clear()
+        before = woken.times
+        node.send(TextMessage(BLOCK))
+        until(lambda before=before: woken.times == before + 1)
+        assert heads.newest == 436
+        lose(node)
+        until(lambda number=number: node.connections == number + 1)
+        until(lambda before=before: woken.times == before + 3)  # for the loss, and for the new subscription
+        [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert line.startswith(f"127.0.0.1:{node.port} does not announce new blocks: ")
+        assert cause in line
+        assert KEY not in line
 
 
-def test_silence_ends_the_connection_although_the_node_sends_pings(
-    node: Node, heads: Heads, woken: Woken, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_SILENCE_S", 0.3)
+def test_silence_ends_the_connection_although_the_node_sends_pings(node: Node, woken: Woken) -> None:
+    heads = Heads(f"ws://127.0.0.1:{node.port}", woken, silence_s=0.3, min_pause=0.01)
+    heads.start()
     until(lambda: woken.times == 1)
-    node.send(TextMessage(BLOCK))  # the old deadline ends here
     began = time.monotonic()
-    while node.connections == 1:
+    node.send(TextMessage(BLOCK))  # the old deadline ends here
+
+    def has_reconnected() -> bool:
         with suppress(OSError, LocalProtocolError):
             node.send(Ping(b""))
-        time.sleep(0.02)
-        assert time.monotonic() - began < 5
-    assert time.monotonic() - began >= 0.2
+        return node.connections > 1
 
-
-@pytest.mark.parametrize("status", [401, 503])
-def test_pauses_between_refused_connections_grow(
-    node: Node, woken: Woken, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    node.status = status
-    heads = Heads(f"ws://127.0.0.1:{node.port}/{KEY}", woken)
-    heads.start()
-    time.sleep(0.5)  # pauses of 0.01, 0.02, 0.04, 0.08 and 0.16 s
-    assert 3 <= node.connections <= 6
-    assert heads.newest is None
+    until(has_reconnected)
+    assert time.monotonic() - began >= 0.3
     assert heads.stop(5)
-    [line] = caplog.messages
-    assert f"HTTP status {status}" in line
-    assert KEY not in line
+
+
+def test_pauses_between_refused_connections_grow(node: Node, woken: Woken, caplog: pytest.LogCaptureFixture) -> None:
+    for number, node.status in enumerate((401, 503)):
+        heads = Heads(f"ws://127.0.0.1:{node.port}/{KEY}", woken, min_pause=0.01)
+        before, began = node.connections, time.monotonic()
+        heads.start()
+        until(lambda before=before: node.connections >= before + 5)
+        assert time.monotonic() - began >= 0.01 + 0.02 + 0.04 + 0.08
+        assert heads.newest is None
+        assert heads.stop(5)
+        line = caplog.messages[number]
+        assert f"HTTP status {node.status}" in line
+        assert KEY not in line
+    assert len(caplog.messages) == 2
     assert woken.times == 0
 
 
-def test_stop_ends_a_pause_and_needs_no_start(node: Node, woken: Woken) -> None:
+def test_stop_ends_a_pause_and_needs_no_start(node: Node, woken: Woken, caplog: pytest.LogCaptureFixture) -> None:
     assert Heads(f"ws://127.0.0.1:{node.port}", woken).stop(1)
     node.close()
-    heads = Heads(f"ws://127.0.0.1:{node.port}", woken)
+    heads = Heads(f"ws://127.0.0.1:{node.port}", woken, min_pause=60)
     heads.start()
-    time.sleep(0.1)
-    began = time.monotonic()
-    assert heads.stop(5)
-    assert time.monotonic() - began < 1
+    until(lambda: caplog.messages)
+    assert heads.stop(30)

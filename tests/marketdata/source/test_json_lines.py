@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +65,5 @@ def test_each_value_has_the_line_where_it_begins(value: Any, data: st.DataObject
     assert lines(writer.text) == writer.lines
 
 
-@pytest.mark.parametrize(("path", "text"), [((), ""), (("a", 0), "/a/0"), (("a/b", "~"), "/a~1b/~0")])
-def test_a_pointer_is_that_of_rfc_6901(path: tuple[str | int, ...], text: str) -> None:
-    assert pointer(path) == text
+def test_a_pointer_is_that_of_rfc_6901() -> None:
+    assert [pointer(path) for path in ((), ("a", 0), ("a/b", "~"))] == ["", "/a/0", "/a~1b/~0"]

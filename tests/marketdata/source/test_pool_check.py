@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, cast
 
 import pytest
@@ -85,24 +85,26 @@ def word(number: int) -> bytes:
     return number.to_bytes(WORD, "big")
 
 
-@pytest.mark.parametrize("listed", KINDS)
-@pytest.mark.parametrize("real", KINDS)
-def test_a_wrong_kind_is_named(listed: str, real: str) -> None:
-    functions = {
-        # These are the functions of the contracts that the check may ask for, with the words of their results.
-        "uniswap-v2": {"getReserves()": 3, "token0()": 1, "token1()": 1},
-        "uniswap-v3": {"slot0()": 7, "token0()": 1, "token1()": 1},
-        "pancakeswap-v3": {"slot0()": 7, "lmPool()": 1, "token0()": 1, "token1()": 1},
-        "solidly": {"getReserves()": 3, "stable()": 1, "token0()": 1, "token1()": 1},
-        "uniswap-v4": {"protocolFeeController()": 1},
-    }[real]
-    contracts = Contracts({name: bytes(count * WORD) for name, count in functions.items()})
-    pool = replace(POOL, kind=listed, address=V4_POOL.address if listed == "uniswap-v4" else POOL.address)
-    faults = pool_check.compare(cast("Provider", contracts), pool, COIN).faults
-    if listed != real:
-        assert faults == (f"is not a {listed} pool: it is a {real} pool",)
-    else:
-        assert not any("is not a" in fault for fault in faults)
+FUNCTIONS = {
+    # The functions of the contracts that the check may ask for, with the words of their results.
+    "uniswap-v2": {"getReserves()": 3, "token0()": 1, "token1()": 1},
+    "uniswap-v3": {"slot0()": 7, "token0()": 1, "token1()": 1},
+    "pancakeswap-v3": {"slot0()": 7, "lmPool()": 1, "token0()": 1, "token1()": 1},
+    "solidly": {"getReserves()": 3, "stable()": 1, "token0()": 1, "token1()": 1},
+    "uniswap-v4": {"protocolFeeController()": 1},
+}
+
+
+def test_a_wrong_kind_is_named() -> None:
+    assert FUNCTIONS.keys() == KINDS.keys()
+    for listed, (real, functions) in product(KINDS, FUNCTIONS.items()):
+        contracts = Contracts({name: bytes(count * WORD) for name, count in functions.items()})
+        pool = replace(POOL, kind=listed, address=V4_POOL.address if listed == "uniswap-v4" else POOL.address)
+        faults = pool_check.compare(cast("Provider", contracts), pool, COIN).faults
+        if listed != real:
+            assert faults == (f"is not a {listed} pool: it is a {real} pool",)
+        else:
+            assert not any("is not a" in fault for fault in faults), listed
 
 
 def initialized(block: int, id: str = ID, hooks: int = 0) -> Log:
@@ -132,14 +134,14 @@ def test_the_tokens_of_a_singletons_pool_are_those_of_its_creation() -> None:
     )
 
 
-@pytest.mark.parametrize("most", [HEAD + 1, 3_000])
-@pytest.mark.parametrize("start", [0, 70_000, HEAD, HEAD + 1, HEAD + 500])
-@pytest.mark.parametrize("block", [0, 1, 69_999, 70_000, HEAD - 1, HEAD])
-def test_the_creation_is_found_wherever_it_is(most: int, start: int, block: int) -> None:
-    found, asked = v4_report(initialized(block), most=most, start_block=start)
-    assert (found.faults, found.decimals) == ((), (9, 6))
-    searched = sorted(each for each in asked if each[1] - each[0] < most)
-    assert all(first == last + 1 for (_, last), (first, _) in pairwise(searched))
+def test_the_creation_is_found_wherever_it_is() -> None:
+    blocks, starts = (0, 1, 69_999, 70_000, HEAD - 1, HEAD), (0, 70_000, HEAD, HEAD + 1, HEAD + 500)
+    for case in product((HEAD + 1, 3_000), starts, blocks):
+        most, start, block = case
+        found, asked = v4_report(initialized(block), most=most, start_block=start)
+        assert (found.faults, found.decimals) == ((), (9, 6)), case
+        searched = sorted(each for each in asked if each[1] - each[0] < most)
+        assert all(first == last + 1 for (_, last), (first, _) in pairwise(searched)), case
 
 
 def test_an_unknown_id_and_hooks_that_change_amounts_are_faults() -> None:

@@ -52,10 +52,10 @@ def test_the_events_have_their_published_topics() -> None:
     assert {name: tuple(kind.creations) for name, kind in KINDS.items()} == CREATIONS
 
 
-@pytest.mark.parametrize("kind", ["uniswap-v2", "solidly"])
-def test_a_swap_of_v2_and_solidly_is_the_difference_of_both_amounts(kind: str) -> None:
+def test_a_swap_of_v2_and_solidly_is_the_difference_of_both_amounts() -> None:
     """A flash swap takes and returns the same token."""
-    assert KINDS[kind].decode(words(7 * E18, 0, 2 * E18, 9 * E18)) == (5 * E18, -9 * E18)
+    for kind in ("uniswap-v2", "solidly"):
+        assert KINDS[kind].decode(words(7 * E18, 0, 2 * E18, 9 * E18)) == (5 * E18, -9 * E18)
 
 
 def test_pancakeswap_has_two_more_words_than_uniswap_v3() -> None:
@@ -90,18 +90,18 @@ def test_the_price_check_of_uniswap_v4_allows_the_fee_of_the_swap() -> None:
         decode(v4(-2 * E18, 5000 * E18, 1_000_001))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_data_of_another_event_is_refused(kind: str) -> None:
+def test_data_of_another_event_is_refused() -> None:
     sizes = {"uniswap-v2": 4, "uniswap-v3": 5, "pancakeswap-v3": 7, "solidly": 4, "uniswap-v4": 6}
-    for size in {*range(9)} - {sizes[kind]}:
-        with pytest.raises(ValueError, match="bytes of data"):
-            KINDS[kind].decode(words(*[1] * size))
-    for topic in range(len(CREATIONS[kind])):
-        with pytest.raises(ValueError, match="topics instead of"):
-            created(kind, (1,), 0, 0, event=topic)
-        indexed = (1, 2) if kind in ("uniswap-v2", "solidly") and topic == 0 else (1, 2, 3)
-        with pytest.raises(ValueError, match="bytes of data"):
-            created(kind, indexed, 0, event=topic)
+    for kind, right in sizes.items():
+        for size in {*range(9)} - {right}:
+            with pytest.raises(ValueError, match="bytes of data"):
+                KINDS[kind].decode(words(*[1] * size))
+        for topic in range(len(CREATIONS[kind])):
+            with pytest.raises(ValueError, match="topics instead of"):
+                created(kind, (1,), 0, 0, event=topic)
+            indexed = (1, 2) if kind in ("uniswap-v2", "solidly") and topic == 0 else (1, 2, 3)
+            with pytest.raises(ValueError, match="bytes of data"):
+                created(kind, indexed, 0, event=topic)
 
 
 def test_the_creations_of_pools_are_decoded() -> None:
@@ -131,18 +131,15 @@ def test_a_pool_of_uniswap_v4_is_named_by_the_contract_and_its_id() -> None:
     assert index.of(log._replace(topics=log.topics[:1])) == ()
 
 
-@pytest.mark.parametrize(
-    ("flags", "names"),
-    [
+def test_pools_whose_hooks_change_amounts_are_unreadable() -> None:
+    for flags, names in (
         (0b11_1111_1111_0011, ""),
         (1 << 3, "BEFORE_SWAP_RETURNS_DELTA"),
         (1 << 2, "AFTER_SWAP_RETURNS_DELTA"),
         (0b1100, "BEFORE_SWAP_RETURNS_DELTA, AFTER_SWAP_RETURNS_DELTA"),
-    ],
-)
-def test_pools_whose_hooks_change_amounts_are_unreadable(flags: int, names: str) -> None:
-    reason = f"its hooks change the amounts of swaps ({names})" if names else ""
-    assert v4_created((0xABC << 148) | flags).unreadable == reason
+    ):
+        reason = f"its hooks change the amounts of swaps ({names})" if names else ""
+        assert v4_created((0xABC << 148) | flags).unreadable == reason
     assert v4_created(0).unreadable == ""
     with pytest.raises(ValueError, match="more than 20 bytes"):
         v4_created(1 << 160)

@@ -62,35 +62,35 @@ def test_a_missing_file_is_a_missing_requirement(tmp_path: Path) -> None:
         load(tmp_path / "rpc.json", warn=pytest.fail)
 
 
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        ({"url": 5}, "/url: must begin with http:// or https:// and name a host (its value is not shown"),
-        ({"url": "ftp://hidden.example"}, "/url: must begin with http:// or https://"),
-        ({"url": "http://hidden.example:99999/"}, "/url: is not a URL"),
-        ({"headers": {"a b": "x"}}, "/headers: the name of a header has only letters, digits"),
-        ({"headers": {"X-Key": "hidden\n"}}, "/headers/X-Key: must be one line of printable ASCII characters"),
-        (
-            {"confirmations": "ten"},
-            "/confirmations: 'ten' must be a number of blocks from 0 to 10000, or \"finalized\"",
-        ),
-        ({"confirmation": 3}, "/confirmation: is unknown; did you mean confirmations?; known: chain,"),
-        ({"chain_id": 0}, "/chain_id: "),
-        ({"confirmations": "safe"}, "/confirmations: "),
-        ({"colour": 1}, "rpc.json:1: /colour: is unknown; known: chain, chain_id,"),
-        ({"pools": []}, "rpc.json:1: the file: has neither pools nor factories"),
-        ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is listed twice"),
-        ({"pools": [POOL | {"kind": "balancer"}]}, "/pools/0/kind: "),
-        ({"pools": [POOL | {"decimals": [18]}]}, "/pools/0/decimals: [18] must be two numbers: "),
-        ({"pools": [POOL | {"symbol": "a b"}]}, "/pools/0/symbol: 'a b' must be 1 to 47 of A-Z a-z 0-9 . _ / -"),
-        ({"pools": [POOL | {"address": "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}]}, "wrong checksum"),
-    ],
+FAULTS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"url": 5}, "/url: must begin with http:// or https:// and name a host (its value is not shown"),
+    ({"url": "ftp://hidden.example"}, "/url: must begin with http:// or https://"),
+    ({"url": "http://hidden.example:99999/"}, "/url: is not a URL"),
+    ({"headers": {"a b": "x"}}, "/headers: the name of a header has only letters, digits"),
+    ({"headers": {"X-Key": "hidden\n"}}, "/headers/X-Key: must be one line of printable ASCII characters"),
+    (
+        {"confirmations": "ten"},
+        "/confirmations: 'ten' must be a number of blocks from 0 to 10000, or \"finalized\"",
+    ),
+    ({"confirmation": 3}, "/confirmation: is unknown; did you mean confirmations?; known: chain,"),
+    ({"chain_id": 0}, "/chain_id: "),
+    ({"confirmations": "safe"}, "/confirmations: "),
+    ({"colour": 1}, "rpc.json:1: /colour: is unknown; known: chain, chain_id,"),
+    ({"pools": []}, "rpc.json:1: the file: has neither pools nor factories"),
+    ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is listed twice"),
+    ({"pools": [POOL | {"kind": "balancer"}]}, "/pools/0/kind: "),
+    ({"pools": [POOL | {"decimals": [18]}]}, "/pools/0/decimals: [18] must be two numbers: "),
+    ({"pools": [POOL | {"symbol": "a b"}]}, "/pools/0/symbol: 'a b' must be 1 to 47 of A-Z a-z 0-9 . _ / -"),
+    ({"pools": [POOL | {"address": "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}]}, "wrong checksum"),
 )
-def test_faults_are_named_and_secrets_are_not_shown(tmp_path: Path, change: dict[str, Any], fault: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        loaded(tmp_path, GOOD | change)
-    assert fault in caught.value.detail
-    assert "hidden" not in caught.value.detail.removeprefix(str(tmp_path))
+
+
+def test_faults_are_named_and_secrets_are_not_shown(tmp_path: Path) -> None:
+    for change, fault in FAULTS:
+        with pytest.raises(UsageError) as caught:
+            loaded(tmp_path, GOOD | change)
+        assert fault in caught.value.detail
+        assert "hidden" not in caught.value.detail.removeprefix(str(tmp_path)), change
 
 
 FAULTY = """// a comment

@@ -34,36 +34,37 @@ def test_with_invert_the_base_is_token1() -> None:
     assert trade(Deltas(-5000 * 10**6, 2 * E18), (6, 18), invert=False) == Trade("0.0004", "5000", "buy")
 
 
-@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, -1), (1, 1), (-1, -1)])
-def test_a_swap_without_an_exchange_is_not_a_trade(deltas: tuple[int, int]) -> None:
-    with pytest.raises(NotATrade, match="no token was exchanged"):
-        trade(Deltas(*deltas), (18, 18), invert=False)
+def test_a_swap_without_an_exchange_is_not_a_trade() -> None:
+    for deltas in ((0, 0), (1, 0), (0, -1), (1, 1), (-1, -1)):
+        with pytest.raises(NotATrade, match="no token was exchanged"):
+            trade(Deltas(*deltas), (18, 18), invert=False)
 
 
-@pytest.mark.parametrize(
-    ("numerator", "denominator", "expected"),
-    [
-        (1, 3, "0.333333333333333333333333333333"),  # the limit of 30 places applies first
-        (2, 3, "0.666666666666666666666666666667"),
-        (10**7, 3, "3333333.33333333333333333333333333333"),  # here the limit of 36 digits applies first
-        (10**20 * 2, 3, "66666666666666666666.6666666666666667"),
-        (1, 10**30, "0.000000000000000000000000000001"),
-        (5, 10**31 * 2, None),  # 2.5e-31 is below half a place
-        (15, 10**31, "0.000000000000000000000000000002"),  # a tie goes to the even digit: 1.5 is rounded up
-        (25, 10**31, "0.000000000000000000000000000002"),  # and 2.5 is rounded down
-        (5, 10**31, None),  # 0.5 is rounded down to 0
-        (10**30 - 1, 1, "9" * 30),
-        (10**30, 1, None),
-        (10**36 - 1, 10**6, "9" * 30 + ".999999"),
-        (10**37 - 1, 10**7, None),  # rounds up to 31 digits
-    ],
+ROUNDED = (
+    (1, 3, "0.333333333333333333333333333333"),  # the limit of 30 places applies first
+    (2, 3, "0.666666666666666666666666666667"),
+    (10**7, 3, "3333333.33333333333333333333333333333"),  # here the limit of 36 digits applies first
+    (10**20 * 2, 3, "66666666666666666666.6666666666666667"),
+    (1, 10**30, "0.000000000000000000000000000001"),
+    (5, 10**31 * 2, None),  # 2.5e-31 is below half a place
+    (15, 10**31, "0.000000000000000000000000000002"),  # a tie goes to the even digit: 1.5 is rounded up
+    (25, 10**31, "0.000000000000000000000000000002"),  # and 2.5 is rounded down
+    (5, 10**31, None),  # 0.5 is rounded down to 0
+    (10**30 - 1, 1, "9" * 30),
+    (10**30, 1, None),
+    (10**36 - 1, 10**6, "9" * 30 + ".999999"),
+    (10**37 - 1, 10**7, None),  # rounds up to 31 digits
 )
-def test_fractions_are_rounded_half_even(numerator: int, denominator: int, expected: str | None) -> None:
-    if expected is None:
-        with pytest.raises(NotATrade):
-            rounded(numerator, denominator, 36)
-    else:
-        assert rounded(numerator, denominator, 36) == expected
+"""Numerator, denominator, and the text with at most 36 digits; None if the value is too small or too large."""
+
+
+def test_fractions_are_rounded_half_even() -> None:
+    for numerator, denominator, expected in ROUNDED:
+        if expected is None:
+            with pytest.raises(NotATrade):
+                rounded(numerator, denominator, 36)
+        else:
+            assert rounded(numerator, denominator, 36) == expected
 
 
 @given(st.integers(1, 10**60), st.integers(1, 10**60))
@@ -88,11 +89,6 @@ def test_rounding_agrees_with_the_decimal_module(numerator: int, denominator: in
 def test_a_size_is_exact() -> None:
     amount = 123456789012345678901234567890123456789
     assert trade(Deltas(-amount, 10**30), (18, 18), invert=False).size == "123456789012345678901.234567890123456789"
-
-
-def test_v2_decodes_the_difference_of_a_flash_swap() -> None:
-    data = word(7 * E18) + word(0) + word(2 * E18) + word(9 * E18)
-    assert KINDS["uniswap-v2"].decode(data) == (5 * E18, -9 * E18)
 
 
 def v3(amount0: int, amount1: int, root: int) -> bytes:

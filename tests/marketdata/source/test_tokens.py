@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,24 +19,25 @@ def abi(text: bytes) -> bytes:
     )
 
 
-@pytest.mark.parametrize(
-    ("symbol", "expected"),
-    [
-        (abi(b"WETH"), "WETH"),
-        (b"MKR".ljust(WORD, b"\0"), "MKR"),
-        (abi("U\u202eSD\nT".encode()), "USDT"),
-        (b"", ""),
-        (abi(b"x" * 1000), "x" * 32),
-        ((32).to_bytes(WORD, "big") + b"\xff" * WORD + b"A" * WORD, "A" * 32),
-    ],
-)
-def test_a_symbol_is_read_as_text_or_as_a_word(symbol: bytes, expected: str) -> None:
-    assert token_info((18).to_bytes(WORD, "big"), symbol) == TokenInfo(expected, 18)
+SYMBOLS = {
+    abi(b"WETH"): "WETH",
+    b"MKR".ljust(WORD, b"\0"): "MKR",
+    abi("U\u202eSD\nT".encode()): "USDT",
+    b"": "",
+    abi(b"x" * 1000): "x" * 32,
+    (32).to_bytes(WORD, "big") + b"\xff" * WORD + b"A" * WORD: "A" * 32,
+}
 
 
-@pytest.mark.parametrize("decimals", [b"", b"\x12", b"\xff" * WORD, (78).to_bytes(WORD, "big")])
-def test_unusable_decimals_are_none(decimals: bytes) -> None:
-    assert token_info(decimals, b"").decimals is None
+def test_a_symbol_is_read_as_text_or_as_a_word() -> None:
+    for symbol, expected in SYMBOLS.items():
+        assert token_info((18).to_bytes(WORD, "big"), symbol) == TokenInfo(expected, 18)
+
+
+def test_unusable_decimals_are_none() -> None:
+    for decimals in (b"", b"\x12", b"\xff" * WORD, (78).to_bytes(WORD, "big")):
+        assert token_info(decimals, b"").decimals is None, decimals
+    assert token_info((77).to_bytes(WORD, "big"), b"").decimals == 77
 
 
 def test_the_quote_is_a_dollar_else_the_native_currency_else_token1() -> None:
