@@ -112,8 +112,8 @@ class ApiProcess:
 class Client:
     """One kept-alive connection with a token."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    def __init__(self, port: int, token: str, timeout: float = SECONDS) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -20,7 +20,6 @@ from marketdata.api.app import ROUTES
 from marketdata.postgres import binaries
 from marketdata.settings import load
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
-from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
@@ -42,7 +41,6 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
     process.stop()
 
 
-@pytest.mark.full
 def test_every_example_of_the_pages_works(api: ApiProcess) -> None:
     """Each page is run alone, because no page may need the commands of another one."""
     environment = os.environ | {"MARKET_STATE_DIR": str(api.state_dir)}
@@ -76,22 +74,6 @@ def check_sql_examples(environment: dict[str, str]) -> None:
         assert [line.rstrip() for line in done.stdout.splitlines() if line] == textwrap.dedent(output).splitlines()
 
 
-@pytest.mark.full
-def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:
-    """The token is refused long before the half minute ends for which it is cached."""
-    second = ApiProcess(api.state_dir)
-    second.start()
-    try:
-        with closing(Client(api.port, ADMIN_SECRET)) as administrator:
-            _, made = administrator("POST", "/v1/admin/tokens", {"name": "two", "scope": "read"})
-            with closing(Client(second.port, made["token"])) as holder:
-                assert holder("GET", "/v1/symbols")[0] == 200
-                assert administrator("DELETE", f"/v1/admin/tokens/{made['id']}")[0] == 200
-                eventually(lambda: holder("GET", "/v1/symbols")[0] == 401, seconds=10)
-    finally:
-        second.stop()
-
-
 def test_every_endpoint_has_an_example() -> None:
     shown = [each.replace("\\\n", " ") for each in re.findall(r"curl -sS(?:[^\n]*\\\n)*[^\n]*", API_PAGE)]
     for route in ROUTES:
@@ -109,9 +91,11 @@ def method_of(example: str) -> str:
     return "POST" if re.search(r" (-d|--data-binary) ", example) else "GET"
 
 
-@pytest.mark.parametrize("user", [0, 1000])
-@pytest.mark.parametrize("variables", [{}, {"XDG_STATE_HOME": "/s"}, {"MARKET_STATE_DIR": "/m"},
-                                       {"MARKET_STATE_DIR": "/m", "MARKET_SECRETS_DIR": "/n"}])  # fmt: skip
+@pytest.mark.parametrize(
+    ("user", "variables"),
+    [(0, {}), (1000, {}), (1000, {"XDG_STATE_HOME": "/s"}), (0, {"MARKET_STATE_DIR": "/m"}),
+     (1000, {"MARKET_STATE_DIR": "/m", "MARKET_SECRETS_DIR": "/n"})],
+)  # fmt: skip
 def test_the_examples_look_where_the_tokens_are(
     variables: dict[str, str], user: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,8 +109,7 @@ def test_the_examples_look_where_the_tokens_are(
     assert done.stdout.strip() == str(load(variables).secrets_dir)
 
 
-@pytest.mark.full
-def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
+def test_nothing_secret_is_where_others_look_and_a_stop_leaves_no_traceback(api: ApiProcess) -> None:
     secrets = [ADMIN_SECRET, api.token("read"), api.token("alg")]
     unusable = [token.generate(), secrets[1][:-1], secrets[1] + " twice", "ä" + secrets[1]]
     for secret in [*secrets, *unusable]:
@@ -152,8 +135,5 @@ def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
             seen += file.read_bytes().decode("latin-1")
     for secret in [*secrets, *unusable, made["token"]]:
         assert secret not in seen
-
-
-def test_a_stop_ends_it_with_0_and_no_traceback(api: ApiProcess) -> None:
     assert api.stop() == 0
     assert "Traceback" not in api.log.read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from tests.functional import small_disk
 from tests.functional.market_process import ApiProcess, Client
+from tests.functional.serving import until
 from tests.marketdata.store.brute_force import rollups
 from tests.marketdata.store.conftest import stored_rollups, stored_ticks
 
@@ -81,16 +81,15 @@ class Writer:
         return {"symbol": SYMBOL, "id": f"{number:0128}", "ts": at, "price": f"{1 + number % 97}.5", "size": "1.25"}
 
 
-def eventually(ask: Callable[[], Answer], wanted: Callable[[Answer], bool]) -> Answer:
+def eventually(ask: Callable[[], Answer], wanted: Callable[[Answer], bool]) -> None:
     """Ask until the answer is the wanted one; meanwhile only 503 is right."""
-    waiting = threading.Event()
-    for _ in range(600):
+
+    def is_wanted() -> bool:
         status, answer = found = ask()
-        if wanted(found):
-            return found
-        assert status == 503 or status < 300, answer
-        waiting.wait(0.1)
-    pytest.fail(f"{found} to the end")
+        assert wanted(found) or status == 503 or status < 300, answer
+        return wanted(found)
+
+    until(is_wanted, 60)
 
 
 def is_done(answer: Answer) -> bool:

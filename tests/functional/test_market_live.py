@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import http.client
 import os
-import resource
 import select
 import selectors
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -79,49 +78,6 @@ def test_two_processes_on_one_database_both_push(api: ApiProcess) -> None:
             second.stop()
 
 
-@pytest.mark.full  # the test with the frontend goes through both
-def test_slow_clients_get_the_newest_state_in_bounded_memory(api: ApiProcess, loops: Callable[..., int]) -> None:
-    """The slow clients read nothing while the candles change. Then they get the newest state of each, and few older
-    ones."""
-    count, candles, changes, changed = loops(quick=100, full=1000), 1000, 40, 20
-    token = api.token("read")
-    with closing(Client(api.port, api.token("alg"))) as writer, ExitStack() as stack:
-        writer("POST", "/v1/ingest/tick", {"ticks": [tick(n, T + n * MINUTE) for n in range(candles)]})
-        before = resident(api.pid)
-        clients = []
-        for number in range(count):
-            is_slow = number % 2 == 1
-            client = stack.enter_context(LiveClient(api.port, token, receive_buffer=4096 if is_slow else 0))
-            assert client.subscribe("LIVE:A", "1m", **({"since": 0} if is_slow else {}))["type"] == "subscribed"
-            clients.append(client)
-        first, *quick, slow = clients[0], *clients[2::2], clients[1::2]
-        reader = threading.Thread(target=drain, args=(quick,))
-        reader.start()
-        for number in range(changes):
-            some = range(changed * number, changed * (number + 1))
-            ticks = [tick(candles + n, T + (candles - 1 - n % changed) * MINUTE) for n in some]
-            assert writer("POST", "/v1/ingest/tick", {"ticks": ticks})[1]["accepted"] == changed
-        candle = newest(api.port, token)
-        assert candle["n"] == changes + 1
-        assert until(first, candle)
-        assert (resident(api.pid) - before) * 1024 < count / 2 * 256 * 1024
-        for client in slow[:10]:
-            assert len(until(client, candle)) < changes / 4
-        api.stop()
-        reader.join()
-
-
-def drain(clients: list[LiveClient]) -> None:
-    """Read and discard everything that arrives, until the service closes the connections."""
-    with selectors.DefaultSelector() as selector:
-        for client in clients:
-            selector.register(client.socket, selectors.EVENT_READ)
-        while selector.get_map():
-            for key, _ in selector.select(10):
-                if not client_socket(key).recv(1 << 16):
-                    selector.unregister(key.fileobj)
-
-
 def client_socket(key: selectors.SelectorKey) -> socket.socket:
     assert isinstance(key.fileobj, socket.socket)
     return key.fileobj
@@ -179,31 +135,13 @@ def frontend(api: ApiProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front
     process.stop()
 
 
-@pytest.fixture
-def descriptors() -> Iterator[Callable[[int], None]]:
-    """``descriptors(clients)`` lets this process open a connection for each client, or skips the test. The
-    frontend takes a quarter of its descriptors for live connections, with two for each."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    def allow(clients: int) -> None:
-        soft, hard = before
-        if hard != resource.RLIM_INFINITY and hard < 4 * clients:
-            pytest.skip(f"not run: {clients} live connections need {4 * clients} descriptors, and ulimit -Hn is {hard}")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4 * clients), hard))
-
-    yield allow
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.mark.full
 def test_slow_clients_of_the_frontend_get_the_newest_state_in_bounded_memory(
-    api: ApiProcess, frontend: FrontendProcess, descriptors: Callable[[int], None], loops: Callable[..., int]
+    api: ApiProcess, frontend: FrontendProcess
 ) -> None:
     """The slow clients read nothing, and more data wait for each than all buffers between them and the API can hold.
     Both processes keep a bounded part of it. The other clients get every change, and the slow ones then get the newest
     state."""
-    count, candles, changes, changed = loops(quick=100, full=1000), 3000, 40, 20
-    descriptors(count)
+    count, candles, changes, changed = 100, 3000, 40, 20
     token = api.token("read")
     with closing(Client(api.port, api.token("alg"))) as writer, ExitStack() as stack:
         writer("POST", "/v1/ingest/tick", {"ticks": [tick(n, T + n * MINUTE) for n in range(candles)]})

@@ -12,13 +12,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.capabilities import need
 from tests.functional.market_process import SECONDS, ApiProcess, Client
 
 pytestmark = pytest.mark.functional
@@ -34,13 +35,10 @@ Bar = dict[str, float]
 
 
 @pytest.fixture(scope="module")
-def package(loops: Callable[..., int]) -> Iterator[Path]:
+def package() -> Iterator[Path]:
     """A folder in which the package is installed."""
-    if not loops(quick=0, full=1):
-        pytest.skip("only with --full: it installs a package from the npm registry")
     npm = shutil.which("npm")
-    if npm is None:
-        pytest.fail("needs npm and Node.js 20 or newer on PATH (Debian's package npm brings both)")
+    need(npm, "npm with Node.js 20 or newer (Debian package npm)")
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
         command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", PACKAGE]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=SECONDS)
@@ -94,48 +92,17 @@ def _bar(n: int) -> Bar:
     return {"time": moment, "open": n + 1, "high": n + 2.25, "low": n + 0.5, "close": n + 0.5, "volume": 1.5}
 
 
-def test_the_configuration_offers_a_search(heard: dict[str, Any]) -> None:
+def test_a_chart_finds_its_symbol_and_scrolls_back_to_the_first_bar(heard: dict[str, Any]) -> None:
     assert heard["configuration"]["supports_search"]
     assert {"1", "60", "1D", "1W", "1M"} <= set(heard["configuration"]["supported_resolutions"])
-
-
-def test_the_search_leads_to_the_symbol(heard: dict[str, Any]) -> None:
     assert [(each["symbol"], each["exchange"]) for each in heard["found"]] == [(SYMBOL, "UDF")]
+    assert heard["elsewhere"] == []
     info = heard["info"]
     assert (info["ticker"], info["session"], info["timezone"], info["pricescale"]) == (SYMBOL, "24x7", "Etc/UTC", 100)
-
-
-def test_a_search_in_another_exchange_finds_nothing(heard: dict[str, Any]) -> None:
-    assert heard["elsewhere"] == []
-
-
-def test_a_quote_has_the_last_24_hours(heard: dict[str, Any]) -> None:
-    """The client joins names by commas."""
-    answer = heard["quotes"]
-    assert (answer["s"], [(each["s"], each["n"]) for each in answer["d"]]) == (
-        "ok", [("ok", SYMBOL), ("ok", TODAY), ("error", "NO:SUCH")]
-    )  # fmt: skip
-    old, quote, unknown = (each["v"] for each in answer["d"])
-    assert (old["lp"], old["ch"], old["chp"], old["volume"]) == (BARS - 0.5, 0, 0, 0)
-    assert quote == {
-        "short_name": "BTC-USD", "exchange": "NOW", "description": TODAY, "lp": 205, "ask": 205, "bid": 205, "ch": 5,
-        "chp": 2.5, "open_price": 200, "high_price": 210, "low_price": 190.5, "prev_close_price": 200, "volume": 0.75,
-    }  # fmt: skip
-    assert unknown == {}
-
-
-def test_the_time_is_that_of_the_server(heard: dict[str, Any]) -> None:
-    assert abs(heard["time"] - time.time()) < 2 * SECONDS
-
-
-def test_a_chart_scrolls_back_to_the_first_bar(heard: dict[str, Any]) -> None:
     pages = heard["minutes"]["pages"]
     assert [len(page) for page in pages] == [PAGE, PAGE, BARS - 2 * PAGE]
     assert [bar for page in reversed(pages) for bar in page] == [_bar(n) for n in range(BARS)]
     assert heard["minutes"]["end"]["list"] == []
-
-
-def test_days_begin_at_midnight_utc(heard: dict[str, Any]) -> None:
     [days] = heard["days"]["pages"]
     assert [day["time"] % 86_400_000 for day in days] == [0] * len(days)
     assert sum(day["volume"] for day in days) == 1.5 * BARS
@@ -149,11 +116,16 @@ def test_an_empty_range_names_the_time_of_the_bar_before_it(heard: dict[str, Any
     assert heard["empty"] == {"list": [], "meta": {"noData": True, "nextTime": _bar(0)["time"] / 1000}}
 
 
-def test_an_error_reaches_the_chart_in_words(heard: dict[str, Any]) -> None:
+def test_quotes_the_time_and_errors_reach_the_chart(heard: dict[str, Any]) -> None:
+    """The client joins names by commas."""
+    answer = heard["quotes"]
+    assert [(each["s"], each["n"]) for each in answer["d"]] == [("ok", SYMBOL), ("ok", TODAY), ("error", "NO:SUCH")]
+    old, quote, unknown = (each["v"] for each in answer["d"])
+    assert (old["lp"], old["ch"], old["chp"], old["volume"]) == (BARS - 0.5, 0, 0, 0)
+    assert (quote["lp"], quote["ch"], quote["chp"], quote["volume"]) == (205, 5, 2.5, 0.75)
+    assert unknown == {}
+    assert abs(heard["time"] - time.time()) < 2 * SECONDS
     assert "no symbol NO:SUCH" in heard["unknown"]["error"]
-
-
-def test_the_client_asked_only_for_described_paths(heard: dict[str, Any]) -> None:
     assert {url.partition("/tv/")[2].partition("?")[0] for url in heard["asked"]} == {
         "config", "search", "symbols", "time", "history", "quotes",
     }  # fmt: skip
