@@ -22,7 +22,6 @@ from cardapp.errors import StateError, UsageError
 MAX_PATH = 107
 """Maximum number of bytes in the path of a socket: ``sun_path`` has 108 bytes with the final NUL (unix(7))."""
 
-_PROBE_SECONDS = 1.0
 _UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 
 
@@ -126,14 +125,14 @@ def _remove_stale(path: Path, setting: str) -> None:
     path.unlink(missing_ok=True)
 
 
-def has_listener(path: Path) -> bool:
-    """Whether a process listens on the socket at ``path``."""
+def has_listener(path: Path, seconds: float = 1.0) -> bool:
+    """Whether a process listens on the socket at ``path``. If its queue is full for ``seconds``, it does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_PROBE_SECONDS)
+        probe.settimeout(seconds)
         try:
             probe.connect(os.fspath(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:
-            return True  # for example because the listener's queue is full
+            return True
     return True

@@ -98,8 +98,7 @@ WITHDRAWABLE = frozenset({NOTE, EVIDENCE_ADDED})
 GENESIS = "0" * 64
 """The previous hash of the first event of a chain."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
-_CHUNK = 500
-_PAGE_BYTES = 4 << 20
+PAGE_BYTES = 4 << 20
 """A page ends when its data reaches this size. A limit on the number of events alone would not be enough, because each
 event may have 64 KiB of data."""
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
@@ -204,14 +203,15 @@ def page(
     kind: str | None = None,
     key: str | None = None,
     actor: str | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> list[dict[str, Any]]:
-    """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB. With
-    ``before``, only the events with ``seq < before``, the newest first.
+    """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about ``page_bytes``
+    bytes. With ``before``, only the events with ``seq < before``, the newest first.
 
     ``kind``, ``key`` and ``actor`` select the events with these values; None selects all. For the next page, pass the
     last ``seq`` as ``after`` or ``before``. An empty page means that there are no further events.
     """
-    return _page(conn, {"kind": kind, "key": key, "actor": actor}, after, limit, before)
+    return _page(conn, {"kind": kind, "key": key, "actor": actor}, after, limit, before, page_bytes)
 
 
 def latest(conn: sqlite3.Connection, *, limit: int, kind: str, card_id: str) -> list[dict[str, Any]]:
@@ -239,11 +239,11 @@ def _last_seq(conn: sqlite3.Connection) -> int:
     return int(conn.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()[0])
 
 
-def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the events of all cards, or of one card, in order. They are read in chunks, because the whole record may
-    not fit into memory."""
+def stream(conn: sqlite3.Connection, card_id: str | None = None, *, chunk_size: int = 500) -> Iterator[dict[str, Any]]:
+    """Yield the events of all cards, or of one card, in order. They are read in chunks of ``chunk_size``, because the
+    whole record may not fit into memory."""
     after = 0
-    while chunk := _page(conn, {"card_id": card_id}, after, _CHUNK):
+    while chunk := _page(conn, {"card_id": card_id}, after, chunk_size):
         yield from chunk
         after = chunk[-1]["seq"]
 
@@ -258,7 +258,12 @@ def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
 
 
 def _page(
-    conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int, limit: int, before: int | None = None
+    conn: sqlite3.Connection,
+    wanted: Mapping[str, str | None],
+    after: int,
+    limit: int,
+    before: int | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> list[dict[str, Any]]:
     """The events whose columns have the values in ``wanted``; None allows any value. Each of these columns has an
     index, and so have kind and key together."""
@@ -269,16 +274,16 @@ def _page(
         f"SELECT {_COLUMNS} {_CHAIN} AND {conditions} ORDER BY seq {'' if before is None else 'DESC'} LIMIT ?",
         (*filters.values(), *limits.values(), limit),
     )
-    return _all_shown(conn, _up_to_page_size(rows))
+    return _all_shown(conn, _up_to_page_size(rows, page_bytes))
 
 
-def _up_to_page_size(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
-    """The first rows, up to and including the row at which their data reaches the size limit of a page."""
+def _up_to_page_size(rows: Iterable[sqlite3.Row], page_bytes: int) -> list[sqlite3.Row]:
+    """The first rows, up to and including the row at which their data reaches ``page_bytes``."""
     taken, size = [], 0
     for row in rows:
         taken.append(row)
         size += len(row["data"].encode())
-        if size >= _PAGE_BYTES:
+        if size >= page_bytes:
             break
     return taken
 

@@ -20,8 +20,6 @@ from cardapp.state.sqlite_errors import translated, translating
 MAX_GROUP = 64
 """Maximum number of writes per COMMIT. The limit also bounds the time that the first write of a group waits."""
 
-_RECHECK_SECONDS = 1.0
-
 
 class _Group:
     """Writes that share one COMMIT."""
@@ -35,13 +33,16 @@ class _Group:
 class Writer:
     """Owns the connection for writes (``isolation_level=None``, ``check_same_thread=False``) and closes it."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, recheck: float = 1.0) -> None:
+        """``recheck`` is the number of seconds after which a thread looks whether it must commit for another one."""
         self._connection = connection
         self._path = path
+        self._recheck = recheck
         self._turn = threading.Lock()
         self._owner: int | None = None
         self._queue = threading.Lock()
-        self._queued = 0
+        self.queued = 0
+        """The number of threads that wait for their turn."""
         self._group: _Group | None = None
         self._closed = False
         self.on_commit: Callable[[], None] = lambda: None
@@ -80,19 +81,19 @@ class Writer:
 
     def _take_turn(self) -> None:
         with self._queue:
-            self._queued += 1
+            self.queued += 1
         try:
             self._turn.acquire()
         finally:
             with self._queue:
-                self._queued -= 1
+                self.queued -= 1
         self._owner = threading.get_ident()
 
     def _end_turn(self) -> None:
         """Commit, unless another thread waits for its turn. Each thread calls this, so the last thread commits."""
         self._owner = None
         try:
-            if self._group is not None and (self._queued == 0 or self._group.size >= MAX_GROUP):
+            if self._group is not None and (self.queued == 0 or self._group.size >= MAX_GROUP):
                 self._commit()
         finally:
             self._turn.release()
@@ -136,7 +137,7 @@ class Writer:
             self.on_commit()
 
     def _await(self, group: _Group) -> None:
-        while not group.done.wait(_RECHECK_SECONDS):
+        while not group.done.wait(self._recheck):
             # The thread that should commit may have been interrupted before its turn. Commit in its place.
             with self._turn:
                 if self._group is group:

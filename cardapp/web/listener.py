@@ -16,6 +16,7 @@ import os
 import resource
 import socket
 import threading
+from collections.abc import Callable
 from functools import partial
 from heapq import nlargest
 from time import monotonic
@@ -29,10 +30,6 @@ from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT, Arrival, BodyBudget, Gate
 from cardapp.web.http import WsgiApp
 from cardapp.web.peer import Admit, OwnerOnly, anybody
 from cardapp.web.waitress_adapter import Channel, Limits, Loop, Rules
-
-WORKERS = 32
-"""Number of requests that can run at once. A request may wait for a replay (at most ``CARD_REPLAY_TIMEOUT``), or for a
-client that does not read. While sixteen requests wait, sixteen other clients can still be served."""
 
 _OTHER_DESCRIPTORS = 256
 """Number of descriptors that connections may not use. They are kept free for the database and other files."""
@@ -59,7 +56,8 @@ class Listener:
         self._settings = settings
         self._app = app
         self._limits = limits or Limits()
-        self._room = min(self._limits.connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
+        room = max(_descriptors() - _OTHER_DESCRIPTORS, 2 * self._limits.workers)
+        self._room = min(self._limits.connections, room)
         # The limit must admit the largest image if no other body is arriving.
         self._bodies = BodyBudget(max(self._limits.bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
         self._stopping = threading.Event()
@@ -81,21 +79,21 @@ class Listener:
             undo.callback(os.close, private_directories.take_lock(settings.state_dir / "api.lock"))
             # TCP is bound first. If a second instance has the same port and the same Unix socket, it fails here, before
             # it replaces the Unix socket of the first instance.
-            tcp = [undo.enter_context(bound) for bound in bind_tcp(settings.api_host, settings.api_port)]
+            tcp = [undo.enter_context(each) for each in bind_tcp(settings.api_host, settings.api_port)]
             self.port = tcp[0].getsockname()[1]
-            others = [bound.getsockname()[0] for bound in tcp[1:]]
+            others = [each.getsockname()[0] for each in tcp[1:]]
             self.addresses = tuple(Tcp(host, self.port).address for host in (settings.api_host, *others))
             unix = undo.enter_context(unix_socket.bind(settings.api_socket, "CARD_API_SOCKET"))
             undo.callback(unix_socket.remove, settings.api_socket, unix_socket.identity(settings.api_socket))
             owner_only = OwnerOnly() if settings.api_peers == "owner" else None
             if owner_only is not None:
                 undo.callback(owner_only.close)
-            self._loop = Loop(WORKERS)
+            self._loop = Loop(self._limits.workers)
             undo.callback(self._loop.close)
             undo.callback(self._loop.end_workers, 0.0)
             loopback = Tcp(settings.api_host, self.port)
-            for bound in tcp:
-                self._listen(bound, loopback, owner_only.refusal if owner_only else anybody)
+            for each in tcp:
+                self._listen(each, loopback, owner_only.refusal if owner_only else anybody)
             self._listen(unix, Unix(loopback.address), anybody)
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="api-listener", daemon=True)
             self._thread.start()
@@ -186,23 +184,25 @@ def _descriptors() -> int:
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
 
-def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Bind sockets to loopback on one port. They do not listen yet. If ``port`` is 0, a free port is chosen.
+def bind_tcp(host: str, port: int, bind: Callable[[str, int], socket.socket] | None = None) -> list[socket.socket]:
+    """Bind sockets to loopback on one port. They do not listen yet. If ``port`` is 0, a free port is chosen. ``bind``
+    stands in for :func:`bound`.
 
     For 127.0.0.1 and localhost a second socket is bound to ``[::1]`` if IPv6 exists. A browser tries both addresses of
     ``localhost``. If one address were not bound, another account could serve it.
     """
+    bind = bind or bound
     address = "127.0.0.1" if host == "localhost" else host
     if not ipaddress.ip_address(address).is_loopback:
         raise UsageError(
             f"CARD_API_HOST={host!r} is not a loopback address: reach the service by an ssh tunnel instead"
         )
     if address != "127.0.0.1":
-        return [_bound(address, port)]
+        return [bind(address, port)]
     for _ in range(_PORT_TRIES if port == 0 else 1):
-        first = _bound(address, port)
+        first = bind(address, port)
         try:
-            return [first, _bound("::1", first.getsockname()[1])]
+            return [first, bind("::1", first.getsockname()[1])]
         except StateError as error:
             if error.code == _NO_ADDRESS:
                 return [first]
@@ -211,17 +211,17 @@ def bind_tcp(host: str, port: int) -> list[socket.socket]:
     raise refused
 
 
-def _bound(address: str, port: int) -> socket.socket:
+def bound(address: str, port: int) -> socket.socket:
     """A TCP socket bound to ``address`` and ``port``. SO_REUSEADDR lets a restarted service bind its port again at
     once. On Linux it does not let two listening sockets share a port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.ExitStack() as undo:
         try:
-            bound = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            bound.bind((address, port))
+                found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            found.bind((address, port))
         except OSError as error:
             raise StateError(
                 f"port {port} of {address} cannot be used: {error.strerror}; stop the program that uses it, or set "
@@ -229,4 +229,4 @@ def _bound(address: str, port: int) -> socket.socket:
                 code=_BIND_CODES.get(error.errno or 0, "address_unusable"),
             ) from error
         undo.pop_all()
-        return bound
+        return found

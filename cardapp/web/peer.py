@@ -73,12 +73,15 @@ _log = logging.getLogger(__name__)
 class OwnerOnly:
     """Refuses connections of all accounts except the service's account and root. Call ``close`` at the end."""
 
-    def __init__(self) -> None:
-        """:raises MissingRequirement: the owner of a connection cannot be found on this machine."""
+    def __init__(self, netlink: Callable[[], Netlink] | None = None, tables: Lookup | None = None) -> None:
+        """``netlink`` and ``tables`` are the ways to find an owner, in the order of preference.
+
+        :raises MissingRequirement: the owner of a connection cannot be found on this machine.
+        """
         self._uid = os.geteuid()
         self._account = account(self._uid)
         self._netlink: Netlink | None = None
-        self._lookup: Lookup = self._available()
+        self._lookup = self._available(netlink or Netlink, tables or uid_in_tables)
 
     def refusal(self, accepted: socket.socket, client: Any) -> MakeError | None:
         """Returns the function that makes the error if the connection is refused; None if it is admitted. Raises no
@@ -97,14 +100,14 @@ class OwnerOnly:
         if self._netlink is not None:
             self._netlink.close()
 
-    def _available(self) -> Lookup:
+    def _available(self, netlink: Callable[[], Netlink], tables: Lookup) -> Lookup:
         with suppress(OSError):
-            self._netlink = Netlink()
+            self._netlink = netlink()
             if _works(self._netlink.uid, self._uid):
                 return self._netlink.uid
         self.close()
-        if _works(uid_in_tables, self._uid):
-            return uid_in_tables
+        if _works(tables, self._uid):
+            return tables
         raise MissingRequirement(
             "the account of a connection can be found neither by sock_diag(7) nor in /proc/net/tcp: set "
             "CARD_API_PEERS=any to admit every account of this machine"
@@ -149,8 +152,11 @@ def closed_by_client() -> ForeignUser:
 class Netlink:
     """One netlink socket for all lookups. The kernel answers during the call of ``send``, so ``recv`` never waits."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _NETLINK_SOCK_DIAG)
+    def __init__(self, connected: socket.socket | None = None) -> None:
+        """``connected`` leads to the kernel, or to what stands in for it. It must not block."""
+        self._socket = connected or socket.socket(
+            socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _NETLINK_SOCK_DIAG
+        )
         self._sequences = count(1)
 
     def uid(self, client: Address, server: Address) -> int | None:

@@ -47,12 +47,15 @@ _KINDS: dict[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalErro
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of connections. The times are in seconds. A connection that exceeds one of them is closed.
+    """Limits of workers and connections. The times are in seconds. A connection that exceeds one of them is closed.
 
     Unread responses have three limits: ``unread_bytes`` for one response, ``total_unread_bytes`` for all of them,
     ``idle`` and ``response`` for how long they are kept.
     """
 
+    workers: int = 32
+    """Number of requests that can run at once. A request may wait for a replay (at most ``CARD_REPLAY_TIMEOUT``), or
+    for a client that does not read. While sixteen requests wait, sixteen other clients can still be served."""
     connections: int = 4096
     """When one more is accepted, the connection that was idle longest is closed."""
     arrival: float = 120.0
