@@ -82,84 +82,52 @@ def passed(gate: Gate, transport: Transport = TCP, **environ: Any) -> None:
     assert gate.behind.through == before + 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080"])
-def test_our_own_hosts_pass(gate: Gate, host: str) -> None:
-    passed(gate, HTTP_HOST=host, HTTP_ORIGIN=f"http://{host}")
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        None,
-        "",
-        "127.0.0.1",
-        "localhost",
-        "127.0.0.1:8081",
-        "evil.example",
-        "evil.example:8080",
-        "localhost.:8080",
-        "localhost.evil.example:8080",
-        "127.0.0.1:8080, evil.example",
-        "127.0.0.1:8080@evil.example",
-        "0.0.0.0:8080",
-        "127.1:8080",
-    ],
-)
-def test_any_other_host_is_refused(gate: Gate, host: str | None) -> None:
-    refused(gate, 421, "wrong_host", HTTP_HOST=host)
-
-
-def test_a_port_of_80_may_be_left_out(gate: Gate) -> None:
-    passed(gate, Tcp("127.0.0.1", 80), HTTP_HOST="localhost", HTTP_ORIGIN="http://localhost")
-    refused(gate := Gate(), 421, "wrong_host", Tcp("127.0.0.1", 80), HTTP_HOST="localhost:8080")
-
-
-def test_another_loopback_address_is_its_own_host(gate: Gate) -> None:
+def test_our_own_hosts_pass(gate: Gate) -> None:
+    for host in ("127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080"):
+        passed(gate, HTTP_HOST=host, HTTP_ORIGIN=f"http://{host}")
     passed(gate, Tcp("127.0.0.2", 8080), HTTP_HOST="127.0.0.2:8080")
     passed(gate, Tcp("::1", 8080), HTTP_HOST="[::1]:8080")
 
 
-@pytest.mark.parametrize(
-    "target", ["http://evil.example/api/state", "https://evil.example:8080/", "evil.example:443", "http://[/", "x"]
-)
-def test_the_request_line_names_no_other_host(gate: Gate, target: str) -> None:
-    refused(gate, 421, "wrong_host", REQUEST_URI=target)
+def test_any_other_host_is_refused(gate: Gate) -> None:
+    for host in (
+        None, "", "127.0.0.1", "localhost", "127.0.0.1:8081", "evil.example", "evil.example:8080", "localhost.:8080",
+        "localhost.evil.example:8080", "127.0.0.1:8080, evil.example", "127.0.0.1:8080@evil.example", "0.0.0.0:8080",
+        "127.1:8080", "127.0.0.2:8080",
+    ):  # fmt: skip
+        refused(gate, 421, "wrong_host", HTTP_HOST=host)
 
 
-def test_the_request_line_may_name_our_own_host(gate: Gate) -> None:
-    passed(gate, REQUEST_URI="http://localhost:8080/api/state")
-    passed(gate, REQUEST_URI="/api/state?x=http://evil.example")
+def test_a_port_of_80_may_be_left_out(gate: Gate) -> None:
+    for host in ("localhost", "localhost:80"):
+        passed(gate, Tcp("127.0.0.1", 80), HTTP_HOST=host, HTTP_ORIGIN=f"http://{host}")
+    refused(Gate(), 421, "wrong_host", Tcp("127.0.0.1", 80), HTTP_HOST="localhost:8080")
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
-        "null",
-        "",
-        "http://evil.example",
-        "https://127.0.0.1:8080",
-        "http://127.0.0.1",
-        "http://127.0.0.1:8081",
-        "http://127.0.0.1:8080.evil.example",
-        "http://127.0.0.1:8080/",
-        "file://",
-    ],
-)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_foreign_origin_is_refused_for_any_method(gate: Gate, origin: str, method: str) -> None:
-    refused(gate, 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_ORIGIN=origin)
+def test_the_request_line_names_no_other_host(gate: Gate) -> None:
+    for target in ("http://evil.example/api/state", "https://evil.example:8080/", "evil.example:443", "http://[/", "x"):
+        refused(gate, 421, "wrong_host", REQUEST_URI=target)
+    for target in ("http://localhost:8080/api/state", "/api/state?x=http://evil.example", "*"):
+        passed(gate, REQUEST_URI=target)
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
-def test_an_unsafe_request_from_another_site_is_refused(gate: Gate, site: str) -> None:
-    for method in ("POST", "PUT", "DELETE", "PATCH", "X-OWN"):
-        refused(gate, 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_SEC_FETCH_SITE=site)
-    passed(gate, HTTP_SEC_FETCH_SITE=site)
+def test_a_foreign_origin_is_refused_for_any_method(gate: Gate) -> None:
+    for origin in (
+        "null", "", "http://evil.example", "https://127.0.0.1:8080", "http://127.0.0.1", "http://127.0.0.1:8081",
+        "http://127.0.0.1:8080.evil.example", "http://127.0.0.1:8080/", "file://",
+    ):  # fmt: skip
+        for method in ("GET", "POST"):
+            refused(gate, 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_ORIGIN=origin)
 
 
-@pytest.mark.parametrize("site", ["same-origin", "none"])
-def test_our_own_page_may_change(gate: Gate, site: str) -> None:
-    passed(gate, REQUEST_METHOD="POST", HTTP_SEC_FETCH_SITE=site, HTTP_ORIGIN="http://127.0.0.1:8080")
+def test_only_our_own_page_may_change(gate: Gate) -> None:
+    for site in ("cross-site", "same-site", "Cross-Site"):
+        for method in ("POST", "PUT", "DELETE", "PATCH", "X-OWN"):
+            refused(Gate(), 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_SEC_FETCH_SITE=site)
+        for method in ("GET", "HEAD"):
+            assert gate(REQUEST_METHOD=method, HTTP_SEC_FETCH_SITE=site)[0] == 200
+    for site in ("same-origin", "none"):
+        passed(gate, REQUEST_METHOD="POST", HTTP_SEC_FETCH_SITE=site, HTTP_ORIGIN="http://127.0.0.1:8080")
 
 
 def test_an_upgrade_over_tcp_must_say_its_origin(gate: Gate) -> None:
@@ -193,34 +161,20 @@ def test_the_unix_socket_skips_host_and_origin_only(gate: Gate) -> None:
     refused(gate, 413, "too_large", UNIX, **large)
 
 
-@pytest.mark.parametrize(
-    "media_type",
-    [
-        "text/plain",
-        "text/plain;application/json",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "application/json5",
-        "application/jsonx",
-        "application/problem+json",
-        "image/png",
-        "application/json; charset=latin-1",
-        "application/json;charset=utf-16",
-        None,
-        "",
-    ],
-)
-def test_json_routes_take_json_only(gate: Gate, media_type: str | None) -> None:
-    for method in ("POST", "PUT", "PATCH"):
-        posted = {"REQUEST_METHOD": method, "CONTENT_TYPE": media_type, "CONTENT_LENGTH": "2"}
-        refused(gate, 415, "unsupported_media_type", **posted)
-
-
-@pytest.mark.parametrize(
-    "media_type", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
-)
-def test_json_in_its_spellings_passes(gate: Gate, media_type: str) -> None:
-    passed(gate, REQUEST_METHOD="POST", CONTENT_TYPE=media_type, CONTENT_LENGTH="2")
+def test_json_routes_take_json_only(gate: Gate) -> None:
+    for media_type in (
+        "text/plain", "text/plain;application/json", "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x", "application/json5", "application/problem+json", "image/png",
+        "application/json; charset=latin-1", "application/json;charset=utf-16", None, "",
+    ):  # fmt: skip
+        for method in ("POST", "PUT", "PATCH"):
+            posted = {"REQUEST_METHOD": method, "CONTENT_TYPE": media_type, "CONTENT_LENGTH": "1"}
+            refused(gate, 415, "unsupported_media_type", **posted)
+    for media_type in (
+        "application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"',
+        "application/json; charset=utf8", "application/json; version=1",
+    ):  # fmt: skip
+        passed(gate, REQUEST_METHOD="POST", CONTENT_TYPE=media_type, CONTENT_LENGTH="2")
 
 
 def test_without_a_body_a_missing_type_passes_and_a_wrong_one_is_refused(gate: Gate) -> None:
@@ -253,9 +207,9 @@ def test_sizes_are_bounded_per_path(gate: Gate) -> None:
     refused(gate, 413, "too_large", **{**sent("/api/state", "", JSON_LIMIT + 1), "REQUEST_METHOD": "GET"})
 
 
-@pytest.mark.parametrize("length", ["-1", "+1", "1.0", "0x1", "²"])
-def test_a_length_that_is_no_number_is_refused(gate: Gate, length: str) -> None:
-    refused(gate, 400, "bad_request", REQUEST_METHOD="POST", CONTENT_LENGTH=length)
+def test_a_length_that_is_no_number_is_refused(gate: Gate) -> None:
+    for length in ("-1", "+1", "1.0", "0x1", "²"):
+        refused(gate, 400, "bad_request", REQUEST_METHOD="POST", CONTENT_LENGTH=length)
 
 
 def test_every_answer_carries_the_security_headers(gate: Gate) -> None:
@@ -267,11 +221,8 @@ def test_every_answer_carries_the_security_headers(gate: Gate) -> None:
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert not [name for name in headers if name.lower().startswith("access-control-")]
-
-
-def test_a_refused_head_has_no_body(gate: Gate) -> None:
     status, problem, _ = gate(REQUEST_METHOD="HEAD", HTTP_HOST="evil.example")
-    assert (status, problem) == (421, {})
+    assert (status, problem) == (421, {}), "a refused HEAD has no body"
 
 
 def test_the_address_is_the_one_the_client_may_use(gate: Gate) -> None:

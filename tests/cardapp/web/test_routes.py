@@ -246,9 +246,7 @@ def test_a_path_that_is_not_there(api: Any) -> None:
         api.problem("GET", path, status=404, code="not_found")
 
 
-def test_a_number_without_a_fraction_is_an_integer_and_nothing_else_is(
-    api: Any, editor: Any, checkpoints: Any
-) -> None:
+def test_a_number_without_a_fraction_is_an_integer_and_nothing_else_is(api: Any, editor: Any, checkpoints: Any) -> None:
     for method, path, body in (
         ("POST", "/api/navigation/move", {"level": "step", "delta": 1.0}),
         ("PUT", "/api/editor/cursor", {"row": 1.0, "column": 0.0, "window": 1e3}),
