@@ -17,7 +17,8 @@ CARD = Identity("arena", "u-1", "1.0.0", "ab" * 32)
 
 
 @pytest.fixture
-def db(state_dir: Path) -> Iterator[Database]:
+def db(state_dir: Path, empty_database: bytes) -> Iterator[Database]:
+    (state_dir / "card-state").write_bytes(empty_database)
     database = Database.open(state_dir / "card-state")
     yield database
     database.close()

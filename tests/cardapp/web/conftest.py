@@ -263,6 +263,7 @@ def services(
     editor: StandIn,
     program: StandIn,
     sessions: StandIn,
+    empty_database: bytes,
 ) -> Iterator[Services]:
     ticks = itertools.count()
 
@@ -272,6 +273,7 @@ def services(
     settings = settings_module.load(
         {"CARD_STATE_DIR": str(state_dir), "CARD_SOURCE": str(card_file), "CARD_EVIDENCE_MAX_BYTES": "200000"}
     )
+    settings.state_database.write_bytes(empty_database)
     database = Database.open(settings.state_database)
     card_loader = CardLoader(card_file)
     control = Control(

@@ -102,9 +102,10 @@ def test_without_a_session_the_command_that_starts_it_is_told(series: Any, servi
     assert not services.settings.mcp_choice.exists()
 
 
-@pytest.mark.parametrize("name", ["three", "../small", "..", "SMALL", "small/../two", "x" * 255])
-def test_an_unknown_card_is_refused(series: Any, name: str, services: Services) -> None:
-    assert "small, two, bad" in series("PUT", "/api/cards/current", {"card": name}, status=404).json["detail"]
+def test_an_unknown_card_is_refused(series: Any, services: Services) -> None:
+    for name in ("three", "../small", "..", "SMALL", "small/../two", "x" * 255):
+        refused = series("PUT", "/api/cards/current", {"card": name}, status=404).json
+        assert "small, two, bad" in refused["detail"], name
     assert not services.settings.mcp_choice.exists()
 
 

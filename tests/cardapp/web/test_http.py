@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from cardapp.web.http import Reply, entity_tag, matches, revalidated
 
 
-@pytest.mark.parametrize(
-    "header",
-    ['"a"', "*", " * ", 'W/"a"', '"b", "a"', '"b","a"', '"x,y", W/"a"', '"a" , "b"', ' "a"', '"b",\t"a"', '"a",'],
-)
-def test_a_header_with_the_tag_matches(header: str) -> None:
-    assert matches(header, '"a"')
-
-
-@pytest.mark.parametrize("header", ['"b"', "a", "", 'w/"a"', '"b" "a"', "'a'", '"a', "**", '"b";"a"', '"x"y"a"'])
-def test_other_headers_do_not_match(header: str) -> None:
-    assert not matches(header, '"a"')
+def test_a_header_with_the_tag_matches() -> None:
+    matching = (
+        '"a"', "*", " * ", 'W/"a"', '"b", "a"', '"b","a"', '"x,y", W/"a"', '"a" , "b"', ' "a"', '"b",\t"a"', '"a",'
+    )  # fmt: skip
+    others = ('"b"', "a", "", 'w/"a"', '"b" "a"', "'a'", '"a', "**", '"b";"a"', '"x"y"a"')
+    assert [header for header in (*matching, *others) if matches(header, '"a"')] == [*matching]
 
 
 def test_the_tag_is_strong_and_depends_on_the_bytes() -> None:

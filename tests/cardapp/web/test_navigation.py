@@ -71,9 +71,13 @@ def test_a_move_walks_and_stops_at_the_end(api: Any) -> None:
 
 
 def test_a_delta_of_0_or_beyond_the_limit_is_refused(api: Any) -> None:
-    for delta in (0, 10001, -10001, 1.5, True, "1"):
+    for delta, message in (
+        (0, "must not be 0"),
+        (10001, "must be at most 10000, not 10001"),
+        (-10001, "must be at least -10000, not -10001"),
+    ):
         found = api.problem("POST", "/api/navigation/move", {"delta": delta}, status=422, code="invalid_value")
-        assert {fault["pointer"] for fault in found["errors"]} == {"/delta"}
+        assert found["errors"] == [{"pointer": "/delta", "message": message}]
 
 
 def test_a_move_starts_no_replay(api: Any, checkpoints: Any, editor: Any, sessions: Any) -> None:
@@ -125,11 +129,6 @@ def test_the_position_shows_the_published_checkpoint(api: Any, publish: Any) -> 
     publish("t1/b1/p1/s1/one", generation=7)
     found = api.get("/api/navigation/current")["published"]
     assert (found["key"], found["sync"], found["reason"], found["generation"]) == ("t1/b1/p1/s1/one", "on", None, 7)
-
-
-def test_a_move_by_0_is_refused_in_plain_words(api: Any) -> None:
-    found = api.problem("POST", "/api/navigation/move", {"delta": 0}, status=422, code="invalid_value")
-    assert found["errors"] == [{"pointer": "/delta", "message": "must not be 0"}]
 
 
 def test_a_response_lists_at_most_100_faults(api: Any) -> None:

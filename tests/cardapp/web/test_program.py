@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from cardapp.errors import Conflict, ProgramNotStopped, SessionUnavailable, TooSlow
+from cardapp.errors import Conflict, ProgramNotStopped, SessionUnavailable
 from cardapp.session_client.session_tools import MOVES
 from cardapp.web import schemas
 from tests.cardapp.web.conftest import PROGRAM
@@ -20,53 +18,35 @@ def test_the_description_names_the_commands_that_the_session_has() -> None:
     assert schemas.definition("ProgramCommand")["enum"] == [*MOVES]
 
 
-@pytest.mark.parametrize("command", MOVES)
-def test_a_move_answers_where_the_program_is_and_switches_sync_off(
-    api: Any, program: Any, publish: Any, command: str
-) -> None:
+def test_a_move_answers_where_the_program_is_and_switches_sync_off_once(api: Any, program: Any, publish: Any) -> None:
     publish("t1/b1/p1/s1/one")
-    assert api("POST", f"/api/program/{command}", {"actor": "me"}, status=200).json == PROGRAM
-    assert program.calls == [("move", command), ("read",)]
+    for command in MOVES:
+        program.calls.clear()
+        assert api("POST", f"/api/program/{command}", {"actor": "me"}, status=200).json == PROGRAM
+        assert program.calls == [("move", command), ("read",)]
     control = api.get("/api/control/state")
     assert (control["sync"], control["reason"]) == ("off", "target_ran_on")
-    assert events(api) == [
-        ("program.moved", "me", {"command": command}),
-        ("sync.off", "me", {"reason": "target_ran_on", "generation": 1}),
-    ]
+    first, *others = [("program.moved", "me", {"command": command}) for command in MOVES]
+    assert events(api) == [first, ("sync.off", "me", {"reason": "target_ran_on", "generation": 1}), *others]
 
 
-@pytest.mark.parametrize(("state", "reason"), [("running", "target_ran_on"), ("exited", "program_exited")])
-def test_the_reason_tells_a_program_that_has_ended_from_one_that_runs(
-    api: Any, program: Any, publish: Any, state: str, reason: str
-) -> None:
+def test_the_reason_tells_a_program_that_has_ended_from_one_that_runs(api: Any, program: Any, publish: Any) -> None:
+    for state, reason in (("running", "target_ran_on"), ("exited", "program_exited")):
+        publish("t1/b1/p1/s1/one")
+        program.answers["move"] = state
+        api("POST", "/api/program/continue", status=200)
+        assert api.get("/api/control/state")["reason"] == reason
+
+
+def test_a_refused_move_changes_nothing(api: Any, program: Any, publish: Any) -> None:
     publish("t1/b1/p1/s1/one")
-    program.answers["move"] = state
-    api("POST", "/api/program/continue", status=200)
-    assert api.get("/api/control/state")["reason"] == reason
-
-
-def test_every_move_is_an_event_but_sync_goes_off_once(api: Any, publish: Any) -> None:
-    publish("t1/b1/p1/s1/one")
-    for _ in range(2):
-        api("POST", "/api/program/next", status=200)
-    assert [kind for kind, *_ in events(api)] == ["program.moved", "sync.off", "program.moved"]
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "code"),
-    [
+    for error, status, code in (
         (ProgramNotStopped("the program runs: sync"), 409, "program_not_stopped"),
         (Conflict("gdb refuses finish", code="command_refused"), 409, "command_refused"),
         (SessionUnavailable("no session is chosen"), 503, "no_session"),
-        (TooSlow("no answer"), 504, "timeout"),
-    ],
-)
-def test_a_refused_move_changes_nothing(
-    api: Any, program: Any, publish: Any, error: Exception, status: int, code: str
-) -> None:
-    publish("t1/b1/p1/s1/one")
-    program.answers["move"] = error
-    api.problem("POST", "/api/program/finish", status=status, code=code)
+    ):
+        program.answers["move"] = error
+        api.problem("POST", "/api/program/finish", status=status, code=code)
     assert events(api) == []
     assert api.get("/api/control/state")["sync"] == "on"
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 
-
-def note(api: Any, text: str, actor: str = "ada") -> int:
-    made = api("POST", "/api/events", {"kind": "note", "actor": actor, "text": text}, status=201).json
+def note(api: Any, text: str) -> int:
+    made = api("POST", "/api/events", {"kind": "note", "actor": "ada", "text": text}, status=201).json
     return int(made["seq"])
 
 
@@ -70,17 +68,10 @@ def test_what_cannot_be_withdrawn_is_refused(api: Any) -> None:
 
 
 def test_the_record_is_read_backwards(api: Any) -> None:
-    seqs = [note(api, str(number), "ada" if number % 2 else "bob") for number in range(5)]
+    seqs = [note(api, str(number)) for number in range(5)]
     found = api.get("/api/events?before=9007199254740991&limit=2")
     assert [each["seq"] for each in found["events"]] == [seqs[4], seqs[3]]
     assert (found["next_before"], found["last_seq"]) == (seqs[3], seqs[4])
-    found = api.get(f"/api/events?before={found['next_before']}&limit=9")
-    assert [each["seq"] for each in found["events"]] == seqs[2::-1]
     assert api.get(f"/api/events?before={seqs[0]}")["next_before"] is None
-    found = api.get("/api/events?before=1000&actor=ada&kind=note")
-    assert [each["seq"] for each in found["events"]] == [seqs[3], seqs[1]]
-
-
-@pytest.mark.parametrize("query", ["before=0", "before=x", "before=-1", "before=9007199254740992", "actor=", "limit=0"])
-def test_a_wrong_query_is_refused(api: Any, query: str) -> None:
-    api("GET", f"/api/events?{query}", status=422)
+    for query in ("before=0", "before=x", "before=-1", "before=9007199254740992", "actor=", "limit=0"):
+        api("GET", f"/api/events?{query}", status=422)
