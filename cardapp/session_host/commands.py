@@ -216,7 +216,7 @@ def run_foreground(
         announce(started)
         is_stopped = False
         while not is_stopped:
-            is_stopped = _is_stopped(sessions, started.record)
+            is_stopped = is_session_stopped(sessions, started.record)
             # The handler's exception is lost if the signal interrupts code that handles every exception.
             if select.select([arrived], [], [], 0 if is_stopped else LOOK_SECONDS)[0]:
                 raise _EndRequested
@@ -243,7 +243,7 @@ def _ignore_endings() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _is_stopped(sessions: Sessions, record: Record) -> bool:
+def is_session_stopped(sessions: Sessions, record: Record) -> bool:
     try:
         # The container_id may differ in the same session: a reset makes a new container if the old one was removed.
         return sessions.find(record.name)[1].created_at != record.created_at

@@ -66,10 +66,24 @@ class LimitWatch:
     with the text of :meth:`reason`.
     """
 
-    def __init__(self, limits: Limits, report: Callable[[str], None], groups: Path = GROUPS) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        report: Callable[[str], None],
+        groups: Path = GROUPS,
+        *,
+        period: float = PERIOD,
+        can_start: Callable[[], bool] | None = None,
+        kill: Callable[[], int] | None = None,
+    ) -> None:
+        """Every ``period`` seconds ``can_start`` tells whether the container can start a further process. If it cannot,
+        ``kill`` ends the program and returns how many processes it killed."""
         self._limits = limits
         self._report = report
         self._groups = groups
+        self._period = period
+        self._can_start = can_start or _can_start_thread
+        self._kill = kill or kill_program
         self._kills = 0
         self._before = Reached(0, 0)
         self._stopping = threading.Event()
@@ -105,11 +119,11 @@ class LimitWatch:
         return None
 
     def _loop(self) -> None:
-        while not self._stopping.wait(PERIOD):
-            exhausted = not _can_start_thread()
+        while not self._stopping.wait(self._period):
+            exhausted = not self._can_start()
             if exhausted:
                 self._kills += 1
-                _log.warning("no process could be started: killed %d processes of the program", kill_program())
+                _log.warning("no process could be started: killed %d processes of the program", self._kill())
             before, self._before = self._before, self.reached()
             if exhausted or self._before.memory > before.memory:
                 self._report(self.reason(before) or "")

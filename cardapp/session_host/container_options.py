@@ -32,9 +32,12 @@ MAX_FILE = 1 << 30  # bytes of one file that a program in the container may writ
 
 class ContainerOptions:
     """Makes the options for the session of ``directory``. ``limited`` is true if podman can limit memory and
-    processes."""
+    processes. ``root`` is the repository."""
 
-    def __init__(self, directory: SessionDirectory, environ: Mapping[str, str], *, limited: bool) -> None:
+    def __init__(
+        self, directory: SessionDirectory, environ: Mapping[str, str], *, limited: bool, root: Path = ROOT
+    ) -> None:
+        self._root = root
         self._directory = directory
         self._environ = environ
         self._limited = limited
@@ -88,12 +91,12 @@ class ContainerOptions:
 
     def _mounts(self, record: Record, state: Path) -> list[str]:
         card, work = Path(record.card_source).parent, self._directory.work(record.runtime)
-        _make_mount_point(ROOT / STATES)
+        _make_mount_point(self._root / STATES)
         hidden = {f"{WORKSPACE}/{STATES}", f"{WORKSPACE}/{STATE_INSIDE}/sessions"}
-        if state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES):
-            hidden.add(f"{WORKSPACE}/{state.relative_to(ROOT)}")
+        if state.is_relative_to(self._root) and not state.is_relative_to(self._root / STATES):
+            hidden.add(f"{WORKSPACE}/{state.relative_to(self._root)}")
         return [
-            _mount(ROOT, WORKSPACE, "ro"),
+            _mount(self._root, WORKSPACE, "ro"),
             *(f"--tmpfs={path}:{EMPTY}" for path in sorted(hidden)),
             _mount(state, f"{WORKSPACE}/{STATE_INSIDE}", "ro"),
             _mount(card, str(card), "ro"),

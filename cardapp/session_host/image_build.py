@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from cardapp import private_directories
 from cardapp.errors import CardAppError, MissingRequirement
-from cardapp.session_host.podman import SYSTEM_PATH, Podman, PodmanFailed
+from cardapp.session_host.podman import Podman, PodmanFailed
 
 BUILD_BASE = "localhost/card-session-base:latest"
 """A second name of the base during a build. podman derives the names of a build's containers from it."""
@@ -55,7 +55,7 @@ class ImageWork:
         # podman keeps the files of a build in TMPDIR. With this value the next build finds the files of a killed build.
         self.environ = podman.environ | {"TMPDIR": str(self.folder / "tmp")}
         if os.geteuid() != 0:
-            _check_user_ids(info)
+            check_user_ids(info, os.geteuid())
             # If XDG_RUNTIME_DIR is not set, podman would look for its running state in the new TMPDIR.
             self.environ["XDG_RUNTIME_DIR"] = str(Path(info["host"]["remoteSocket"]["path"]).parent.parent)
         if info["store"]["graphDriverName"] == "vfs":
@@ -163,11 +163,11 @@ class ImageWork:
             raise StepFailed(f"{step} failed with exit code {code}; the end of its output:\n{last}")
 
 
-def _check_user_ids(info: dict[str, Any]) -> None:
-    """:raises MissingRequirement: this user has no ids for the users in a container."""
+def check_user_ids(info: dict[str, Any], uid: int) -> None:
+    """:raises MissingRequirement: the user ``uid`` has no ids for the users in a container, as ``podman info`` says."""
     if sum(each["size"] for each in info["host"]["idMappings"]["uidmap"] or []) >= USER_IDS:
         return
-    name = pwd.getpwuid(os.geteuid()).pw_name
+    name = pwd.getpwuid(uid).pw_name
     raise MissingRequirement(
         f"{name} has no user ids for containers: /etc/subuid and /etc/subgid have no range of {USER_IDS} for {name}, "
         "or newuidmap is missing (Debian: apt-get install uidmap). As root add a range that no other user has: usermod "
@@ -211,7 +211,7 @@ def provide_debian_base(work: ImageWork) -> str:
 
 
 def _make_debian_base(work: ImageWork, mirror: str) -> None:
-    path = f"{work.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
+    path = work.podman.system_path
     if shutil.which("debootstrap", path=path) is None:
         raise MissingRequirement(
             "debootstrap is not on PATH; install it (Debian: apt-get install debootstrap), or name an image of Debian "
@@ -254,10 +254,13 @@ PLACES = ("index-url", "extra-index-url", "find-links")
 PIP_SETTINGS = (*PLACES, "trusted-host", "proxy", "timeout", "default-timeout", "retries")
 
 
-def write_package_settings(folder: Path, mirror: str | None, environ: Mapping[str, str]) -> list[Path]:
-    """Write the files into the new ``folder`` and return them. If ``mirror`` is None, apt uses the base's sources."""
+def write_package_settings(
+    folder: Path, mirror: str | None, environ: Mapping[str, str], bundles: Sequence[str] = BUNDLES
+) -> list[Path]:
+    """Write the files into the new ``folder`` and return them. If ``mirror`` is None, apt uses the base's sources.
+    ``bundles`` are the places of this machine's trusted certificates."""
     folder.mkdir(mode=0o700)
-    bundle = next((path for path in (environ.get("SSL_CERT_FILE"), *BUNDLES) if path and Path(path).is_file()), None)
+    bundle = next((path for path in (environ.get("SSL_CERT_FILE"), *bundles) if path and Path(path).is_file()), None)
     texts = {
         "apt.conf": apt_settings(_printed(environ, "apt-config", "dump"), mirror is not None, bundle is not None),
         "pip.conf": pip_settings(_printed(environ, sys.executable, "-m", "pip", "config", "list"), bundle is not None),

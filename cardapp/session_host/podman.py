@@ -13,7 +13,8 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,22 @@ from cardapp.errors import CardAppError, MissingRequirement
 TIMEOUT = 60.0
 STARTING = ("run", "create", "build")
 """The commands whose process gets limits; ``exec`` uses the limits of its container."""
-UNIFIED_GROUPS = Path("/sys/fs/cgroup/unified/cgroup.procs")
-PID_MAX = Path("/proc/sys/kernel/pid_max")
 HYBRID = "cgroups in hybrid mode not supported"
 RUNC_MISSING = "; runc supports it (Debian: apt-get install runc)"
 DEFAULT_FILES = 1048576
 """podman's default limit of open files."""
-SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
-"""The folders of runc and debootstrap, which only root has on its ``PATH``."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where this machine tells what podman's options depend on."""
+
+    unified_groups: Path = Path("/sys/fs/cgroup/unified/cgroup.procs")
+    pid_max: Path = Path("/proc/sys/kernel/pid_max")
+    system_path: str = "/usr/local/sbin:/usr/sbin:/sbin"
+    """The folders of runc and debootstrap, which only root has on its ``PATH``."""
+    limit: Callable[[int], int] = lambda kind: resource.getrlimit(kind)[1]
+    """Takes the number of a resource; returns this process's hard limit of it."""
 
 
 class PodmanFailed(CardAppError):
@@ -41,11 +50,13 @@ class PodmanFailed(CardAppError):
 class Podman:
     """podman as this user runs it. ``environ`` decides its storage and configuration."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ, machine: Machine = Machine()) -> None:
         self.environ = dict(environ)
+        self.system_path = f"{self.environ.get('PATH', os.defpath)}:{machine.system_path}"
+        """``PATH`` with the folders of the programs of the system."""
         configured = bool(self.environ.get("CONTAINERS_CONF"))
-        self._options = [] if configured else _runtime_options(self.environ)
-        self._limits = [] if configured else _limit_options()
+        self._options = [] if configured else self._runtime_options(machine)
+        self._limits = [] if configured else _limit_options(machine)
 
     def command(self, *arguments: str | Path) -> list[str]:
         """The command line of ``podman ARGUMENTS``. The first argument is podman's subcommand.
@@ -82,6 +93,10 @@ class Podman:
             raise PodmanFailed(f"podman {arguments[0]} failed: {said.removeprefix('Error: ')}{remedy}")
         return done
 
+    def _runtime_options(self, machine: Machine) -> list[str]:
+        has_both = machine.unified_groups.exists()
+        return ["--runtime", "runc"] if has_both and shutil.which("runc", path=self.system_path) else []
+
     def info(self) -> dict[str, Any]:
         """The output of ``podman info``: this machine and podman's storage."""
         found: dict[str, Any] = json.loads(self.run("info", "--format=json").stdout)
@@ -100,17 +115,12 @@ class Podman:
         return controllers is None or {"memory", "pids"} <= set(controllers)
 
 
-def _runtime_options(environ: Mapping[str, str]) -> list[str]:
-    path = f"{environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
-    return ["--runtime", "runc"] if UNIFIED_GROUPS.exists() and shutil.which("runc", path=path) else []
-
-
-def _limit_options() -> list[str]:
+def _limit_options(machine: Machine) -> list[str]:
     """Options with the limits of this process, if they are lower than podman's default limits."""
-    files, processes = (resource.getrlimit(each)[1] for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
+    files, processes = machine.limit(resource.RLIMIT_NOFILE), machine.limit(resource.RLIMIT_NPROC)
     if files == resource.RLIM_INFINITY or files >= DEFAULT_FILES:
         return []
     # podman lowers its own limit of processes to the largest process id.
-    largest = int(PID_MAX.read_text())
+    largest = int(machine.pid_max.read_text())
     processes = largest if processes == resource.RLIM_INFINITY else min(processes, largest)
     return ["--ulimit", f"nofile={files}:{files}", "--ulimit", f"nproc={processes}:{processes}"]

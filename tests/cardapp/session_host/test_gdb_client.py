@@ -57,14 +57,14 @@ def test_a_request_returns_the_reply_of_gdb(serve: Serve) -> None:
         connection.sendall(b'{"ok": [1, ')
         connection.sendall(b"2]}\n")
 
-    assert serve(handle).call("read", timeout=5, what=3) == [1, 2]
+    assert serve(handle).call("read", timeout=30, what=3) == [1, 2]
     assert json.loads(heard[0]) == {"do": "read", "with": {"what": 3}}
 
 
 def test_a_refusal_keeps_its_code_and_data(serve: Serve) -> None:
     channel = serve(answer(b'{"error": "target_exited", "reason": "it ended", "exit_code": 3}\n'))
     with pytest.raises(ChannelError, match="it ended") as refused:
-        channel.call("run", timeout=5)
+        channel.call("run", timeout=30)
     assert (refused.value.code, refused.value.extra) == ("target_exited", {"exit_code": 3})
 
 
@@ -75,13 +75,10 @@ def test_a_socket_without_a_debugger_is_debugger_gone(tmp_path: Path) -> None:
     assert GdbChannel(tmp_path / "none.sock").condition()
 
 
-@pytest.mark.parametrize("text", [b"", b'{"ok": 1'])
-def test_a_peer_that_hangs_up_is_debugger_gone(serve: Serve, text: bytes) -> None:
-    with pytest.raises(DebuggerGone, match="ended during"):
-        serve(answer(text)).call("ping", timeout=5)
-
-
-def test_a_silent_peer_is_too_slow(serve: Serve) -> None:
+def test_a_peer_that_hangs_up_is_debugger_gone_and_a_silent_one_too_slow(serve: Serve) -> None:
+    for text in (b"", b'{"ok": 1'):
+        with pytest.raises(DebuggerGone, match="ended during"):
+            serve(answer(text)).call("ping", timeout=30)
     with pytest.raises(TooSlow):
         serve(until_closed).call("ping", timeout=0.1)
 
@@ -99,11 +96,11 @@ def test_an_answer_may_be_awaited_again_after_a_timeout(serve: Serve) -> None:
 
     def handle(connection: socket.socket) -> None:
         connection.recv(4096)
-        go_on.wait(10)
+        go_on.wait(30)
         connection.sendall(b'{"ok": "late"}\n')
 
     with serve(handle).begin("run") as pending:
         with pytest.raises(TooSlow):
             pending.result(0.05)
         go_on.set()
-        assert pending.result(5) == "late"
+        assert pending.result(30) == "late"

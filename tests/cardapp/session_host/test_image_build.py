@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from cardapp.session_host import image_build
 from cardapp.session_host.image_build import apt_settings, pip_settings, write_package_settings
 
 DUMP = """\
@@ -58,11 +55,10 @@ download.proxy='http://other.example'
     assert pip_settings("global.find-links='/opt/wheels'\n", bundle=False) == "[global]\n"
 
 
-def test_a_build_gets_this_machines_package_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_gets_this_machines_package_settings(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"
     bundle.write_text("a certificate")
-    monkeypatch.setattr(image_build, "BUNDLES", ())
-    without = write_package_settings(tmp_path / "without", None, {})
+    without = write_package_settings(tmp_path / "without", None, {}, bundles=())
     assert [path.name for path in without] == ["apt.conf", "pip.conf"]
     files = write_package_settings(tmp_path / "with", "http://mirror.example/debian", {"SSL_CERT_FILE": str(bundle)})
     assert [path.name for path in files] == ["apt.conf", "pip.conf", "sources.list", "certificates.pem"]
