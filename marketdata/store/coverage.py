@@ -149,14 +149,14 @@ def ranges(conn: Connection, version: Version, symbol: str) -> tuple[str, list[R
 
 class Lags(NamedTuple):
     """The seconds since the end of the newest indexed range, for each symbol and each chain that has one. ``symbols``
-    is empty if more than ``MAX_LAGS`` symbols have coverage."""
+    is empty if more than ``most`` symbols have coverage."""
 
     symbols: dict[str, float]
     chains: dict[str, float]
 
 
-def lags(conn: Connection, version: Version) -> Lags:
-    row = conn.execute(version.query(_LAGGING), {"most": MAX_LAGS}).fetchone()
+def lags(conn: Connection, version: Version, most: int = MAX_LAGS) -> Lags:
+    row = conn.execute(version.query(_LAGGING), {"most": most}).fetchone()
     assert row is not None
     now, has_symbols = row
     stored = _by_symbol(conn.execute(version.query(_ALL), {"has_symbols": has_symbols}))

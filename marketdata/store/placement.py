@@ -46,7 +46,6 @@ WRITERS = 8
 """Writes that one process runs on a node at the same time. The writes of many shards would otherwise take all
 connections to the node, so that reads and further writes would get none in time."""
 PATIENCE_SECONDS = 3.0
-"""How long failed work is repeated while shards move or their locks are contended."""
 _PAUSE_SECONDS = 0.02
 _MAX_HASHES = 100_000
 """Names whose hash is kept. When there are more, all are forgotten."""
@@ -59,8 +58,12 @@ class Divided(Contended):
 class Placement:
     """The nodes of a cluster, and a pool for each. Thread-safe. ``close`` may be called repeatedly."""
 
-    def __init__(self, coordinator: Pool, made_pool: Callable[[Node], Pool]) -> None:
-        """``coordinator`` is lent for questions about the placement. ``made_pool`` opens a pool for a node."""
+    def __init__(
+        self, coordinator: Pool, made_pool: Callable[[Node], Pool], patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """``coordinator`` is lent for questions about the placement. ``made_pool`` opens a pool for a node. Failed work
+        is repeated for ``patience_seconds`` while shards move or their locks are contended."""
+        self._patience_seconds = patience_seconds
         self._coordinator = coordinator
         self._made_pool = made_pool
         self._placed: dict[Version, tuple[int, tuple[Placed, ...]]] = {}
@@ -280,7 +283,7 @@ class Placement:
                 self.forget(version, names)
                 is_other = self._is_elsewhere(find, placed)
             # The first attempt may have waited for a move to end. So the time counts from its end.
-            deadline = deadline or monotonic() + PATIENCE_SECONDS
+            deadline = deadline or monotonic() + self._patience_seconds
             if not is_other or monotonic() > deadline:
                 raise error
             self._waiting.wait(_PAUSE_SECONDS)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -35,13 +35,6 @@ WAIT_SECONDS = 5.0
 """How long a request waits for a free connection, if the pool does not say otherwise."""
 EXHAUSTED_SECONDS = 10.0
 """After a request got no connection, the pool counts as exhausted for this time, or until a connection is free."""
-OVERDUE_SECONDS = 35.0
-"""The watchdog ends a statement after this time. It is longer than ``statement_timeout``, after which a working server
-ends the statement."""
-STALL_SECONDS = 5.0
-"""A database has stalled if it answers neither statements nor new connections for this time. The watchdog then ends
-each statement that has been running for this time."""
-_WATCH_SECONDS = 0.5
 FRESH_SECONDS = 0.1
 """A connection that was returned this recently is lent unchecked, because a check costs a switch of the GIL. If its
 server has ended in the meantime, the next statement fails."""
@@ -59,6 +52,22 @@ and use none of these tables (:func:`node_conninfo`)."""
 _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"
 """Sets the setting that :data:`marketdata.store.symbols.COUNTER_COLUMNS` reads. Once per connection is enough, because
 the cluster's identifier never changes."""
+
+
+class Patience(NamedTuple):
+    """How long the watchdog lets statements wait, in seconds."""
+
+    overdue: float = 35.0
+    """The watchdog ends a statement after this time. It is longer than ``statement_timeout``, after which a working
+    server ends the statement."""
+    stall: float = 5.0
+    """A database has stalled if it answers neither statements nor new connections for this time. The watchdog then ends
+    each statement that has been running for this time."""
+    period: float = 0.5
+    """How often the watchdog looks."""
+
+
+USUAL_PATIENCE = Patience()
 
 CHECK = "check that it runs and accepts the login"
 _EXHAUSTED = "all connections to the database are in use; try again later"
@@ -100,6 +109,7 @@ class Pool:
         answers: Callable[[], bool] = lambda: True,
         refusal: Callable[[], e.MarketError | None] | None = None,
         has_limits: bool = True,
+        patience: Patience = USUAL_PATIENCE,
     ) -> None:
         """``wait_seconds`` is how long a request waits for a free connection. ``answers`` returns whether the database
         accepts new connections. It is called while statements wait, and every half second while the database has
@@ -121,7 +131,7 @@ class Pool:
 
         self._size = size
         self._refusal = refusal
-        self._watchdog = ConnectionWatchdog(application_name, answers, has_limits)
+        self._watchdog = ConnectionWatchdog(application_name, answers, has_limits, patience)
         self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
@@ -230,11 +240,18 @@ class ConnectionWatchdog:
     can end it then: the watchdog's thread shuts the socket down, and the waiting thread sees a lost connection.
     """
 
-    def __init__(self, name: str, answers: Callable[[], bool], has_limits: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        answers: Callable[[], bool],
+        has_limits: bool = True,
+        patience: Patience = USUAL_PATIENCE,
+    ) -> None:
         """``answers`` returns whether the database accepts new connections. Without ``has_limits``, only a stalled
         database ends a statement."""
         self._answers = answers
         self._has_limits = has_limits
+        self._patience = patience
         self._lent: dict[Connection, float] = {}
         self._lock = threading.Lock()  # a connection that was returned must not be shut down
         self._answered_at = monotonic()
@@ -266,9 +283,9 @@ class ConnectionWatchdog:
         return is_intact
 
     def has_stalled(self) -> bool:
-        """Whether the database has stalled: a statement has been waiting for ``STALL_SECONDS``, the database has
+        """Whether the database has stalled: a statement has been waiting for ``patience.stall``, the database has
         answered no other statement in this time, and it accepts no new connection now."""
-        since = monotonic() - STALL_SECONDS
+        since = monotonic() - self._patience.stall
         return self._answered_at < since and bool(self._waiting_since(since)) and not self._answers()
 
     def close(self, timeout: float = 5.0) -> None:
@@ -277,7 +294,7 @@ class ConnectionWatchdog:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while not self._closing.wait(_WATCH_SECONDS):
+        while not self._closing.wait(self._patience.period):
             try:
                 self._suspend_or_resume()
                 self._shut_down_overdue()
@@ -290,13 +307,13 @@ class ConnectionWatchdog:
                 _log.warning("the database answers again")
                 self.is_suspended = False
         elif self.has_stalled():
-            _log.error("the database has answered nothing for %g s: requests fail until it does", STALL_SECONDS)
+            _log.error("the database has answered nothing for %g s: requests fail until it does", self._patience.stall)
             self.is_suspended = True
 
     def _shut_down_overdue(self) -> None:
         if not self.is_suspended and not self._has_limits:
             return
-        since = monotonic() - (STALL_SECONDS if self.is_suspended else OVERDUE_SECONDS)
+        since = monotonic() - (self._patience.stall if self.is_suspended else self._patience.overdue)
         for connection, began in self._waiting_since(since):
             with self._lock:
                 if self._lent.get(connection) == began:

@@ -45,7 +45,7 @@ _ROW_TYPE = "candle"
 _LEVEL_TABLES = tuple(f"rollups_{interval}" for interval in LEVELS)
 _OF_SHARD = frozenset({*_DISTRIBUTED, *_LEVEL_TABLES, *_REFERENCE, "aliases"})
 _TRIGGERS = ("ticks_guard", "rollups_insert", "rollups_delete")
-_OWN = ("lock_here", "keep_here")
+OWN = ("lock_here", "keep_here")
 """The functions that only a shard has."""
 _IS_PLACED: LiteralString = """EXISTS (
     SELECT FROM pg_dist_placement WHERE shardid = {shard_id} AND groupid = (SELECT groupid FROM pg_dist_local_group))"""
@@ -156,8 +156,8 @@ def create_functions(connection: Connection, version: Version) -> None:
     allow_triggers(connection)
     found = [each.shard for each in placed(connection, version)]
     for shard in found:
-        connection.execute(shard.query(with_safe_search_path(_functions_of(shard))), prepare=False)
-    own = "\n".join([_read("coordinator.sql"), *(_trigger_function(part, found) for part in _TRIGGERS)])
+        connection.execute(shard.query(with_safe_search_path(functions_of(shard))), prepare=False)
+    own = "\n".join([_read("coordinator.sql"), *(trigger_function(part, found) for part in _TRIGGERS)])
     connection.execute(version.query(with_safe_search_path(own)), prepare=False)
 
 
@@ -194,7 +194,7 @@ def placed(connection: Connection, version: Version) -> list[Placed]:
     for shard_id, first, last, host, port, tables, ids in rows:
         names = {parts[table]: f"{table}_{number}" for table, number in zip(tables, ids, strict=True) if table in parts}
         names |= references
-        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), *_OWN)}
+        functions = {part: f"{version.name(part)}_s{shard_id}" for part in (*shard_functions(), *OWN)}
         shard = Shard(
             version.prefix, version.n, version.candles_function, version.shards, shard_id, first, last,
             names | functions
@@ -284,7 +284,7 @@ def allow_triggers(connection: Connection) -> None:
 
 
 @lru_cache
-def _functions() -> dict[str, str]:
+def functions() -> dict[str, str]:
     """The statements of the scripts that create functions, by the name in braces."""
     return {found[1]: found[0] for found in _FUNCTION.finditer(Version.scripts())}
 
@@ -292,19 +292,19 @@ def _functions() -> dict[str, str]:
 @lru_cache
 def shard_functions() -> frozenset[str]:
     """The functions that a shard needs of its own: those that use its tables, directly or by other functions."""
-    used = {name: set(_NAME.findall(text)) for name, text in _functions().items() if name not in _TRIGGERS}
+    used = {name: set(_NAME.findall(text)) for name, text in functions().items() if name not in _TRIGGERS}
     found: set[str] = set()
     while more := {name for name, uses in used.items() if uses & (_OF_SHARD | found)} - found:
         found |= more
     return frozenset(found)
 
 
-def _functions_of(shard: Shard) -> LiteralString:
+def functions_of(shard: Shard) -> LiteralString:
     """The statements that create the functions of a shard. In the scripts' order, each is created before the functions
     that use it."""
     statements = [
         _replacing(text.replace("CREATE FUNCTION {lock}", "CREATE FUNCTION {lock_here}"))
-        for name, text in _functions().items()
+        for name, text in functions().items()
         if name in shard_functions()
     ]
     own = _read("shard.sql")
@@ -328,11 +328,11 @@ _OTHER_TABLE = """\
 """
 
 
-def _trigger_function(part: str, shards: Sequence[Shard]) -> str:
+def trigger_function(part: str, shards: Sequence[Shard]) -> str:
     """The statement that replaces a trigger function by one with a block for each shard. Citus attaches the same
     function to the tables of all shards, and attaches it again where it moves a shard. Each block is the body of the
     scripts with the names of the shard, so that PostgreSQL keeps a plan for each."""
-    text = _functions()[part]
+    text = functions()[part]
     found = _TRIGGER_BODY.search(text)
     if found is None:
         raise StateError(f"the function {part} of the scripts has no body that a shard could use")

@@ -269,9 +269,10 @@ def blocks(
     end: int | None = None,
     sort: Sort = "asc",
     format: Literal["ndjson", "csv"] = "ndjson",
+    limit: int = STREAM_PAGE,
 ) -> Iterator[bytes]:
-    """Read all ticks in [start, end] in the order of ``sort``, in blocks of lines. Each block is a transaction. ``run``
-    calls a function with the connection and the version for the next block.
+    """Read all ticks in [start, end] in the order of ``sort``, in blocks of at most ``limit`` lines. Each block is a
+    transaction. ``run`` calls a function with the connection and the version for the next block.
 
     This reads the first block before it returns, so that NotFound and Pruned are raised before anything is sent. A
     stream cannot say that it ends at the line of pruned ticks. So it is refused unless it begins above it.
@@ -282,7 +283,7 @@ def blocks(
     def block(key: _Key | None) -> _Rows:
         return run(
             lambda conn, version: _page(
-                conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, key, format
+                conn, version, symbol, start, end, limit, is_forward, False, key, format
             )
         )  # fmt: skip
 

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -19,11 +18,9 @@ from marketdata.store import migrations
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Tick
-from tests.marketdata.citus.versions import only_shard
 
 RELAXED: dict[str, Any] = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 }
 """Settings of every property test: an example takes many statements, and the machine may be busy."""
 
@@ -31,26 +28,10 @@ START = 1_706_659_200 * SECOND
 """2024-01-31: a month's end, in a leap year."""
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With --full each test also runs on the only shard of a version that Citus distributes, unless it is marked
-    ``plain_only``. Everything is the same there, with the names of the shard, on a connection to its node."""
-    if "layout" not in metafunc.fixturenames or not metafunc.config.getoption("full"):
-        return
-    is_plain = metafunc.definition.get_closest_marker("plain_only") is not None
-    metafunc.parametrize("layout", ["plain"] if is_plain else ["plain", "shard"], indirect=True, scope="module")
-
-
 @pytest.fixture(scope="module")
-def layout(request: pytest.FixtureRequest) -> str:
-    return getattr(request, "param", "plain")
-
-
-@pytest.fixture(scope="module")
-def new_store(
-    layout: str, new_database: Callable[[], str], request: pytest.FixtureRequest
-) -> Callable[[], AbstractContextManager[tuple[str, Version]]]:
-    """``with new_store() as (database, version)``: an empty version in a database of its own. ``database`` is the
-    connection string of the database, or of the shard's node."""
+def new_store(new_database: Callable[[], str]) -> Callable[[], AbstractContextManager[tuple[str, Version]]]:
+    """``with new_store() as (database, version)``: an empty version in a database of its own. tests/release/citus runs
+    the tests that are not ``plain_only`` on a shard instead: with its names, on a connection to its node."""
 
     @contextmanager
     def plain() -> Iterator[tuple[str, Version]]:
@@ -60,9 +41,7 @@ def new_store(
             version.create(connection)
         yield database, version
 
-    if layout == "plain":
-        return plain
-    return partial(only_shard, request.getfixturevalue("citus"), Version.of("t", 1))
+    return plain
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
 
 from marketdata import errors as e
-from marketdata.store import pool as module
-from marketdata.store.pool import ConnectionWatchdog, Pool
+from marketdata.store.pool import ConnectionWatchdog, Patience, Pool, connect
 from tests.functional.serving import until
 
-pytestmark = pytest.mark.plain_only("they are about connections")
+STALL = 0.3
+"""Seconds after which the database counts as stalled."""
 
 
 class Answers:
@@ -33,12 +33,19 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-def pool(database: str, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    monkeypatch.setattr(module, "STALL_SECONDS", 0.3)
-    monkeypatch.setattr(module, "_WATCH_SECONDS", 0.05)
-    pool = Pool(database, application_name="test", size=2, answers=answers)
-    yield pool
-    pool.close()
+def made(database: str, answers: Answers) -> Iterator[Callable[..., Pool]]:
+    """Makes a pool of two connections, with these times of the watchdog."""
+    with ExitStack() as stack:
+
+        def make(overdue: float = 35.0, wait: float = 30.0) -> Pool:
+            pool = Pool(
+                database, application_name="test", size=2, answers=answers, wait_seconds=wait,
+                patience=Patience(overdue, STALL, 0.05),
+            )  # fmt: skip
+            stack.callback(pool.close)
+            return pool
+
+        yield make
 
 
 def ask(pool: Pool, statement: str = "SELECT 1") -> None:
@@ -46,27 +53,28 @@ def ask(pool: Pool, statement: str = "SELECT 1") -> None:
         connection.execute(statement)  # type: ignore[arg-type]
 
 
-def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.2)
+def test_a_statement_that_is_never_answered_is_ended(made: Callable[..., Pool]) -> None:
+    pool = made(overdue=0.2)
     for _ in range(3):  # more often than there are connections
         with pytest.raises(e.DatabaseStalled, match="may or may not have been stored"):
             ask(pool, "SELECT pg_sleep(600)")
     with ExitStack() as held:
         for _ in range(2):
-            held.enter_context(pool.connection()).execute("SELECT 1")
+            held.enter_context(pool.connection())
     assert pool.error() is None
 
 
-def test_a_holder_that_waits_for_its_client_is_not_disturbed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.8)
+def test_a_holder_that_waits_for_its_client_is_not_disturbed(made: Callable[..., Pool]) -> None:
+    pool = made(overdue=1.0)
     with pool.connection() as connection:
         connection.execute("SELECT 1")
-        threading.Event().wait(0.9)
+        threading.Event().wait(1.2)
         pool.renew(connection)
         connection.execute("SELECT pg_sleep(0.1)")
 
 
-def test_while_nothing_answers_requests_fail_at_once(pool: Pool, answers: Answers) -> None:
+def test_while_nothing_answers_requests_fail_at_once(made: Callable[..., Pool], answers: Answers) -> None:
+    pool = made()
     ask(pool)
     answers.value = False
     with pytest.raises(e.DatabaseStalled):
@@ -80,11 +88,9 @@ def test_while_nothing_answers_requests_fail_at_once(pool: Pool, answers: Answer
     ask(pool)
 
 
-def test_slow_clients_that_hold_all_connections_are_no_stall(
-    pool: Pool, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_clients_that_hold_all_connections_are_no_stall(made: Callable[..., Pool], answers: Answers) -> None:
     answers.value = False
-    monkeypatch.setattr(pool._pool, "timeout", 0.5)
+    pool = made(wait=0.5)
     with pool.connection(), pool.connection():
         with pytest.raises(e.DatabaseExhausted):
             ask(pool)
@@ -93,25 +99,28 @@ def test_slow_clients_that_hold_all_connections_are_no_stall(
     assert pool.error() is None
 
 
-@pytest.mark.full
 def test_slow_statements_are_no_stall_while_new_connections_are_answered(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
+    made: Callable[..., Pool], database: str
 ) -> None:
-    monkeypatch.setattr(pool._pool, "timeout", 0.5)
-    with ThreadPoolExecutor(2) as threads:
-        running = [threads.submit(ask, pool, "SELECT pg_sleep(1.5)") for _ in range(2)]
+    pool = made(wait=2 * STALL)
+    with connect(database) as other, ThreadPoolExecutor(2) as threads:
+        other.execute("SELECT pg_advisory_lock(1)")
+        running = [threads.submit(ask, pool, "SELECT pg_advisory_xact_lock(1)") for _ in range(2)]
         until(lambda: not pool.stats()["pool_available"] and pool.stats()["pool_size"] == 2, 60)
         with pytest.raises(e.DatabaseExhausted):
             ask(pool)
+        other.execute("SELECT pg_advisory_unlock(1)")
         for each in running:
-            each.result()
+            each.result(60)
 
 
-def test_open_connections_are_used_when_only_new_ones_are_not_answered(pool: Pool, answers: Answers) -> None:
-    answers.value = False
+def test_open_connections_are_used_when_only_new_ones_are_not_answered(
+    made: Callable[..., Pool], answers: Answers
+) -> None:
+    answers.value, pool = False, made()
     for _ in range(10):
-        ask(pool, "SELECT pg_sleep(0.05)")
-    threading.Event().wait(2 * module.STALL_SECONDS)  # idle for longer than a stall takes
+        ask(pool)
+    threading.Event().wait(2 * STALL)  # idle for longer than a stall takes
     ask(pool)
     assert pool.error() is None
 

@@ -9,9 +9,8 @@ from marketdata.errors import UsageError
 from marketdata.store.conninfo import address, hosts
 
 
-@pytest.mark.parametrize(
-    ("conninfo", "addresses"),
-    [
+def test_each_host_has_its_port() -> None:
+    for conninfo, addresses in (
         ("postgresql://me@a/market", [("a", "5432")]),
         ("postgresql://me@a:5433,b/market?target_session_attrs=standby", [("a", "5433"), ("b", "5432")]),
         ("host=a,b,c port=5433 dbname=market", [("a", "5433"), ("b", "5433"), ("c", "5433")]),
@@ -21,12 +20,10 @@ from marketdata.store.conninfo import address, hosts
         ("host=/run/one,/run/two", [("/run/one", "5432"), ("/run/two", "5432")]),
         ("host=a,a dbname=market", [("a", "5432")]),
         ("dbname=market", [("of libpq's default", "5432")]),
-    ],
-)
-def test_each_host_has_its_port(conninfo: str, addresses: list[tuple[str, str]]) -> None:
-    found = hosts(conninfo)
-    assert [address(each) for each in found] == addresses
-    assert not any("target_session_attrs" in each for each in found)
+    ):
+        found = hosts(conninfo)
+        assert [address(each) for each in found] == addresses
+        assert not any("target_session_attrs" in each for each in found)
 
 
 def test_each_host_has_all_else() -> None:
@@ -38,8 +35,8 @@ def test_each_host_has_all_else() -> None:
     ]
 
 
-@pytest.mark.parametrize("conninfo", ["host=a,b,c port=5433,5434", "host=a hostaddr=10.0.0.1,10.0.0.2", "nonsense=1"])
-def test_a_malformed_one_is_refused_without_its_password(conninfo: str) -> None:
-    with pytest.raises(UsageError, match="is malformed") as caught:
-        hosts(f"{conninfo} password=secret")
-    assert "secret" not in caught.value.detail
+def test_a_malformed_one_is_refused_without_its_password() -> None:
+    for conninfo in ("host=a,b,c port=5433,5434", "host=a hostaddr=10.0.0.1,10.0.0.2", "nonsense=1"):
+        with pytest.raises(UsageError, match="is malformed") as caught:
+            hosts(f"{conninfo} password=secret")
+        assert "secret" not in caught.value.detail, conninfo

@@ -58,72 +58,62 @@ def cut(items: Sequence[Item], rng: random.Random) -> list[Sequence[Item]]:
     return [items[a:b] for a, b in zip([0, *places], [*places, len(items)], strict=True)]
 
 
-def test_outcomes_and_rollups_of_any_sequence(conn: Connection, version: Version, loops) -> None:
+@settings(**RELAXED)
+@given(data=st.data())
+def test_outcomes_and_rollups_of_any_sequence(conn: Connection, version: Version, data: st.DataObject) -> None:
     """Duplicates, conflicts, retractions, restores and late ticks in any order and any split into batches."""
-
-    @settings(max_examples=loops(quick=60, full=1500), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol, rng = new_symbol(), data.draw(st.randoms(use_true_random=False))
-        sent: list[Item] = list(data.draw(history(symbol, max_size=25)))
-        again = data.draw(st.lists(st.sampled_from(sent), max_size=10))
-        sent += [
-            each._replace(price=each.price + rng.choice(["", "0"]) if "." in each.price else each.price)
-            for each in again
-        ]
-        sent += [each._replace(seq=each.seq + 5) for each in again[:2]]
-        for number in range(data.draw(st.integers(0, 5))):
-            kind = Restore if number % 2 else Retract
-            sent.append(kind(symbol, f"0xb{rng.randrange(1, 5)}"))
-        rng.shuffle(sent)
-        model = Model()
-        for batch in cut(sent, rng):
-            assert ticks.ingest(conn, version, batch).outcomes == [model.apply(item) for item in batch]
-            assert stored_rollups(conn, version, symbol) == rollups(model.held.values())
-
-    holds()
+    symbol, rng = new_symbol(), data.draw(st.randoms(use_true_random=False))
+    sent: list[Item] = list(data.draw(history(symbol, max_size=25)))
+    again = data.draw(st.lists(st.sampled_from(sent), max_size=10))
+    sent += [
+        each._replace(price=each.price + rng.choice(["", "0"]) if "." in each.price else each.price) for each in again
+    ]
+    sent += [each._replace(seq=each.seq + 5) for each in again[:2]]
+    for number in range(data.draw(st.integers(0, 5))):
+        kind = Restore if number % 2 else Retract
+        sent.append(kind(symbol, f"0xb{rng.randrange(1, 5)}"))
+    rng.shuffle(sent)
+    model = Model()
+    for batch in cut(sent, rng):
+        assert ticks.ingest(conn, version, batch).outcomes == [model.apply(item) for item in batch]
+        assert stored_rollups(conn, version, symbol) == rollups(model.held.values())
 
 
-def test_the_result_is_independent_of_batches_and_order(conn: Connection, version: Version, loops) -> None:
+@settings(**RELAXED)
+@given(data=st.data())
+def test_the_result_is_independent_of_batches_and_order(
+    conn: Connection, version: Version, data: st.DataObject
+) -> None:
     """The same ticks in other batches and another order make byte-identical rollups; so do plain INSERTs."""
-
-    @settings(max_examples=loops(quick=30, full=500), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        held = data.draw(history("x", max_size=30))
-        rng = data.draw(st.randoms(use_true_random=False))
-        made = []
-        for way in range(3):
-            symbol = new_symbol()
-            own = [each._replace(symbol=symbol) for each in held]
-            rng.shuffle(own)
-            for batch in cut(own, rng):
-                if way == 2:
-                    insert(conn, version, batch)
-                else:
-                    ticks.ingest(conn, version, batch)
-            made.append(stored_rollups(conn, version, symbol))
-        assert made[0] == made[1] == made[2] == rollups(held)
-
-    holds()
+    held = data.draw(history("x", max_size=30))
+    rng = data.draw(st.randoms(use_true_random=False))
+    made = []
+    for way in range(3):
+        symbol = new_symbol()
+        own = [each._replace(symbol=symbol) for each in held]
+        rng.shuffle(own)
+        for batch in cut(own, rng):
+            if way == 2:
+                insert(conn, version, batch)
+            else:
+                ticks.ingest(conn, version, batch)
+        made.append(stored_rollups(conn, version, symbol))
+    assert made[0] == made[1] == made[2] == rollups(held)
 
 
-def test_plain_deletes_are_followed_too(conn: Connection, version: Version, loops) -> None:
-    @settings(max_examples=loops(quick=30, full=500), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol, other = new_symbol(), new_symbol()
-        held = data.draw(history(symbol))
-        ticks.ingest(conn, version, [*held, *(each._replace(symbol=other) for each in held)])
-        gone = {each.id for each in data.draw(st.lists(st.sampled_from(held)))}
-        before = candles.counters(conn, version, [symbol])[symbol].counter
-        conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = ANY (%s)"), (symbol, list(gone)))
-        left = [each for each in held if each.id not in gone]
-        assert stored_rollups(conn, version, symbol) == rollups(left)
-        assert stored_rollups(conn, version, other) == rollups(held)
-        assert (candles.counters(conn, version, [symbol])[symbol].counter > before) == bool(gone)
-
-    holds()
+@settings(**RELAXED)
+@given(data=st.data())
+def test_plain_deletes_are_followed_too(conn: Connection, version: Version, data: st.DataObject) -> None:
+    symbol, other = new_symbol(), new_symbol()
+    held = data.draw(history(symbol))
+    ticks.ingest(conn, version, [*held, *(each._replace(symbol=other) for each in held)])
+    gone = {each.id for each in data.draw(st.lists(st.sampled_from(held)))}
+    before = candles.counters(conn, version, [symbol])[symbol].counter
+    conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = ANY (%s)"), (symbol, list(gone)))
+    left = [each for each in held if each.id not in gone]
+    assert stored_rollups(conn, version, symbol) == rollups(left)
+    assert stored_rollups(conn, version, other) == rollups(held)
+    assert (candles.counters(conn, version, [symbol])[symbol].counter > before) == bool(gone)
 
 
 def test_a_whole_batch_again_is_all_duplicates(conn: Connection, version: Version) -> None:
@@ -180,14 +170,15 @@ def test_an_empty_batch_has_no_outcomes(conn: Connection, version: Version) -> N
     assert ticks.ingest(conn, version, []).outcomes == []
 
 
-@pytest.mark.parametrize("name", ['"', "\\", "a\\\"b,{}'%", "\u2028", "NULL", "😀", "%s"])
-def test_ids_of_any_characters(conn: Connection, version: Version, name: str) -> None:
-    symbol = new_symbol()
-    sent = [tick(symbol, name, START, tx=name, block_number=1, block_hash=name), tick(symbol, "plain", START)]
-    assert ticks.ingest(conn, version, sent).outcomes == ["created", "created"]
-    assert sorted(stored_ticks(conn, version, symbol)) == sorted(sent)
-    assert ticks.ingest(conn, version, [*sent, Retract(symbol, name)]).outcomes == ["duplicate", "duplicate", "done"]
-    assert stored_ticks(conn, version, symbol) == sent[1:]
+def test_ids_of_any_characters(conn: Connection, version: Version) -> None:
+    for name in ('"', "\\", "a\\\"b,{}'%", "\u2028", "NULL", "😀", "%s"):
+        symbol = new_symbol()
+        sent = [tick(symbol, name, START, tx=name, block_number=1, block_hash=name), tick(symbol, "plain", START)]
+        assert ticks.ingest(conn, version, sent).outcomes == ["created", "created"], name
+        assert sorted(stored_ticks(conn, version, symbol)) == sorted(sent)
+        again = ticks.ingest(conn, version, [*sent, Retract(symbol, name)]).outcomes
+        assert again == ["duplicate", "duplicate", "done"], name
+        assert stored_ticks(conn, version, symbol) == sent[1:]
 
 
 def test_the_outermost_values_are_kept_exactly(conn: Connection, version: Version) -> None:
@@ -204,33 +195,29 @@ def test_the_outermost_values_are_kept_exactly(conn: Connection, version: Versio
     assert stored_rollups(conn, version, symbol) == rollups(sent)
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["UPDATE {ticks} SET price = 2 WHERE symbol = %s", "INSERT INTO {ticks} SELECT * FROM {ticks} WHERE symbol = %s"
-     " ON CONFLICT (symbol, id) DO UPDATE SET price = 2"],
-)  # fmt: skip
-def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version, change: str) -> None:
+def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="DELETE and INSERT them"):
-        conn.execute(version.query(change), (symbol,))
-    with pytest.raises(psycopg.errors.FeatureNotSupported):
-        conn.execute(version.query("TRUNCATE {ticks}"))
+    for change in (
+        "UPDATE {ticks} SET price = 2",
+        "INSERT INTO {ticks} SELECT * FROM {ticks} ON CONFLICT (symbol, id) DO UPDATE SET price = 2",
+        "TRUNCATE {ticks}",
+    ):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="DELETE and INSERT them"):
+            conn.execute(version.query(change))
     assert [each.price for each in stored_ticks(conn, version, symbol)] == ["1"]
 
 
-@pytest.mark.parametrize(
-    "values",
-    ["'x', 'a', '1969-12-31Z', 1, 1", "'x', 'a', '3000-01-01Z', 1, 1", "'x', 'a', 'infinity', 1, 1",
-     "'x', 'a', now(), 0, 1", "'x', 'a', now(), 'NaN', 1", "'x', 'a', now(), 'Infinity', 1",
-     "'x', 'a', now(), 1, -1", "'x', 'a', now(), 1, 'NaN'",
-     "'a \"symbol\"', 'a', now(), 1, 1", "'x', NULL, now(), 1, 1"],
-)  # fmt: skip
-def test_other_clients_cannot_store_an_invalid_tick(conn: Connection, version: Version, values: str) -> None:
-    with pytest.raises(InvalidValue), translated():
-        conn.execute(
-            version.query("INSERT INTO {ticks} (symbol, id, ts, price, size) VALUES (ROW)".replace("ROW", values))
-        )
+def test_other_clients_cannot_store_an_invalid_tick(conn: Connection, version: Version) -> None:
+    for values in (
+        "'x', 'a', '1969-12-31Z', 1, 1", "'x', 'a', '3000-01-01Z', 1, 1", "'x', 'a', 'infinity', 1, 1",
+        "'x', 'a', now(), 0, 1", "'x', 'a', now(), 'NaN', 1", "'x', 'a', now(), 'Infinity', 1",
+        "'x', 'a', now(), 1, -1", "'x', 'a', now(), 1, 'NaN'",
+        "'a \"symbol\"', 'a', now(), 1, 1", "'x', NULL, now(), 1, 1",
+    ):  # fmt: skip
+        insertion = "INSERT INTO {ticks} (symbol, id, ts, price, size) VALUES (ROW)".replace("ROW", values)
+        with pytest.raises(InvalidValue), translated():
+            conn.execute(version.query(insertion))
 
 
 @pytest.mark.plain_only("other roles write to the distributed table: citus/test_direct_writes.py")
@@ -249,20 +236,15 @@ def test_another_role_stores_ticks_with_privileges_on_their_table_alone(conn: Co
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])
 
 
-@pytest.mark.parametrize("kind", ["stored", "duplicate", "retracted"])
-def test_a_plain_insert_after_an_ingest_in_one_transaction_locks_its_symbol(
-    conn: Connection, version: Version, kind: str
-) -> None:
-    symbol, first = new_symbol(), tick(new_symbol(), "a", START)
-    items: dict[str, list[Item]] = {
-        "stored": [first],
-        "duplicate": [first, first],
-        "retracted": [Retract(first.symbol, "h")],
-    }
-    with conn.transaction():
-        ticks.ingest(conn, version, items[kind])
-        insert(conn, version, [tick(symbol, "a", START)])
-    assert candles.counters(conn, version, [symbol])[symbol].counter == 1
+def test_a_plain_insert_after_an_ingest_in_one_transaction_locks_its_symbol(conn: Connection, version: Version) -> None:
+    first = tick(new_symbol(), "a", START)
+    sent: list[list[Item]] = [[first], [first, first], [Retract(first.symbol, "h")]]
+    for items in sent:
+        symbol = new_symbol()
+        with conn.transaction():
+            ticks.ingest(conn, version, items)
+            insert(conn, version, [tick(symbol, "a", START)])
+        assert candles.counters(conn, version, [symbol])[symbol].counter == 1, items
 
 
 def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connection, version: Version) -> None:

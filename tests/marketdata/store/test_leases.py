@@ -10,8 +10,6 @@ from marketdata.errors import Conflict
 from marketdata.store import leases
 from marketdata.store.pool import Connection
 
-pytestmark = pytest.mark.plain_only("the coordinator stores leases")
-
 
 @pytest.fixture
 def name() -> str:

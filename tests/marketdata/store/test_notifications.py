@@ -10,6 +10,7 @@ from marketdata.store.notifications import Change, Notifications
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Item, Retract
+from tests.functional.serving import until
 
 from .conftest import START, new_symbol, tick
 
@@ -46,10 +47,11 @@ def test_a_final_block_is_notified(database: str, conn: Connection, version: Ver
 
 def test_what_arrives_during_a_statement_is_kept(database: str, conn: Connection, version: Version) -> None:
     symbol = new_symbol()
+    arrived: list[object] = []
     with connect(database) as connection, closing(Notifications(connection)) as listening:
+        connection.add_notify_handler(arrived.append)
         ticks.ingest(conn, version, [tick(symbol, "a", START)])
-        while not listening._pending:
-            connection.execute("SELECT 1")
+        until(lambda: connection.execute("SELECT 1") and arrived)
         ticks.ingest(conn, version, [tick(symbol, "b", START + SECOND)])
         changes = []
         while len(changes) < 2:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import threading
+import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata import errors as e
-from marketdata.postgres.client import Client
 from marketdata.store import candles, migrations, ticks
-from marketdata.store import pool as pools
 from marketdata.store.pool import Pool, connect
 from marketdata.store.version import Version
+from tests.functional.serving import until
 
 from .conftest import START, tick
-
-pytestmark = pytest.mark.plain_only("they are about connections")
 
 SECRET = "postgresql://me:secret@host/"
 
@@ -35,9 +28,9 @@ def pool(database: str) -> Iterator[Pool]:
     pool.close()
 
 
-def ask(pool: Pool) -> int:
+def ask(pool: Pool, fresh_seconds: float | None = None) -> int:
     """The backend that answered."""
-    with pool.connection() as connection:
+    with pool.connection(fresh_seconds=fresh_seconds) as connection:
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
     return int(row[0])
@@ -54,12 +47,12 @@ VANISHING = {
 
 def set_for(conninfo: str) -> list[dict[str, str]]:
     """The parameters of a connection of a pool, and of a connection for a single task."""
-    pool = Pool(conninfo, application_name="test", size=1)
-    try:
-        with pool.connection() as kept, connect(conninfo) as single:
-            return [each.info.get_parameters() for each in (kept, single)]
-    finally:
-        pool.close()
+    with (
+        closing(Pool(conninfo, application_name="test", size=1)) as pool,
+        pool.connection() as kept,
+        connect(conninfo) as single,
+    ):
+        return [each.info.get_parameters() for each in (kept, single)]
 
 
 def test_connections_have_the_timeouts_for_a_vanished_server(database: str) -> None:
@@ -82,8 +75,7 @@ def test_a_malformed_url_is_refused_without_quoting_it() -> None:
 
 
 def test_statements_are_prepared_once_and_planned_once_for_all_values(database: str, version: Version) -> None:
-    pool = Pool(database, application_name="test", size=1)
-    try:
+    with closing(Pool(database, application_name="test", size=1)) as pool:
         with pool.connection() as connection:
             ticks.ingest(connection, version, [tick("PREPARED:A", "a", START)])
         for limit in range(1, 9):
@@ -94,8 +86,6 @@ def test_statements_are_prepared_once_and_planned_once_for_all_values(database: 
             rows = connection.execute(
                 "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements", prepare=False
             ).fetchall()
-    finally:
-        pool.close()
     for part in (version.name("rollups_1m"), version.ticks_table):
         assert [(generic, custom) for text, generic, custom in rows if f'FROM "{part}"' in text] == [(8, 0)]
 
@@ -127,16 +117,13 @@ def test_a_database_in_another_encoding_is_read_as_utf_8(new_database: Callable[
     with connect(url) as connection:
         migrations.migrate(connection)
         version.create(connection)
-    pool = Pool(url, application_name="test", size=1)
-    try:
+    with closing(Pool(url, application_name="test", size=1)) as pool:
         with pool.connection() as connection:
             ticks.ingest(connection, version, [tick(symbol, "grün", START)])
             assert '"id":"grün"' in ticks.read(connection, version, symbol).body.decode()
             assert connection.execute("SELECT octet_length(id) FROM t_ticks_v1").fetchone() == (4,)
         with pytest.raises(e.InvalidValue), pool.connection() as connection:
             ticks.ingest(connection, version, [tick(symbol, "5€", START)])
-    finally:
-        pool.close()
 
 
 def cluster(pool: Pool) -> object:
@@ -151,17 +138,14 @@ def test_a_session_knows_its_cluster(pool: Pool, database: str) -> None:
 
 
 def test_a_role_without_access_to_the_cluster_identifier_is_served(new_database: Callable[[], str]) -> None:
-    url = new_database()
+    url, role = new_database(), f"may_not_ask_{uuid.uuid4().hex}"
     with connect(url) as connection:
-        connection.execute("CREATE ROLE may_not_ask")
+        connection.execute(f"CREATE ROLE {role}")  # type: ignore[arg-type]
         connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-    pool = Pool(make_conninfo(url, options="-c role=may_not_ask"), application_name="test", size=1)
-    try:
-        assert cluster(pool) == (None,)
-    finally:
-        pool.close()
-        with connect(url) as connection:
-            connection.execute("DROP ROLE may_not_ask")
+        options = make_conninfo(url, options=f"-c role={role}")
+        with closing(Pool(options, application_name="test", size=1)) as pool:
+            assert cluster(pool) == (None,)
+        connection.execute(f"DROP ROLE {role}")  # type: ignore[arg-type]
 
 
 def test_a_transaction_is_kept_whole_or_not_at_all(pool: Pool) -> None:
@@ -180,11 +164,12 @@ def test_a_statement_that_takes_too_long_is_cut(pool: Pool) -> None:
         connection.execute("SELECT pg_sleep(60)")
 
 
-def test_an_exhausted_pool_has_its_own_error(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool._pool, "timeout", 0.1)
-    with pool.connection(), pool.connection(), pytest.raises(e.DatabaseExhausted):
-        ask(pool)
-    assert ask(pool)
+def test_an_exhausted_pool_has_its_own_error(database: str) -> None:
+    with closing(Pool(database, application_name="test", size=2, wait_seconds=0.1)) as pool:
+        with pool.connection(), pool.connection(), pytest.raises(e.DatabaseExhausted):
+            ask(pool)
+        until(lambda: pool.stats().get("pool_available"))
+        assert ask(pool)
 
 
 def cut_all(database: str) -> None:
@@ -194,48 +179,19 @@ def cut_all(database: str) -> None:
         )
 
 
-def test_a_connection_that_was_cut_meanwhile_is_not_handed_out(
-    pool: Pool, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pools, "FRESH_SECONDS", 0.0)
+def test_a_connection_that_was_cut_meanwhile_is_not_handed_out(pool: Pool, database: str) -> None:
     cut = {ask(pool) for _ in range(8)}
     cut_all(database)
-    assert ask(pool) not in cut
+    assert ask(pool, fresh_seconds=0.0) not in cut
 
 
-def test_a_connection_that_was_cut_right_after_its_return_fails_once(
-    pool: Pool, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pools, "FRESH_SECONDS", 60.0)
+def test_a_connection_that_was_cut_right_after_its_return_fails_once(pool: Pool, database: str) -> None:
     cut = {ask(pool) for _ in range(8)}
     cut_all(database)
     for _ in cut:
         with pytest.raises(e.DatabaseUnavailable):
-            ask(pool)
-    assert ask(pool) not in cut
-
-
-@pytest.mark.full
-def test_a_restarted_database_is_found_again_by_all_at_once(state_dir: Path) -> None:
-    with Client(state_dir, linger=False) as client:
-        pool = Pool(client.conninfo, application_name="test")
-        try:
-            ask(pool)
-            postmaster = int(re.findall(r'"postgres": (\d+)', (state_dir / "owner.lock").read_text())[0])
-            os.kill(postmaster, signal.SIGKILL)
-
-            def until_answered() -> int:
-                for _ in range(600):
-                    try:
-                        return ask(pool)
-                    except e.DatabaseUnavailable:
-                        threading.Event().wait(0.1)
-                raise AssertionError("the pool does not find the database again")
-
-            with ThreadPoolExecutor(8) as threads:
-                assert all(running.result() for running in [threads.submit(until_answered) for _ in range(8)])
-        finally:
-            pool.close()
+            ask(pool, fresh_seconds=600.0)
+    assert ask(pool, fresh_seconds=600.0) not in cut
 
 
 def test_a_one_shot_connection_is_translated_too(new_database: Callable[[], str]) -> None:
@@ -245,11 +201,9 @@ def test_a_one_shot_connection_is_translated_too(new_database: Callable[[], str]
         pass
 
 
-def test_a_pool_without_a_database_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "WAIT_SECONDS", 0.2)
-    pool = Pool("host=/nonexistent", application_name="test")
-    try:
-        with pytest.raises(e.DatabaseUnavailable):
-            ask(pool)
-    finally:
-        pool.close()
+def test_a_pool_without_a_database_says_so() -> None:
+    with (
+        closing(Pool("host=/nonexistent", application_name="test", wait_seconds=0.2)) as pool,
+        pytest.raises(e.DatabaseUnavailable),
+    ):
+        ask(pool)

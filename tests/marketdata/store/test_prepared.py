@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import psycopg
 import pytest
-from psycopg import pq
 
 from marketdata import errors as e
 from marketdata.store import prepared
 from marketdata.store.pool import Connection, Pool
-
-pytestmark = pytest.mark.plain_only("they are about connections")
 
 
 def test_parameters_are_named_and_may_be_repeated(conn: Connection) -> None:
@@ -54,32 +54,33 @@ def test_statements_that_the_driver_deallocated_are_prepared_again(database: str
         assert rows(connection) == rows(connection) == [(b"again",)]
 
 
-def test_a_failure_of_libpq_itself_is_that_of_a_lost_connection(conn: Connection) -> None:
-    """This holds also while libpq reports the connection as open, as it does for a moment when PostgreSQL ends."""
-    failed = conn.pgconn.make_empty_result(pq.ExecStatus.FATAL_ERROR)
-    with pytest.raises(psycopg.OperationalError, match="the connection was lost"):
-        prepared._check(failed, pq.ExecStatus.TUPLES_OK)
+def test_a_connection_that_libpq_loses_raises_the_driver_s_error(database: str) -> None:
+    """Without a SQLSTATE, and also while libpq reports the connection as open."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(psycopg.OperationalError, match="the connection was lost"):
+            prepared.rows(connection, b"SELECT 1", {})
 
 
-def test_a_name_that_the_server_knows_already_is_used(conn: Connection) -> None:
+def test_a_name_that_the_server_knows_already_is_used(database: str) -> None:
     """Behind a connection pooler, another client of this service may have used the same connection to the server."""
     statement = b"SELECT 'known'::text"
-    assert prepared.rows(conn, statement, {}) == [(b"known",)]
-    del prepared._names[conn]
-    assert prepared.rows(conn, statement, {}) == [(b"known",)]
+    with psycopg.connect(database, autocommit=True) as one, psycopg.connect(database, autocommit=True) as other:
+        prepared.rows(one, statement, {})
+        ((name,),) = one.execute("SELECT name FROM pg_prepared_statements WHERE statement = %s", (statement.decode(),))
+        other.execute(f"PREPARE {name} AS {statement.decode()}")  # type: ignore[arg-type]
+        assert prepared.rows(other, statement, {}) == [(b"known",)]
 
 
-@pytest.mark.parametrize(
-    ("statement", "error"),
-    [
+def test_a_failure_raises_the_driver_s_error(database: str) -> None:
+    for statement, error in (
         (b"SELECT 1 / %(n)s::int", psycopg.errors.DivisionByZero),
         (b"SELECT %(n)s::int FROM no_such_table", psycopg.errors.UndefinedTable),
         (b"SELECT pg_terminate_backend(pg_backend_pid()), %(n)s::int", psycopg.OperationalError),
-    ],
-)
-def test_a_failure_raises_the_driver_s_error(database: str, statement: bytes, error: type[psycopg.Error]) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, pytest.raises(error):
-        prepared.rows(connection, statement, {"n": 0})
+    ):
+        with psycopg.connect(database, autocommit=True) as connection, pytest.raises(error):
+            prepared.rows(connection, statement, {"n": 0})
 
 
 def test_a_lost_connection_is_replaced(database: str) -> None:

@@ -71,36 +71,32 @@ class PrunedModel(Model):
         return block_hash in self.numbers and bool(last) and self.numbers[block_hash] <= max(last)
 
 
-def test_outcomes_of_any_sequence_with_a_line(conn: Connection, version: Version, loops) -> None:
+@settings(**RELAXED)
+@given(data=st.data())
+def test_outcomes_of_any_sequence_with_a_line(conn: Connection, version: Version, data: st.DataObject) -> None:
     """Ticks, retractions and restorations in any order, between prunes: each refused one is named, and the stored
     candles below the line never change."""
-
-    @settings(max_examples=loops(quick=60, full=1500), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol, rng = new_symbol(), data.draw(st.randoms(use_true_random=False))
-        sent: list[Item] = list(data.draw(history(symbol, max_size=25)))
-        sent += data.draw(st.lists(st.sampled_from(sent), max_size=10))
-        for number in range(data.draw(st.integers(0, 8))):
-            kind = Restore if number % 2 else Retract
-            sent.append(kind(symbol, f"0xb{rng.randrange(1, 6)}"))
-        rng.shuffle(sent)
-        model, kept = PrunedModel(), []
-        for batch in cut(sent, rng):
-            assert ticks.ingest(conn, version, batch).outcomes == [model.apply(item) for item in batch]
-            assert sorted(stored_ticks(conn, version, symbol)) == sorted(model.held.values())
-            if rng.random() < 0.5:
-                line = START + rng.randrange(-1, 100) * DAY
-                before = len(model.held)
-                model.prune(line)
-                rows = stored_rollups(conn, version, symbol)
-                assert pruned(conn, version, symbol, line) == before - len(model.held)
-                assert stored_rollups(conn, version, symbol) == rows
-            below = [row for row in stored_rollups(conn, version, symbol) if row[1] < model.line]
-            assert set(kept) <= set(below)
-            kept = below
-
-    holds()
+    symbol, rng = new_symbol(), data.draw(st.randoms(use_true_random=False))
+    sent: list[Item] = list(data.draw(history(symbol, max_size=25)))
+    sent += data.draw(st.lists(st.sampled_from(sent), max_size=10))
+    for number in range(data.draw(st.integers(0, 8))):
+        kind = Restore if number % 2 else Retract
+        sent.append(kind(symbol, f"0xb{rng.randrange(1, 6)}"))
+    rng.shuffle(sent)
+    model, kept = PrunedModel(), []
+    for batch in cut(sent, rng):
+        assert ticks.ingest(conn, version, batch).outcomes == [model.apply(item) for item in batch]
+        assert sorted(stored_ticks(conn, version, symbol)) == sorted(model.held.values())
+        if rng.random() < 0.5:
+            line = START + rng.randrange(-1, 100) * DAY
+            before = len(model.held)
+            model.prune(line)
+            rows = stored_rollups(conn, version, symbol)
+            assert pruned(conn, version, symbol, line) == before - len(model.held)
+            assert stored_rollups(conn, version, symbol) == rows
+        below = [row for row in stored_rollups(conn, version, symbol) if row[1] < model.line]
+        assert set(kept) <= set(below)
+        kept = below
 
 
 def test_a_dropped_symbol_is_not_made_again_by_its_line(conn: Connection, version: Version) -> None:

@@ -34,7 +34,7 @@ NAMES = ("Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Pacific/Apia")
 
 
 @pytest.fixture(scope="module")
-def zones(database: str) -> Iterator[list[Zone]]:
+def some_zones(database: str) -> Iterator[list[Zone]]:
     pool = Pool(database, application_name="test", size=1)
     yield [*ZONES, *map(TimeZones(pool).find, NAMES)]
     pool.close()
@@ -49,31 +49,28 @@ def answer(conn: Connection, version: Version, symbol: str, asked: dict[str, Any
     return body.partition(',"as_of"')[0]
 
 
-@pytest.mark.full
-def test_candles_stay_as_they_were(conn: Connection, version: Version, loops, zones: list[Zone]) -> None:
+@settings(**RELAXED)
+@given(data=st.data())
+def test_candles_stay_as_they_were(
+    conn: Connection, version: Version, some_zones: list[Zone], data: st.DataObject
+) -> None:
     """This holds for every interval but 1s, with any bounds, fill, zone and format."""
-
-    @settings(max_examples=loops(quick=15, full=400), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol = new_symbol()
-        ticks.ingest(conn, version, data.draw(history(symbol)))
-        asked = [
-            {
-                "interval": interval, "start": data.draw(st.none() | edges), "end": data.draw(st.none() | edges),
-                "limit": data.draw(st.sampled_from([1, 3, 500])), "sort": data.draw(st.sampled_from(["asc", "desc"])),
-                "fill": data.draw(st.sampled_from(["none", "previous"])), "zone": data.draw(st.sampled_from(zones)),
-                "format": data.draw(st.sampled_from(["object", "columns", "binance", "csv", "udf"])),
-            }
-            for interval in WIDTHS
-            if interval != "1s"
-            for _ in range(2)
-        ]  # fmt: skip
-        before = [answer(conn, version, symbol, each) for each in asked]
-        pruned(conn, version, symbol, START + data.draw(st.integers(-1, 100)) * DAY)
-        assert [answer(conn, version, symbol, each) for each in asked] == before
-
-    holds()
+    symbol = new_symbol()
+    ticks.ingest(conn, version, data.draw(history(symbol)))
+    asked = [
+        {
+            "interval": interval, "start": data.draw(st.none() | edges), "end": data.draw(st.none() | edges),
+            "limit": data.draw(st.sampled_from([1, 3, 500])), "sort": data.draw(st.sampled_from(["asc", "desc"])),
+            "fill": data.draw(st.sampled_from(["none", "previous"])), "zone": data.draw(st.sampled_from(some_zones)),
+            "format": data.draw(st.sampled_from(["object", "columns", "binance", "csv", "udf"])),
+        }
+        for interval in WIDTHS
+        if interval != "1s"
+        for _ in range(2)
+    ]  # fmt: skip
+    before = [answer(conn, version, symbol, each) for each in asked]
+    pruned(conn, version, symbol, START + data.draw(st.integers(-1, 100)) * DAY)
+    assert [answer(conn, version, symbol, each) for each in asked] == before
 
 
 def seconds(conn: Connection, version: Version, symbol: str, **asked: Any) -> tuple[list[int], bool] | str:
@@ -85,40 +82,36 @@ def seconds(conn: Connection, version: Version, symbol: str, **asked: Any) -> tu
     return json.loads(found.body.partition(b',"candles":')[2].partition(b',"more"')[0]), found.more
 
 
-def test_seconds_end_at_the_line(conn: Connection, version: Version, loops) -> None:
+@settings(**RELAXED)
+@given(data=st.data())
+def test_seconds_end_at_the_line(conn: Connection, version: Version, data: st.DataObject) -> None:
     """Candles from the line on are the same as before; without a start, ``more`` says that there are older ones."""
-
-    @settings(max_examples=loops(quick=30, full=600), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol = new_symbol()
-        held = data.draw(history(symbol))
-        ticks.ingest(conn, version, held)
-        line = START + data.draw(st.integers(-1, 100)) * DAY
-        times = st.one_of(edges, st.sampled_from([line - 1, line, line + SECOND, *(each.ts for each in held)]))
-        asked: list[dict[str, Any]] = [
-            {"start": data.draw(st.none() | times), "end": data.draw(st.none() | times), "limit": limit, "sort": sort}
-            for limit in (1, 3, 500)
-            for sort in ("asc", "desc")
-        ]
-        before = [seconds(conn, version, symbol, **each) for each in asked]
-        is_cut = any(each.ts < line for each in held)
-        pruned(conn, version, symbol, line)
-        for each, (rows, more) in zip(asked, before, strict=True):  # type: ignore[misc]
-            found = seconds(conn, version, symbol, **each)
-            start, end = each["start"], each["end"]
-            is_below = (start is not None and start + SECOND - 1 < line) or (
-                end is not None and bucket_open(end, "1s") < line
-            )
-            kept = [row for row in rows if row["t"] * 1000 >= line]
-            if not is_cut:
-                assert found == (rows, more)
-            elif is_below or (start is None and not kept):
-                assert found == "pruned"
-            else:
-                assert found == (kept, more or start is None)
-
-    holds()
+    symbol = new_symbol()
+    held = data.draw(history(symbol))
+    ticks.ingest(conn, version, held)
+    line = START + data.draw(st.integers(-1, 100)) * DAY
+    times = st.one_of(edges, st.sampled_from([line - 1, line, line + SECOND, *(each.ts for each in held)]))
+    asked: list[dict[str, Any]] = [
+        {"start": data.draw(st.none() | times), "end": data.draw(st.none() | times), "limit": limit, "sort": sort}
+        for limit in (1, 3, 500)
+        for sort in ("asc", "desc")
+    ]
+    before = [seconds(conn, version, symbol, **each) for each in asked]
+    is_cut = any(each.ts < line for each in held)
+    pruned(conn, version, symbol, line)
+    for each, (rows, more) in zip(asked, before, strict=True):  # type: ignore[misc]
+        found = seconds(conn, version, symbol, **each)
+        start, end = each["start"], each["end"]
+        is_below = (start is not None and start + SECOND - 1 < line) or (
+            end is not None and bucket_open(end, "1s") < line
+        )
+        kept = [row for row in rows if row["t"] * 1000 >= line]
+        if not is_cut:
+            assert found == (rows, more)
+        elif is_below or (start is None and not kept):
+            assert found == "pruned"
+        else:
+            assert found == (kept, more or start is None)
 
 
 def test_filled_seconds_end_at_the_line(conn: Connection, version: Version) -> None:
@@ -153,31 +146,27 @@ def read_all(conn: Connection, version: Version, symbol: str, **asked: Any) -> t
             return found, False
 
 
-def test_pages_of_ticks_end_at_the_line(conn: Connection, version: Version, loops) -> None:
+@settings(**RELAXED)
+@given(data=st.data())
+def test_pages_of_ticks_end_at_the_line(conn: Connection, version: Version, data: st.DataObject) -> None:
     """When paging backwards, the last page above the line says that there are more ticks, and the next page is refused
     as pruned."""
-
-    @settings(max_examples=loops(quick=30, full=600), **RELAXED)
-    @given(data=st.data())
-    def holds(data: st.DataObject) -> None:
-        symbol = new_symbol()
-        held = sorted(data.draw(history(symbol)), key=lambda each: (each.ts, each.seq, each.id.encode()))
-        ticks.ingest(conn, version, held)
-        line = START + data.draw(st.integers(-1, 100)) * DAY
-        pruned(conn, version, symbol, line)
-        is_cut = held[0].ts < line
-        for start, end in data.draw(st.lists(st.tuples(st.none() | edges, st.none() | edges), min_size=4, max_size=4)):
-            wanted = [
-                each.id
-                for each in (held if start is not None else held[::-1])
-                if each.ts >= line and (start or 0) <= each.ts <= (end if end is not None else each.ts)
-            ]
-            sort = "asc" if start is not None else "desc"
-            found = read_all(conn, version, symbol, start=start, end=end, limit=data.draw(st.integers(1, 9)), sort=sort)
-            is_refused = is_cut and ((start or line) < line or (end or line) < line)
-            assert found == ([] if is_refused else wanted, is_cut and (is_refused or start is None))
-
-    holds()
+    symbol = new_symbol()
+    held = sorted(data.draw(history(symbol)), key=lambda each: (each.ts, each.seq, each.id.encode()))
+    ticks.ingest(conn, version, held)
+    line = START + data.draw(st.integers(-1, 100)) * DAY
+    pruned(conn, version, symbol, line)
+    is_cut = held[0].ts < line
+    for start, end in data.draw(st.lists(st.tuples(st.none() | edges, st.none() | edges), min_size=4, max_size=4)):
+        wanted = [
+            each.id
+            for each in (held if start is not None else held[::-1])
+            if each.ts >= line and (start or 0) <= each.ts <= (end if end is not None else each.ts)
+        ]
+        sort = "asc" if start is not None else "desc"
+        found = read_all(conn, version, symbol, start=start, end=end, limit=data.draw(st.integers(1, 9)), sort=sort)
+        is_refused = is_cut and ((start or line) < line or (end or line) < line)
+        assert found == ([] if is_refused else wanted, is_cut and (is_refused or start is None))
 
 
 def test_a_cursor_below_the_line_and_a_stream_are_refused(conn: Connection, version: Version) -> None:
@@ -211,14 +200,13 @@ def test_a_symbol_without_older_ticks_is_unaffected(conn: Connection, version: V
 
 
 @pytest.mark.parametrize("by_seq", [True, False])
-def test_trades_end_at_the_line(conn: Connection, version: Version, loops: Callable[..., int], by_seq: bool) -> None:
+def test_trades_end_at_the_line(conn: Connection, version: Version, rng: random.Random, by_seq: bool) -> None:
     """The numbers of the remaining trades stay the same."""
-    for seed in range(loops(quick=3, full=60)):
-        chance = random.Random(f"{seed} {by_seq}")
+    for _ in range(3):
         symbol = new_symbol()
-        sent = test_trades.history(symbol, chance, 60, by_seq=by_seq)
+        sent = test_trades.history(symbol, rng, 60, by_seq=by_seq)
         ticks.ingest(conn, version, sent)
-        line = chance.choice(sent[1:]).ts // DAY * DAY
+        line = rng.choice(sent[1:]).ts // DAY * DAY
         pruned(conn, version, symbol, line)
         _check_trades(conn, version, symbol, test_trades.numbered(sent, by_seq=by_seq), line)
 
@@ -247,26 +235,20 @@ def _check_trades(conn: Connection, version: Version, symbol: str, sent: list[tu
     assert read(number=sent[-1][0] + 1) == []
 
 
-@pytest.mark.parametrize("count", [3, 30, 400])
 def test_items_of_the_summary_begin_with_a_full_minute(
-    conn: Connection,
-    version: Version,
-    clock: Callable[[int], None],
-    loops: Callable[..., int],
-    count: int,
+    conn: Connection, version: Version, clock: Callable[[int], None], rng: random.Random
 ) -> None:
     """This is so if the first ticks of the 24 hours are pruned. Otherwise the items are the same as before."""
-    for seed in range(loops(quick=2, full=60)):
-        chance = random.Random(f"pruned {count} {seed}")
+    for count in (3, 3, 30, 30, 400):
         symbol = new_symbol()
-        sent = test_summary.history(symbol, chance, count)
+        sent = test_summary.history(symbol, rng, count)
         ticks.ingest(conn, version, sent)
         for line in range(END // DAY * DAY - 3 * DAY, END, DAY):
             pruned(conn, version, symbol, line)
-            for at in (each for each in test_summary.moments(chance) if each >= line):
+            for at in (each for each in test_summary.moments(rng) if each >= line):
                 clock(at)
                 (item,) = test_summary.items(summary.named(conn, version, [symbol], addition="closes"))
-                assert item == _expected(symbol, sent, at, line), (seed, at)
+                assert item == _expected(symbol, sent, at, line), (count, at)
 
 
 def _expected(symbol: str, sent: list[Tick], at: int, line: int) -> dict[str, Any]:

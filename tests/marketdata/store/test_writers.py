@@ -138,9 +138,8 @@ def the_same(symbols: list[str]) -> list[Tick]:
     return [tick(symbol, str(n), START + n * SECOND, str(n + 1)) for n in range(200) for symbol in symbols]
 
 
-@pytest.mark.full
-def test_eight_writers_of_every_kind(conn: Connection, database: str, version: Version, loops) -> None:
-    for seed in range(loops(quick=3, full=60)):
+def test_eight_writers_of_every_kind(conn: Connection, database: str, version: Version, rng: random.Random) -> None:
+    for seed in rng.sample(range(10**6), 2):
         crowd = Crowd(database, version)
         crowd.run(seed, [in_batches] * 3 + [reorganising] * 2 + [by_plain_sql] * 3)
         for symbol in crowd.symbols:
@@ -149,8 +148,8 @@ def test_eight_writers_of_every_kind(conn: Connection, database: str, version: V
         assert set(crowd.states) <= {"40001"}
 
 
-def test_the_same_ticks_from_everyone_are_stored_once(conn: Connection, database: str, version: Version, loops) -> None:
-    for seed in range(loops(quick=2, full=40)):
+def test_the_same_ticks_from_everyone_are_stored_once(conn: Connection, database: str, version: Version) -> None:
+    for seed in range(2):
         crowd = Crowd(database, version)
         crowd.run(seed, [the_same_shuffled] * 8)
         sent = the_same(crowd.symbols)
