@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -112,12 +112,14 @@ class ReplacementWatch:
     function in PL/pgSQL fails until PostgreSQL is started again.
     """
 
-    def __init__(self, binaries: Binaries) -> None:
-        self._binaries = binaries
+    def __init__(
+        self, binaries: Binaries, settled: float = SETTLED_SECONDS, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._binaries, self._settled, self._clock = binaries, settled, clock
         libraries = (binaries.folder.parent / folder for folder in _LIBRARY_FOLDERS)
         self._files = (binaries.folder / "postgres", *(folder / "plpgsql.so" for folder in libraries))
         self._started_from = self._seen = self._identities()
-        self._seen_at = monotonic()
+        self._seen_at = clock()
 
     def started(self) -> None:
         """Note the files of a start. Call this before PostgreSQL is started, so that a replacement during the start is
@@ -129,12 +131,12 @@ class ReplacementWatch:
         found = self._identities()
         if found == self._started_from:
             return False
-        now = monotonic()
+        now = self._clock()
         if found != self._seen:
             self._seen, self._seen_at = found, now
-        if now - self._seen_at < SETTLED_SECONDS:
+        if now - self._seen_at < self._settled:
             return False
-        self._seen_at = now  # if the files are incomplete, they are checked again after SETTLED_SECONDS
+        self._seen_at = now  # if the files are incomplete, they are checked again after that time
         return self._is_complete(found)
 
     def _is_complete(self, found: tuple[_Identity, ...]) -> bool:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,7 +67,6 @@ def test_without_configuration_it_serves_and_keeps_its_ticks(state_dir: Path) ->
         assert (state_dir / "v1.env").is_file()
 
 
-@pytest.mark.full
 def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: Path) -> None:
     give_cluster(state_dir)
     path = state_dir / "secrets" / "read.json"
@@ -86,16 +85,15 @@ def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: 
         assert answer(f"{address}/v1/symbols", read)
 
 
-@pytest.mark.full
-def test_signals_in_a_volley_end_it(state_dir: Path, loops: Callable[..., int]) -> None:
+def test_signals_in_a_volley_end_it(state_dir: Path) -> None:
+    give_cluster(state_dir)
     watched = Watched(state_dir)
-    for _ in range(loops(quick=2, full=20)):
-        with serving(state_dir) as (process, _address):
-            running = watched.processes()
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
-                process.send_signal(number)
-            assert process.wait(timeout=SECONDS) == 0
-            watched.assert_gone(running)
+    with serving(state_dir) as (process, _address):
+        running = watched.processes()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
+            process.send_signal(number)
+        assert process.wait(timeout=SECONDS) == 0
+        watched.assert_gone(running)
 
 
 def blocked(pid: int) -> set[int]:
@@ -105,7 +103,6 @@ def blocked(pid: int) -> set[int]:
     return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
 
 
-@pytest.mark.full
 def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) -> None:
     give_cluster(state_dir)
     watched = Watched(state_dir)
@@ -131,8 +128,7 @@ def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) 
         watched.assert_gone(running)
 
 
-@pytest.mark.full
-def test_two_at_once_share_the_database(state_dir: Path) -> None:
+def test_two_at_once_share_the_database_and_a_killed_one_leaves_nothing_running(state_dir: Path) -> None:
     give_cluster(state_dir)
     watched = Watched(state_dir)
     with serving(state_dir) as (first, _), serving(state_dir) as (second, address):
@@ -140,16 +136,5 @@ def test_two_at_once_share_the_database(state_dir: Path) -> None:
         first.terminate()
         assert first.wait(timeout=SECONDS) == 0
         assert answer(f"{address}/ready")
-        second.terminate()
-        assert second.wait(timeout=SECONDS) == 0
-        watched.assert_gone(running)
-
-
-@pytest.mark.full
-def test_a_killed_one_leaves_nothing_running(state_dir: Path) -> None:
-    give_cluster(state_dir)
-    watched = Watched(state_dir)
-    with serving(state_dir) as (process, _address):
-        running = watched.processes()
-        process.kill()
+        second.kill()
         watched.assert_gone(running)

@@ -83,12 +83,9 @@ def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param(("marketdata.store.migrations", "begin_restore", 1, "after"), marks=pytest.mark.full),
-        pytest.param((FILES, "os.link", 1, "before"), marks=pytest.mark.full),
-        pytest.param((FILES, "os.link", 1, "after"), marks=pytest.mark.full),
-        pytest.param((FILES, "put_back", 1, "after"), marks=pytest.mark.full),
+        ("marketdata.store.migrations", "begin_restore", 1, "after"),
+        (FILES, "os.link", 1, "after"),
         (CLI, "_restore_database", 1, "after"),
-        pytest.param(("marketdata.operations.setup", "make_tables", 1, "after"), marks=pytest.mark.full),
         ("program", "", 1, ""),
     ],
     ids=lambda point: "-".join(map(str, point[1:])),

@@ -22,6 +22,7 @@ from marketdata.postgres.client import database
 from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import Account
 from marketdata.settings import load
+from tests.capabilities import need
 from tests.functional.other_accounts import NOBODY, SOMEBODY, logins, needs_root
 from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, kill, python_for
 
@@ -86,13 +87,12 @@ def test_each_socket_is_as_open_as_its_folder(market: Market) -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("uid", [NOBODY, SOMEBODY])
-def test_another_account_is_not_the_owner(market: Market, uid: int) -> None:
-    for answer in answers(uid, market.second, OWNER, "postgres"):
-        assert "FATAL: " in answer
+def test_another_account_is_not_the_owner(market: Market) -> None:
+    for uid in (NOBODY, SOMEBODY):
+        for answer in answers(uid, market.second, OWNER, "postgres"):
+            assert "FATAL: " in answer
 
 
-@pytest.mark.full
 @needs_root
 def test_another_account_is_the_reader_with_the_password(market: Market) -> None:
     assert answers(SOMEBODY, market.second, READER, password=PASSWORD) == [READER]
@@ -102,11 +102,11 @@ def test_another_account_is_the_reader_with_the_password(market: Market) -> None
 
 
 @needs_root
-@pytest.mark.parametrize("name", ["root", "postgres"])
-def test_root_and_postgres_are_the_owner(market: Market, name: str) -> None:
-    owner, other = answers(uid_of(name), market.first, OWNER, "postgres")
-    assert owner == OWNER
-    assert "no pg_hba.conf entry" in other
+def test_root_and_postgres_are_the_owner(market: Market) -> None:
+    for name in ("root", "postgres"):
+        owner, other = answers(uid_of(name), market.first, OWNER, "postgres")
+        assert owner == OWNER
+        assert "no pg_hba.conf entry" in other
 
 
 def test_the_account_that_it_runs_as_is_the_owner_in_every_database(market: Market) -> None:
@@ -115,7 +115,6 @@ def test_the_account_that_it_runs_as_is_the_owner_in_every_database(market: Mark
             assert connection.execute("SELECT current_user").fetchone() == (OWNER,)
 
 
-@pytest.mark.full
 def test_the_owner_that_takes_over_opens_both_sockets(market: Market) -> None:
     watched = Watched(market.state_dir)
     before = watched.status()
@@ -132,10 +131,8 @@ def test_the_owner_that_takes_over_opens_both_sockets(market: Market) -> None:
 
 
 @needs_root
-@pytest.mark.full
 def test_the_cluster_of_a_user_admits_that_user_root_and_postgres(state_dir: Path, place: Path) -> None:
-    if python_for(NOBODY) is None:
-        pytest.skip("the account nobody cannot reach this repository, or no Python that is new enough")
+    need(python_for(NOBODY), "a Python and a copy of the repository that the account nobody can read")
     os.chown(state_dir, NOBODY, NOBODY)
     (folder := place / "of-nobody").mkdir()
     os.chown(folder, NOBODY, NOBODY)
@@ -151,7 +148,6 @@ def test_the_cluster_of_a_user_admits_that_user_root_and_postgres(state_dir: Pat
     Watched(state_dir).assert_gone(running)
 
 
-@pytest.mark.full
 def test_two_clusters_do_not_share_a_folder(market: Market, place: Path) -> None:
     (other := place / "other").mkdir()
     cluster = Cluster(other, market.second)

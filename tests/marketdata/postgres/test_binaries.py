@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from marketdata.postgres import binaries
 from marketdata.postgres.binaries import Binaries, ReplacementWatch
 from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import ClientProcess, Watched
@@ -39,18 +37,14 @@ def programs(tmp_path: Path) -> Replace:
 
 
 @pytest.fixture
-def watch(tmp_path: Path, programs: Replace, monkeypatch: pytest.MonkeyPatch) -> ReplacementWatch:
-    monkeypatch.setattr(binaries, "SETTLED_SECONDS", 0.0)
-    return ReplacementWatch(Binaries(tmp_path / "bin", 15))
-
-
-def test_the_same_files_are_not_replaced_ones(watch: ReplacementWatch) -> None:
-    assert not watch.is_replaced()
-    watch.started()
-    assert not watch.is_replaced()
+def watch(tmp_path: Path, programs: Replace) -> ReplacementWatch:
+    return ReplacementWatch(Binaries(tmp_path / "bin", 15), settled=0.0)
 
 
 def test_other_files_are_noticed_until_they_are_started(watch: ReplacementWatch, programs: Replace) -> None:
+    assert not watch.is_replaced()
+    watch.started()
+    assert not watch.is_replaced()
     programs("15.2")
     assert watch.is_replaced()
     assert watch.is_replaced()
@@ -70,31 +64,29 @@ def test_another_major_version_is_not_started(watch: ReplacementWatch, programs:
     assert watch.is_replaced()
 
 
-@pytest.mark.parametrize("name", ["bin/postgres", "lib/plpgsql.so"])
-def test_a_missing_file_is_waited_for(watch: ReplacementWatch, programs: Replace, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).unlink()
-    assert not watch.is_replaced()
-    programs("15.2")
-    assert watch.is_replaced()
+def test_a_missing_file_is_waited_for(watch: ReplacementWatch, programs: Replace, tmp_path: Path) -> None:
+    for number, name in enumerate(("bin/postgres", "lib/plpgsql.so"), start=2):
+        (tmp_path / name).unlink()
+        assert not watch.is_replaced(), name
+        programs(f"15.{number}")
+        assert watch.is_replaced(), name
+        watch.started()
 
 
-@pytest.mark.parametrize("name", ["bin/initdb.dpkg-new", "lib/plpgsql.so.dpkg-tmp"])
 def test_a_package_that_is_being_unpacked_is_waited_for(
-    watch: ReplacementWatch, programs: Replace, tmp_path: Path, name: str
+    watch: ReplacementWatch, programs: Replace, tmp_path: Path
 ) -> None:
-    (tmp_path / name).touch()
     programs("15.2")
-    assert not watch.is_replaced()
-    (tmp_path / name).unlink()
-    assert watch.is_replaced()
+    for name in ("bin/initdb.dpkg-new", "lib/plpgsql.so.dpkg-tmp"):
+        (tmp_path / name).touch()
+        assert not watch.is_replaced(), name
+        (tmp_path / name).unlink()
+        assert watch.is_replaced(), name
 
 
-def test_files_that_still_change_are_waited_for(
-    watch: ReplacementWatch, programs: Replace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_still_change_are_waited_for(programs: Replace, tmp_path: Path) -> None:
     now = 1000.0
-    monkeypatch.setattr(binaries, "SETTLED_SECONDS", 1.0)
-    monkeypatch.setattr(binaries, "monotonic", lambda: now)
+    watch = ReplacementWatch(Binaries(tmp_path / "bin", 15), settled=1.0, clock=lambda: now)
     for number in range(2, 5):
         programs(f"15.{number}")
         assert not watch.is_replaced()
@@ -118,7 +110,6 @@ def client(state_dir: Path, installation: Installation) -> Iterator[ClientProces
     client.kill()
 
 
-@pytest.mark.full
 @pytest.mark.functional
 def test_a_minor_upgrade_restarts_a_running_cluster(
     state_dir: Path, installation: Installation, client: ClientProcess
@@ -134,7 +125,6 @@ def test_a_minor_upgrade_restarts_a_running_cluster(
     with pytest.raises(psycopg.Error, match="could not load library") as refused:
         ask(watched, "DO $$ BEGIN PERFORM 1; END $$")
     assert "sourcfR" in str(refused.value)
-    threading.Event().wait(2 * binaries.SETTLED_SECONDS)
     assert watched.status() == first  # the program is not there yet
 
     installation.put(installation.postgres)

@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic
 
 import psycopg
 import pytest
@@ -19,11 +18,12 @@ import pytest
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.postgres import binaries, processes
 from marketdata.postgres.access import check_socket_path
-from marketdata.postgres.cluster import HELD_SECONDS, Cluster
+from marketdata.postgres.cluster import Cluster
+from tests.capabilities import needs
 
 pytestmark = pytest.mark.functional
 
-AS_ROOT = os.geteuid() == 0
+needs_root = needs(os.geteuid() == 0, "root, who runs PostgreSQL as another account")
 
 
 def start(cluster: Cluster) -> None:
@@ -66,14 +66,8 @@ def value(cluster: Cluster, expression: str) -> object:
 def test_the_cluster_has_the_settings_of_the_service(cluster: Cluster) -> None:
     start(cluster)
     settings = (
-        "data_checksums",
-        "fsync",
-        "synchronous_commit",
-        "full_page_writes",
-        "jit",
-        "listen_addresses",
-        "TimeZone",
-    )
+        "data_checksums", "fsync", "synchronous_commit", "full_page_writes", "jit", "listen_addresses", "TimeZone",
+    )  # fmt: skip
     found = [value(cluster, f"current_setting('{name}')") for name in settings]
     assert found == ["on", "on", "on", "on", "off", "", "UTC"]
     assert value(cluster, "current_setting('unix_socket_directories')") == f'"{cluster.folder}"'
@@ -89,7 +83,6 @@ def test_the_cluster_has_the_settings_of_the_service(cluster: Cluster) -> None:
     assert "database system is shut down" in cluster.recent_log()
 
 
-@pytest.mark.full
 def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -101,25 +94,20 @@ def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) ->
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.full
 def test_stopped_processes_are_continued_to_shut_down(cluster: Cluster) -> None:
     start(cluster)
     for pid in cluster.processes():
         os.kill(pid, signal.SIGSTOP)
-    began = monotonic()
     cluster.stop()
-    assert monotonic() - began < HELD_SECONDS
     assert "database system is shut down" in cluster.recent_log()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("which", ["postmaster", "backend"])
-def test_a_process_that_a_debugger_holds_does_not_delay_the_end(cluster: Cluster, which: str) -> None:
+def test_a_process_that_a_debugger_holds_does_not_prevent_the_end(cluster: Cluster) -> None:
     """PostgreSQL is killed, and the next start recovers."""
     start(cluster)
     with psycopg.connect(cluster.conninfo, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
-        pid = cluster.postmaster.pid if which == "postmaster" else connection.info.backend_pid
+        pid = connection.info.backend_pid
         command = ["gdb", "-nx", "-q", "-p", str(pid)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -127,9 +115,7 @@ def test_a_process_that_a_debugger_holds_does_not_delay_the_end(cluster: Cluster
             try:
                 while " (tracing stop)" not in Path(f"/proc/{pid}/status").read_text():
                     threading.Event().wait(0.02)
-                began = monotonic()
                 cluster.stop()
-                assert monotonic() - began < 12
             finally:
                 gdb.kill()
     cluster.postmaster.wait(timeout=60)
@@ -137,15 +123,11 @@ def test_a_process_that_a_debugger_holds_does_not_delay_the_end(cluster: Cluster
     assert value(cluster, "(SELECT n FROM kept)") == 1
 
 
-@pytest.mark.full
-def test_variables_of_the_shell_do_not_reach_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs_in_a_folder_with_an_awkward_name_without_variables_of_the_shell(
+    state_dir: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PGDATA", "/nowhere")
     monkeypatch.setenv("PGPORT", "1")
-    start(cluster)
-    assert b"PGPORT" not in Path(f"/proc/{cluster.postmaster.pid}/environ").read_bytes()
-
-
-def test_it_runs_in_a_folder_with_an_awkward_name(state_dir: Path, made: Path) -> None:
     folder = state_dir / """it's "a\\ b"""
     folder.mkdir(mode=0o711)
     state_dir.chmod(0o711)
@@ -154,11 +136,11 @@ def test_it_runs_in_a_folder_with_an_awkward_name(state_dir: Path, made: Path) -
     try:
         start(cluster)
         assert value(cluster, "current_database()") == "marketdata"
+        assert b"PGPORT" not in Path(f"/proc/{cluster.postmaster.pid}/environ").read_bytes()
     finally:
         cluster.stop()
 
 
-@pytest.mark.full
 def test_a_pid_file_whose_number_went_to_another_process_is_repaired(cluster: Cluster) -> None:
     account = processes.Account.of_this_process()
     other = subprocess.Popen(["sleep", "600"], **account.options)
@@ -172,7 +154,6 @@ def test_a_pid_file_whose_number_went_to_another_process_is_repaired(cluster: Cl
         other.wait()
 
 
-@pytest.mark.full
 def test_a_pid_file_of_before_is_not_taken_for_ready(cluster: Cluster) -> None:
     cluster.prepare()
     cluster.start()
@@ -191,7 +172,7 @@ def test_data_of_another_major_version_are_refused_with_the_remedy(cluster: Clus
         assert word in caught.value.detail
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="only root runs PostgreSQL as another account")
+@needs_root
 def test_a_parent_that_postgres_cannot_pass_is_named(state_dir: Path) -> None:
     (state_dir / "a").mkdir(mode=0o700)
     (state_dir / "a" / "b").mkdir()
@@ -213,7 +194,6 @@ def test_a_socket_path_that_is_too_long_is_refused(state_dir: Path) -> None:
         Cluster(state_dir / ("x" * 100)).prepare()
 
 
-@pytest.mark.full
 def test_an_incomplete_cluster_is_removed(state_dir: Path) -> None:
     (state_dir / "cluster" / "data.new-1").mkdir(parents=True)
     cluster = Cluster(state_dir)
@@ -297,7 +277,7 @@ def test_the_wheel_steps_in_for_a_normal_user_only(
         binaries.find(data_major=18, data=tmp_path)
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="root only")
+@needs_root
 def test_root_without_the_account_gets_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_name: str) -> object:
         raise KeyError(_name)

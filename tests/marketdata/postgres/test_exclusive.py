@@ -52,7 +52,6 @@ def test_two_folders_are_exchanged(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "other"]
 
 
-@pytest.mark.full
 def test_it_waits_for_no_service_and_is_waited_for_by_none(state_dir: Path) -> None:
     client = ClientProcess(state_dir)
     assert client.answer() == "ready"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,51 +19,25 @@ from marketdata.errors import StateError
 from marketdata.postgres import owner
 from marketdata.postgres.client import Client, database
 from marketdata.settings import load
-from tests.marketdata.postgres.client_process import NOBODY, SECONDS, ClientProcess, Watched, kill, python_for
+from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, kill
 
 pytestmark = pytest.mark.functional
 
-USERS = ("root", "nobody") if os.geteuid() == 0 else ("this user",)
-
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path, int | None], None]]:
-    """Fills a state directory with a cluster that was made once and shut down; making one takes a second or more."""
-    made: dict[int | None, Path] = {}
-
-    def fill(state_dir: Path, user: int | None) -> None:
-        if user not in made:
-            first = ClientProcess(state_dir, user)
-            assert first.answer() == "ready"
-            running = Watched(state_dir).processes()
-            first.leave()
-            Watched(state_dir).assert_gone(running)
-            made[user] = tmp_path_factory.mktemp("cluster") / "cluster"
-            subprocess.run(["cp", "-a", state_dir / "cluster", made[user]], check=True)
-        else:
-            subprocess.run(["cp", "-a", made[user], state_dir / "cluster"], check=True)
-
-    yield fill
-    for folder in made.values():
-        shutil.rmtree(folder)
-
-
-@pytest.fixture(params=USERS)
-def user(request: pytest.FixtureRequest, state_dir: Path, loops: Callable[..., int]) -> int | None:
-    """The account that the clients run as; None is the account that runs the tests. It owns the state directory."""
-    if request.param != "nobody":
-        return None
-    if not loops(quick=0, full=1):
-        pytest.skip("as another user only with --full: each of these starts a cluster of its own")
-    if python_for(NOBODY) is None:
-        pytest.skip("the account nobody cannot reach this repository, or no Python that is new enough")
-    os.chown(state_dir, NOBODY, NOBODY)
-    return NOBODY
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cluster that was made once and shut down, for tests to copy; making one takes a second or more."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
+        with Client(Path(folder), linger=False):
+            pass
+        made = tmp_path_factory.mktemp("cluster") / "cluster"
+        subprocess.run(["cp", "-a", Path(folder, "cluster"), made], check=True)
+    return made
 
 
 @pytest.fixture
-def watched(state_dir: Path, user: int | None, template: Callable[[Path, int | None], None]) -> Iterator[Watched]:
-    template(state_dir, user)
+def watched(state_dir: Path, made: Path) -> Iterator[Watched]:
+    subprocess.run(["cp", "-a", made, state_dir / "cluster"], check=True)
     watched = Watched(state_dir)
     yield watched
     running, owner_pid = watched.processes(), watched.status().get("pid")
@@ -76,12 +50,12 @@ Launch = Callable[[], ClientProcess]
 
 
 @pytest.fixture
-def launch(state_dir: Path, user: int | None) -> Iterator[Launch]:
+def launch(state_dir: Path) -> Iterator[Launch]:
     """``launch()`` is a client that was just started."""
     clients: list[ClientProcess] = []
 
     def start() -> ClientProcess:
-        clients.append(ClientProcess(state_dir, user))
+        clients.append(ClientProcess(state_dir))
         return clients[-1]
 
     yield start
@@ -127,26 +101,21 @@ def test_the_cluster_is_there_while_a_client_is(watched: Watched, join: Launch) 
     assert "database system is shut down" in watched.cluster.log.read_text()
 
 
-@pytest.mark.full
-def test_two_clients_share_one_owner(watched: Watched, join: Launch) -> None:
-    first, second = join(), join()
-    running = watched.processes()
-    first.leave()
-    assert ask(watched) == (1,)
-    assert watched.status()["pid"] in running
-    second.kill()
-    watched.assert_gone(running)
-
-
-@pytest.mark.full
-def test_clients_at_the_same_moment_start_one_owner(watched: Watched, launch: Launch) -> None:
+def test_clients_share_one_owner(watched: Watched, launch: Launch) -> None:
+    """Clients that start at the same moment start one owner, and the last to leave ends it."""
     started = starts(watched)
     clients = [launch() for _ in range(4)]
     assert [client.answer() for client in clients] == ["ready"] * 4
     assert starts(watched) == started + 1
     running = watched.processes()
-    for client in clients:
-        client.leave()
+    own = Client(watched.state_dir, linger=False)
+    own.close()
+    own.close()
+    clients[0].leave()
+    assert ask(watched) == (1,)
+    assert watched.status()["pid"] in running
+    for client in clients[1:]:
+        client.kill()
     watched.assert_gone(running)
 
 
@@ -186,11 +155,8 @@ def test_a_killed_postgresql_is_started_again(watched: Watched, join: Launch) ->
     assert client.running()
 
 
-@pytest.mark.full
-def test_a_client_starts_after_all_processes_were_killed(
-    watched: Watched, join: Launch, loops: Callable[..., int]
-) -> None:
-    for round_ in range(loops(quick=2, full=50)):
+def test_a_client_starts_after_all_processes_were_killed(watched: Watched, join: Launch) -> None:
+    for round_ in range(2):
         client = join()
         ask(watched, f"CREATE TABLE kept_{round_} AS SELECT 7 AS number")
         running = watched.processes()
@@ -199,13 +165,12 @@ def test_a_client_starts_after_all_processes_were_killed(
         watched.assert_gone(running)
     client = join()
     count = ask(watched, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'kept%'")
-    assert count == (loops(quick=2, full=50),)
+    assert count == (2,)
     running = watched.processes()
     client.leave()
     watched.assert_gone(running)
 
 
-@pytest.mark.full
 def test_an_owner_killed_while_it_makes_the_cluster_leaves_no_half(state_dir: Path, launch: Launch) -> None:
     watched = Watched(state_dir)
     client = launch()
@@ -232,21 +197,7 @@ def test_each_client_gets_the_reason_why_the_owner_stopped(watched: Watched, lau
         client.leave()
 
 
-@pytest.mark.full
-def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Watched, join: Launch) -> None:
-    other = join()
-    with Client(watched.state_dir, linger=False):
-        pass
-    assert ask(watched) == (1,)
-    running = watched.processes()
-    other.leave()
-    watched.assert_gone(running)
-
-
-@pytest.mark.full
-def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: int | None) -> None:
-    if user is not None:
-        pytest.skip("runs as the account that runs the tests")
+def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched) -> None:
     command = [sys.executable, "-P", "-m", "marketdata", "db"]
     environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as foreground:
@@ -261,19 +212,14 @@ def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: 
     watched.assert_gone(running)
 
 
-@pytest.mark.full
-def test_a_service_manager_gets_the_database_back(
-    watched: Watched, join: Launch, user: int | None, loops: Callable[..., int]
-) -> None:
+def test_a_service_manager_gets_the_database_back(watched: Watched, join: Launch) -> None:
     """After a crash a client starts the next owner before the service manager does."""
-    if user is not None:
-        pytest.skip("runs as the account that runs the tests")
     client = join()
     command = [sys.executable, "-P", "-m", "marketdata", "db"]
     environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir), "NOTIFY_SOCKET": f"@{watched.state_dir}"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"\0{watched.state_dir}")
-        for _ in range(loops(quick=1, full=10)):
+        for _ in range(2):
             with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as foreground:
                 assert foreground.stdout is not None
                 assert foreground.stdout.readline()
@@ -286,13 +232,10 @@ def test_a_service_manager_gets_the_database_back(
     client.leave()
 
 
-@pytest.mark.full
 def test_a_client_is_warned_where_the_second_socket_is_missing(
-    watched: Watched, join: Launch, user: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    watched: Watched, join: Launch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """PostgreSQL already runs. It was started by a process without the setting."""
-    if user is not None:
-        pytest.skip("runs as the account that runs the tests")
     client = join()
     Client(watched.state_dir, linger=False).close()
     assert "MARKET_SOCKET_DIR" not in caplog.text
@@ -306,19 +249,6 @@ def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     with pytest.raises(StateError, match=f"process {watched.status()['pid']} already owns") as caught:
         owner.serve(watched.state_dir, on_ready=lambda: None)
     assert caught.value.code == "owned"
-
-
-@pytest.mark.full
-def test_a_client_of_this_process_closes_twice_without_harm(watched: Watched, user: int | None) -> None:
-    if user is not None:
-        pytest.skip("runs as the account that runs the tests")
-    client = Client(watched.state_dir, linger=False)
-    running = watched.processes()
-    assert ask(watched) == (1,)
-    client.close()
-    client.close()
-    assert watched.cluster.processes() == []
-    watched.assert_gone(running)
 
 
 def test_a_database_of_ones_own_needs_no_owner(state_dir: Path) -> None:
