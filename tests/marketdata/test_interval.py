@@ -53,21 +53,31 @@ def test_whole_hours_of_shift_leave_short_buckets_alone(us: int, interval: str, 
     assert bucket_open(us, interval, Zone.fixed(hours * 60)) == bucket_open(us, interval)
 
 
-@pytest.mark.parametrize(
-    ("text", "minutes"),
-    [("0", 0), ("+0", 0), ("-00:00", 0), ("+05:30", 330), (" 05:30", 330), ("5:45", 345), ("-8", -480),
-     ("-12:00", -720), ("+14:00", 840), ("14", 840)],
-)  # fmt: skip
-def test_offsets_are_read(text: str, minutes: int) -> None:
-    assert Zone.of_offset(text) == Zone.fixed(minutes)
+def test_offsets_are_read() -> None:
+    for text, minutes in (
+        ("0", 0), ("+0", 0), ("-00:00", 0), ("+05:30", 330), (" 05:30", 330), ("5:45", 345), ("-8", -480),
+        ("-12:00", -720), ("+14:00", 840), ("14", 840),
+    ):  # fmt: skip
+        assert Zone.of_offset(text) == Zone.fixed(minutes)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "+", "-12:01", "+14:01", "15", "1:60", "1:5", "UTC", "+5:30:00", "--5", "٣", "5\n"]
-)
-def test_a_text_that_is_no_offset_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"-12:00 to \+14:00"):
-        Zone.of_offset(text)
+def test_a_text_that_is_no_offset_is_refused() -> None:
+    for text in (
+        "",
+        "+",
+        "-12:01",
+        "+14:01",
+        "15",
+        "1:60",
+        "1:5",
+        "UTC",
+        "+5:30:00",
+        "--5",
+        "٣",
+        "5\n",
+    ):
+        with pytest.raises(ValueError, match=r"-12:00 to \+14:00"):
+            Zone.of_offset(text)
 
 
 def test_the_words_of_tradingview_cover_every_interval() -> None:

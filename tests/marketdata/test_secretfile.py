@@ -26,24 +26,31 @@ def test_a_written_file_is_private_and_can_be_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_one_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "read.json"
-    secretfile.write(path, TOKEN)
-    path.chmod(mode)
-    with pytest.raises(StateError, match=f"mode {mode:04o}") as caught:
-        secretfile.read(path)
-    assert caught.value.code == "secret_writable"
+def test_one_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    for mode in (
+        0o620,
+        0o602,
+        0o666,
+    ):
+        path = tmp_path / "read.json"
+        secretfile.write(path, TOKEN)
+        path.chmod(mode)
+        with pytest.raises(StateError, match=f"mode {mode:04o}") as caught:
+            secretfile.read(path)
+        assert caught.value.code == "secret_writable"
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o444])
-def test_one_that_others_may_read_is_warned_about(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "read.json"
-    secretfile.write(path, TOKEN)
-    path.chmod(mode)
-    warnings: list[str] = []
-    assert secretfile.read(path, warn=warnings.append) == TOKEN
-    assert warnings == [f"{path} is readable by group or others (mode {mode:04o}): chmod 600 {path}"]
+def test_one_that_others_may_read_is_warned_about(tmp_path: Path) -> None:
+    for mode in (
+        0o640,
+        0o444,
+    ):
+        path = tmp_path / "read.json"
+        secretfile.write(path, TOKEN)
+        path.chmod(mode)
+        warnings: list[str] = []
+        assert secretfile.read(path, warn=warnings.append) == TOKEN
+        assert warnings == [f"{path} is readable by group or others (mode {mode:04o}): chmod 600 {path}"]
 
 
 def test_a_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
@@ -53,14 +60,19 @@ def test_a_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) 
         secretfile.read(path)
 
 
-@pytest.mark.parametrize("content", ["md_secret", '["md_secret"]', '{"token": "md_secret"', "\xff"])
-def test_one_of_another_form_is_refused_without_its_content(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "read.json"
-    secretfile.write(path, {})
-    path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(StateError) as caught:
-        secretfile.read(path)
-    assert "md_secret" not in caught.value.detail
+def test_one_of_another_form_is_refused_without_its_content(tmp_path: Path) -> None:
+    for content in (
+        "md_secret",
+        '["md_secret"]',
+        '{"token": "md_secret"',
+        "\xff",
+    ):
+        path = tmp_path / "read.json"
+        secretfile.write(path, {})
+        path.write_bytes(content.encode("latin-1"))
+        with pytest.raises(StateError) as caught:
+            secretfile.read(path)
+        assert "md_secret" not in caught.value.detail
 
 
 def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(tmp_path: Path) -> None:
@@ -72,12 +84,17 @@ def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(tmp_path: Path
         assert "md_secret" not in caught.value.detail
 
 
-@pytest.mark.parametrize("change", [{"scope": "write"}, {"token": ""}, {"name": None}, {"token": 5}])
-def test_a_token_file_must_hold_a_token_of_the_scope(tmp_path: Path, change: dict[str, object]) -> None:
-    path = tmp_path / "read.json"
-    secretfile.write(path, TOKEN | change)
-    with pytest.raises(StateError, match=r"read\.json"):
-        secretfile.read_token(path, scope="read")
+def test_a_token_file_must_hold_a_token_of_the_scope(tmp_path: Path) -> None:
+    for change in (
+        {"scope": "write"},
+        {"token": ""},
+        {"name": None},
+        {"token": 5},
+    ):
+        path = tmp_path / "read.json"
+        secretfile.write(path, TOKEN | change)
+        with pytest.raises(StateError, match=r"read\.json"):
+            secretfile.read_token(path, scope="read")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

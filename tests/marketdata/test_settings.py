@@ -29,36 +29,28 @@ def test_settings_have_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.trusted_proxies == ()
 
 
-@pytest.mark.parametrize(
-    ("environ", "folder"),
-    [
+def test_the_state_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for environ, folder in (
         ({}, Path("~/.local/state/marketdata").expanduser()),
         ({"XDG_STATE_HOME": "/home/me/state"}, Path("/home/me/state/marketdata")),
         ({"XDG_STATE_HOME": "relative"}, Path("~/.local/state/marketdata").expanduser()),
         ({"XDG_STATE_HOME": "/home/{me}"}, Path("/home/{me}/marketdata")),
         ({"XDG_STATE_HOME": "/home/me/state", "MARKET_STATE_DIR": "/data"}, Path("/data")),
-    ],
-)
-def test_the_state_directory_follows_the_environment(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], folder: Path
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert load(environ).state_dir == folder
+    ):
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert load(environ).state_dir == folder
 
 
-@pytest.mark.parametrize(
-    ("host", "port", "upstream"),
-    [
+def test_the_api_is_asked_where_it_listens() -> None:
+    for host, port, upstream in (
         ("", "9000", "http://127.0.0.1:9000"),
         ("192.0.2.7", "", "http://192.0.2.7:8787"),
         ("localhost", "", "http://localhost:8787"),
         ("0.0.0.0", "", "http://127.0.0.1:8787"),
         ("::", "9000", "http://[::1]:9000"),
         ("2001:db8::1", "", "http://[2001:db8::1]:8787"),
-    ],
-)
-def test_the_api_is_asked_where_it_listens(host: str, port: str, upstream: str) -> None:
-    assert load({"MARKET_API_HOST": host, "MARKET_API_PORT": port}).api_upstream == upstream
+    ):
+        assert load({"MARKET_API_HOST": host, "MARKET_API_PORT": port}).api_upstream == upstream
 
 
 def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
@@ -81,9 +73,8 @@ def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
     assert settings.trusted_proxies == (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("::1"))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_a_bad_value_names_the_setting() -> None:
+    for name, value in (
         ("MARKET_API_PORT", "65536"),
         ("MARKET_API_PORT", "http"),
         ("MARKET_API_HOST", "example.org"),
@@ -99,32 +90,40 @@ def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
         ("MARKET_READ_LAG_S", "-1"),
         ("MARKET_READ_LAG_S", "5s"),
         ("MARKET_READ_LAG_S", "nan"),
-    ],
-)
-def test_a_bad_value_names_the_setting(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f"^{name}={re.escape(repr(value))}: "):
-        load({name: value})
+    ):
+        with pytest.raises(UsageError, match=f"^{name}={re.escape(repr(value))}: "):
+            load({name: value})
 
 
-@pytest.mark.parametrize("value", ["abc", "", "-1", "80.0", "8_0", " 80", "٨٠", "65536", "100000", "0x50"])
-def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(value: str, tmp_path: Path) -> None:
-    file = tmp_path / "v1.env"
-    file.write_text(f"MARKET_API_PORT='{value}'\n")
-    if not value:  # an empty value is an unset one
-        assert load({"MARKET_API_PORT": ""}, file).api_port == 8787
-        return
-    reason = f"MARKET_API_PORT={value!r}: must be a port number from 0 to 65535, like 8787; 0 chooses a free port"
-    with pytest.raises(UsageError) as in_environment:
-        load({"MARKET_API_PORT": value})
-    assert in_environment.value.detail == reason
-    with pytest.raises(UsageError) as in_file:
-        load({}, file)
-    assert in_file.value.detail == f"{file}: {reason}"
+def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(tmp_path: Path) -> None:
+    for value in (
+        "abc",
+        "",
+        "-1",
+        "80.0",
+        "8_0",
+        " 80",
+        "٨٠",
+        "65536",
+        "100000",
+        "0x50",
+    ):
+        file = tmp_path / "v1.env"
+        file.write_text(f"MARKET_API_PORT='{value}'\n")
+        if not value:  # an empty value is an unset one
+            assert load({"MARKET_API_PORT": ""}, file).api_port == 8787
+            return
+        reason = f"MARKET_API_PORT={value!r}: must be a port number from 0 to 65535, like 8787; 0 chooses a free port"
+        with pytest.raises(UsageError) as in_environment:
+            load({"MARKET_API_PORT": value})
+        assert in_environment.value.detail == reason
+        with pytest.raises(UsageError) as in_file:
+            load({}, file)
+        assert in_file.value.detail == f"{file}: {reason}"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
+def test_a_bad_value_is_refused_with_the_description_of_a_good_one() -> None:
+    for name, value, reason in (
         (
             "MARKET_API_HOST",
             "example.org",
@@ -132,12 +131,10 @@ def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(value: str, tmp_
         ),
         ("MARKET_TRUSTED_PROXIES", "10.0.0.1/8", "must be IP networks separated by commas, like 10.0.0.0/8: "),
         ("MARKET_PREFIX", "Md", "must be a name of 1 to 63 characters a-z, 0-9 and _ that does not start with a digit"),
-    ],
-)
-def test_a_bad_value_is_refused_with_the_description_of_a_good_one(name: str, value: str, reason: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        load({name: value})
-    assert caught.value.detail.startswith(f"{name}={value!r}: {reason}")
+    ):
+        with pytest.raises(UsageError) as caught:
+            load({name: value})
+        assert caught.value.detail.startswith(f"{name}={value!r}: {reason}")
 
 
 def test_a_bad_url_is_not_repeated() -> None:
@@ -171,23 +168,20 @@ def test_the_environment_wins_and_says_so_where_they_differ(tmp_path: Path) -> N
     assert warnings == [f"MARKET_API_PORT is taken from the environment; {file} has a different value"]
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
+def test_a_bad_line_is_refused_with_its_place(tmp_path: Path) -> None:
+    for line, reason in (
         ("MARKET_API_PROT=1", "line 2: MARKET_API_PROT is not a setting; did you mean MARKET_API_PORT?"),
         ("PATH=/bin", "line 2: PATH is not a setting"),
         ("MARKET_API_PORT", "line 2: must have the form NAME=value"),
         ("MARKET_PREFIX=b", "line 2: MARKET_PREFIX is set twice"),
         ("MARKET_API_PORT=x", "MARKET_API_PORT='x'"),
-    ],
-)
-def test_a_bad_line_is_refused_with_its_place(tmp_path: Path, line: str, reason: str) -> None:
-    file = tmp_path / "v2.env"
-    file.write_text(f"MARKET_PREFIX=a\n{line}\n")
-    with pytest.raises(UsageError) as caught:
-        load({}, file)
-    assert str(file) in caught.value.detail
-    assert reason in caught.value.detail
+    ):
+        file = tmp_path / "v2.env"
+        file.write_text(f"MARKET_PREFIX=a\n{line}\n")
+        with pytest.raises(UsageError) as caught:
+            load({}, file)
+        assert str(file) in caught.value.detail
+        assert reason in caught.value.detail
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -242,7 +236,13 @@ def test_origins_are_as_browsers_send_them() -> None:
     assert found == ("https://charts.example.org", "http://b.example", "http://c.example:443", "https://[::1]:8443")
 
 
-@pytest.mark.parametrize("text", ["charts.example.org", "https://a.example/", "ftp://a.example", "https://a b", "*"])
-def test_an_invalid_origin_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="MARKET_FRONTEND_ORIGINS"):
-        load({"MARKET_FRONTEND_ORIGINS": text})
+def test_an_invalid_origin_is_refused() -> None:
+    for text in (
+        "charts.example.org",
+        "https://a.example/",
+        "ftp://a.example",
+        "https://a b",
+        "*",
+    ):
+        with pytest.raises(UsageError, match="MARKET_FRONTEND_ORIGINS"):
+            load({"MARKET_FRONTEND_ORIGINS": text})

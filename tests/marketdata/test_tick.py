@@ -37,14 +37,13 @@ def test_all_that_a_tick_can_hold() -> None:
     assert parse_tick(GOOD | {"side": None, "block": None, "tx": None}) == parse_tick(GOOD)
 
 
-@pytest.mark.parametrize(
-    ("given_", "kept"),
-    [("1", "1"), ("1.0", "1"), ("1.50", "1.5"), ("001.5", "1.5"), ("0.10", "0.1"), ("00.1", "0.1"), ("0", "0"),
-     ("0.0", "0"), ("000", "0"), ("100", "100"), (100, "100"), (0, "0"),
-     ("9" * 30 + "." + "9" * 30, "9" * 30 + "." + "9" * 30)],
-)  # fmt: skip
-def test_decimals_have_one_form(given_: Any, kept: str) -> None:
-    assert decimal(given_) == kept
+def test_decimals_have_one_form() -> None:
+    for given_, kept in (
+        ("1", "1"), ("1.0", "1"), ("1.50", "1.5"), ("001.5", "1.5"), ("0.10", "0.1"), ("00.1", "0.1"), ("0", "0"),
+        ("0.0", "0"), ("000", "0"), ("100", "100"), (100, "100"), (0, "0"),
+        ("9" * 30 + "." + "9" * 30, "9" * 30 + "." + "9" * 30),
+    ):  # fmt: skip
+        assert decimal(given_) == kept
 
 
 @given(st.from_regex(r"[0-9]{1,30}(\.[0-9]{1,30})?", fullmatch=True).filter(str.isascii))
@@ -55,14 +54,13 @@ def test_the_one_form_is_the_same_number(text: str) -> None:
     assert kept == "0" or not (kept.startswith("00") or ("." in kept and kept.endswith(("0", "."))))
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["", "-1", "+1", "1e5", ".5", "5.", "1,5", "0x1", "NaN", " 1", "1\n", "٣", "1" * 31, "0." + "1" * 31, 1.5, -1, True,
-     None, [], {}],
-)  # fmt: skip
-def test_an_invalid_decimal_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="decimal number"):
-        decimal(value)
+def test_an_invalid_decimal_is_refused() -> None:
+    for value in (
+        "", "-1", "+1", "1e5", ".5", "5.", "1,5", "0x1", "NaN", " 1", "1\n", "٣", "1" * 31, "0." + "1" * 31, 1.5, -1,
+        True, None, [], {},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="decimal number"):
+            decimal(value)
 
 
 @given(
@@ -74,26 +72,24 @@ def test_rfc_3339_is_read_to_the_microsecond(naive: datetime, offset: int, betwe
     assert microseconds(moment.isoformat(between)) == since // timedelta(microseconds=1)
 
 
-@pytest.mark.parametrize(
-    ("value", "us"),
-    [(0, 0), (1, 1000), ("1", 1000), ("1.5", 1500), ("1.0001", 1000), ("1.2345678", 1234), ("-1.5", -1500),
-     ("1970-01-01T00:00:00Z", 0), ("1970-01-01t00:00:00z", 0), ("1970-01-01 01:00:00.5+01:00", 500_000),
-     ("1970-01-01T00:00:00.1234567891Z", 123_456), ("1969-12-31T23:59:59.9Z", -100_000)],
-)  # fmt: skip
-def test_a_time_is_read_in_microseconds(value: Any, us: int) -> None:
-    assert microseconds(value) == us
+def test_a_time_is_read_in_microseconds() -> None:
+    for value, us in (
+        (0, 0), (1, 1000), ("1", 1000), ("1.5", 1500), ("1.0001", 1000), ("1.2345678", 1234), ("-1.5", -1500),
+        ("1970-01-01T00:00:00Z", 0), ("1970-01-01t00:00:00z", 0), ("1970-01-01 01:00:00.5+01:00", 500_000),
+        ("1970-01-01T00:00:00.1234567891Z", 123_456), ("1969-12-31T23:59:59.9Z", -100_000),
+    ):  # fmt: skip
+        assert microseconds(value) == us
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["", "now", "2026-01-01", "2026-01-01T00:00:00", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z",
-     "2026-01-01T00:00:60Z", "20260101T000000Z", "2026-W01-1T00:00:00Z", "2026-01-01T00:00:00+25:00",
-     "1e3", "1" * 16, "1\n", "٣", 1.5, True, None, []],
-)  # fmt: skip
-def test_an_invalid_time_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidValue) as refused:
-        parse_tick(GOOD | {"ts": value})
-    assert [fault.pointer for fault in refused.value.errors] == ["/ts"]
+def test_an_invalid_time_is_refused() -> None:
+    for value in (
+        "", "now", "2026-01-01", "2026-01-01T00:00:00", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z",
+        "2026-01-01T00:00:60Z", "20260101T000000Z", "2026-W01-1T00:00:00Z", "2026-01-01T00:00:00+25:00",
+        "1e3", "1" * 16, "1\n", "٣", 1.5, True, None, [],
+    ):  # fmt: skip
+        with pytest.raises(InvalidValue) as refused:
+            parse_tick(GOOD | {"ts": value})
+        assert [fault.pointer for fault in refused.value.errors] == ["/ts"]
 
 
 BAD: list[tuple[str, Any]] = [
@@ -108,25 +104,24 @@ BAD: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), BAD)
-def test_a_fault_is_named_by_its_place(name: str, value: Any) -> None:
-    with pytest.raises(InvalidValue) as refused:
-        parse_item(GOOD | {name: value}, "/ticks/3")
-    assert [fault.pointer for fault in refused.value.errors] == [f"/ticks/3/{name}"]
-    assert f"/ticks/3/{name}" in refused.value.detail
+def test_a_fault_is_named_by_its_place() -> None:
+    for name, value in BAD:
+        with pytest.raises(InvalidValue) as refused:
+            parse_item(GOOD | {name: value}, "/ticks/3")
+        assert [fault.pointer for fault in refused.value.errors] == [f"/ticks/3/{name}"]
+        assert f"/ticks/3/{name}" in refused.value.detail
 
 
-@pytest.mark.parametrize(
-    ("block", "pointers"),
-    [({}, ["number", "hash"]), ({"number": 1}, ["hash"]), ({"number": 1, "hash": "x", "more": 1}, ["more"]),
-     ({"number": -1, "hash": "x"}, ["number"]), ({"number": True, "hash": "x"}, ["number"]),
-     ({"number": 2**63, "hash": "x"}, ["number"]), ({"number": 1, "hash": ""}, ["hash"]),
-     ({"number": "1", "hash": None}, ["number", "hash"])],
-)  # fmt: skip
-def test_a_fault_inside_the_block_is_named_by_its_place(block: Any, pointers: list[str]) -> None:
-    with pytest.raises(InvalidValue) as refused:
-        parse_item(GOOD | {"block": block}, "/ticks/3")
-    assert [fault.pointer for fault in refused.value.errors] == [f"/ticks/3/block/{name}" for name in pointers]
+def test_a_fault_inside_the_block_is_named_by_its_place() -> None:
+    for block, pointers in (
+        ({}, ["number", "hash"]), ({"number": 1}, ["hash"]), ({"number": 1, "hash": "x", "more": 1}, ["more"]),
+        ({"number": -1, "hash": "x"}, ["number"]), ({"number": True, "hash": "x"}, ["number"]),
+        ({"number": 2**63, "hash": "x"}, ["number"]), ({"number": 1, "hash": ""}, ["hash"]),
+        ({"number": "1", "hash": None}, ["number", "hash"]),
+    ):  # fmt: skip
+        with pytest.raises(InvalidValue) as refused:
+            parse_item(GOOD | {"block": block}, "/ticks/3")
+        assert [fault.pointer for fault in refused.value.errors] == [f"/ticks/3/block/{name}" for name in pointers]
 
 
 def test_an_unknown_name_is_escaped_in_its_pointer_and_cut() -> None:
@@ -138,36 +133,37 @@ def test_an_unknown_name_is_escaped_in_its_pointer_and_cut() -> None:
 IMPOSSIBLE = ["2023-02-29T00:00:00Z", "2026-01-01T00:00:00+99:99", "0000-01-01T00:00:00Z", "2026-01-01T25:00:00Z"]
 
 
-@pytest.mark.parametrize("value", IMPOSSIBLE)
-def test_an_impossible_time_is_refused_in_plain_words(value: str) -> None:
-    with pytest.raises(InvalidValue, match=r"^/ts must be an existing time"):
-        parse_tick(GOOD | {"ts": value})
+def test_an_impossible_time_is_refused_in_plain_words() -> None:
+    for value in IMPOSSIBLE:
+        with pytest.raises(InvalidValue, match=r"^/ts must be an existing time"):
+            parse_tick(GOOD | {"ts": value})
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [("price", "0", "greater than 0"), ("price", "-1", "greater than 0"), ("price", "2500,25", "digits with a point"),
-     ("size", "-1", "0 or more"), ("size", "1e5", "no exponent")],
-)  # fmt: skip
-def test_a_refused_amount_gets_a_message_with_the_remedy(name: str, value: str, words: str) -> None:
-    with pytest.raises(InvalidValue, match=words):
-        parse_tick(GOOD | {name: value})
+def test_a_refused_amount_gets_a_message_with_the_remedy() -> None:
+    for name, value, words in (
+        ("price", "0", "greater than 0"), ("price", "-1", "greater than 0"),
+        ("price", "2500,25", "digits with a point"), ("size", "-1", "0 or more"), ("size", "1e5", "no exponent"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidValue, match=words):
+            parse_tick(GOOD | {name: value})
 
 
 SECONDS = [0, 1_769_860_860, "1769860860", "1769860860.5", Decimal("1.5"), 99_999_999_999, "099999999999.9"]
 
 
-@pytest.mark.parametrize("value", SECONDS)
-def test_epoch_seconds_are_not_taken_for_january_1970(value: Any) -> None:
-    with pytest.raises(InvalidValue, match="/ts looks like seconds, but milliseconds are expected"):
-        parse_tick(GOOD | {"ts": value})
+def test_epoch_seconds_are_not_taken_for_january_1970() -> None:
+    for value in SECONDS:
+        with pytest.raises(InvalidValue, match="/ts looks like seconds, but milliseconds are expected"):
+            parse_tick(GOOD | {"ts": value})
 
 
-@pytest.mark.parametrize(
-    ("value", "us"), [(100_000_000_000, 10**14), ("100000000000", 10**14), ("1970-01-01T00:00:00.000001Z", 1)]
-)
-def test_a_number_too_large_for_seconds_is_milliseconds(value: Any, us: int) -> None:
-    assert parse_tick(GOOD | {"ts": value}).ts == us
+def test_a_number_too_large_for_seconds_is_milliseconds() -> None:
+    for value, us in (
+        (100_000_000_000, 10**14),
+        ("100000000000", 10**14),
+        ("1970-01-01T00:00:00.000001Z", 1),
+    ):
+        assert parse_tick(GOOD | {"ts": value}).ts == us
 
 
 def test_all_faults_are_named_at_once() -> None:
@@ -176,12 +172,20 @@ def test_all_faults_are_named_at_once() -> None:
     assert {fault.pointer for fault in refused.value.errors} == {"/symbol", "/ts", "/size", "/price", "/colour"}
 
 
-@pytest.mark.parametrize(
-    "value", [None, 1, "x", [], [GOOD], {}, {"retract": None}, {"finalize": {"symbol": "a"}}, {"drop": {}}]
-)
-def test_a_value_that_is_no_object_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidValue):
-        parse_item(value)
+def test_a_value_that_is_no_object_is_refused() -> None:
+    for value in (
+        None,
+        1,
+        "x",
+        [],
+        [GOOD],
+        {},
+        {"retract": None},
+        {"finalize": {"symbol": "a"}},
+        {"drop": {}},
+    ):
+        with pytest.raises(InvalidValue):
+            parse_item(value)
 
 
 def test_items_that_are_no_ticks() -> None:
@@ -204,12 +208,16 @@ def test_items_that_are_no_ticks() -> None:
         parse_item({"finalize": of_chain | {"symbol": "ETH:A"}})
 
 
-@pytest.mark.parametrize(
-    ("symbol", "chain"),
-    [("ETH:A-B", "ETH"), ("ETH:A:B", "ETH"), ("ETH:", "ETH"), ("ETH", None), (":A", None), ("::", None)],
-)
-def test_the_chain_of_a_symbol_is_before_its_first_colon(symbol: str, chain: str | None) -> None:
-    assert chain_of(symbol) == chain
+def test_the_chain_of_a_symbol_is_before_its_first_colon() -> None:
+    for symbol, chain in (
+        ("ETH:A-B", "ETH"),
+        ("ETH:A:B", "ETH"),
+        ("ETH:", "ETH"),
+        ("ETH", None),
+        (":A", None),
+        ("::", None),
+    ):
+        assert chain_of(symbol) == chain
 
 
 def test_other_members_of_items_are_refused() -> None:

@@ -206,9 +206,8 @@ def test_without_the_file_it_says_how_to_make_it(command: Command, fresh: Settin
     assert f"{fresh.secrets_dir / 'graphql-admin.json'} does not exist: create it (0600) as" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
+def test_faults_of_the_file_name_the_field(credential: Credential, command: Command) -> None:
+    for content, words in (
         ({"url": "http://h"}, "admin_secret must be a text"),
         ({"url": "http://h", "admin_secret": ""}, "admin_secret must be a text"),
         ({"url": "http://h", "admin_secret": "a\nb"}, "admin_secret has characters that cannot be sent"),
@@ -218,16 +217,12 @@ def test_without_the_file_it_says_how_to_make_it(command: Command, fresh: Settin
         ({"url": "http://h:99999", "admin_secret": SECRET}, "url must be the address of Hasura"),
         ({"url": "http://h/v1/metadata", "admin_secret": SECRET}, "url must be the address of Hasura"),
         ({"url": "http://user@h", "admin_secret": SECRET}, "url must be the address of Hasura"),
-    ],
-)
-def test_faults_of_the_file_name_the_field(
-    content: dict[str, Any], words: str, credential: Credential, command: Command
-) -> None:
-    path = credential(**content)
-    done = command("graphql")
-    assert done.returncode == 2
-    assert f"{path}: {words}" in done.stderr
-    assert SECRET not in done.stderr
+    ):
+        path = credential(**content)
+        done = command("graphql")
+        assert done.returncode == 2
+        assert f"{path}: {words}" in done.stderr
+        assert SECRET not in done.stderr
 
 
 def test_a_missing_grant_is_noted(hasura: StandIn, configured: Path, command: Command, fresh: Settings) -> None:
@@ -242,9 +237,8 @@ def test_a_missing_grant_is_noted(hasura: StandIn, configured: Path, command: Co
 TICKS = {"type": "pg_track_table", "args": {"table": {"schema": "public", "name": "md_ticks_v1"}}}
 
 
-@pytest.mark.parametrize(
-    ("query", "code", "path"),
-    [
+def test_the_stand_in_refuses_the_calls_that_hasura_refuses(hasura: StandIn) -> None:
+    for query, code, path in (
         ({"type": "bulk"}, "parse-failed", "$"),
         ({"type": "bulk", "args": [], "source": "default"}, "parse-failed", "$"),
         ({"type": "bulk", "args": {}}, "parse-failed", "$.args"),
@@ -257,11 +251,7 @@ TICKS = {"type": "pg_track_table", "args": {"table": {"schema": "public", "name"
             "parse-failed",
             "$.args.permission",
         ),
-    ],
-)
-def test_the_stand_in_refuses_the_calls_that_hasura_refuses(
-    query: dict[str, Any], code: str, path: str, hasura: StandIn
-) -> None:
-    status, answer = hasura.answer(SECRET, "application/json", json.dumps(query).encode())
-    assert (status, answer["code"], answer["path"]) == (400, code, path)
-    assert hasura.metadata.tables == set()
+    ):
+        status, answer = hasura.answer(SECRET, "application/json", json.dumps(query).encode())
+        assert (status, answer["code"], answer["path"]) == (400, code, path)
+        assert hasura.metadata.tables == set()
