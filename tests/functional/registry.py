@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.capabilities import need
 
 INSTALLING = 500.0  # seconds
 RUNNING = 300.0
@@ -40,8 +40,6 @@ class NpmPrograms:
 
     @classmethod
     def install(cls, folder: Path) -> NpmPrograms:
-        if shutil.which("npm") is None:
-            pytest.fail("needs npm on PATH (Debian's package npm brings it; it fetches a newer Node.js for the tests)")
         npm_install(NPM_PACKAGES, folder)
         return cls(folder)
 
@@ -60,11 +58,9 @@ class NpmPrograms:
 
 
 def npm_install(packages: Sequence[str], folder: Path, *options: str) -> None:
-    """Install packages of the npm registry into ``folder``. Without npm or the registry, the test is reported as not
-    run."""
+    """Install packages of the npm registry into ``folder``."""
     npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("not run: there is no npm here (Debian package npm)")
+    need(npm, "npm (Debian package npm)")
     quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--fetch-retries=1", f"--before={AS_OF}")
     install([npm, "install", *quiet, *options, *packages], folder)
 
@@ -81,8 +77,7 @@ def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) 
 
 
 def install(command: Sequence[Any], folder: Path) -> None:
-    """Run an installer. If its registry cannot be reached, the calling test is reported as not run."""
+    """Run an installer, which needs the registry of its packages."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALLING, check=False)
-    if done.returncode and (sign := OFFLINE.search(done.stderr)):
-        pytest.skip(f"not run: the package registry cannot be reached ({sign[0]})")
+    need(not done.returncode or not OFFLINE.search(done.stderr), "the registries of packages (npm, PyPI)")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Our client as the conformance suite starts it: ``python -m tests.functional.mcp_conformance_client URL``.
+"""Our client as the conformance suite starts it: ``python -m tests.release.mcp_conformance_client URL``.
 
 In every scenario it initializes the connection, lists the tools, calls each tool with arguments generated from the
 tool's schema, and pings the server. A call may be refused. Any other error ends the client with a traceback.
@@ -12,7 +12,7 @@ from typing import Any
 
 from cardapp.errors import McpError
 from cardapp.mcp.client import McpClient
-from tests.functional.mcp_http_bridge import HttpBack
+from tests.release.mcp_http_bridge import HttpBack
 
 PATIENCE = 10.0  # seconds; less than the suite's timeout for a client
 CALL = 3.0
