@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from marketdata.api import log_position, replica_state
 from marketdata.api.log_position import Lag, LogPosition, PrimaryLog
 from marketdata.api.replica_state import ReplicaState, State
 
@@ -21,12 +20,10 @@ LIMIT = 5.0
 class Positions:
     """A primary and its replica at a time that the test sets."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.now = 1000.0
-        self._log = PrimaryLog()
-        self._state = ReplicaState("replica:5432", self._log, LIMIT)
-        for module in (log_position, replica_state):
-            monkeypatch.setattr(module, "monotonic", lambda: self.now)
+        self._log = PrimaryLog(lambda: self.now)
+        self._state = ReplicaState("replica:5432", self._log, LIMIT, lambda: self.now)
 
     def wrote(self, written: int, **members: Any) -> None:
         self.now += 0.001
@@ -51,8 +48,8 @@ class Positions:
 
 
 @pytest.fixture
-def positions(monkeypatch: pytest.MonkeyPatch) -> Positions:
-    return Positions(monkeypatch)
+def positions() -> Positions:
+    return Positions()
 
 
 def test_a_replica_that_has_everything_has_no_lag_however_long_nothing_is_written(positions: Positions) -> None:

@@ -9,24 +9,28 @@ from typing import Any
 
 import pytest
 
-from marketdata.api import shared_memory
 from marketdata.api.metrics import Metrics
-from marketdata.api.serve import Service
-from marketdata.api.shared_memory import SharedMemory, shared_file
+from marketdata.api.serve import Service, Times
+from marketdata.api.shared_memory import FRESH_SECONDS, SharedMemory, shared_file
 from marketdata.settings import Settings
 from tests.marketdata.api.conftest import Api
 
 READY: dict[str, Any] = {
     "ready": True, "ticks_table": "md_ticks_v1", "candles_function": "md_candles_v1", "checked_s_ago": 1.5,
-    "replica": None, "graphql": None,
+    "replicas": [], "nodes": [], "graphql": None,
 }  # fmt: skip
 
 
 @pytest.fixture
-def two() -> list[SharedMemory]:
+def now() -> list[float]:
+    return [monotonic()]
+
+
+@pytest.fixture
+def two(now: list[float]) -> list[SharedMemory]:
     """The memory of two processes, as each of them sees it."""
     descriptor = shared_file(2)
-    return [SharedMemory(2, own=number, descriptor=descriptor) for number in range(2)]
+    return [SharedMemory(2, own=number, descriptor=descriptor, clock=lambda: now[0]) for number in range(2)]
 
 
 def test_counters_are_sums_and_go_on_in_the_next_process(two: list[SharedMemory]) -> None:
@@ -56,9 +60,7 @@ def test_a_region_has_room_for_all_series(two: list[SharedMemory]) -> None:
     assert len(two[1].totals()) == 100 * 11
 
 
-def test_a_report_is_whole_and_is_forgotten_when_it_is_old(
-    two: list[SharedMemory], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_is_whole_and_is_forgotten_when_it_is_old(two: list[SharedMemory], now: list[float]) -> None:
     own = two[0].own
     assert own is not None
     assert two[1].other_reports() == []
@@ -67,8 +69,9 @@ def test_a_report_is_whole_and_is_forgotten_when_it_is_old(
         (report,) = two[1].other_reports()
         assert report["number"] == number
     assert two[0].other_reports() == [], "its own report"
-    later = monotonic() + shared_memory.FRESH_SECONDS
-    monkeypatch.setattr(shared_memory, "monotonic", lambda: later)
+    now[0] += FRESH_SECONDS - 0.01
+    assert len(two[1].other_reports()) == 1
+    now[0] += 0.01
     assert two[1].other_reports() == []
     own.report({"number": 6})
     assert len(two[1].other_reports()) == 1
@@ -80,13 +83,12 @@ def test_a_report_is_whole_and_is_forgotten_when_it_is_old(
 def unready(service_settings: Settings, two: list[SharedMemory]) -> Iterator[Service]:
     """One of two processes, whose database does not answer."""
     settings = dataclasses.replace(service_settings, database_url="postgresql://user@127.0.0.1:1/x")
-    running = Service(settings, two[0])
+    running = Service(settings, two[0], times=Times(connection=0.1))
     running.start()
     yield running
     running.stop()
 
 
-@pytest.mark.full
 def test_a_process_is_ready_when_another_one_is(unready: Service, two: list[SharedMemory]) -> None:
     api, other = Api(unready, "", ""), two[1].own
     assert other is not None

@@ -4,44 +4,35 @@ read, and a read that knows of a write is never older."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import psycopg
 import pytest
 
-from marketdata.api import current_reads, database_health
-from marketdata.api.serve import Service
+from marketdata.api.serve import Times
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
-from marketdata.store import pool, symbols
+from marketdata.store import symbols
 from marketdata.store.pool import connect
 from marketdata.store.version import Version
-from tests.functional.market_process import ApiProcess
-from tests.marketdata.api.conftest import Api, eventually, new_token
+from tests.marketdata.api.conftest import Api, eventually, running_api
 from tests.marketdata.api.standby import Standby, private_cluster, running_standby
 
 pytestmark = pytest.mark.functional
 
 Make = Callable[..., dict[str, Any]]
-TICKS = "/v1/ticks?symbol=LAG:A"
 INGEST = "/v1/ingest/tick"
 LIMIT = 600.0
 """Some tests pause the replica for longer than the default of MARKET_READ_LAG_S."""
-READS = ("/v1/chart?symbol={}&interval=1m", "/v1/chart?symbol={}&interval=1m&format=csv", "/v1/ticks?symbol={}",
-         "/v1/ticks?symbol={}&format=csv", "/v1/summary?symbol={}", "/v1/udf/symbols?symbol={}",
-         "/v1/udf/history?symbol={}&resolution=1&from=0&to=2000000000", "/v1/udf/quotes?symbols={}",
-         "/api/v3/klines?symbol={}&interval=1m", "/api/v3/trades?symbol={}", "/api/v3/aggTrades?symbol={}",
-         "/api/v3/ticker/price?symbol={}", "/api/v3/ticker/24hr?symbol={}",
+PATIENT = 30.0
+"""Seconds that a read waits for the replica, in tests of that."""
+READS = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}", "/v1/ticks?symbol={}&format=csv",
+         "/v1/summary?symbol={}", "/v1/udf/history?symbol={}&resolution=1&from=0&to=2000000000",
+         "/v1/udf/quotes?symbols={}", "/api/v3/trades?symbol={}", "/api/v3/ticker/price?symbol={}",
          "/api/v3/exchangeInfo?symbol={}")  # fmt: skip
 LISTS = ("/v1/symbols", "/v1/summary?sort=newest", "/v1/udf/search?query=", "/api/v3/ticker/price")
 
@@ -58,32 +49,24 @@ def standby(primary: tuple[Cluster, Settings]) -> Iterator[Standby]:
         yield found
 
 
-@pytest.fixture(autouse=True)
-def frequent_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_health, "MEASURE_SECONDS", 0.1)
-
-
-def serving(settings: Settings, read_url: str | None) -> Iterator[Api]:
-    running = Service(dataclasses.replace(settings, database_read_url=read_url, read_lag_s=LIMIT))
-    running.start()
-    try:
-        database = settings.database_url or ""
-        yield Api(running, new_token(database, "read"), new_token(database, "write"))
-    finally:
-        running.stop()
+@pytest.fixture
+def times() -> Times:
+    return Times(measure=0.1, check_stall=1.0)
 
 
 @pytest.fixture
-def api(primary: tuple[Cluster, Settings], standby: Standby) -> Iterator[Api]:
-    for api in serving(primary[1], standby.url):
-        eventually(lambda api=api: bool(shown_replica(api) == USABLE))  # type: ignore[misc]
-        yield api
+def api(primary: tuple[Cluster, Settings], standby: Standby, times: Times) -> Iterator[Api]:
+    settings = dataclasses.replace(primary[1], database_read_url=standby.url, read_lag_s=LIMIT)
+    with running_api(settings, times) as found:
+        eventually(lambda: bool(shown_replica(found) == USABLE))
+        yield found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def writer(primary: tuple[Cluster, Settings]) -> Iterator[Api]:
     """Another process, which writes. Its reads go to the primary."""
-    yield from serving(primary[1], None)
+    with running_api(primary[1]) as found:
+        yield found
 
 
 def shown_replica(api: Api) -> Any:
@@ -97,64 +80,6 @@ USABLE = {"state": "usable", "reason": None, "lag_s": 0.0, "lag_bytes": 0}
 def metric(api: Api, name: str) -> float | None:
     found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", api("GET", "/metrics", status=200).text, re.MULTILINE)
     return None if found is None else float(found[1])
-
-
-@pytest.mark.full
-def test_the_lag_is_that_of_the_data(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
-    eventually(lambda: bool(shown_replica(api) == USABLE))
-    standby.execute("SELECT pg_wal_replay_pause()")
-    writer("POST", "/v1/ingest/tick", tick(symbol="LAG:A"), status=201)
-    eventually(lambda: bool(shown_replica(api)["lag_s"]))
-    first = shown_replica(api)
-    assert first["state"] == "usable"
-    assert first["lag_bytes"] > 0
-    eventually(lambda: bool(shown_replica(api)["lag_s"] > first["lag_s"]))
-    for name in ("lag_s", "lag_bytes"):
-        of_metric = metric(api, f"marketdata_replica_{name.replace('_s', '_seconds')}")
-        assert of_metric is not None
-        assert of_metric >= first[name]
-    api("GET", TICKS, status=404)
-    standby.execute("SELECT pg_wal_replay_resume()")
-    eventually(lambda: bool(shown_replica(api) == USABLE))
-    assert metric(api, "marketdata_replica_lag_seconds") == 0
-    assert metric(api, "marketdata_replica_usable") == 1
-    api("GET", TICKS, status=200)
-
-
-def test_a_frozen_replica_is_not_read(api: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_health, "STALL_SECONDS", 1.0)
-    monkeypatch.setattr(pool, "STALL_SECONDS", 1.0)
-    api("POST", "/v1/ingest/tick", tick(symbol="LAG:F"), status=201)
-    eventually(lambda: bool(shown_replica(api) == USABLE))
-    with standby.frozen():
-        assert len(api.get("/v1/ticks?symbol=LAG:F")["ticks"]) == 1  # after it has waited for the replica
-        eventually(lambda: bool(shown_replica(api)["state"] == "database_stalled"))
-        assert "replica" in shown_replica(api)["reason"]
-        began = time.monotonic()
-        api("POST", "/v1/ingest/tick", tick(symbol="LAG:F", id="b"), status=201)
-        assert len(api.get("/v1/ticks?symbol=LAG:F")["ticks"]) == 2
-        assert time.monotonic() - began < 1
-    eventually(lambda: bool(shown_replica(api) == USABLE))
-    assert len(api.get("/v1/ticks?symbol=LAG:F")["ticks"]) == 2
-
-
-def test_a_stopped_replica_is_not_read(api: Api, standby: Standby, tick: Make, writer: Api) -> None:
-    eventually(lambda: bool(shown_replica(api) == USABLE))
-    standby.stop()
-    try:
-        writer("POST", "/v1/ingest/tick", tick(symbol="LAG:B"), status=201)
-        for path in (*(path.format("LAG:B") for path in READS), *LISTS):
-            api("GET", path, status=200)
-        eventually(lambda: bool(shown_replica(api)["state"] == "database_unavailable"))
-        assert metric(api, "marketdata_replica_usable") == 0
-        assert metric(api, "marketdata_replica_lag_seconds") is None
-        assert metric(api, "marketdata_replica_lag_bytes") is None
-    finally:
-        standby.start()
-    eventually(lambda: bool(shown_replica(api) == USABLE))
-
-
-# -- reads that are never older than a known write --------------------------------------------------------------------
 
 
 def written(api: Api, *ticks: dict[str, Any]) -> dict[str, str]:
@@ -174,16 +99,69 @@ def replayed(api: Api, path: str) -> None:
     eventually(lambda: api("GET", path).status_int == 200)
 
 
-@pytest.mark.full
+def count(api: Api, symbol: str, **options: Any) -> int:
+    return len(api.get(f"/v1/ticks?symbol={symbol}", **options)["ticks"])
+
+
+# -- its state ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_lag_is_that_of_the_data(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
+    with standby.paused():
+        written(writer, tick(symbol="LAG:A"))
+        eventually(lambda: bool(shown_replica(api)["lag_s"]))
+        first = shown_replica(api)
+        assert first["state"] == "usable"
+        assert first["lag_bytes"] > 0
+        eventually(lambda: bool(shown_replica(api)["lag_s"] > first["lag_s"]))
+        for name in ("lag_s", "lag_bytes"):
+            of_metric = metric(api, f"marketdata_replica_{name.replace('_s', '_seconds')}")
+            assert of_metric is not None
+            assert of_metric >= first[name]
+        api("GET", "/v1/ticks?symbol=LAG:A", status=404)
+    eventually(lambda: bool(shown_replica(api) == USABLE))
+    assert metric(api, "marketdata_replica_lag_seconds") == 0
+    assert metric(api, "marketdata_replica_usable") == 1
+    assert count(api, "LAG:A") == 1
+
+
+def test_a_frozen_replica_is_not_read(api: Api, standby: Standby, tick: Make) -> None:
+    written(api, tick(symbol="LAG:F"))
+    with standby.frozen():
+        eventually(lambda: bool(shown_replica(api)["state"] == "database_stalled"))
+        assert "replica" in shown_replica(api)["reason"]
+        written(api, tick(symbol="LAG:F", id="b"))
+        assert count(api, "LAG:F") == 2
+    eventually(lambda: bool(shown_replica(api) == USABLE))
+    assert count(api, "LAG:F") == 2
+
+
+def test_a_stopped_replica_is_not_read(api: Api, standby: Standby, tick: Make, writer: Api) -> None:
+    standby.stop()
+    try:
+        written(writer, tick(symbol="LAG:B"))
+        for path in (*(path.format("LAG:B") for path in READS), *LISTS):
+            api("GET", path, status=200)
+        eventually(lambda: bool(shown_replica(api)["state"] == "database_unavailable"))
+        assert metric(api, "marketdata_replica_usable") == 0
+        assert metric(api, "marketdata_replica_lag_seconds") is None
+        assert metric(api, "marketdata_replica_lag_bytes") is None
+    finally:
+        standby.start()
+    eventually(lambda: bool(shown_replica(api) == USABLE))
+
+
+# -- reads that are never older than a known write --------------------------------------------------------------------
+
+
 def test_a_read_that_sends_the_version_is_never_older(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
     now = int(time.time() * 1000)
-    for number, path in enumerate(READS):
-        symbol = f"READ:{number}-X"
+    named = {f"READ:{number}-X": path for number, path in enumerate(READS)}
+    for symbol, path in named.items():
         written(writer, tick(symbol=symbol, price="1", ts=now))
         replayed(api, path.format(symbol))
     with standby.paused():
-        for number, path in enumerate(READS):
-            symbol = f"READ:{number}-X"
+        for symbol, path in named.items():
             path = path.format(symbol)
             old = shown(api, path)  # the answer is cached now, if it can be cached
             header = written(writer, tick(symbol=symbol, price="2.25", ts=now + 1, id="b"))
@@ -191,12 +169,7 @@ def test_a_read_that_sends_the_version_is_never_older(api: Api, writer: Api, sta
             assert old != new
             assert shown(api, path, header) == new
             assert shown(api, path) == old  # without the header, the replica may lag behind
-
-
-@pytest.mark.full
-def test_a_new_symbol_is_found(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
-    with standby.paused():
-        for number, path in enumerate((*READS, "/v1/coverage?symbol={}")):
+        for number, path in enumerate((*READS[:2], "/v1/coverage?symbol={}")):
             symbol = f"NEW:{number}-X"
             header = written(writer, tick(symbol=symbol))
             assert shown(api, path.format(symbol), header) == shown(writer, path.format(symbol))
@@ -238,18 +211,33 @@ def test_an_etag_holds_the_finality(api: Api, writer: Api, standby: Standby, tic
         assert '"finalized":true' in shown(api, path, tag)
 
 
-def test_a_read_waits_for_the_replica(
-    api: Api, writer: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(current_reads, "WAIT_SECONDS", 30.0)
+@pytest.mark.parametrize("times", [Times(measure=0.1, replica=PATIENT)])
+def test_a_read_waits_for_the_replica(api: Api, writer: Api, standby: Standby, tick: Make) -> None:
     written(writer, tick(symbol="WAIT:A"))
     replayed(api, "/v1/ticks?symbol=WAIT:A")
     with standby.delayed(300):
         for number in range(3):
             header = written(writer, tick(symbol="WAIT:A", id=f"{number}"))
-            began = time.monotonic()
-            assert len(api.get("/v1/ticks?symbol=WAIT:A", headers=header)["ticks"]) == number + 2
-            assert 0.1 < time.monotonic() - began < 10
+            assert takes(lambda header=header, n=number: count(api, "WAIT:A", headers=header) == n + 2) < PATIENT  # type: ignore[misc]
+
+
+def takes(read: Callable[[], bool]) -> float:
+    began = time.monotonic()
+    assert read()
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("times", [Times(measure=0.1, replica=1.0)])
+def test_the_writes_of_a_removed_symbol_are_forgotten(
+    api: Api, standby: Standby, tick: Make, primary: tuple[Cluster, Settings]
+) -> None:
+    """Otherwise each read would wait for them."""
+    for number in range(5):
+        written(api, tick(symbol="REMOVED:A", id=f"{number}"))
+    with connect(primary[0].conninfo) as connection:
+        symbols.erase(connection, Version.of("md", 1), ["REMOVED:A"])
+    written(api, tick(symbol="REMOVED:A"))
+    eventually(lambda: takes(lambda: count(api, "REMOVED:A") == 1) < 1.0)
 
 
 def test_a_process_remembers_its_own_writes(
@@ -263,28 +251,12 @@ def test_a_process_remembers_its_own_writes(
         for number, name in enumerate(("OWN:A", "OWN-ALIAS"), 1):
             written(api, tick(symbol=name, id=f"{number}", price="4"))
             for each in ("OWN:A", "OWN-ALIAS"):
-                assert len(api.get(f"/v1/ticks?symbol={each}")["ticks"]) == number + 1
+                assert count(api, each) == number + 1
                 chart = api("GET", f"/v1/chart?symbol={each}&interval=1M", status=200)
                 assert chart.json["candles"][0]["n"] == number + 1
         # The client has what is newest: 304 comes from the primary, too.
         tag = {"If-None-Match": chart.headers["ETag"]}
         api("GET", "/v1/chart?symbol=OWN-ALIAS&interval=1M", headers=tag, status=304)
-
-
-def test_the_writes_of_a_removed_symbol_are_forgotten(
-    api: Api, standby: Standby, tick: Make, primary: tuple[Cluster, Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(5):
-        written(api, tick(symbol="REMOVED:A", id=f"{number}"))
-    with connect(primary[0].conninfo) as connection:
-        symbols.erase(connection, Version.of("md", 1), ["REMOVED:A"])
-    written(api, tick(symbol="REMOVED:A"))
-    path = "/v1/ticks?symbol=REMOVED:A"
-    replayed(api, path)
-    monkeypatch.setattr(current_reads, "WAIT_SECONDS", 30.0)
-    began = time.monotonic()
-    assert len(api.get(path)["ticks"]) == 1
-    assert time.monotonic() - began < 10
 
 
 def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
@@ -295,7 +267,7 @@ def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
 
     def client(name: str) -> None:
         tag = {}
-        for number in range(1, 15):
+        for number in range(1, 11):
             header = written(writer, tick(symbol=name, id=f"{number}"))
             for path in paths:
                 response = api("GET", path.format(name), headers=header, status=200)
@@ -311,46 +283,11 @@ def test_while_the_replica_lags_no_read_is_older_than_an_acknowledged_write(
             list(clients.map(client, [f"LAGGING:{delay}-{number}" for number in range(4)]))
 
 
-@pytest.mark.full
-def test_it_is_the_same_in_two_processes(primary: tuple[Cluster, Settings], standby: Standby) -> None:
-    databases = {
-        "DATABASE_URL": primary[0].conninfo,
-        "DATABASE_READ_URL": standby.url,
-        "MARKET_READ_LAG_S": str(LIMIT),
-    }
-    with ExitStack() as held:
-        processes = []
-        for _ in range(2):
-            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="market-", dir="/tmp"))
-            processes.append(process := ApiProcess(Path(folder), **databases))
-            held.callback(process.stop)
-            process.start()
-            eventually(lambda port=process.port: b'"usable"' in urlopen(f"http://127.0.0.1:{port}/ready").read())  # type: ignore[misc]
-        read = {"Authorization": f"Bearer {new_token(primary[0].conninfo, 'read')}"}
-        write = {
-            "Authorization": f"Bearer {new_token(primary[0].conninfo, 'write')}",
-            "Content-Type": "application/json",
-        }
-
-        def send(process: ApiProcess, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
-            return urlopen(Request(f"http://127.0.0.1:{process.port}{path}", body, headers))
-
-        held.enter_context(standby.paused())
-        for number in range(1, 4):
-            sent = b'{"symbol":"TWO:A","id":"%d","ts":1700000000000,"price":"1","size":"1"}' % number
-            version = send(processes[0], INGEST, write, sent).headers["Marketdata-Version"]
-            assert version == f"{number}"
-            for headers in (read | {"Marketdata-Version": version}, read | {"If-None-Match": f'W/"{version}.x"'}):
-                found = json.load(send(processes[1], "/v1/chart?symbol=TWO:A&interval=1M", headers))
-                assert found["candles"][0]["n"] == number
-        with pytest.raises(HTTPError, match="404"):
-            send(processes[1], "/v1/ticks?symbol=TWO:A", read)  # this process did not write, so it knows no counter
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "x", "1, 2", "9" * 30])
-def test_another_value_of_the_header_is_refused(writer: Api, value: str) -> None:
-    for path in ("/v1/symbols", "/v1/chart?symbol=ANY&interval=1m"):
-        problem = writer.problem("GET", path, headers={"Marketdata-Version": value}, status=422, code="invalid_value")
-        assert "Marketdata-Version" in problem["detail"]
-    refused = writer("GET", "/api/v3/trades?symbol=ANY", headers={"Marketdata-Version": value}, status=400)
-    assert "Marketdata-Version" in refused.json["msg"]
+def test_another_value_of_the_header_is_refused(writer: Api) -> None:
+    for value in ("0", "-1", "1.5", "", "x", "1, 2", "9" * 30):
+        for path in ("/v1/symbols", "/v1/chart?symbol=ANY&interval=1m"):
+            headers = {"Marketdata-Version": value}
+            problem = writer.problem("GET", path, headers=headers, status=422, code="invalid_value")
+            assert "Marketdata-Version" in problem["detail"], value
+        refused = writer("GET", "/api/v3/trades?symbol=ANY", headers=headers, status=400)
+        assert "Marketdata-Version" in refused.json["msg"], value
