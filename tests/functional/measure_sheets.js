@@ -38,7 +38,7 @@
 
   const part = (element, origin) => {
     const outer = element.getBoundingClientRect();
-    const found = { kind: element.classList[1], box: placed(outer, origin), texts: 0, stray: [] };
+    const found = { kind: element.classList[1], box: placed(outer, origin), texts: 0, stray: [], nodes: [] };
     const judge = (name, rect) => {
       const distance = beyond(rect, outer);
       if (distance > 0.1) found.stray.push([name.slice(0, 60), distance]);
@@ -49,6 +49,9 @@
     }
     for (const drawing of element.querySelectorAll("svg, svg .shape, table, pre, .answer, .tick")) {
       judge(drawing.tagName, drawing.getBoundingClientRect());
+    }
+    for (const node of element.querySelectorAll("svg.diagram a.node > .shape")) {
+      found.nodes.push(placed(node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()));
     }
     return found;
   };

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.html.document import render
 from cardapp.layout.html.theme import contrast
 from cardapp.layout.sheets import Document
 from tests.cardapp.layout.markup import Element
 
-Media = Literal["screen", "print"]
 _HERE = Path(__file__).parent
 _SHEETS, _CONTRAST, _READ = (
     (_HERE / f"{name}.js").read_text("utf-8") for name in ("measure_sheets", "measure_contrast", "read_page")
@@ -45,6 +45,24 @@ class SheetPage:
             opened.dismiss()
 
         self.page.on("dialog", dialog)
+
+    def look(self, media: str, width: int = 1280, scheme: str = "light") -> None:
+        """Show the page on a screen or as on paper, with this width of the window in pixels."""
+        self.page.set_viewport_size({"width": width, "height": 1000})
+        self.page.emulate_media(
+            media="print" if media == "print" else "screen", color_scheme="dark" if scheme == "dark" else "light"
+        )
+
+    def check_readable(self) -> None:
+        """On the screen and on paper, also in the dark, every text has enough contrast with its background."""
+        for media, scheme in (("screen", "light"), ("screen", "dark"), ("print", "dark")):
+            self.look(media, scheme=scheme)
+            pairs = self.colors()
+            assert len(pairs) > 5
+            is_dark = sum(pairs[-1][1]) < 3 * 128  # the last text's background
+            assert is_dark == ((media, scheme) == ("screen", "dark"))
+            for front, back, text in pairs:
+                assert contrast(_hex(front), _hex(back)) >= READABLE, (media, scheme, front, back, text)
 
     def show(self, document: Document) -> None:
         self.show_file(render(document))
@@ -105,16 +123,11 @@ def assert_in_place(document: Document, measured: list[dict[str, Any]]) -> None:
             assert top + height < grid.body.y + grid.body.height + TOLERANCE
             assert shown["stray"] == [], f"sheet {sheet.index + 1}, {part.kind} of {part.key}"
             texts += shown["texts"]
+            if isinstance(part.content, Diagram):
+                linked = [node.box for node in part.content.nodes if node.href]
+                for (x, y, width, height), box in zip(shown["nodes"], linked, strict=True):
+                    assert_near([x + width / 2, y + height / 2], (box.centre.x, box.centre.y))
     assert texts >= len(document.sheets), "the measurement has found the texts"
-
-
-def assert_readable(shown: SheetPage, *, dark: bool) -> None:
-    """Every text has enough contrast with its background. The last text's background shows whether the page is dark."""
-    pairs = shown.colors()
-    assert len(pairs) > 5
-    assert (sum(pairs[-1][1]) < 3 * 128) == dark
-    for front, back, text in pairs:
-        assert contrast(_hex(front), _hex(back)) >= READABLE, (front, back, text)
 
 
 def _hex(color: list[int]) -> str:

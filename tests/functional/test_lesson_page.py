@@ -16,7 +16,7 @@ from cardapp.state import events
 from cardapp.state.events import Head
 from tests.cardapp.layout.hostile import shipped
 from tests.cardapp.reports.test_lesson import OBSERVED
-from tests.functional.sheet_page import SheetPage, assert_readable, sheet_page
+from tests.functional.sheet_page import SheetPage, sheet_page
 
 pytestmark = pytest.mark.functional
 
@@ -59,20 +59,14 @@ def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield opened
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("media", ["screen", "print"])
-def test_every_text_can_be_read(shown: SheetPage, media: str, scheme: str) -> None:
-    shown.page.emulate_media(
-        media="print" if media == "print" else "screen", color_scheme="dark" if scheme == "dark" else "light"
-    )
-    assert_readable(shown, dark=scheme == "dark" and media == "screen")
-
-
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_nothing_reaches_out_of_the_window(shown: SheetPage, width: int) -> None:
-    shown.page.emulate_media(media="screen")
-    shown.page.set_viewport_size({"width": width, "height": 900})
-    assert shown.page.evaluate("document.documentElement.scrollWidth") == width
+def test_every_text_can_be_read_and_nothing_reaches_out_of_the_window(shown: SheetPage) -> None:
+    shown.check_readable()
+    for width in (390, 1280, 1920):
+        shown.look("screen", width)
+        assert shown.page.evaluate("document.documentElement.scrollWidth") == width
+    loaded = "[...document.fonts].filter(one => one.status === 'loaded').map(one => one.family.replaceAll('\"', ''))"
+    assert set(shown.page.evaluate(loaded)) >= {"Noto Sans", "Noto Sans Mono"}
+    assert (shown.fetched, shown.events) == ([], [])
 
 
 def test_a_screen_reader_gets_the_position_where_the_card_is_open(shown: SheetPage) -> None:
@@ -81,10 +75,3 @@ def test_a_screen_reader_gets_the_position_where_the_card_is_open(shown: SheetPa
     (marked,) = [link for link in shapes.get_by_role("link").all() if link.get_attribute("aria-current") == "location"]
     assert marked.aria_snapshot().startswith('- link "1.1 What an arena is made of"')
     assert marked.get_attribute("href") == f"http://127.0.0.1:8080/#{KEY.rsplit('/', 2)[0]}"
-
-
-def test_it_uses_the_fonts_of_the_sheets_and_fetches_nothing(shown: SheetPage) -> None:
-    loaded = "[...document.fonts].filter(one => one.status === 'loaded').map(one => one.family.replaceAll('\"', ''))"
-    assert set(shown.page.evaluate(loaded)) >= {"Noto Sans", "Noto Sans Mono"}
-    assert shown.fetched == []
-    assert shown.events == []
