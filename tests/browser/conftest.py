@@ -1,25 +1,32 @@
 """The page in the system's Chromium, over the whole application with a session on the arena card."""
 
+# ruff: noqa: F811 - a fixture is imported, and asked for by its name
+
 from __future__ import annotations
 
+import fcntl
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, expect
 
 from cardapp.settings import ROOT
 from tests.browser.tabs import Tabs
-from tests.functional.chromium import PROGRAM, chromium
+from tests.functional.chromium import browser, pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401
 from tests.functional.registry import npm_install
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
 AXE = "axe-core@4.14.1"
-ARENA = ROOT / "etc" / "cards" / "arena"
+CARDS = ROOT / "etc" / "cards"
+ARENA = CARDS / "arena"
 FIRST = "bump/anatomy/empty/fields"
 VIEW = {
     "scale": 1,
@@ -31,6 +38,7 @@ VIEW = {
     },
 }
 """The viewer state of a new page."""
+expect.set_options(timeout=30_000)  # like the other waits of the pages; five seconds are too few on a busy machine
 
 
 def becomes(page: Page, script: str, arg: Any = None) -> None:
@@ -63,6 +71,18 @@ class OpenPage:
     def shows(self, text: str) -> None:
         self.page.locator("#sync-state", has_text=text).wait_for()
 
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def keys(self, *names: str) -> None:
+        for name in names:
+            self.page.keyboard.press(name)
+
+    def go_to(self, key: str) -> None:
+        """Open a position by its address."""
+        self.page.evaluate("(key) => { location.hash = `#/${key}`; }", key)
+        becomes(self.page, "(key) => sheets.shadowRoot.querySelector('.here')?.dataset.key.startsWith(key)", key)
+
     def control(self, stage: Stage) -> OpenPage:
         """Give the keyboard to the editor."""
         self.page.keyboard.press("F8")
@@ -82,30 +102,39 @@ class OpenPage:
         return self.page.locator("#editor pre").text_content() or ""
 
 
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium, if it is installed. The tests of all files share it."""
-    if PROGRAM is None:
-        pytest.skip("not run: there is no chromium here (Debian package chromium)")
-    with chromium() as running:
-        yield running
+Tab = Callable[..., OpenPage]
+LEARNERS = count(1)
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    """The application and a session on the arena card."""
+@contextmanager
+def stage_of(card: Path, *, with_session: bool = False) -> Iterator[Stage]:
+    """The application on a card."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", ARENA)
+        stage = Stage(Path(folder) / "state", card)
         try:
-            stage.sessions.start(stage.card)
+            if with_session:
+                stage.sessions.start(stage.card)
             yield stage
         finally:
             stage.close()
 
 
+@pytest.fixture(scope="package")
+def arena() -> Iterator[Stage]:
+    """The application and a session on the arena card. The tests of all files share it."""
+    with stage_of(ARENA, with_session=True) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def stage(arena: Stage) -> Stage:
+    return arena
+
+
 @pytest.fixture
 def fresh_place(stage: Stage) -> None:
-    """The test begins at the first step, with the viewer state of a new page."""
+    """The test begins with a new learner, at the first step, with the viewer state of a new page."""
+    assert stage.tcp.post("/api/learners", {"name": f"Learner {next(LEARNERS)}"}).status in {200, 201}
     ids = dict(zip(("task_id", "block_id", "phase_id", "step_id"), FIRST.split("/"), strict=True))
     assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "step"}).status == 200
     assert stage.tcp.put("/api/viewer/state", VIEW).status == 200
@@ -132,11 +161,17 @@ def scratch(neovim: Neovim) -> Iterator[Neovim]:
 
 
 @pytest.fixture(scope="session")
-def axe() -> str:
-    """The script of axe-core."""
-    with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp") as folder:
-        npm_install([AXE], Path(folder))
-        return (Path(folder) / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core. One worker of a run installs it for all."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "axe-core"
+    folder.mkdir(exist_ok=True)
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not script.exists():
+            npm_install([AXE], folder)
+    return script.read_text("utf-8")
 
 
 def asked_context(browser: Browser) -> BrowserContext:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Route
+from playwright.sync_api import BrowserContext
 
 from tests.browser.conftest import OpenPage, becomes
+from tests.browser.requests import answer
 from tests.functional.serving import Stage, make_card, position, running_stage, until
 from tests.functional.session_neovim import Neovim
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 IMAGE = "<img src=x onerror=window.pwned=1>"
 SCRIPT = "</style></script><script>window.pwned=2</script>"
@@ -24,8 +25,7 @@ WATCH = """
 window.violations = [];
 addEventListener('securitypolicyviolation', (event) => violations.push(event.violatedDirective));
 """
-TYPED = """(text) => document.querySelector('#foot textarea')?.value === text"""
-SHOWN = """() => [document.body.textContent, sheets.shadowRoot.textContent].join('\\n')"""
+SHOWN = "[document.body.textContent, sheets.shadowRoot.textContent].join('\\n')"
 
 
 def hostile_card(folder: Path) -> Path:
@@ -49,8 +49,7 @@ def hostile_card(folder: Path) -> Path:
         step |= {"title": f"step {HOSTILE}", "text": f"text of the step {HOSTILE}", "question": f"question {HOSTILE}?"}
         step["code"] = {"file": "main.c", "from": 1, "to": 8}
         for snapshot in step["snapshots"]:
-            snapshot["title"] = f"snapshot {HOSTILE}"
-            snapshot["watch"] = ["evil"]
+            snapshot |= {"title": f"snapshot {HOSTILE}", "watch": ["evil"]}
             snapshot |= {"hints": [f"hint {HOSTILE}"], "explanation": f"explanation {HOSTILE}"}
     path.write_text(json.dumps(source))
     return folder
@@ -65,8 +64,9 @@ def stage() -> Iterator[Stage]:
 class Watched(OpenPage):
     """A page with a record of everything that a hostile text could have done."""
 
-    def __init__(self, context: BrowserContext) -> None:
+    def __init__(self, context: BrowserContext, stage: Stage) -> None:
         super().__init__(context.new_page())
+        self.stage = stage
         self.done: list[str] = []
         self.page.add_init_script(WATCH)
         self.page.on("dialog", lambda dialog: (self.done.append(f"dialog {dialog.message}"), dialog.dismiss()))
@@ -77,6 +77,11 @@ class Watched(OpenPage):
         if url.endswith("/x"):  # the picture of a hostile text
             self.done.append(f"request {url}")
 
+    def at(self, step: str) -> OpenPage:
+        assert self.stage.tcp.put("/api/navigation/current", position(step)).status == 200
+        self.page.goto(f"http://127.0.0.1:{self.stage.service.listener.port}/")
+        return self.ready()
+
     def unharmed(self) -> None:
         assert self.page.evaluate("window.pwned") is None
         assert self.page.evaluate("violations") == []
@@ -84,22 +89,16 @@ class Watched(OpenPage):
 
 
 @pytest.fixture
-def watched(context: BrowserContext) -> Watched:
-    return Watched(context)
+def watched(context: BrowserContext, stage: Stage) -> Watched:
+    return Watched(context, stage)
 
 
-def open_step(watched: Watched, stage: Stage, step: str = "quick") -> None:
-    assert stage.tcp.put("/api/navigation/current", position(step)).status == 200
-    watched.page.goto(f"http://127.0.0.1:{stage.service.listener.port}/")
-    watched.ready()
-
-
-def test_texts_of_a_card_are_shown_as_text(watched: Watched, stage: Stage) -> None:
-    open_step(watched, stage)
+def test_texts_of_a_card_are_shown_as_text(watched: Watched) -> None:
+    watched.at("quick")
     page = watched.page
-    page.get_by_role("button", name="Hint", exact=True).click()
-    assert f"hint {IMAGE} {SCRIPT}" in page.evaluate(SHOWN)
-    page.keyboard.press("F2")
+    watched.button("Hint").click()
+    becomes(page, f"(text) => {SHOWN}.includes(text)", f"hint {IMAGE} {SCRIPT}")
+    watched.keys("F2")
     watched.shows("SYNC ON · at this step")
     page.get_by_role("tab", name="Map").click()
     page.locator("#map svg").wait_for()
@@ -114,18 +113,18 @@ def test_texts_of_a_card_are_shown_as_text(watched: Watched, stage: Stage) -> No
 
 
 def test_refusals_notes_answers_and_events_are_shown_as_text(watched: Watched, stage: Stage) -> None:
-    events = [{"kind": kind, "text": HOSTILE, "actor": IMAGE} for kind in ("note", "x-answer")]
-    for event in events:
-        assert stage.tcp.post("/api/events", {**event, "key": "t1/b1/p1/drifted"}).status in {200, 201}
-    open_step(watched, stage, "drifted")
+    for kind in ("note", "x-answer"):
+        event = {"kind": kind, "text": HOSTILE, "actor": IMAGE, "key": "t1/b1/p1/drifted"}
+        assert stage.tcp.post("/api/events", event).status in {200, 201}
+    watched.at("drifted")
     page = watched.page
-    becomes(page, TYPED, arg=HOSTILE)
+    becomes(page, "(text) => document.querySelector('#foot textarea')?.value === text", HOSTILE)
     page.get_by_label("Note on this step").fill(HOSTILE)
-    page.get_by_role("button", name="Approve", exact=True).click()
+    watched.button("Approve").click()
     page.get_by_role("button", name="Withdraw").wait_for()
     assert page.get_by_label("Note on this step").input_value() == HOSTILE
     page.locator("#scroller").focus()
-    page.keyboard.press("Enter")
+    watched.keys("Enter")
     page.locator("#result", has_text="Expected").wait_for()
     watched.unharmed()
     page.goto(f"http://127.0.0.1:{stage.service.listener.port}/api/report/lesson.html")
@@ -136,43 +135,35 @@ def test_refusals_notes_answers_and_events_are_shown_as_text(watched: Watched, s
 ARENA = {"size": 64, "used": 8, "free": 56, "high_water": 8, "base": 4096, "allocation_pointer": 4104, "occupancy": 0.1}
 
 
-@pytest.mark.parametrize(("figures", "place"), [(ARENA, "8 B at 0"), (dict.fromkeys(ARENA), "8 B at 0x0")])
-def test_labels_and_values_of_the_memory_are_shown_as_text(
-    watched: Watched, stage: Stage, figures: dict[str, Any], place: str
-) -> None:
-    def fulfill(route: Route) -> None:
-        blocks = [{"label": HOSTILE, "offset": 0, "size": 8, "padding": 0}]
-        difference: dict[str, Any] = {"used": None, "high_water": None, "added": blocks, "removed": blocks}
-        answer = {
-            "available": True, "reason": HOSTILE, "key": None, "sync": "on", "difference": difference,
-            "values": {HOSTILE: {"value": HOSTILE}, "other": {"error": HOSTILE}},
-            "previous_values": {HOSTILE: {"value": IMAGE}},
-            "allocator": {**figures, "blocks": blocks},
-        }  # fmt: skip
-        route.fulfill(json=answer)
-
-    watched.page.route("**/api/allocator", fulfill)
-    open_step(watched, stage)
-    assert stage.tcp.put("/api/viewer/state", {"viewer": {"allocator": {"visible": True}}}).status == 200
-    memory = watched.page.locator("#memory")
-    memory.locator(".blocks").wait_for()
-    assert memory.locator(".strip").count() == (1 if figures["size"] else 0)
-    text = memory.text_content() or ""
-    assert text.count(HOSTILE) >= 6
-    assert place in text
-    watched.unharmed()
+def test_labels_and_values_of_the_memory_are_shown_as_text(watched: Watched, stage: Stage) -> None:
+    blocks = [{"label": HOSTILE, "offset": 0, "size": 8, "padding": 0}]
+    difference: dict[str, Any] = {"used": None, "high_water": None, "added": blocks, "removed": blocks}
+    body = {
+        "available": True, "reason": HOSTILE, "key": None, "sync": "on", "difference": difference,
+        "values": {HOSTILE: {"value": HOSTILE}, "other": {"error": HOSTILE}},
+        "previous_values": {HOSTILE: {"value": IMAGE}},
+    }  # fmt: skip
+    answer(watched.page, "**/api/allocator", body)
+    for figures, place in ((ARENA, "8 B at 0"), (dict.fromkeys(ARENA), "8 B at 0x0")):
+        body["allocator"] = {**figures, "blocks": blocks}
+        watched.at("quick")
+        assert stage.tcp.put("/api/viewer/state", {"viewer": {"allocator": {"visible": True}}}).status == 200
+        memory = watched.page.locator("#memory")
+        memory.locator(".blocks").wait_for()
+        assert memory.locator(".strip").count() == (1 if figures["size"] else 0)
+        text = memory.text_content() or ""
+        assert text.count(HOSTILE) >= 6
+        assert place in text
+        watched.unharmed()
 
 
-def test_the_editor_shows_text_title_and_terminal_output_as_text(
-    watched: Watched, stage: Stage, neovim: Neovim
-) -> None:
-    open_step(watched, stage)
+def test_the_editor_shows_text_title_and_terminal_output_as_text(watched: Watched, neovim: Neovim) -> None:
+    watched.at("quick")
     neovim.call("nvim_command", "enew!")
     neovim.call("nvim_set_option", "titlestring", HOSTILE)
     neovim.call("nvim_set_option", "title", True)
-    neovim.call(
-        "nvim_buf_set_lines", 0, 0, -1, False, [IMAGE, "\x1b]0;own\x07\x1b[31m<b>red</b>", SCRIPT, "\x00\x9b2J"]
-    )
+    lines = [IMAGE, "\x1b]0;own\x07\x1b[31m<b>red</b>", SCRIPT, "\x00\x9b2J"]
+    neovim.call("nvim_buf_set_lines", 0, 0, -1, False, lines)
     until(lambda: IMAGE in watched.picture() and "^[]0;own^G^[[31m<b>red</b>" in watched.picture())
     neovim.call("nvim_command", "enew!")
     output = f"\\033[31m{IMAGE}\\033[0m\\033]0;own\\007\\033[?1049h\\r{IMAGE}"  # on one line of a narrow window

@@ -1,76 +1,73 @@
-"""The page's layout: the foot is visible, every control can be reached, no name is broken, and one narrow column
-works."""
+"""Foot, trail, dividers and texts: at every stop of the shipped cards the foot is complete, the dividers keep every
+control on the screen, a narrow window works, and every blank of code is shown with its width."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from cardapp.settings import ROOT
-from tests.browser.conftest import OpenPage, becomes
+from tests.browser.conftest import CARDS, OpenPage, Tab, becomes, stage_of
 from tests.browser.measures import faults
+from tests.browser.tour import switch_teacher
 from tests.functional.serving import Stage
 
 pytestmark = pytest.mark.functional
 
-Tab = Callable[..., OpenPage]
 LONG = "STATUS_OPERAND_EXPECTED"
 """The prediction for every value. It is as long as the longest value of a shipped card."""
 ASKED = [".question", "input", "#act"]
 JUDGED = [".question", ".explanation", "[role=row].wrong", "#act"]
+CODE = "  12+345 *6"
+WIDTHS = """(code) => {
+  const root = document.getElementById('sheets')?.shadowRoot ?? document;
+  const found = [...root.querySelectorAll('code, text.code'), document.body.appendChild(made(code))];
+  const shown = found.map((each) => [each, textOf(each)]).filter(([, text]) => text?.data.includes(code));
+  return shown.map(([each, text]) => {
+    const width = (from, to) => {
+      const range = document.createRange();
+      range.setStart(text, from);
+      range.setEnd(text, to);
+      return range.getBoundingClientRect().width;
+    };
+    const at = text.data.indexOf(code);
+    return [each.closest('.part')?.dataset.kind ?? 'page', width(at, at + code.length) / width(at + 2, at + 3)];
+  });
+  function made(text) { const code = document.createElement('code'); code.append(text); return code; }
+  function textOf(element) { return document.createTreeWalker(element, NodeFilter.SHOW_TEXT).nextNode(); }
+}"""
 
 
-# -- the foot, at every stop of the shipped cards ---------------------------------------------------------------------
+def longest(items: list[dict[str, Any]], level: str, count: int) -> list[dict[str, Any]]:
+    """The positions with the most text."""
+    return sorted((item for item in items if item["level"] == level), key=lambda item: len(str(item)))[-count:]
 
 
-@pytest.fixture(scope="module", params=["arena", pytest.param("calc", marks=pytest.mark.full)])
-def shipped(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """The application on a shipped card, without a session. Predictions are compared with the card's values."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", ROOT / "etc" / "cards" / request.param)
-        yield stage
-        stage.close()
+@pytest.mark.parametrize("card", ["arena", "calc"])
+def test_question_fields_button_and_rows_are_in_sight_at_every_stop(context: BrowserContext, card: str) -> None:
+    """Without a session; predictions are compared with the card's values. The longest stops and titles are tried."""
+    with stage_of(CARDS / card) as shipped:
+        catalog = shipped.tcp.get("/api/navigation/catalog")["items"]
+        stops = longest(catalog, "snapshot", 12)
+        keys = [stop["key"] for stop in stops]
+        opened = OpenPage(context.new_page())
+        opened.page.goto(f"http://127.0.0.1:{shipped.service.listener.port}/")
+        page = opened.ready().page
+        assert faults(page, "foot", [keys, ASKED]) == []
+        assert faults(page, "trail", [step["key"] for step in longest(catalog, "step", 12)]) == []
 
+        for stop in stops:
+            for number in range(1, len(stop["hints_html"]) + 1):
+                record(shipped, "x-hint", stop["key"], {"hint": number})
+        assert shipped.tcp.put("/api/viewer/state", {"viewer": {"allocator": {"visible": True}}}).status == 200
+        reload_with_a_failure(page)
+        assert faults(page, "foot", [keys, [*ASKED, ".hint"]]) == []
 
-def test_question_fields_button_and_rows_are_in_sight_at_every_stop(
-    context: BrowserContext, shipped: Stage, loops: Callable[..., int]
-) -> None:
-    """The quick run tries the stops with the most text."""
-    catalog = shipped.tcp.get("/api/navigation/catalog")["items"]
-    stops = [item for item in catalog if item["level"] == "snapshot"]
-    stops = sorted(stops, key=lambda stop: len(str(stop)))[-loops(quick=12, full=len(stops)) :]
-    keys = [stop["key"] for stop in stops]
-    opened = OpenPage(context.new_page())
-    opened.page.goto(f"http://127.0.0.1:{shipped.service.listener.port}/")
-    page = opened.ready().page
-    assert faults(page, "foot", [keys, ASKED]) == []
-
-    for stop in stops:
-        for number in range(1, len(stop["hints_html"]) + 1):
-            record(shipped, "x-hint", stop["key"], {"hint": number})
-    assert shipped.tcp.put("/api/viewer/state", {"viewer": {"allocator": {"visible": True}}}).status == 200
-    reload_with_a_failure(page)
-    assert faults(page, "foot", [keys, [*ASKED, ".hint"]]) == []
-
-    for stop in stops:
-        record(shipped, "x-prediction", stop["key"], {"values": dict.fromkeys(stop["ask"], LONG)})
-    reload_with_a_failure(page)
-    assert faults(page, "foot", [keys, JUDGED]) == []
-
-
-@pytest.mark.full
-def test_the_title_of_the_step_is_in_full_and_its_ancestors_are_numbers(
-    context: BrowserContext, shipped: Stage
-) -> None:
-    steps = [item["key"] for item in shipped.tcp.get("/api/navigation/catalog")["items"] if item["level"] == "step"]
-    opened = OpenPage(context.new_page())
-    opened.page.goto(f"http://127.0.0.1:{shipped.service.listener.port}/")
-    assert faults(opened.ready().page, "trail", steps) == []
+        for stop in stops:
+            record(shipped, "x-prediction", stop["key"], {"values": dict.fromkeys(stop["ask"], LONG)})
+        reload_with_a_failure(page)
+        assert faults(page, "foot", [keys, JUDGED]) == []
 
 
 def record(stage: Stage, kind: str, key: str, data: dict[str, Any]) -> None:
@@ -86,76 +83,74 @@ def reload_with_a_failure(page: Page) -> None:
     page.locator("#result", has_text="Not synced").wait_for()
 
 
+def test_every_blank_of_code_is_there(context: BrowserContext) -> None:
+    with stage_of(CARDS / "calc") as calc:  # its texts have code that begins with two blanks
+        opened = OpenPage(context.new_page())
+        page = opened.page
+        page.set_viewport_size({"width": 1920, "height": 1080})  # in a narrow column a value may be on two lines
+        page.goto(f"http://127.0.0.1:{calc.service.listener.port}/")
+        page.locator("#sheets .holder:not(.flow)").wait_for()
+        switch_teacher(page, on=True)
+        found: list[tuple[str, float]] = page.evaluate(WIDTHS, CODE)
+        assert {kind for kind, _cells in found} >= {"page", "intro", "machine"}
+        note = {"kind": "note", "actor": "me", "text": f"It cuts `{CODE}`."}
+        assert calc.tcp.post("/api/events", note).status == 201
+        page.goto(f"http://127.0.0.1:{calc.service.listener.port}/api/report/lesson.html")
+        found += page.evaluate(WIDTHS, CODE)
+        for kind, cells in found:
+            assert cells == pytest.approx(len(CODE), abs=0.2), f"{kind} shows {cells} columns of {len(CODE)}"
+
+
 # -- on a session -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def proved(tab: Tab, fresh_place: None) -> Page:
     """A page with the panel Memory, at a stop to which the program has run after a wrong prediction."""
-    page = tab("#/bump/requests/three-requests/first").page
-    page.keyboard.press("Alt+6")
-    again = page.get_by_role("button", name="Predict again")
-    inputs = page.locator("#foot-values input")
-    again.or_(inputs.first).wait_for()
-    if again.count():
-        again.click()
-    inputs.first.fill("1")
-    page.keyboard.press("F2")
+    opened = tab("#/bump/requests/three-requests/first")
+    page = opened.page
+    opened.keys("Alt+6")
+    page.evaluate("scroller.scrollTo(0, scroller.scrollTop + 40)")
+    place = "[scroller.scrollTop, sheets.shadowRoot.querySelector('.here').getBoundingClientRect().top]"
+    page.locator("#foot-values input").first.fill("1")
+    before = page.evaluate(place)
+    opened.keys("F2")
     page.locator("#foot .rows").wait_for()
+    assert page.evaluate(place) == before, "the proof leaves the sheet where it is"
     page.locator("#memory .strip").wait_for()
     return page
 
 
-@pytest.mark.full
-@pytest.mark.usefixtures("fresh_place")
-def test_the_proof_leaves_the_sheet_where_it_is(tab: Tab) -> None:
-    page = tab("#/alignment/padding/types/char-double").page
-    page.evaluate("scroller.scrollTo(0, scroller.scrollTop + 40)")
-    place = "[scroller.scrollTop, sheets.shadowRoot.querySelector('.here').getBoundingClientRect().top]"
-    before = page.evaluate(place)
-    page.locator("#foot-values input").first.fill("1")
-    page.keyboard.press("F2")
-    page.locator("#foot .rows").wait_for()
-    assert page.evaluate(place) == before
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("width", [1280, 1000])
-def test_dividers_keep_every_control_on_screen(proved: Page, width: int) -> None:
-    proved.set_viewport_size({"width": width, "height": 720})
-    found = {}
-    for name in ("outline", "side"):
-        for end in (0, width):
-            box = proved.locator(f"[data-divider={name}]").bounding_box()
-            assert box
-            proved.mouse.move(box["x"] + box["width"] / 2, 300)
-            proved.mouse.down()
-            proved.mouse.move(end, 300, steps=3)
-            proved.mouse.up()
-            found[name, end] = faults(proved, "control")
-    assert found == {place: [] for place in found}
-
-
-@pytest.mark.full
-def test_the_search_opens_a_folded_outline(proved: Page) -> None:
-    search = proved.get_by_label("Search titles and code")
-    for way in ("Fold the outline", "Wide worksheet", "Wide editor"):
-        proved.get_by_role("button", name=way).click()
-        search.wait_for(state="hidden")
-        proved.keyboard.press("/")
-        search.wait_for()
-        becomes(proved, "document.activeElement.id === 'search'")
-        proved.keyboard.press("Escape")
-
-
-@pytest.mark.parametrize(
-    "size", [(640, 360), *(pytest.param(each, marks=pytest.mark.full) for each in ((800, 600), (800, 1000)))]
-)
-def test_a_narrow_window_has_one_column_and_its_foot_at_hand(proved: Page, size: tuple[int, int]) -> None:
+def test_dividers_and_folds_keep_every_control_at_hand(proved: Page) -> None:
     page = proved
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    assert faults(page, "column") == []
+    for width in (1280, 1000):
+        page.set_viewport_size({"width": width, "height": 720})
+        for name in ("outline", "side"):
+            for end in (0, width):
+                box = page.locator(f"[data-divider={name}]").bounding_box()
+                assert box
+                page.mouse.move(box["x"] + box["width"] / 2, 300)
+                page.mouse.down()
+                page.mouse.move(end, 300, steps=3)
+                page.mouse.up()
+                assert faults(page, "control") == [], (width, name, end)
+    search = page.get_by_label("Search titles and code")
+    for way in ("Fold the outline", "Wide worksheet", "Wide editor"):
+        page.get_by_role("button", name=way).click()
+        search.wait_for(state="hidden")
+        page.keyboard.press("/")
+        search.wait_for()
+        becomes(page, "document.activeElement.id === 'search'")
+        page.keyboard.press("Escape")
+
+
+def test_a_narrow_window_has_one_column_and_its_foot_at_hand(proved: Page) -> None:
+    page = proved
     outline = page.get_by_role("navigation", name="Outline")
+    for width, height in ((800, 1000), (800, 600), (640, 360)):
+        page.set_viewport_size({"width": width, "height": height})
+        becomes(page, "innerWidth === document.querySelector('.reading').offsetWidth")
+        assert faults(page, "column") == [], (width, height)
     page.keyboard.press("/")
     becomes(page, "document.activeElement.id === 'search'")
     page.keyboard.press("Escape")

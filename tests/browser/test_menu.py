@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ARENA, OpenPage
+from tests.browser.conftest import ARENA, OpenPage, Tab, stage_of
 from tests.browser.tour import switch_teacher
 from tests.functional.serving import Stage, until
 
@@ -24,172 +23,136 @@ STEP, ITEM = "bump/anatomy/empty/fields", "bump.anatomy.empty.fields"
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stage() -> Iterator[Stage]:
-    """The application without a session. The first two tests need a state without names."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", ARENA)
+    """The application without a session and without names."""
+    with stage_of(ARENA) as stage:
         yield stage
-        stage.close()
 
 
 @pytest.fixture
-def unasked(browser: Browser, stage: Stage) -> Iterator[Callable[[], Page]]:
-    """Opens the page in a browser without stored data."""
+def tabs(browser: Browser, stage: Stage) -> Iterator[Any]:
+    """Not asked for its name yet."""
     made = browser.new_context(viewport={"width": 1280, "height": 720})
-
-    def open_page() -> Page:
-        found = OpenPage(made.new_page())
-        found.page.goto(f"http://127.0.0.1:{stage.service.listener.port}/")
-        return found.ready().page
-
-    yield open_page
+    yield made
     made.close()
+
+
+@pytest.fixture
+def tab(tabs: Any, stage: Stage) -> Tab:
+    def open_tab(address: str = "") -> OpenPage:
+        opened = OpenPage(tabs.new_page())
+        opened.page.goto(f"http://127.0.0.1:{stage.service.listener.port}/{address}")
+        return opened.ready()
+
+    return open_tab
 
 
 def learners(stage: Stage) -> list[str]:
     return [each["name"] for each in stage.tcp.get("/api/learners")["learners"]]
 
 
-def kinds(stage: Stage) -> list[str]:
-    return [event["kind"] for event in stage.tcp.get("/api/events?limit=1000")["events"]]
+def teachers(stage: Stage) -> list[tuple[str, str]]:
+    events = stage.tcp.get("/api/events?kind=x-teacher")["events"]
+    return [(event["key"], event["data"]["text"]) for event in events]
 
 
-def test_the_question_for_a_name_can_be_put_off_for_good(unasked: Callable[[], Page], stage: Stage) -> None:
-    page = unasked()
+def names(page: Page, name: str) -> None:
+    expect(page.locator("#menu")).to_have_text(f"Menu · {name}")
+
+
+def test_a_new_browser_is_asked_once_for_a_name_and_the_work_keeps_it(tab: Tab, stage: Stage) -> None:
+    page = tab().page
     page.get_by_role("button", name="Not now").click()
     expect(page.locator("#ask-name")).to_be_hidden()
     page.reload()
     page.locator("#sheets .sheet").first.wait_for()
     expect(page.locator("#ask-name")).to_be_hidden()
     assert learners(stage) == ["unnamed"]
-
-
-def test_a_new_browser_is_asked_once_for_a_name_and_the_work_keeps_it(
-    unasked: Callable[[], Page], stage: Stage
-) -> None:
+    for hidden in ("Program", "Locals", "Call stack"):  # without a session there is nothing to move
+        expect(page.get_by_label(hidden, exact=True)).to_be_hidden()
+    page.evaluate("localStorage.clear()")
     stage.tcp.put(f"/api/progress/{ITEM}", {"status": "approved"})
-    page = unasked()
+    page.reload()
     form = page.get_by_role("form", name="Your name")
     form.get_by_role("textbox").fill("Ada Lovelace")
     page.keyboard.press("Enter")
     expect(form).to_be_hidden()
-    expect(page.locator("#menu")).to_have_text("Menu · Ada Lovelace")
+    names(page, "Ada Lovelace")
     assert learners(stage) == ["Ada Lovelace"]
     assert stage.tcp.get("/api/progress")["summary"]["approved"] == 1
     page.reload()
-    expect(page.locator("#menu")).to_have_text("Menu · Ada Lovelace")
+    names(page, "Ada Lovelace")
     expect(form).to_be_hidden()
 
 
-def test_a_new_learner_begins_afresh_and_an_earlier_one_goes_on(tab: Any, stage: Stage) -> None:
-    page, other = tab().page, tab().page
-    page.locator("#menu").click()
-    page.get_by_role("textbox", name="Name of a new learner").fill(EVIL)
-    page.keyboard.press("Enter")
-    expect(page.locator("#menu")).to_have_text(f"Menu · {EVIL}")
-    expect(page.locator("#tally")).to_contain_text("0 of")
-    expect(other.locator("#menu")).to_have_text(f"Menu · {EVIL}")  # every open page shows the new record
-    page.locator("#menu").click()
-    page.locator("#learners").get_by_role("button", name="Ada Lovelace").click()
-    expect(page.locator("#menu")).to_have_text("Menu · Ada Lovelace")
-    expect(page.locator("#tally")).to_contain_text("1 of")
-    assert learners(stage) == ["Ada Lovelace", EVIL]
-
-
-@pytest.mark.full
-def test_a_name_that_is_taken_is_refused_with_the_reason(tab: Any, stage: Stage) -> None:
-    before = learners(stage)
-    page = tab().page
-    page.locator("#menu").click()
-    page.get_by_role("textbox", name="Name of a new learner").fill("ada LOVELACE")
-    page.get_by_role("button", name="New learner").click()
-    expect(page.locator("#menu-said")).to_contain_text("There is already a learner 'Ada Lovelace'")
-    assert learners(stage) == before
-
-
-@pytest.mark.full
-def test_what_was_typed_does_not_go_to_the_next_learner(tab: Any, stage: Stage) -> None:
-    page = tab(f"#{STEP}").page
+def test_a_new_learner_begins_afresh_and_an_earlier_one_goes_on(tab: Tab, stage: Stage) -> None:
+    stage.tcp.post("/api/learners", {"name": "Ada Lovelace"})
+    stage.tcp.put(f"/api/progress/{ITEM}", {"status": "approved"})
+    page, other = tab(f"#{STEP}").page, tab().page
+    new = page.get_by_role("textbox", name="Name of a new learner")
     page.locator("#foot-values input").first.fill("77")
     page.locator("#menu").click()
-    page.get_by_role("textbox", name="Name of a new learner").fill("Bob")
+    new.fill(EVIL)
     page.keyboard.press("Enter")
-    expect(page.locator("#menu")).to_have_text("Menu · Bob")
+    for each in (page, other):  # every open page shows the new record
+        names(each, EVIL)
+        expect(each.locator("#tally")).to_contain_text("0 of")
     page.evaluate("(key) => { location.hash = `#/${key}`; }", STEP)
     expect(page.locator("#foot-values input").first).to_have_value("")
+    page.locator("#menu").click()
+    page.locator("#learners").get_by_role("button", name="Ada Lovelace").click()
+    names(page, "Ada Lovelace")
+    expect(page.locator("#tally")).to_contain_text("1 of")
+    before = learners(stage)
+    page.locator("#menu").click()
+    new.fill("ada LOVELACE")
+    page.get_by_role("button", name="New learner").click()
+    expect(page.locator("#menu-said")).to_contain_text("There is already a learner 'Ada Lovelace'")
+    assert learners(stage) == before == ["Ada Lovelace", EVIL]
+    environment = {**os.environ, "CARD_STATE_DIR": str(stage.service.settings.state_dir)}
+    command = [sys.executable, "-P", "-m", "cardapp", "new-learner", "Grace Hopper"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert "Grace Hopper has a new, empty record" in done.stdout
+    names(page, "Grace Hopper")
+    (event,) = stage.tcp.get("/api/events")["events"]
+    assert (event["kind"], event["card"]["id"]) == ("learner.named", "arena")
 
 
-@pytest.mark.full
-def test_each_use_of_the_switch_teacher_is_an_event(tab: Any, stage: Stage) -> None:
+def test_each_use_of_the_switch_teacher_is_an_event_of_one_learner(tab: Tab, stage: Stage) -> None:
+    stage.tcp.post("/api/learners", {"name": "Bob"})
     page = tab(f"#{STEP}").page
-    switch_teacher(page, on=True)
-    until(lambda: kinds(stage).count("x-teacher") == 1)
-    switch_teacher(page, on=False)
-    until(lambda: kinds(stage).count("x-teacher") == 2)
-    found = stage.tcp.get("/api/events?kind=x-teacher")["events"]
-    assert [(event["key"], event["data"]) for event in found] == [(STEP, {"text": "on"}), (STEP, {"text": "off"})]
-
-
-@pytest.mark.full
-def test_the_switch_teacher_is_off_for_another_learner(tab: Any, stage: Stage) -> None:
-    page = tab(f"#{STEP}").page
-    switch_teacher(page, on=True)
-    until(lambda: "x-teacher" in kinds(stage))
+    for on in (True, False, True):
+        before = len(teachers(stage))
+        switch_teacher(page, on=on)
+        until(lambda: len(teachers(stage)) == before + 1)  # noqa: B023
+    assert teachers(stage) == [(STEP, "on"), (STEP, "off"), (STEP, "on")]
     stage.tcp.post("/api/learners", {"name": "Eve"})
-    expect(page.locator("#menu")).to_have_text("Menu · Eve")
+    names(page, "Eve")
     expect(page.locator("#teacher")).not_to_be_checked()
-    assert "x-teacher" not in kinds(stage)
-
-
-def saved_from_menu(page: Page, name: str, folder: Path) -> Path:
-    page.locator("#menu").click()
-    with page.expect_download(timeout=120_000) as download:
-        page.get_by_role("link", name=name).click()
-    path = folder / download.value.suggested_filename
-    download.value.save_as(path)
-    page.keyboard.press("Escape")
-    return path
-
-
-def test_answers_and_sheets_are_saved_from_the_menu(tab: Any, stage: Stage, tmp_path: Path) -> None:
-    stage.tcp.post("/api/learners", {"name": "Zoë"})
-    page = tab().page
-    names = ("Answers as CSV", "Answers as JSON", "Sheets as HTML")
-    csv, answers, html = (saved_from_menu(page, name, tmp_path) for name in names)
-    assert (csv.name, answers.name, html.name) == ("answers-arena-Zoë.csv", "answers-arena-Zoë.json", "arena.html")
-    assert json.loads(answers.read_bytes())["learner"] == "Zoë"
-    assert html.read_bytes().startswith(b"<!DOCTYPE html>")
-    page.locator("#menu").click()
-    assert page.get_by_role("link", name="Sheets as PDF").get_attribute("href") == "/api/sheets/card.pdf"
-
-
-@pytest.mark.full
-def test_a_pdf_is_saved_from_the_menu(tab: Any, tmp_path: Path) -> None:
-    pdf = saved_from_menu(tab().page, "Sheets as PDF", tmp_path)
-    assert pdf.name == "arena.pdf"
-    assert pdf.read_bytes().startswith(b"%PDF-")
-
-
-def test_keys_that_are_typed_in_the_menu_do_nothing_on_the_page(tab: Any, stage: Stage) -> None:
-    page = tab(f"#{STEP}").page
+    assert teachers(stage) == []
     page.locator("#menu").click()
     page.locator("#menu-close").focus()
-    page.keyboard.press("a")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Escape")
+    for key in ("a", "ArrowRight", "Escape"):  # they do nothing on the page
+        page.keyboard.press(key)
     expect(page.locator("#menu-panel")).to_be_hidden()
     assert stage.tcp.get("/api/progress")["summary"]["approved"] == 0
     assert stage.tcp.get("/api/navigation/current")["key"] == STEP
 
 
-@pytest.mark.full
-def test_a_learner_who_is_made_in_a_terminal_is_shown_by_the_open_page(tab: Any, stage: Stage) -> None:
+def test_answers_and_sheets_are_saved_from_the_menu(tab: Tab, stage: Stage, tmp_path: Path) -> None:
+    stage.tcp.post("/api/learners", {"name": "Zoë"})
     page = tab().page
-    environment = {**os.environ, "CARD_STATE_DIR": str(stage.service.settings.state_dir)}
-    command = [sys.executable, "-P", "-m", "cardapp", "new-learner", "Grace Hopper"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert "Grace Hopper has a new, empty record" in done.stdout
-    expect(page.locator("#menu")).to_have_text("Menu · Grace Hopper")
-    (event,) = stage.tcp.get("/api/events")["events"]
-    assert (event["kind"], event["card"]["id"]) == ("learner.named", "arena")
+    saved = []
+    for name in ("Answers as CSV", "Answers as JSON", "Sheets as HTML"):
+        page.locator("#menu").click()
+        with page.expect_download(timeout=120_000) as download:
+            page.get_by_role("link", name=name).click()
+        saved.append(tmp_path / download.value.suggested_filename)
+        download.value.save_as(saved[-1])
+        page.keyboard.press("Escape")
+    assert [each.name for each in saved] == ["answers-arena-Zoë.csv", "answers-arena-Zoë.json", "arena.html"]
+    assert json.loads(saved[1].read_bytes())["learner"] == "Zoë"
+    assert saved[2].read_bytes().startswith(b"<!DOCTYPE html>")
+    page.locator("#menu").click()
+    assert page.get_by_role("link", name="Sheets as PDF").get_attribute("href") == "/api/sheets/card.pdf"

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from cardapp import settings
 from cardapp.serve import Service
-from tests.browser.conftest import VIEW, OpenPage, becomes
+from tests.browser.conftest import ARENA, VIEW, OpenPage, Tab, becomes, stage_of
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
-pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.usefixtures("fresh_place")]
+pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 
-Tab = Callable[..., OpenPage]
 PLACE = """() => [
   document.getElementById('page-number').textContent, Math.round(document.getElementById('scroller').scrollTop),
   document.getElementById('memory').hidden, document.getElementById('trail').textContent]"""
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """One of its own, because its processes end here."""
+    with stage_of(ARENA, with_session=True) as stage:
+        yield stage
 
 
 @contextmanager
@@ -39,21 +47,21 @@ def shows_the_screen(opened: OpenPage, stage: Stage) -> None:
     """Wait until the panel shows what Neovim shows."""
     neovim = Neovim(stage)
     try:
-        until(lambda: (screen := neovim.screen()).strip() and opened.picture() == screen, 20)
+        until(lambda: (screen := neovim.screen()).strip() and opened.picture() == screen, 30)
     finally:
         neovim.close()
 
 
 def forgive(opened: OpenPage) -> None:
     """Only requests while the service is stopped may fail."""
-    left = [fault for fault in opened.faults if "ERR_CONNECTION_REFUSED" not in fault and "RESET" not in fault]
-    opened.faults[:] = [fault for fault in left if "ERR_EMPTY_RESPONSE" not in fault]
+    expected = ("ERR_CONNECTION_REFUSED", "RESET", "ERR_EMPTY_RESPONSE")
+    opened.faults[:] = [fault for fault in opened.faults if not any(each in fault for each in expected)]
 
 
 def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     page = opened.page
-    page.keyboard.press("Alt+6")
+    opened.keys("Alt+6")
     until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["allocator"]["visible"])
     page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 250)")
     until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
@@ -69,7 +77,7 @@ def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, 
         field = page.get_by_label("Your answer")
         field.fill("written while it was away")
         field.press("Enter")
-        page.get_by_role("button", name="Zoom in", exact=True).click()
+        opened.button("Zoom in").click()
     page.get_by_text("The service does not answer.").wait_for(state="hidden")
     page.locator("#editor .overlay").wait_for(state="hidden")
     assert scratch.lines() == ["before"]
@@ -87,44 +95,36 @@ def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, 
     forgive(opened)
 
 
-def test_a_quick_restart_of_the_service_is_hardly_visible(tab: Tab, stage: Stage) -> None:
+def test_an_open_page_survives_a_killed_neovim_and_a_restart_of_the_session(tab: Tab, stage: Stage) -> None:
     opened = tab()
+    page = opened.page
+    overlay, size = page.locator("#editor .overlay"), page.locator("#editor .panel-head .quiet")
     shows_the_screen(opened, stage)
-    place = opened.page.evaluate(PLACE)
+    place, before = page.evaluate(PLACE), size.inner_text()
     with service_away(stage):
         pass
-    until(lambda: len(stage.service.websockets) == 2)
+    until(lambda: len(stage.service.websockets) == 2, 30)
     shows_the_screen(opened, stage)
-    opened.page.locator("#notice").wait_for(state="hidden")
-    assert opened.page.evaluate(PLACE) == place
-    forgive(opened)
-
-
-def test_an_open_page_survives_a_killed_neovim(tab: Tab, stage: Stage, neovim: Neovim) -> None:
-    opened = tab()
-    overlay = opened.page.locator("#editor .overlay")
-    shows_the_screen(opened, stage)
-    os.kill(neovim.call("nvim_call_function", "getpid", []), signal.SIGKILL)
+    page.locator("#notice").wait_for(state="hidden")
+    assert page.evaluate(PLACE) == place
+    os.kill(stage.sessions.session().pid("nvim"), signal.SIGKILL)
     overlay.get_by_text("bin/card-session reset").wait_for()
-    opened.page.locator("#editor .canvas-area.detached").wait_for()
+    page.locator("#editor .canvas-area.detached").wait_for()
     assert stage.sessions.run("reset", "s").returncode == 0
-    overlay.wait_for(state="hidden", timeout=20_000)
+    overlay.wait_for(state="hidden")
     shows_the_screen(opened, stage)
-
-
-def test_an_open_page_survives_a_restart_of_the_session(tab: Tab, stage: Stage) -> None:
-    opened = tab()
-    overlay = opened.page.locator("#editor .overlay")
-    shows_the_screen(opened, stage)
+    expect(size).to_have_text(before)
     stage.sessions.stop()
     overlay.get_by_text("No session", exact=True).wait_for()
     overlay.get_by_text("bin/card-session start").first.wait_for()
     opened.shows("no session")
     stage.sessions.start(stage.card)
-    overlay.wait_for(state="hidden", timeout=20_000)
+    overlay.wait_for(state="hidden")
     shows_the_screen(opened, stage)
-    opened.page.keyboard.press("Enter")
+    page.locator("#scroller").focus()
+    opened.keys("Enter")
     opened.shows("SYNC ON · at this step")
+    forgive(opened)
 
 
 def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(tab: Tab, stage: Stage, scratch: Neovim) -> None:
@@ -141,17 +141,18 @@ def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(tab: Tab, st
 
 def test_a_detached_panel_keeps_its_last_picture_greyed(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     opened = tab()
+    page = opened.page
     scratch.call("nvim_buf_set_lines", 0, 0, -1, False, ["the last picture"])
     shows_the_screen(opened, stage)
-    live = opened.page.get_by_label("Live")
-    live.uncheck()
+    page.get_by_label("Live").uncheck()
     until(lambda: len(stage.service.websockets) == 1)
-    opened.page.locator("#editor .canvas-area.detached").wait_for()
-    assert "grayscale" in opened.page.locator("#editor canvas").evaluate("(canvas) => getComputedStyle(canvas).filter")
-    assert stage.tcp.get("/api/viewer/state")["viewer"]["editor"] == {**VIEW["viewer"]["editor"], "sync": False}  # type: ignore[index]
+    page.locator("#editor .canvas-area.detached").wait_for()
+    assert "grayscale" in page.locator("#editor canvas").evaluate("(canvas) => getComputedStyle(canvas).filter")
+    wanted: Any = VIEW["viewer"]
+    assert stage.tcp.get("/api/viewer/state")["viewer"]["editor"] == {**wanted["editor"], "sync": False}
     scratch.call("nvim_buf_set_lines", 0, 0, -1, False, ["a later one"])
     assert "the last picture" in opened.picture()
-    opened.page.get_by_role("button", name="Attach").click()
+    opened.button("Attach").click()
     shows_the_screen(opened, stage)
     assert "a later one" in opened.picture()
-    opened.page.locator("#editor .canvas-area:not(.detached)").wait_for()
+    page.locator("#editor .canvas-area:not(.detached)").wait_for()

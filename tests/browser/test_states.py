@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, Tab, becomes, stage_of
 from tests.functional.serving import Stage, make_card, until
 
 pytestmark = pytest.mark.functional
 
+SYNCED = "SYNC ON · at this step"
+
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The application on the card whose program crashes at its last step, without a session at first."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card", ending="crash"))
-        try:
-            yield stage
-        finally:
-            stage.close()
+    with stage_of(make_card(tmp_path_factory.mktemp("probe") / "card", ending="crash")) as stage:
+        yield stage
 
 
 @pytest.fixture
-def opened(stage: Stage, tab: Any) -> OpenPage:
+def opened(stage: Stage, tab: Tab) -> OpenPage:
     """The page on a running session, at the first step."""
     if not stage.tcp.get("/api/state")["session"]["available"]:
         stage.sessions.start(stage.card)
-    page: OpenPage = tab("#/t1/b1/p1/quick")
-    return page
+    return tab("#/t1/b1/p1/quick")
 
 
-@pytest.mark.full
-def test_without_a_session_the_page_teaches_and_names_the_command(tab: Any, stage: Stage) -> None:
+def go_to_step(opened: OpenPage, name: str) -> None:
+    opened.page.get_by_role("treeitem", name=f"Step {name}").click()
+    opened.page.locator("#trail", has_text=f"Step {name}").wait_for()
+
+
+def test_without_a_session_the_page_teaches_and_names_the_command(tab: Tab, stage: Stage) -> None:
+    stage.sessions.stop()
     page = tab().page
     page.get_by_text("A session adds this editor").wait_for()
     command = page.get_by_role("button", name="bin/card-session start").first
@@ -48,17 +48,6 @@ def test_without_a_session_the_page_teaches_and_names_the_command(tab: Any, stag
     stage.sessions.start(stage.card)
     page.get_by_text("A session adds this editor").wait_for(state="hidden")
     page.locator("#sync-state", has_text="not synced yet").wait_for()
-
-
-def test_a_running_replay_shows_its_stage_and_can_be_cancelled(opened: OpenPage, stage: Stage) -> None:
-    opened.page.get_by_role("treeitem", name="Step slow").click()
-    opened.page.keyboard.press("Enter")
-    opened.page.locator("#sync-state .now", has_text="replaying").wait_for()
-    opened.page.get_by_role("button", name="Cancel the replay").click()
-    opened.page.locator("#result", has_text="cancelled").wait_for()
-    assert stage.tcp.get("/api/checkpoint/status")["last"]["state"] == "cancelled"
-    opened.page.get_by_role("button", name="Sync again").click()
-    opened.shows("SYNC ON · at this step")
 
 
 FIRST_STAGE = """() => {
@@ -72,17 +61,21 @@ FIRST_STAGE = """() => {
 }"""
 
 
-@pytest.mark.full
-def test_a_quick_replay_shows_no_stages(opened: OpenPage, stage: Stage) -> None:
-    """The messages appear only after 200 ms. The reset makes the next replay slow, because there is no fork
-    checkpoint."""
+def test_a_running_replay_shows_its_stage_and_can_be_cancelled(opened: OpenPage, stage: Stage) -> None:
+    """The stages appear only after 200 ms. The reset makes the replay slow, because there is no fork checkpoint."""
+    page = opened.page
     assert stage.tcp.post("/api/editor/reset", {}).status == 200
-    opened.page.get_by_role("treeitem", name="Step slow").click()
-    opened.page.evaluate(FIRST_STAGE)
-    opened.page.keyboard.press("Enter")
-    assert opened.page.evaluate("window.firstStage") > 190
-    opened.page.get_by_role("button", name="Cancel the replay").click()
-    opened.page.locator("#result", has_text="cancelled").wait_for()
+    go_to_step(opened, "slow")
+    page.evaluate(FIRST_STAGE)
+    opened.keys("Enter")
+    assert page.evaluate("window.firstStage") > 190
+    page.locator("#sync-state .now", has_text="replaying").wait_for()
+    page.get_by_role("button", name="Cancel the replay").click()
+    page.locator("#result", has_text="cancelled").wait_for()
+    assert stage.tcp.get("/api/checkpoint/status")["last"]["state"] == "cancelled"
+    stage.release()
+    page.get_by_role("button", name="Sync again").click()
+    opened.shows(SYNCED)
 
 
 def line_of(stage: Stage, text: str) -> int:
@@ -106,14 +99,14 @@ def edited(stage: Stage, old: str, new: str) -> Iterator[None]:
 def failed(opened: OpenPage, heading: str) -> Locator:
     """Sync; wait for the report of the failure, and for the same report after a reload."""
     with opened.page.expect_response("**/api/navigation/sync"):
-        opened.page.keyboard.press("Enter")
+        opened.keys("Enter")
     report = opened.page.locator("#result")
     report.get_by_text(heading).wait_for()
     before = report.inner_text()
     assert "ran on" not in opened.page.locator("#sync-state").inner_text()
     opened.page.reload()
     opened.ready()
-    assert report.inner_text() == before
+    expect(report).to_have_text(before, use_inner_text=True)
     return report
 
 
@@ -123,50 +116,38 @@ def opens(report: Locator, stage: Stage, line: int) -> None:
     assert stage.tcp.get("/api/editor/state")["buffer"]["name"].endswith("/main.c")
 
 
-@pytest.mark.full
-def test_drift_is_a_table_of_the_name_the_expected_and_the_seen_value(opened: OpenPage, stage: Stage) -> None:
-    opened.page.get_by_role("treeitem", name="Step drifted").click()
+def test_drift_is_a_table_and_belongs_to_its_position(opened: OpenPage, stage: Stage) -> None:
+    page = opened.page
+    opened.keys("Enter")
+    opened.shows(SYNCED)
+    go_to_step(opened, "drifted")
     report = failed(opened, "The program is not as the card says.")
     assert report.locator("tr.different").inner_text().split() == ["n", "7", "1"]
     assert report.locator("thead").inner_text().split() == ["Name", "Expected", "Seen"]
     opens(report, stage, line_of(stage, "/* quick */"))
-
-
-@pytest.mark.full
-def test_a_failure_belongs_to_its_position(opened: OpenPage) -> None:
-    opened.page.keyboard.press("Enter")
-    opened.shows("SYNC ON · at this step")
-    opened.page.get_by_role("treeitem", name="Step drifted").click()
-    report = failed(opened, "The program is not as the card says.")
     opened.shows("SYNC OFF · the sync failed")
-    opened.page.get_by_role("treeitem", name="Step slow").click()
+    page.get_by_role("treeitem", name="Step slow").click()
     report.wait_for(state="hidden")
-    opened.page.get_by_role("button", name="See why").click()
+    page.get_by_role("button", name="See why").click()
     report.wait_for()
-    opened.page.keyboard.press("Escape")
+    opened.keys("Escape")
     report.wait_for(state="hidden")
 
 
-@pytest.mark.full
-def test_a_crash_before_the_stop_says_with_which_signal_and_where(opened: OpenPage, stage: Stage) -> None:
-    opened.page.get_by_role("treeitem", name="Step beyond").click()
+def test_a_program_that_ends_before_the_stop_says_how(opened: OpenPage, stage: Stage) -> None:
+    go_to_step(opened, "beyond")
     report = failed(opened, "The program crashed before the stop.")
     assert "SIGSEGV" in report.inner_text()
     opens(report, stage, line_of(stage, "*(volatile int *)0"))
     report.get_by_role("button", name="Reset", exact=True).click()
     report.wait_for(state="hidden")
-
-
-@pytest.mark.full
-def test_an_end_before_the_stop_says_its_exit_code(opened: OpenPage, stage: Stage) -> None:
-    opened.page.get_by_role("treeitem", name="Step beyond").click()
+    opened.page.locator("#scroller").focus()
     with edited(stage, "*(volatile int *)0 = n;", 'puts("last  words"); exit(3);'):
         report = failed(opened, "The program ended before the stop.")
     assert "code 3" in report.inner_text()
     assert report.locator("pre").inner_text() == "last  words"
 
 
-@pytest.mark.full
 def test_a_build_error_has_a_button_for_each_line(opened: OpenPage, stage: Stage) -> None:
     with edited(stage, "    n = 1;", "    n = missing  one;"), edited(stage, "return n;", "return m;"):
         report = failed(opened, "The program does not build.")
@@ -181,55 +162,57 @@ def test_a_build_error_has_a_button_for_each_line(opened: OpenPage, stage: Stage
         assert printed.evaluate("(each) => each.scrollHeight") >= line * printed.inner_text().count("\n")
 
 
-@pytest.mark.full
 def test_a_program_that_was_continued_runs_and_then_ended(opened: OpenPage, stage: Stage) -> None:
-    opened.page.keyboard.press("Enter")
-    opened.shows("SYNC ON · at this step")
+    stop = stage.sessions.session().work / "probe" / "stop"
     with edited(stage, "*(volatile int *)0 = n;", 'while (access("stop", F_OK)) rest(1);'):
-        opened.page.keyboard.press("Enter")
-        opened.shows("SYNC ON · at this step")
+        opened.keys("Enter")
+        opened.shows(SYNCED)
         opened.page.get_by_role("button", name="Continue").click()
         opened.shows("SYNC OFF · the program runs")
-        (stage.sessions.session().work / "probe" / "stop").touch()
+        stop.touch()
         opened.shows("SYNC OFF · the program ended")
-        (stage.sessions.session().work / "probe" / "stop").unlink()
+        stop.unlink()
 
 
-@pytest.mark.full
-def test_an_edited_line_is_compared_with_the_cards(opened: OpenPage, stage: Stage) -> None:
+def test_an_edited_copy_is_told_with_its_difference_and_restored(opened: OpenPage, stage: Stage) -> None:
+    page, told = opened.page, opened.page.locator("#session")
     with edited(stage, "/* quick */", "/*  slower  */"):
         report = failed(opened, "The code is not the card’s.")
         row = report.locator("tr.different").inner_text()
         assert "/* quick */" in row
         assert "n = n + 1; /*  slower  */" in row
         opens(report, stage, line_of(stage, "/* quick */"))
-
-
-def test_an_edited_copy_is_told_with_its_difference_and_restored(opened: OpenPage, stage: Stage) -> None:
-    told = opened.page.locator("#session")
     with edited(stage, "    n = 1;", "    n =  5;"):
-        until(lambda: stage.tcp.get("/api/state")["session"]["changes"])  # the service keeps the status for 0.5 s
-        opened.page.reload()
-        opened.ready()
-        told.get_by_text("main.c").first.wait_for()
+
+        def is_told() -> bool:
+            """The service keeps the status for half a second, and the page asks for it when it loads."""
+            page.reload()
+            opened.ready()
+            return told.get_by_text("main.c").count() > 0 and told.locator(".added", has_text="5;").count() == 1
+
+        until(is_told, 30)
         difference = told.locator("pre")
         assert difference.is_hidden(), "the difference is folded"
         told.get_by_text("main.c").first.click()
         assert difference.locator(".removed", has_text="-    n = 1;").count() == 1
         assert difference.locator(".added", has_text="+    n =  5;").count() == 1
-        opened.page.get_by_role("button", name="Restore").click()
+        page.get_by_role("button", name="Restore").click()
         told.get_by_text("Restored: ").wait_for()
         source = stage.sessions.session().work / "probe" / "main.c"
         assert source.read_text() == (stage.card / "src" / "main.c").read_text()
-    opened.page.keyboard.press("Enter")
-    opened.shows("SYNC ON · at this step")
+    page.locator("#scroller").focus()
+    opened.keys("Enter")
+    opened.shows(SYNCED)
     told.wait_for(state="hidden")
 
 
-@pytest.mark.full
-def test_a_session_of_another_card_is_told_until_it_is_no_longer_chosen(
+def test_a_session_of_another_card_and_a_reset_elsewhere_are_told(
     opened: OpenPage, stage: Stage, tmp_path: Path
 ) -> None:
+    opened.keys("Enter")
+    opened.shows(SYNCED)
+    stage.sessions.run("reset")
+    opened.shows("SYNC OFF · the program was reset")
     told = opened.page.locator("#session")
     other = make_card(tmp_path / "other", uuid="aaaaaaaa-0000-4000-8000-000000000002")
     stage.sessions.start(other, "other")
@@ -243,29 +226,20 @@ def test_a_session_of_another_card_is_told_until_it_is_no_longer_chosen(
         stage.sessions.stop("other")
 
 
-@pytest.mark.full
-def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stage: Stage) -> None:
-    opened.page.get_by_role("treeitem", name="Step quick").click()
-    opened.page.keyboard.press("Enter")
-    opened.shows("SYNC ON · at this step")
-    stage.sessions.run("reset")
-    opened.shows("SYNC OFF · the program was reset")
-
-
-@pytest.mark.full
 def test_the_sheets_keep_their_style_when_the_card_is_edited(opened: OpenPage, stage: Stage) -> None:
-    title = opened.page.locator("#sheets .part[data-kind=block_title]")
+    page = opened.page
+    title = page.locator("#sheets .part[data-kind=block_title]")
     look = "(title) => [getComputedStyle(title).fontWeight, getComputedStyle(title).position]"
     before = title.evaluate(look)
     source = stage.card / "card_source.json"
-    opened.page.route("**/api/sheets/style.css*", lambda route: route.fulfill(status=503))
+    page.route("**/api/sheets/style.css*", lambda route: route.fulfill(status=503))
     source.write_text(source.read_text().replace('"Block"', '"Edited block"'))
     title.get_by_text("Edited block").wait_for()
     assert title.evaluate(look) == before
-    opened.page.unroute("**/api/sheets/style.css*")
-    with opened.page.expect_response("**/api/sheets/style.css*") as styled:
+    page.unroute("**/api/sheets/style.css*")
+    with page.expect_response("**/api/sheets/style.css*") as styled:
         source.write_text(source.read_text().replace('"Edited block"', '"Block"'))
     assert styled.value.status == 200
     title.get_by_text("Block", exact=True).wait_for()
     assert title.evaluate(look) == before
-    assert opened.page.evaluate("sheets.shadowRoot.querySelectorAll('link').length") == 1
+    becomes(page, "sheets.shadowRoot.querySelectorAll('link').length === 1")

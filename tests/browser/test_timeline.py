@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import FIRST, OpenPage
+from tests.browser.conftest import FIRST, Tab
 from tests.functional.serving import Stage, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 
-Tab = Callable[..., OpenPage]
 HOSTILE = "<img src=x onerror=window.pwned=1>"
 OTHER = "alignment/padding/types/char-double"
 PASTE = """async (kind) => {
@@ -49,34 +47,18 @@ def newest(stage: Stage) -> dict[str, Any]:
     return found
 
 
-def test_a_note_is_added_and_the_newest_event_stands_first(tab: Tab, stage: Stage) -> None:
+def noted(stage: Stage, actor: str, key: str, text: str) -> None:
+    body = {"kind": "note", "actor": actor, "key": key, "text": text}
+    assert stage.tcp.post("/api/events", body).status == 201
+
+
+def test_a_note_is_added_and_withdrawn_with_a_reason(tab: Tab, stage: Stage) -> None:
     page = opened(tab)
     add(page, HOSTILE)
-    assert HOSTILE in entries(page).first.inner_text()
+    expect(entries(page).first).to_contain_text(HOSTILE)
     event = newest(stage)
     assert (event["kind"], event["key"], event["data"]["text"]) == ("note", FIRST, HOSTILE)
     assert page.evaluate("window.pwned") is None
-
-
-@pytest.mark.parametrize("way", ["paste", "drop"])
-def test_a_picture_is_pinned_with_its_caption(tab: Tab, stage: Stage, way: str) -> None:
-    page = tab().page
-    page.evaluate(PASTE, way)
-    page.get_by_role("img", name="The picture that is added").wait_for()
-    add(page, f"By {way}")
-    page.get_by_role("img", name=f"By {way}").wait_for()
-    assert newest(stage)["evidence"][0]["width"] == 40
-
-
-def test_one_button_pins_a_picture_of_the_editor(tab: Tab, stage: Stage) -> None:
-    page = opened(tab)
-    page.get_by_role("button", name="Picture of the editor").click()
-    page.get_by_role("img", name="The editor at 1.1.1.1").first.wait_for()
-    assert newest(stage)["evidence"][0]["height"] > 200
-
-
-def test_a_note_is_withdrawn_with_a_reason_and_stays_in_the_record(tab: Tab, stage: Stage) -> None:
-    page = opened(tab)
     add(page, "A slip of the pen")
     note = newest(stage)["seq"]
     page.get_by_role("button", name=f"Withdraw entry {note}").click()
@@ -89,26 +71,30 @@ def test_a_note_is_withdrawn_with_a_reason_and_stays_in_the_record(tab: Tab, sta
     assert "A slip of the pen" not in stage.tcp.request("GET", "/api/report/lesson.html").body.decode()
 
 
-@pytest.mark.full
-def test_many_moves_do_not_hide_what_was_done_before_them(tab: Tab, stage: Stage) -> None:
-    note = {"kind": "note", "actor": "api", "key": FIRST, "text": "before the walk"}
-    assert stage.tcp.post("/api/events", note).status == 201
+def test_pictures_are_pinned_with_their_captions(tab: Tab, stage: Stage) -> None:
+    page = tab().page
+    for way in ("paste", "drop"):
+        page.evaluate(PASTE, way)
+        page.get_by_role("img", name="The picture that is added").wait_for()
+        add(page, f"By {way}")
+        page.get_by_role("img", name=f"By {way}").wait_for()
+        assert newest(stage)["evidence"][0]["width"] == 40, way
+    page.get_by_role("button", name="Picture of the editor").click()
+    page.get_by_role("img", name="The editor at 1.1.1.1").first.wait_for()
+    assert newest(stage)["evidence"][0]["height"] > 200
+
+
+def test_the_filters_select_and_many_moves_hide_nothing(tab: Tab, stage: Stage) -> None:
+    noted(stage, "ann", FIRST, "note of ann")
+    noted(stage, "ben", OTHER, "note of ben")
     for delta in (1, -1) * 30:
         assert stage.tcp.post("/api/navigation/move", {"level": "step", "delta": delta}).status == 200
     page = opened(tab)
-    entries(page).filter(has_text="before the walk").wait_for(timeout=5000)
-
-
-@pytest.mark.full
-def test_the_filters_select_by_kind_step_and_actor(tab: Tab, stage: Stage) -> None:
-    for actor, key in (("ann", FIRST), ("ben", OTHER)):
-        note = {"kind": "note", "actor": actor, "key": key, "text": f"note of {actor}"}
-        assert stage.tcp.post("/api/events", note).status == 201
-    page = opened(tab)
-    until(lambda: entries(page).filter(has_text="note of").count() == 2)
+    notes = entries(page).filter(has_text="note of")
+    expect(notes).to_have_count(2)
     page.get_by_label("Place").select_option(label="This step")
-    until(lambda: entries(page).filter(has_text="note of ben").count() == 0)
-    entries(page).filter(has_text="note of ann").wait_for()
+    expect(notes).to_have_count(1)
+    expect(notes).to_contain_text("note of ann")
     page.get_by_label("Place").select_option(label="The whole card")
     page.get_by_label("Actor").select_option("ben")
     until(lambda: [text.count("note of ben") for text in entries(page).all_inner_texts()] == [1])
@@ -116,25 +102,21 @@ def test_the_filters_select_by_kind_step_and_actor(tab: Tab, stage: Stage) -> No
     entries(page).filter(has_text="No event is of this kind").wait_for()
 
 
-@pytest.mark.full
 def test_the_events_follow_what_happens_and_lead_to_its_place(tab: Tab, stage: Stage) -> None:
-    page = opened(tab)
-    item = next(item for item in stage.tcp.get("/api/progress")["items"] if item["key"] == OTHER)
-    assert stage.tcp.put(f"/api/progress/{item['id']}", {"status": "approved", "actor": "api"}).status == 200
-    note = {"kind": "note", "actor": "api", "key": OTHER, "text": "over there"}
-    assert stage.tcp.post("/api/events", note).status == 201
-    assert stage.tcp.put("/api/viewer/state", {"scale": 1.5}).status == 200  # the control state changes
-    entry = entries(page).filter(has_text="over there")
-    entry.wait_for()
-    entry.get_by_role("link").click()
-    page.get_by_role("region", name="Events").wait_for(state="hidden")
-    until(lambda: stage.tcp.get("/api/navigation/current")["key"] == OTHER)
-
-
-def test_a_key_shows_and_hides_the_events(tab: Tab) -> None:
     page = tab().page
+    region = page.get_by_role("region", name="Events")
     for _ in range(2):
         page.keyboard.press("Alt+9")
-        page.get_by_role("region", name="Events").wait_for()
+        region.wait_for()
         page.keyboard.press("Escape")
-        page.get_by_role("region", name="Events").wait_for(state="hidden")
+        region.wait_for(state="hidden")
+    page.keyboard.press("Alt+9")
+    region.wait_for()
+    item = next(item for item in stage.tcp.get("/api/progress")["items"] if item["key"] == OTHER)
+    assert stage.tcp.put(f"/api/progress/{item['id']}", {"status": "approved", "actor": "api"}).status == 200
+    noted(stage, "api", OTHER, "over there")
+    assert stage.tcp.put("/api/viewer/state", {"scale": 1.5}).status == 200  # the control state changes
+    entry = entries(page).filter(has_text="over there")
+    entry.get_by_role("link").click()
+    region.wait_for(state="hidden")
+    until(lambda: stage.tcp.get("/api/navigation/current")["key"] == OTHER)
