@@ -96,16 +96,18 @@ class ChainCursor:
         transaction.executemany("DELETE FROM pools WHERE symbol = ?", [(symbol,) for symbol in symbols])
 
     def _leave(self, transaction: Transaction, symbols: Sequence[str]) -> None:
-        """Let members leave. Their own coverage is reported up to the end of the chain's, without being joined."""
+        """Let members leave. Their own coverage is reported without being joined: up to the end of the chain's if they
+        had joined, and otherwise as far as it was reported before, because a part of it may still be joined."""
         next_block = self._next_block(transaction)
-        ends = transaction.execute("SELECT covered_to FROM chains WHERE chain = ?", (self._chain,)).fetchone()
         for symbol in symbols:
             row = transaction.execute(
-                "SELECT covered_from FROM pools WHERE symbol = ? AND joined = 1", (symbol,)
+                "SELECT p.covered_from, CASE p.joined WHEN 1 THEN c.covered_to ELSE p.covered_to END "
+                "FROM pools p JOIN chains c ON c.chain = p.chain WHERE p.symbol = ? AND p.covered_from IS NOT NULL",
+                (symbol,),
             ).fetchone()
-            if row is not None and row[0] < ends[0]:
-                put_coverage(transaction, symbol, row[0], ends[0], "indexed")
-                transaction.execute("UPDATE pools SET covered_to = ? WHERE symbol = ?", (ends[0], symbol))
+            if row is not None and row[0] < row[1]:
+                put_coverage(transaction, symbol, *row, "indexed")
+                transaction.execute("UPDATE pools SET covered_to = ? WHERE symbol = ?", (row[1], symbol))
         transaction.executemany(
             "UPDATE pools SET next_block = ?, joined = 0 WHERE symbol = ?", [(next_block, each) for each in symbols]
         )
@@ -215,6 +217,11 @@ class ChainCursor:
         if ends[0] is None or ends[0] <= start:
             return
         put_coverage(transaction, self._chain, start, ends[0], "failed")
+        # The part that was reported as joined is perhaps gone, so the pool joins again.
+        transaction.execute(
+            "UPDATE pools SET joined = 0 WHERE chain = ? AND covered_to > ?",
+            (self._chain, start),
+        )
         for table in ("pools", "chains"):
             transaction.execute(
                 f"UPDATE {table} SET covered_to = min(covered_to, ?1) WHERE chain = ?2", (start, self._chain)
