@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import pytest
-
 import cardapp
 from cardapp.card import annotation, strategy
 from cardapp.card.catalog import LEVELS
@@ -39,13 +37,13 @@ def quoted(text: str, pattern: str) -> tuple[str, ...]:
     return tuple(re.findall(r"'([^']*)'", found[1]))
 
 
-@pytest.mark.parametrize("path", [*STATIC.glob("*.js"), STATIC / "page.css"], ids=lambda path: path.name)
-def test_the_page_uses_only_the_colours_of_the_theme(path: Path) -> None:
-    text = read(path)
+def test_the_page_uses_only_the_colours_of_the_theme() -> None:
     colours = set(re.findall(r"(--[a-z-]+):", style_sheet()))
     others = {*re.findall(r"(--[a-z-]+):", read(STATIC / "page.css")), *SIZES}
-    assert set(re.findall(r"var\((--[a-z-]+)\)", text)) <= colours | others
-    assert not re.findall(r"[:\s,'\"(]#[0-9a-fA-F]{3,8}\b(?![\w-]*\s*\{)", text)
+    for path in (*STATIC.glob("*.js"), STATIC / "page.css"):
+        text = read(path)
+        assert set(re.findall(r"var\((--[a-z-]+)\)", text)) <= colours | others, path.name
+        assert not re.findall(r"[:\s,'\"(]#[0-9a-fA-F]{3,8}\b(?![\w-]*\s*\{)", text), path.name
 
 
 def test_the_map_marks_approved_steps_with_the_line_of_the_current_one() -> None:

@@ -16,6 +16,7 @@ from cardapp.errors import StateError
 from cardapp.session_host.directory import State
 from cardapp.state import evidence
 from cardapp.state.database import Database
+from tests.functional.other_accounts import NOBODY, needs_root
 
 
 def mode(path: Path) -> int:
@@ -46,14 +47,14 @@ def test_a_private_directory_with_files_is_accepted(tmp_path: Path) -> None:
     assert private_directories.make_directory(tmp_path / "a", "CARD_X") is False
 
 
-@pytest.mark.parametrize("rights", [0o755, 0o710, 0o701, 0o1777])
-def test_an_open_directory_with_files_is_refused_and_unchanged(tmp_path: Path, rights: int) -> None:
-    place = opened(tmp_path / "a", rights)
+def test_an_open_directory_with_files_is_refused_and_unchanged(tmp_path: Path) -> None:
+    place = opened(tmp_path / "a")
     (place / "used").touch()
-    with pytest.raises(StateError, match=r"chmod 700 on it.*set CARD_X") as refused:
-        private_directories.make_directory(place, "CARD_X")
-    assert refused.value.code == "state_directory_open"
-    assert mode(place) == rights
+    for rights in (0o755, 0o710, 0o701, 0o1777):
+        place.chmod(rights)
+        with pytest.raises(StateError, match=r"chmod 700 on it.*set CARD_X") as refused:
+            private_directories.make_directory(place, "CARD_X")
+        assert (refused.value.code, mode(place)) == ("state_directory_open", rights)
 
 
 def sweep(place: Path) -> None:
@@ -101,28 +102,29 @@ def test_each_caller_refuses_an_unsafe_directory(
 # -- a private file's directory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rights", [0o755, 0o700, 0o1777])
-def test_a_database_is_accepted_where_nobody_else_can_replace_it(tmp_path: Path, rights: int) -> None:
-    place = opened(tmp_path / "a", rights)
-    Database.open(place / "card-state").close()
-    assert (mode(place), mode(place / "card-state")) == (rights, 0o600)
+def test_a_database_is_accepted_only_where_nobody_else_can_replace_it(tmp_path: Path) -> None:
+    for rights in (0o777, 0o770, 0o702):
+        place = opened(tmp_path / f"{rights:o}", rights)
+        with pytest.raises(StateError, match=r"can replace.*CARD_STATE_DATABASE") as refused:
+            Database.open(place / "card-state")
+        assert refused.value.code == "state_directory_open"
+        assert (mode(place), list(place.iterdir())) == (rights, [])
+    for rights in (0o755, 0o700, 0o1777):
+        place = opened(tmp_path / f"{rights:o}", rights)
+        Database.open(place / "card-state").close()
+        assert (mode(place), mode(place / "card-state")) == (rights, 0o600)
 
 
-@pytest.mark.parametrize("rights", [0o777, 0o770, 0o702])
-def test_a_database_is_refused_where_others_can_replace_it(tmp_path: Path, rights: int) -> None:
-    place = opened(tmp_path / "a", rights)
-    with pytest.raises(StateError, match=r"can replace.*CARD_STATE_DATABASE") as refused:
-        Database.open(place / "card-state")
-    assert refused.value.code == "state_directory_open"
-    assert (mode(place), list(place.iterdir())) == (rights, [])
-
-
-def test_another_users_database_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_root
+def test_another_users_database_is_refused_unopened(tmp_path: Path) -> None:
     place = opened(tmp_path / "a", 0o1777)
     (place / "card-state").touch()
-    monkeypatch.setattr(private_directories, "_ROOT_UID", place.stat().st_uid)
-    monkeypatch.setattr(os, "geteuid", lambda: place.stat().st_uid + 1)
+    os.chown(place / "card-state", NOBODY, NOBODY)
     with pytest.raises(StateError, match="another user") as refused:
         Database.open(place / "card-state")
     assert refused.value.code == "state_foreign"
     assert (place / "card-state").stat().st_size == 0
+    os.chown(place, NOBODY, NOBODY)
+    with pytest.raises(StateError, match="can replace") as refused:
+        Database.open(place / "card-state")
+    assert refused.value.code == "state_directory_open"

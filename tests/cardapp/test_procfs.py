@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from cardapp import procfs
 
 PID = 4711
@@ -20,7 +18,7 @@ MEMBERSHIPS = {
 }
 
 
-def group_of(folder: Path, version: str, *, frozen: bool) -> Path:
+def group_of(folder: Path, version: str, *, frozen: bool) -> None:
     """The files of a process in a control group; the folder stands for both /proc and /sys/fs/cgroup."""
     group = folder / GROUP.lstrip("/") if version == "version 2" else folder / "freezer" / GROUP.lstrip("/")
     (folder / str(PID)).mkdir()
@@ -30,14 +28,15 @@ def group_of(folder: Path, version: str, *, frozen: bool) -> Path:
         (group / "cgroup.events").write_text(f"populated 1\nfrozen {int(frozen)}\n")
     else:
         (group / "freezer.state").write_text("FROZEN\n" if frozen else "THAWED\n")
-    return folder
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize("version", list(MEMBERSHIPS))
-def test_a_frozen_group_is_recognised(tmp_path: Path, version: str, frozen: bool) -> None:
-    folder = group_of(tmp_path, version, frozen=frozen)
-    assert procfs.is_frozen(PID, folder, folder) is frozen
+def test_a_frozen_group_is_recognised(tmp_path: Path) -> None:
+    for version in MEMBERSHIPS:
+        for frozen in (True, False):
+            folder = tmp_path / f"{version} {frozen}"
+            folder.mkdir()
+            group_of(folder, version, frozen=frozen)
+            assert procfs.is_frozen(PID, folder, folder) is frozen, folder.name
 
 
 def test_a_group_without_a_freezer_is_not_frozen(tmp_path: Path) -> None:

@@ -26,29 +26,22 @@ def test_an_empty_value_means_the_default() -> None:
     assert load({"CARD_API_PORT": ""}) == load({})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_a_bad_value_names_its_variable() -> None:
+    for name, value in (
         ("CARD_API_HOST", "192.168.0.1"),
         ("CARD_API_HOST", "example.org"),
         ("CARD_API_PORT", "65536"),
-        ("CARD_API_PORT", "http"),
         ("CARD_REPLAY_TIMEOUT", "0.01"),
         ("CARD_REPLAY_TIMEOUT", "nan"),
         ("CARD_EVIDENCE_MAX_BYTES", "1"),
         ("CARD_API_SOCKET", "/tmp/" + "s" * 110),
-    ],
-)
-def test_a_bad_value_names_its_variable(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=name):
-        load({name: value})
-
-
-@pytest.mark.parametrize("name", ["CARD_API_HOST", "CARD_API_PORT", "CARD_REPLAY_TIMEOUT", "CARD_EVIDENCE_MAX_BYTES"])
-@pytest.mark.parametrize("value", ["x", "1" * 5000])
-def test_the_error_of_a_bad_value_says_what_it_must_be(name: str, value: str) -> None:
-    with pytest.raises(UsageError, match=f"{name}='{value}': must be "):
-        load({name: value})
+    ):
+        with pytest.raises(UsageError, match=name):
+            load({name: value})
+    for name in ("CARD_API_HOST", "CARD_API_PORT", "CARD_REPLAY_TIMEOUT", "CARD_EVIDENCE_MAX_BYTES"):
+        for value in ("x", "1" * 5000):
+            with pytest.raises(UsageError, match=f"{name}='{value}': must be "):
+                load({name: value})
 
 
 def test_other_loopback_addresses_are_accepted() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cardapp.session_client.checkpoint import Fallbacks
 from cardapp.session_client.session_tools import SLOW_FALLBACKS, result_faults
 from cardapp.session_host import session_tools
@@ -40,7 +38,8 @@ def test_a_replay_result_without_fallbacks_is_valid() -> None:
     assert result_faults("checkpoint_replay", {name: value for name, value in READING.items() if name != "fresh"})
 
 
-@pytest.mark.parametrize("found", [["other"], "late_pc_sign", ["late_pc_sign"] * 1001])
-def test_unknown_or_too_many_fallbacks_are_refused(found: object) -> None:
-    assert result_faults("checkpoint_replay", READING | {"fallbacks": ["late_pc_sign"]}) == ()
-    assert result_faults("checkpoint_replay", READING | {"fallbacks": found})
+def test_unknown_or_too_many_fallbacks_are_refused() -> None:
+    for count in (0, 1, 1000):
+        assert result_faults("checkpoint_replay", READING | {"fallbacks": ["late_pc_sign"] * count}) == ()
+    for found in (["other"], "late_pc_sign", ["late_pc_sign"] * 1001):
+        assert result_faults("checkpoint_replay", READING | {"fallbacks": found}), found

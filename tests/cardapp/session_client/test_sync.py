@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from cardapp.card.catalog import Catalog
 from cardapp.card.navigation import at_item
 from cardapp.card.source import load_card
@@ -35,9 +33,9 @@ def publication(key: str, sync: str = "on") -> Publication:
     )
 
 
-@pytest.mark.parametrize(
-    ("at", "published", "stands"),
-    [
+def test_the_program_is_at_the_position_of_the_published_snapshot(tmp_path: Path) -> None:
+    catalog = Catalog(load_card(make_card(tmp_path / "card")).card)
+    for at, published, stands in (
         ("t1/b1/p1/quick", "t1/b1/p1/quick/first", True),
         ("t1/b1/p1/quick", "t1/b1/p1/quick/second", True),
         ("t1/b1/p1/quick/first", "t1/b1/p1/quick/second", False),
@@ -47,12 +45,7 @@ def publication(key: str, sync: str = "on") -> Publication:
         ("t1/b1", "t1/b1/p1/quick/second", False),
         ("t1", "t1/b1/p1/quick/first", False),
         ("", "t1/b1/p1/quick/first", False),
-    ],
-)
-def test_the_program_is_at_the_position_of_the_published_snapshot(
-    tmp_path: Path, at: str, published: str, stands: bool
-) -> None:
-    catalog = Catalog(load_card(make_card(tmp_path / "card")).card)
-    position = at_item(catalog.item(at))
-    assert stands_at(catalog, position, publication(published)) is stands
-    assert stands_at(catalog, position, publication(published, "off")) is False
+    ):
+        position = at_item(catalog.item(at))
+        assert stands_at(catalog, position, publication(published)) is stands, (at, published)
+        assert stands_at(catalog, position, publication(published, "off")) is False

@@ -3,8 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from cardapp.card.navigation import FRESH, Position
 from cardapp.card.progress import LastResult, Status
 from cardapp.state import card_state, checkpoint_results
@@ -77,32 +75,20 @@ def published(**members: Any) -> dict[str, Any]:
     } | members
 
 
-def test_publishing_switches_sync_on_and_keeps_all(db: Database) -> None:
+def test_a_publication_keeps_all_and_the_observation_of_the_previous_one(db: Database) -> None:
+    first, second = published(), published(key="t1/b1/p1/s2/end", observed={"line": 40, "values": {}})
     with db.write() as conn:
-        assert checkpoint_results.publish(conn, "u", **published()) == 1
-    with db.read() as conn:
+        assert [checkpoint_results.publish(conn, "u", **each) for each in (first, second)] == [1, 2]
         now = checkpoint_results.load_publication(conn, "u")
-    members = published()
-    at = members.pop("at")
     assert now == checkpoint_results.Publication(
         sync="on",
         reason=None,
-        updated_at=at,
-        revision=1,
-        previous_key=None,
-        previous_observed=None,
-        **members,
+        updated_at=second.pop("at"),
+        revision=2,
+        previous_key=first["key"],
+        previous_observed=first["observed"],
+        **second,
     )
-
-
-def test_a_publication_stores_the_observation_of_the_previous_one(db: Database) -> None:
-    with db.write() as conn:
-        checkpoint_results.publish(conn, "u", **published())
-        checkpoint_results.publish(conn, "u", **published(key="t1/b1/p1/s2/end", observed={"line": 40, "values": {}}))
-        now = checkpoint_results.load_publication(conn, "u")
-    assert now is not None
-    assert (now.key, now.observed) == ("t1/b1/p1/s2/end", {"line": 40, "values": {}})
-    assert (now.previous_key, now.previous_observed) == ("t1/b1/p1/s1/first", {"line": 31, "values": {}})
 
 
 def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
@@ -126,14 +112,12 @@ def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
         assert (now.sync, now.reason, now.generation, now.revision) == ("on", None, 8, 3)
 
 
-@pytest.mark.parametrize(("asked", "kept"), [(1, 5), (5, 5), (6, 6)])
-def test_the_generation_never_falls(db: Database, asked: int, kept: int) -> None:
+def test_the_generation_never_falls(db: Database) -> None:
     with db.write() as conn:
         assert checkpoint_results.load_generation(conn) == 0
-        checkpoint_results.save_generation(conn, 5)
-        assert checkpoint_results.save_generation(conn, asked) == kept
+        found = [checkpoint_results.save_generation(conn, asked) for asked in (5, 1, 5, 6)]
     with db.read() as conn:
-        assert checkpoint_results.load_generation(conn) == kept
+        assert [*found, checkpoint_results.load_generation(conn)] == [5, 5, 5, 6, 6]
 
 
 def test_the_last_operation_and_results_are_kept(db: Database) -> None:

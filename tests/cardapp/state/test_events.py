@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,13 +90,12 @@ def test_paging_visits_every_event_once(db: Database, add: Add) -> None:
         assert events.page(conn, after=7) == []
 
 
-def test_large_events_end_a_page(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_PAGE_BYTES", 1000)
+def test_large_events_end_a_page(db: Database, add: Add) -> None:
     added = [add(data={"text": "é" * size}) for size in (200, 2000, 200, 200, 200, 200)]
     with db.read() as conn:
-        assert [len(events.page(conn, after=after)) for after in range(7)] == [2, 1, 3, 3, 2, 1, 0]
-        assert events.page(conn, limit=1) == added[:1]
-        assert list(events.stream(conn)) == added
+        pages = [events.page(conn, after=after, page_bytes=1000) for after in range(7)]
+        assert [len(page) for page in pages] == [2, 1, 3, 3, 2, 1, 0]
+        assert events.page(conn, limit=1, page_bytes=1000) == added[:1]
 
 
 def test_an_empty_record_has_the_genesis_head_and_no_events(db: Database) -> None:
@@ -127,43 +127,31 @@ def test_latest_returns_the_last_events_of_a_kind_and_a_card(db: Database, add: 
         assert events.latest(conn, limit=9, kind="sync.off", card_id="arena") == []
 
 
-def test_a_stream_has_more_events_than_one_chunk(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_CHUNK", 2)
-    added = [add() for _ in range(5)]
-    with db.read() as conn:
-        assert list(events.stream(conn)) == added
-
-
-def test_a_stream_can_be_limited_to_one_card(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_CHUNK", 2)
+def test_a_stream_of_one_card_has_more_events_than_one_chunk(db: Database, add: Add) -> None:
     added = [add(card=replace(CARD, id=name)) for name in ("arena", "calc", "calc", "are", "arena", "calc", "arena")]
     with db.read() as conn:
-        assert list(events.stream(conn, "arena")) == [added[0], added[4], added[6]]
+        assert list(events.stream(conn, chunk_size=2)) == added
+        assert list(events.stream(conn, "arena", chunk_size=2)) == [added[0], added[4], added[6]]
         assert list(events.stream(conn, 'arena" OR 1')) == []
 
 
 Reading = Callable[[sqlite3.Connection], Any]
 
 
-@pytest.mark.parametrize(
-    ("read", "equal"),
-    [
+def test_pages_and_the_latest_events_are_read_by_an_index(db: Database) -> None:
+    """A page of 200 events must not need a scan of a million."""
+    readings: list[tuple[Reading, list[str]]] = [
         (lambda conn: events.page(conn, after=5), []),
         (lambda conn: events.page(conn, after=5, kind="note"), ["kind"]),
         (lambda conn: events.page(conn, after=5, key="t1"), ["key"]),
         (lambda conn: events.page(conn, after=5, kind="note", key="t1"), ["kind", "key"]),
         (lambda conn: events.page(conn, after=5, actor="me"), ["actor"]),
         (lambda conn: list(events.stream(conn, "arena")), ["card_id"]),
-    ],
-)
-def test_a_page_is_read_by_an_index(db: Database, read: Reading, equal: list[str]) -> None:
-    """A page of 200 events must not need a scan of a million."""
-    (step,) = plan(db, read)
-    assert step.startswith("SEARCH event USING")
-    assert step.endswith(f"({' AND '.join(['learner=?', *(f'{column}=?' for column in equal), 'seq>?'])})")
-
-
-def test_the_latest_events_are_read_by_an_index(db: Database) -> None:
+    ]
+    for read, equal in readings:
+        (step,) = plan(db, read)
+        assert step.startswith("SEARCH event USING")
+        assert step.endswith(f"({' AND '.join(['learner=?', *(f'{column}=?' for column in equal), 'seq>?'])})")
     (step,) = plan(db, lambda conn: events.latest(conn, limit=10, kind="note", card_id="arena"))
     assert step == "SEARCH event USING INDEX event_by_card_and_kind (learner=? AND card_id=? AND kind=?)"
 
@@ -182,20 +170,17 @@ def plan(db: Database, read: Reading) -> list[str]:
     return [step for step in found if step not in ("SCALAR SUBQUERY 1", "SCAN current_learner")]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+def test_the_database_itself_refuses_to_change_the_record(db: Database, add: Add) -> None:
+    before = [add(), add()]
+    for statement in (
         "UPDATE event SET actor = 'somebody else'",
         "DELETE FROM event WHERE seq = 2",
         "DELETE FROM event",
         "INSERT OR REPLACE INTO event SELECT seq, at, kind, 'me', key, card, data, hash, 1 FROM event WHERE seq = 1",
         "INSERT INTO event SELECT 9, at, kind, actor, key, card, data, hash, 1 FROM event WHERE seq = 1",
-    ],
-)
-def test_the_database_itself_refuses_to_change_the_record(db: Database, add: Add, statement: str) -> None:
-    before = [add(), add()]
-    with pytest.raises(sqlite3.IntegrityError, match="events are"), db.write() as conn:
-        conn.execute(statement)
+    ):
+        with pytest.raises(sqlite3.IntegrityError, match="events are"), db.write() as conn:
+            conn.execute(statement)
     with db.read() as conn:
         assert events.page(conn) == before
 
@@ -256,52 +241,50 @@ def test_all_appended_events_are_read_back_and_verify(entries: list[tuple[str, s
     conn.close()
 
 
-@pytest.mark.parametrize("seq", [1, 3, 5])
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE event SET at = '2025-03-01T10:00:00.001Z' WHERE seq = ?",
-        "UPDATE event SET kind = 'x-other' WHERE seq = ?",
-        "UPDATE event SET actor = 'somebody else' WHERE seq = ?",
-        "UPDATE event SET key = 't2' WHERE seq = ?",
-        "UPDATE event SET card = '{}' WHERE seq = ?",
-        "UPDATE event SET data = '{\"n\":42}' WHERE seq = ?",
-        "UPDATE event SET data = 'no json' WHERE seq = ?",
-        "UPDATE event SET hash = replace(hash, substr(hash, 1, 1), 'g') WHERE seq = ?",
-        "DELETE FROM event WHERE seq = ?",
-    ],
-)
-def test_a_changed_event_is_found(db: Database, add: Add, change: str, seq: int) -> None:
+class Undone(Exception):
+    """Rolls a write back."""
+
+
+def verified_after(db: Database, *changes: str) -> events.Verification:
+    """The verification of the record as it would be after ``changes``, which are rolled back."""
+    found: list[events.Verification] = []
+    with suppress(Undone), db.write() as conn:
+        unlock(conn)
+        for change in changes:
+            conn.execute(change)
+        found.append(events.verify(conn))
+        raise Undone
+    return found[0]
+
+
+def test_a_changed_event_is_found(db: Database, add: Add) -> None:
     for number in range(5):
         add(data={"n": number})
-    with db.write() as conn:
-        unlock(conn)
-        conn.execute(change, (seq,))
-    report = events.verify_file(db.path)
-    assert (report.broken_seq, report.count) == (seq, seq - 1)
-    assert report.reason
-
-
-@pytest.mark.parametrize("kept", [0, 2])
-def test_events_removed_at_the_end_are_found(db: Database, add: Add, kept: int) -> None:
-    for _ in range(5):
-        add()
-    with db.write() as conn:
-        unlock(conn)
-        conn.execute("DELETE FROM event WHERE seq > ?", (kept,))
-    report = events.verify_file(db.path)
-    assert (report.count, report.broken_seq) == (kept, kept + 1)
-    assert f"{5 - kept} events" in str(report.reason)
-
-
-def test_swapped_events_are_found(db: Database, add: Add) -> None:
-    for number in range(4):
-        add(data={"n": number})
-    with db.write() as conn:
-        unlock(conn)
-        conn.execute("UPDATE event SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3)")
-        conn.execute("UPDATE event SET seq = -seq WHERE seq < 0")
-    assert events.verify_file(db.path).broken_seq == 2
+    for change in (
+        "UPDATE event SET at = '2025-03-01T10:00:00.001Z'",
+        "UPDATE event SET kind = 'x-other'",
+        "UPDATE event SET actor = 'somebody else'",
+        "UPDATE event SET key = 't2'",
+        "UPDATE event SET card = '{}'",
+        "UPDATE event SET data = '{\"n\":42}'",
+        "UPDATE event SET data = 'no json'",
+        "UPDATE event SET hash = replace(hash, substr(hash, 1, 1), 'g')",
+        "DELETE FROM event",
+    ):
+        for seq in (1, 3, 5):
+            report = verified_after(db, f"{change} WHERE seq = {seq}")
+            assert (report.broken_seq, report.count) == (seq, seq - 1), change
+            assert report.reason
+    swapped = (
+        "UPDATE event SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3)",
+        "UPDATE event SET seq = -seq WHERE seq < 0",
+    )
+    assert verified_after(db, *swapped).broken_seq == 2
+    for kept in (0, 2):
+        report = verified_after(db, f"DELETE FROM event WHERE seq > {kept}")
+        assert (report.count, report.broken_seq) == (kept, kept + 1)
+        assert f"{5 - kept} events" in str(report.reason)
+    assert events.verify_file(db.path).intact
 
 
 def test_a_rewritten_end_is_detected_only_by_a_hash_noted_elsewhere(db: Database, add: Add) -> None:
@@ -380,12 +363,12 @@ def test_a_withdrawn_note_stays_and_is_marked(db: Database, add: Add) -> None:
     assert refused.value.code == "already_withdrawn"
 
 
-@pytest.mark.parametrize("kind", ["x-prediction", "prediction.judged", "checkpoint.ready", "event.withdrawn", "x-a"])
-def test_only_notes_and_images_are_withdrawn(db: Database, add: Add, kind: str) -> None:
-    seq = add(kind=kind, data={"event_seq": 9})["seq"]
-    with pytest.raises(Conflict) as refused:
-        withdraw(db, seq)
-    assert refused.value.code == "not_withdrawable"
+def test_only_notes_and_images_are_withdrawn(db: Database, add: Add) -> None:
+    for kind in ("x-prediction", "prediction.judged", "checkpoint.ready", "event.withdrawn", "x-a"):
+        seq = add(kind=kind, data={"event_seq": 9})["seq"]
+        with pytest.raises(Conflict) as refused:
+            withdraw(db, seq)
+        assert refused.value.code == "not_withdrawable", kind
 
 
 def test_another_learners_note_cannot_be_withdrawn(db: Database, add: Add) -> None:

@@ -55,10 +55,10 @@ def test_only_the_first_proof_of_a_stop_is_an_entry_and_all_are_in_order(db: Dat
     assert here == [entry for entry in found if entry.key != OTHER]
 
 
-@pytest.mark.parametrize("kind", [PREDICTION, SELF, HINT])
-def test_an_event_without_the_data_of_its_kind_is_ignored(db: Database, add: Add, kind: str) -> None:
-    for data in ({}, {"values": [], "self": 1, "hint": "1"}):
-        add(kind=kind, key=STOP, data=data)
+def test_an_event_without_the_data_of_its_kind_is_ignored(db: Database, add: Add) -> None:
+    for kind in (PREDICTION, SELF, HINT):
+        for data in ({}, {"values": [], "self": 1, "hint": "1"}):
+            add(kind=kind, key=STOP, data=data)
     with db.read() as conn:
         assert learner.entries(conn, CARD.id) == learner.entries_at(conn, CARD.id, (STOP,)) == []
     assert judged(db) == []

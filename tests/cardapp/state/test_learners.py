@@ -125,12 +125,13 @@ def test_a_composed_and_a_decomposed_name_are_the_same(db: Database) -> None:
     assert overview(db)["current"] == "Zo\u00eb"
 
 
-@pytest.mark.parametrize("name", ["", "   ", "a\nb", "a\tb", "a\u202eb", "a\u2028b", "x" * 81])
-def test_an_unusable_name_is_refused(db: Database, name: str) -> None:
-    with pytest.raises(InvalidValue) as refused:
-        create(db, name)
-    assert refused.value.errors[0].pointer == "/name"
+def test_an_unusable_name_is_refused(db: Database) -> None:
+    for name in ("", "   ", "a\nb", "a\tb", "a\u202eb", "a\u2028b", "x" * 81):
+        with pytest.raises(InvalidValue) as refused:
+            create(db, name)
+        assert refused.value.errors[0].pointer == "/name", name
     assert len(overview(db)["learners"]) == 1
+    create(db, "x" * 80)
 
 
 def test_the_unnamed_record_gets_a_name_once(db: Database, add: Add) -> None:
