@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from marketdata.api import auth
-from marketdata.api.serve import Service
-from marketdata.errors import UsageError, VersionMissing
+from marketdata import token
+from marketdata.api.metrics import Metrics
+from marketdata.api.serve import Service, Times
+from marketdata.api.shared_memory import SharedMemory
+from marketdata.api.tick_writer import MAX_BACKLOG, TickWriter
+from marketdata.errors import DatabaseUnavailable, Saturated, UsageError, VersionMissing
 from marketdata.settings import Settings
 from marketdata.store import pool
-from tests.marketdata.api.conftest import Api, eventually, new_token, waiting_for_locks
+from tests.marketdata.api.conftest import Api, eventually, new_token, running_api, waiting_for_locks
+from tests.marketdata.api.test_admission import INGEST as INGEST_LINE
+from tests.marketdata.api.test_admission import SOME, head
+from tests.marketdata.http.wire import ask
 
 Make = Callable[..., dict[str, Any]]
+Admin = psycopg.Connection[Any]
 CHART = "/v1/chart?symbol=ROBUST:A&interval=1d"
 INGEST = "/v1/ingest/tick"
+LONG_MEMORY = Times(token_cache=3600.0, connection=0.2)
+"""A token is cached for longer than any wait here, so whatever removes one is not its age."""
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +41,22 @@ def stored(api: Api, tick: Make) -> None:
     api.ingest(tick(symbol="ROBUST:A", id="first"))
 
 
-def cut(admin: psycopg.Connection[Any]) -> None:
+def cut(admin: Admin) -> None:
     admin.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
 
 
-def test_the_service_recovers_from_cut_connections(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+@contextmanager
+def without_storing(admin: Admin) -> Iterator[None]:
+    """Nothing can be stored meanwhile, but stored data can be read, as the service's own check does."""
+    with admin.transaction():
+        admin.execute("LOCK TABLE md_symbols_v1 IN EXCLUSIVE MODE")
+        yield
+
+
+def test_the_service_recovers_from_cut_connections(api: Api, tick: Make, admin: Admin) -> None:
     for number in range(3):
         cut(admin)
         assert api("GET", CHART).status_int in (200, 503)
@@ -46,22 +65,7 @@ def test_the_service_recovers_from_cut_connections(api: Api, tick: Make, admin: 
     eventually(lambda: api.get("/healthz")["database"]["reachable"])
 
 
-def test_a_pool_without_a_free_connection_answers_503(
-    api: Api, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ExitStack() as held:
-        for _ in range(pool.SIZE):
-            held.enter_context(service.services.pool.connection())
-        monkeypatch.setattr(service.services.pool._pool, "timeout", 0.1)  # opening one may take longer
-        problem = api("GET", CHART, status=503)
-        assert problem.headers["Retry-After"]
-        assert problem.json["code"] == "database_exhausted"
-        api.problem("GET", "/ready", status=503, code="database_exhausted")
-        api.get("/healthz")
-    api.get(CHART)
-
-
-def test_a_full_disk_answers_503_to_writes_only(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+def test_a_full_disk_answers_503_to_writes_only(api: Api, tick: Make, admin: Admin) -> None:
     admin.execute(
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
@@ -79,7 +83,7 @@ def test_a_full_disk_answers_503_to_writes_only(api: Api, tick: Make, admin: psy
     api("POST", INGEST, one, status=201)
 
 
-def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
+def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin: Admin) -> None:
     """Requests share a transaction. If only the database can refuse a value, the other requests still succeed."""
     admin.execute("ALTER TABLE md_ticks_v1 ADD CONSTRAINT apple CHECK (id <> 'bad')")
     ids = ["bad" if n == 4 else f"apple{n}" for n in range(8)]
@@ -89,107 +93,107 @@ def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin
         statuses[name] = api("POST", INGEST, tick(symbol="ROBUST:A", id=name)).status_int
 
     first, *others = [threading.Thread(target=send, args=(name,)) for name in ["first-in-line", *ids]]
-    try:
-        with admin.transaction():
-            admin.execute("LOCK TABLE md_symbols_v1")
+    with ExitStack() as stack:
+        stack.callback(admin.execute, "ALTER TABLE md_ticks_v1 DROP CONSTRAINT apple")
+        with without_storing(admin):
             first.start()
+            stack.callback(first.join, 60)
             eventually(lambda: waiting_for_locks(admin) == 1)
             for thread in others:  # they queue behind it
                 thread.start()
+                stack.callback(thread.join, 60)
             eventually(lambda: api.service.services.tick_writer.depth == len(ids))
-        for thread in (first, *others):
-            thread.join(30)
-    finally:
-        admin.execute("ALTER TABLE md_ticks_v1 DROP CONSTRAINT apple")
     assert statuses == {name: 422 if name == "bad" else 201 for name in ["first-in-line", *ids]}
 
 
-def test_a_stalled_statement_ends(
-    service_settings: Settings,
-    database: str,
-    tick: Make,
-    admin: psycopg.Connection[Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pool._configure, "__defaults__", (0.3,))
-    running = Service(service_settings)
-    running.start()
-    try:
-        api = Api(running, new_token(database, "read"), new_token(database, "write"))
-        with admin.transaction():
-            admin.execute("LOCK TABLE md_symbols_v1, md_rollups_v1")
-            api.problem("POST", INGEST, tick(symbol="ROBUST:A", id="slow"), status=503, code="too_slow")
-            api.problem("GET", CHART, status=503, code="too_slow")
-        api("POST", INGEST, tick(symbol="ROBUST:A", id="slow"), status=201)
-        api.get(CHART)
-    finally:
-        running.stop()
+def test_a_cancelled_statement_is_too_slow(api: Api, tick: Make, admin: Admin, database: str) -> None:
+    """PostgreSQL cancels a statement after its time limit in the same way."""
+    answers: list[Any] = []
+    sender = threading.Thread(
+        target=lambda: answers.append(api("POST", INGEST, tick(symbol="ROBUST:A", id="slow"), status=503))
+    )
+    with psycopg.connect(database, autocommit=True) as canceller, without_storing(admin):
+        sender.start()
+        eventually(lambda: waiting_for_locks(admin) == 1)
+        canceller.execute(
+            "SELECT pg_cancel_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            " WHERE datname = current_database() AND NOT granted"
+        )
+        sender.join(60)
+    assert [answer.json["code"] for answer in answers] == ["too_slow"]
+    api("POST", INGEST, tick(symbol="ROBUST:A", id="slow"), status=201)
 
 
-def test_saturation_is_reported_before_anything_grows(api: Api, tick: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    tick_writer = api.service.services.tick_writer
-    with monkeypatch.context() as patch:
-        patch.setattr(tick_writer, "_backlog", lambda: 1000)
-        assert api("POST", INGEST, tick(), status=429).headers["Retry-After"] == "1"
-    with monkeypatch.context() as patch:
-        patch.setattr(tick_writer._group_commit, "_capacity", 0)
-        api.problem("POST", INGEST, tick(), status=429, code="saturated")
+def test_a_long_backlog_is_refused_before_anything_grows() -> None:
+    backlog = MAX_BACKLOG
+    served: Any = SimpleNamespace(version=lambda: SimpleNamespace(shards=None))
+    metrics = Metrics(SharedMemory.of_one_process())
+    nothing = cast(Any, None)
+    writer = TickWriter(nothing, served, metrics, lambda: backlog, nothing, nothing)
+    with pytest.raises(DatabaseUnavailable, match="stopping"):  # it was not started
+        writer.store([nothing])
+    backlog += 1
+    with pytest.raises(Saturated):
+        writer.store([nothing])
 
 
-@pytest.fixture
-def long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token is cached for longer than any wait here, so whatever removes one is not its age."""
-    monkeypatch.setattr(auth, "CACHE_SECONDS", 3600.0)
+@pytest.fixture(scope="module")
+def remembering(service_settings: Settings) -> Iterator[Api]:
+    with running_api(service_settings, LONG_MEMORY) as found:
+        eventually(lambda: found.service.services.revocation_listener.is_receiving)
+        yield found
 
 
-@pytest.mark.usefixtures("long_memory")
-def test_a_revocation_reaches_another_process_at_once(api: Api, service_settings: Settings) -> None:
-    other = Service(service_settings)
-    other.start()
-    try:
-        made = api("POST", "/v1/admin/tokens", {"name": "two", "scope": "read"}, status=201).json
-        there = Api(other, made["token"], made["token"])
-        eventually(lambda: other.services.revocation_listener.is_receiving)
-        there.get("/v1/symbols")
-        api("DELETE", f"/v1/admin/tokens/{made['id']}", status=200)
-        eventually(lambda: there("GET", "/v1/symbols").status_int == 401)
-    finally:
-        other.stop()
+def test_a_pool_without_a_free_connection_answers_503(remembering: Api) -> None:
+    with ExitStack() as held:
+        remembering.get(CHART)
+        for _ in range(pool.SIZE):
+            held.enter_context(remembering.service.services.pool.connection())
+        problem = remembering("GET", CHART, status=503)
+        assert problem.headers["Retry-After"]
+        assert problem.json["code"] == "database_exhausted"
+        remembering.problem("GET", "/ready", status=503, code="database_exhausted")
+        remembering.get("/healthz")
+    remembering.get(CHART)
 
 
-@pytest.mark.usefixtures("long_memory")
+def test_a_revocation_reaches_another_process_at_once(api: Api, remembering: Api) -> None:
+    made = api("POST", "/v1/admin/tokens", {"name": "two", "scope": "read"}, status=201).json
+    there = Api(remembering.service, made["token"], made["token"])
+    there.get("/v1/symbols")
+    api("DELETE", f"/v1/admin/tokens/{made['id']}", status=200)
+    eventually(lambda: there("GET", "/v1/symbols").status_int == 401)
+
+
 def test_a_revocation_missed_while_disconnected_is_found_on_reconnecting(
-    api: Api, admin: psycopg.Connection[Any]
+    api: Api, remembering: Api, admin: Admin
 ) -> None:
     made = api("POST", "/v1/admin/tokens", {"name": "unheard", "scope": "read"}, status=201).json
-    api.tokens["read"] = made["token"]
-    api.get("/v1/symbols")
+    there = Api(remembering.service, made["token"], made["token"])
+    there.get("/v1/symbols")
     admin.execute("UPDATE api_tokens SET revoked_at = now() WHERE name = 'unheard'")
-    api.get("/v1/symbols")  # still cached
+    there.get("/v1/symbols")  # still cached
     cut(admin)
-    eventually(lambda: api("GET", "/v1/symbols").status_int == 401)
+    eventually(lambda: there("GET", "/v1/symbols").status_int == 401)
 
 
 def test_use_of_a_token_is_recorded_at_the_stop(api: Api, service_settings: Settings, database: str) -> None:
     text = new_token(database, "read", "lazy")
-    one = Service(service_settings)
-    one.start()
-    eventually(lambda: one.services.revocation_listener.is_receiving)
-    Api(one, text, text).get("/v1/symbols")
 
     def noted() -> bool:
         return any(each["last_used_at"] for each in api.get("/v1/admin/tokens")["tokens"] if each["name"] == "lazy")
 
-    assert not noted()
-    one.stop()
+    with running_api(service_settings) as one:
+        eventually(lambda: one.service.services.revocation_listener.is_receiving)
+        Api(one.service, text, text).get("/v1/symbols")
+        assert not noted()
     assert noted()
 
 
 def test_an_api_waits_for_its_database(service_settings: Settings, database: str, state_dir: Path, tick: Make) -> None:
     url = service_settings.database_url or ""
     nowhere = make_conninfo(url, host=str(state_dir))
-    running = Service(dataclasses.replace(service_settings, database_url=nowhere))
-    running._pool._pool.timeout = 0.1
+    running = Service(dataclasses.replace(service_settings, database_url=nowhere), times=Times(connection=0.1))
     running.start()
     try:
         api = Api(running, new_token(database, "read"), new_token(database, "write"))
@@ -197,29 +201,27 @@ def test_an_api_waits_for_its_database(service_settings: Settings, database: str
         late = tick(symbol="ROBUST:A", id="late")
         for method, path, body in (("GET", "/ready", None), ("GET", CHART, None), ("POST", INGEST, late)):
             api.problem(method, path, body, status=503, code="database_unavailable")
+        status, headers, body = ask(running.port, head(INGEST_LINE, token.generate()) + SOME)
+        assert (status, headers["retry-after"], json.loads(body)["code"]) == (503, "1", "database_unavailable")
         reached = conninfo_to_dict(url)
         door = f".s.PGSQL.{reached['port']}"
         (state_dir / door).symlink_to(Path(str(reached["host"])) / door)
         eventually(lambda: api("GET", "/ready").status_int == 200)
         eventually(lambda: api.get("/healthz")["database"]["reachable"])
         eventually(lambda: api("POST", INGEST, late).status_int == 201)  # after the pool has connected, too
-        api.get(CHART)
+        eventually(lambda: api("GET", CHART).status_int == 200)
     finally:
         running.stop()
 
 
-@pytest.mark.parametrize(
-    ("names", "error"),
-    [
-        ({"ticks_table": "md_ticks_v9"}, VersionMissing),
-        ({"ticks_table": "md_ticks_v9", "candles_function": "md_candles_v9"}, VersionMissing),
-        ({"ticks_table": "md_ticks_v1", "candles_function": "md_candles_v9"}, VersionMissing),
-        ({"ticks_table": "md_ticks_v1", "candles_function": "md_bucket_of_v1"}, UsageError),
-        ({"ticks_table": "pg_class", "candles_function": "md_candles_v1"}, UsageError),
-    ],
-)
-def test_a_version_that_is_not_there_is_a_start_up_error(
-    service: Service, service_settings: Settings, names: dict[str, str], error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        Service(dataclasses.replace(service_settings, **names)).start()
+def test_a_version_that_is_not_there_is_a_start_up_error(service: Service, service_settings: Settings) -> None:
+    for ticks_table, candles_function, error in (
+        ("md_ticks_v9", None, VersionMissing),
+        ("md_ticks_v9", "md_candles_v9", VersionMissing),
+        ("md_ticks_v1", "md_candles_v9", VersionMissing),
+        ("md_ticks_v1", "md_bucket_of_v1", UsageError),
+        ("pg_class", "md_candles_v1", UsageError),
+    ):
+        named = dataclasses.replace(service_settings, ticks_table=ticks_table, candles_function=candles_function)
+        with pytest.raises(error):
+            Service(named).start()
