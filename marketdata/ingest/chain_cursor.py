@@ -106,7 +106,7 @@ class ChainCursor:
                 (symbol,),
             ).fetchone()
             if row is not None and row[0] < row[1]:
-                put_coverage(transaction, symbol, *row, "indexed")
+                put_coverage(transaction, symbol, row[0], row[1], "indexed")
                 transaction.execute("UPDATE pools SET covered_to = ? WHERE symbol = ?", (row[1], symbol))
         transaction.executemany(
             "UPDATE pools SET next_block = ?, joined = 0 WHERE symbol = ?", [(next_block, each) for each in symbols]

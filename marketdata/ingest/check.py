@@ -21,12 +21,12 @@ from marketdata.source.rpc_file import Chain, Endpoint
 
 _TRIES = 3
 """Tries of a request. The number is small, because a person waits for the result and can run the command again."""
-_CONNECTION_S = 3.0
+CONNECTION_S = 3.0
 """How long a provider's host is waited for."""
 WRONG = "  WRONG: "
 
 
-def lines(chain: Chain, file: Path) -> Iterator[str]:
+def lines(chain: Chain, file: Path, connection_s: float = CONNECTION_S) -> Iterator[str]:
     """The lines about a chain of ``rpc.json``, which is ``file``. A fault begins with :data:`WRONG`. Raises
     ProviderError if the only endpoint cannot be reached."""
     stopping = threading.Event()
@@ -35,7 +35,7 @@ def lines(chain: Chain, file: Path) -> Iterator[str]:
         with closing(Rpc(endpoint, stopping=stopping)) as rpc:
             yield f"{chain.name}: asking {rpc.name} …"
             try:
-                rpc.reach(_CONNECTION_S)
+                rpc.reach(connection_s)
                 reached.append(endpoint)
             except ProviderError as error:
                 about = f"{error.detail}. Check the url in {file}, and that its host runs and this machine reaches it"
@@ -87,10 +87,10 @@ def _forecast(chain: Chain, endpoint: Endpoint, last: int, stopping: threading.E
             f"a request takes {found.request_s * 1000:.0f} ms{times}"
         )
         cost = forecast.forecast(found, period.blocks, len(chain.pools), endpoint.requests_per_s)
-        since = "a year" if period.is_year else f"since block {period.first} ({_duration(period.seconds)})"
+        since = "a year" if period.is_year else f"since block {period.first} ({duration(period.seconds)})"
         swaps = period.blocks * found.swaps / found.blocks
         yield (
-            f"  {since}: {_duration(cost.seconds)}, {_rounded(cost.calls)} requests for "
+            f"  {since}: {duration(cost.seconds)}, {_rounded(cost.calls)} requests for "
             f"{_rounded(period.blocks)} blocks and about {_rounded(swaps)} swaps (limited by {cost.limit})"
         )
 
@@ -100,7 +100,7 @@ def _rounded(number: float) -> str:
     return f"{float(f'{number:.2g}'):,.0f}".replace(",", " ")
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """The largest unit and the next smaller one."""
     minutes, hours, days = round(seconds / 60), round(seconds / 3600), round(seconds / 86_400)
     if seconds < 60:

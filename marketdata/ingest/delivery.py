@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from time import monotonic
 from typing import Any, NamedTuple
@@ -69,7 +69,8 @@ class _SettledBatch(NamedTuple):
 class Delivery:
     """Delivers one outbox. Used by one thread."""
 
-    def __init__(self, outbox: Outbox, api: ApiClient, lease: Lease) -> None:
+    def __init__(self, outbox: Outbox, api: ApiClient, lease: Lease, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._outbox = outbox
         self._api = api
         self._lease = lease
@@ -100,13 +101,13 @@ class Delivery:
         except StateError:  # a full disk must not prevent delivery
             if not items:
                 raise
-        if monotonic() >= self._cover_at:
+        if self._clock() >= self._cover_at:
             self.cover()
         return bool(items)
 
     def cover(self) -> None:
         """Deliver the coverage whose ticks were all delivered."""
-        self._cover_at = monotonic() + COVERAGE_S
+        self._cover_at = self._clock() + COVERAGE_S
         collected = self._outbox.coverage(_MAX_COVERAGE)
         for body in _requests(_merged(collected)):
             response = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())

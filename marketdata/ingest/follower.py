@@ -25,15 +25,23 @@ from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import Provider, newest_and_final
 from marketdata.source.rpc_file import Chain
 
-MIN_FOLLOWED = 128
-"""At least this many of the newest blocks are read one by one, because a reorganisation may replace them. If
-``confirmations`` in ``rpc.json`` is larger, it is used instead."""
-_MIN_KEPT = 1024
-"""At least this many of the newest blocks are remembered, to find where a reorganisation began."""
-_STEP_BLOCKS = 32
-"""A step reads at most this many blocks one by one."""
-
 _log = logging.getLogger("marketdata.ingestor")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Numbers of blocks."""
+
+    followed: int = 128
+    """At least this many of the newest blocks are read one by one, because a reorganisation may replace them. If
+    ``confirmations`` in ``rpc.json`` is larger, it is used instead."""
+    kept: int = 1024
+    """At least this many of the newest blocks are remembered, to find where a reorganisation began."""
+    step: int = 32
+    """A step reads at most this many blocks one by one."""
+
+
+LIMITS = Limits()
 
 
 @dataclass
@@ -77,7 +85,9 @@ class Follower:
     members are *late*; they are read while no new block waits.
     """
 
-    def __init__(self, provider: Provider, chain: Chain, pools: Sequence[Pool], outbox: Outbox) -> None:
+    def __init__(
+        self, provider: Provider, chain: Chain, pools: Sequence[Pool], outbox: Outbox, limits: Limits = LIMITS
+    ) -> None:
         """``pools`` are those that ``rpc.json`` lists."""
         self._provider = provider
         self._chain = chain
@@ -85,7 +95,8 @@ class Follower:
         self._cursor = ChainCursor(outbox, chain.name)
         self._discovery = Discovery(provider, chain, outbox)
         self._range = AdaptiveRange()
-        self._followed = max(MIN_FOLLOWED, chain.confirmations or 0)
+        self._limits = limits
+        self._followed = max(limits.followed, chain.confirmations or 0)
         self._finalized = 0
         self._pools: dict[str, Pool] = {}
         self._members: PoolGroup | None = None
@@ -168,7 +179,7 @@ class Follower:
         if first <= last_in_ranges:
             fetch, last = self._read_range, min(last, last_in_ranges, first + self._range.size - 1)
         else:
-            fetch, last = self._read_blocks, min(last, first + _STEP_BLOCKS - 1)
+            fetch, last = self._read_blocks, min(last, first + self._limits.step - 1)
         read = fetch(group.filter, first, last)
         if read is None:
             return
@@ -229,7 +240,7 @@ class Follower:
         (start, _), (end, _) = read[0], read[-1]
         last = end.number
         with self._cursor.transaction() as transaction:
-            self._cursor.forget(transaction, min(self._finalized, start.number - _MIN_KEPT))
+            self._cursor.forget(transaction, min(self._finalized, start.number - self._limits.kept))
             new, waiting = self._discovery.record(transaction, self._cursor, found)
             index = PoolIndex([*group.pools.values(), *new]) if new else group.index
             made = self._put_ticks(transaction, index, read)
@@ -342,8 +353,8 @@ class Follower:
         """Returns the known blocks that were replaced, newest first, and the newest known block that is still in the
         chain, or None."""
         gone: list[ReadBlock] = []
-        for at in range(0, len(known), _STEP_BLOCKS):
-            part = known[at : at + _STEP_BLOCKS]
+        for at in range(0, len(known), self._limits.step):
+            part = known[at : at + self._limits.step]
             for block, current in zip(part, self._provider.find_headers([each.number for each in part]), strict=True):
                 if current is not None and current.hash == block.hash:
                     return gone, current
@@ -361,7 +372,7 @@ class Follower:
         """Raise StateError if older blocks than the known ones were read and forgotten. Such blocks cannot be
         retracted."""
         oldest = min([known[0].number, *(pool.first_block for pool in self._cursor.pools())])
-        if known[0].number - _MIN_KEPT > oldest:
+        if known[0].number - self._limits.kept > oldest:
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "
                 "Another chain needs another TICKS_TABLE",

@@ -30,7 +30,7 @@ OUTBOX_UNUSABLE = "outbox"
 """The code of the error when the file cannot be read or written, for example because the disk is full."""
 _BUSY_MS = 30_000
 _JSON = json.JSONEncoder(separators=(",", ":"))
-_MIGRATIONS = (
+MIGRATIONS = (
     """
     -- One row. The items belong to ticks_table, which is NULL until the API has named the table.
     CREATE TABLE identity (id TEXT NOT NULL, ticks_table TEXT);
@@ -291,9 +291,9 @@ class Outbox:
     def _migrate(self) -> None:
         with self.transaction() as connection:
             done = connection.execute("PRAGMA user_version").fetchone()[0]
-            if done > len(_MIGRATIONS):
+            if done > len(MIGRATIONS):
                 raise StateError(f"{self.path} was written by a later release: use that release")
-            for number, script in enumerate(_MIGRATIONS[done:], start=done + 1):
+            for number, script in enumerate(MIGRATIONS[done:], start=done + 1):
                 for statement in script.split(";"):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")

@@ -25,7 +25,7 @@ from marketdata.source.evm import Log
 from marketdata.source.pools.pool import Pool
 from tests.functional.serving import until
 from tests.marketdata.source.provider import Provider, Raw, error
-from tests.marketdata.source.synthetic_chain import BLOCK_S, START, ForkedChain, SyntheticChain
+from tests.marketdata.source.synthetic_chain import BLOCK_S, START, SyntheticChain
 
 _BLOCK = st.integers(0, 30)
 _RANGES = st.lists(st.tuples(_BLOCK, _BLOCK).map(sorted).map(tuple), max_size=4)
@@ -172,7 +172,6 @@ def test_the_backfill_resumes_when_the_api_is_back(tmp_path: Path, chain: Synthe
     assert len(api.ids) == 201
 
 
-@pytest.mark.full
 def test_the_backfill_survives_a_provider_failure_in_the_middle(
     tmp_path: Path, chain: SyntheticChain, api: Api
 ) -> None:
@@ -229,18 +228,3 @@ def test_a_swap_becomes_a_tick() -> None:
         "block": {"number": 12, "hash": log.block_hash},
         "tx": log.transaction,
     }
-
-
-@pytest.mark.full
-def test_the_backfill_stores_nothing_of_an_endpoint_that_contradicts_the_preferred_one(
-    tmp_path: Path, api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The second endpoint has more budget left."""
-    with closing(SyntheticChain(202, 1, most=30)) as honest, closing(ForkedChain(202, 1, most=30)) as other:
-        endpoints = [{"url": honest.url, "requests_per_s": 30}, {"url": other.url, "requests_per_s": 100_000}]
-        work = backfill(tmp_path, honest, api, url=None, urls=endpoints)
-        assert min(len(honest.asked), len(other.asked)) > 3
-        assert any(f"at {other.url[7:]}, and 0x" in line for line in caplog.messages)
-    assert work.error is None
-    assert len(api.ids) == len(set(api.ids)) == 201
-    assert not any("beef" in id for id in api.ids)

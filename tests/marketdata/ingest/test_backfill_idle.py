@@ -65,44 +65,38 @@ def said(tmp_path: Path) -> Iterator[Said]:
 LATER = "newer blocks are not final yet: run it again later, or let bin/marketdata-ingestor follow the chain"
 
 
-def test_everything_is_stored_and_no_ingestor_ran(said: Said) -> None:
-    assert "SYN: 201 blocks up to block 200 read in " in said()
-    assert said() == f"SYN: nothing to read: SYN:A-B: the blocks 0 to 200 are stored, and {LATER}"
-
-
-def test_everything_up_to_the_ingestors_first_block_is_stored(said: Said) -> None:
+def test_everything_is_stored(said: Said) -> None:
     assert "SYN: 150 blocks up to block 149 read in " in said(began=150)
     assert said(began=150) == (
         "SYN: nothing to read: SYN:A-B: the blocks 0 to 149 are stored, and the ingestor reads from there on"
     )
 
 
-def test_the_ingestor_began_at_the_first_block(said: Said) -> None:
-    assert said(100, began=100) == (
-        "SYN: nothing to read: SYN:A-B: the ingestor began at block 100 and reads from there on: an earlier "
-        "start_block in rpc.json, or --from-block, reads what was before"
-    )
-
-
-def test_the_last_block_is_not_final(said: Said) -> None:
+def test_everything_is_stored_and_no_ingestor_ran(said: Said) -> None:
+    assert "SYN: 201 blocks up to block 200 read in " in said()
+    assert said() == f"SYN: nothing to read: SYN:A-B: the blocks 0 to 200 are stored, and {LATER}"
     assert said(0, 205, 210) == (
         "SYN: nothing to read: SYN:A-B: block 205 is not final yet, the newest final block is 200: run it again later"
     )
-    assert said(0, 195, 210).endswith("; --to-block 210 is not final yet: run it again later")
     assert said(0, 195, 210) == f"SYN: nothing to read: SYN:A-B: the blocks 195 to 200 are stored, and {LATER}"
     assert said(0, 195, 198) == "SYN: nothing to read: SYN:A-B: the blocks 195 to 198 are stored"
 
 
-def test_the_first_block_is_after_the_newest_one(said: Said) -> None:
+def test_a_part_of_the_last_blocks_is_not_final(said: Said) -> None:
+    assert said(0, 195, 210).endswith("; --to-block 210 is not final yet: run it again later")
+
+
+def test_the_pool_begins_where_nothing_is_to_read(said: Said) -> None:
     assert said(1_000_000) == (
         "SYN: nothing to read: SYN:A-B: block 1,000,000 is after the newest block, 212: "
         "correct start_block in rpc.json, or --from-block"
     )
-
-
-def test_the_pool_begins_after_the_last_block(said: Said) -> None:
     assert said(150, None, 100) == (
         "SYN: nothing to read: SYN:A-B: its start_block 150 is after --to-block 100: give a later --to-block"
+    )
+    assert said(100, began=100) == (
+        "SYN: nothing to read: SYN:A-B: the ingestor began at block 100 and reads from there on: an earlier "
+        "start_block in rpc.json, or --from-block, reads what was before"
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from marketdata.ingest import follower
 from marketdata.ingest.follower import Follower
-from marketdata.source import evm, log_filter, rpc_file
+from marketdata.source import evm, rpc_file
 from marketdata.source.evm import Log
 from marketdata.source.pools import KINDS
 from marketdata.source.pools.pool import Pool
-from tests.marketdata.ingest.test_follower import GENESIS, START, SWAP, Block, Chain, Run
+from tests.marketdata.ingest.test_follower import GENESIS, LIMITS, START, SWAP, Block, Chain, Run
 
 FACTORY = "0x" + "fa" * 20
 KIND = KINDS["uniswap-v2"]
@@ -118,6 +118,7 @@ def decimals_of(token: str) -> bytes:
 
 
 class FactoryRun(Run):
+    chain: Market
     source = SOURCE
 
     def make_chain(self) -> Market:
@@ -126,30 +127,18 @@ class FactoryRun(Run):
     listed: Sequence[Pool] = ()
 
     def make_follower(self) -> Follower:
-        return Follower(cast("Any", self.chain), self.source, self.listed, self.outbox)
+        return Follower(cast("Any", self.chain), self.source, self.listed, self.outbox, LIMITS)
 
 
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small limits, as for the tests of listed pools."""
-    monkeypatch.setattr(follower, "MIN_FOLLOWED", 40)
-    monkeypatch.setattr(follower, "_STEP_BLOCKS", 7)
-    monkeypatch.setattr(follower, "_MIN_KEPT", 60)
-
-
-@pytest.mark.parametrize("most_addresses", [500, 3], ids=["by address", "by topic"])
-def test_after_random_faults_the_api_has_the_ticks_of_every_pool(
-    tmp_path: Path, loops: Callable[..., int], most_addresses: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_filter, "MAX_ADDRESSES", most_addresses)
+def test_after_random_faults_the_api_has_the_ticks_of_every_pool(tmp_path: Path, rng: random.Random) -> None:
     pools = 0
-    for seed in range(loops(quick=8, full=200)):
-        run = FactoryRun(tmp_path, seed)
+    for _ in range(10):
+        run = FactoryRun(tmp_path, seed := rng.getrandbits(32))
         with closing(run):
             for _ in range(50):
                 run.anything()
             run.finish()
-            chain = cast("Market", run.chain)
+            chain = run.chain
             pools += len(chain.symbols())
             assert set(run.api.ticks) == chain.ids(), f"seed {seed}"
             assert run.outbox.dead_letters() == []
@@ -166,6 +155,15 @@ def run(tmp_path: Path) -> Iterator[FactoryRun]:
     found.close()
 
 
+class WaitingRun(FactoryRun):
+    """A run with ``min_trades``."""
+
+    def __init__(self, folder: Path, seed: int, trades: int) -> None:
+        folder.mkdir(exist_ok=True)
+        self.source = replace(SOURCE, factories=(replace(SOURCE.factories[0], min_trades=trades),))
+        super().__init__(folder, seed)
+
+
 def reading(run: FactoryRun, **changed: Any) -> None:
     """Restart with another factory in ``rpc.json``, and read everything."""
     run.source = replace(SOURCE, factories=(replace(SOURCE.factories[0], **changed),))
@@ -179,7 +177,7 @@ def read_symbols(run: FactoryRun) -> set[str]:
 
 
 def test_an_excluded_pool_is_read_on_when_the_line_is_removed(run: FactoryRun) -> None:
-    chain = cast("Market", run.chain)
+    chain = run.chain
     run.finish()
     address, symbol = next(iter(chain.symbols().items()))
     token = next(tokens[0] for _, each, tokens in chain.created() if each != address and tokens[0] != USD)
@@ -202,31 +200,22 @@ def tokens_of(chain: Market, address: str) -> tuple[str, ...]:
     return next(tokens for _, each, tokens in chain.created() if each == address)
 
 
-@pytest.mark.parametrize("trades", [1, 3])
-def test_a_pool_is_read_from_its_beginning_once_it_has_enough_swaps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trades: int
-) -> None:
-    monkeypatch.setattr(
-        FactoryRun, "source", replace(SOURCE, factories=(replace(SOURCE.factories[0], min_trades=trades),))
-    )
-    with closing(FactoryRun(tmp_path, 2)) as run:
-        run.finish()
-        run.chain.extend(60)
-        run.finish()
-        chain = cast("Market", run.chain)
-        swaps = [(log.address, id_of(log)) for block in chain.blocks for log in block.logs if log.topics[0] == SWAPPED]
-        counts = Counter(address for address, _ in swaps if address in chain.symbols())
-        wanted = {address for address, count in counts.items() if count >= trades}
-        assert {address for (address,) in run.outbox.rows("SELECT address FROM pools")} == wanted
-        assert {id for _, id in run.api.ticks} == {id for address, id in swaps if address in wanted}
-
-
-def id_of(log: Log) -> str:
-    return f"{log.block_hash}:{log.position}"
+def test_a_pool_is_read_from_its_beginning_once_it_has_enough_swaps(tmp_path: Path) -> None:
+    for trades in (1, 3):
+        with closing(WaitingRun(tmp_path / f"{trades}", 2, trades)) as run:
+            run.finish()
+            run.chain.extend(60)
+            run.finish()
+            logs = [log for block in run.chain.blocks for log in block.logs if log.topics[0] == SWAPPED]
+            counts = Counter(log.address for log in logs if log.address in run.chain.symbols())
+            wanted = {address for address, count in counts.items() if count >= trades}
+            assert {address for (address,) in run.outbox.rows("SELECT address FROM pools")} == wanted
+            ids = {f"{log.block_hash}:{log.position}" for log in logs if log.address in wanted}
+            assert {id for _, id in run.api.ticks} == ids
 
 
 def test_a_pool_that_waits_for_swaps_may_be_listed(run: FactoryRun) -> None:
-    chain = cast("Market", run.chain)
+    chain = run.chain
     reading(run, min_trades=1000)
     address, _ = next(iter(chain.symbols().items()))
     listed = Pool("T:LISTED", address, "uniswap-v2", (18, 18), False, 0, cast("Any", tokens_of(chain, address)))
@@ -244,4 +233,4 @@ def test_the_past_is_read_again_when_the_kind_of_a_factory_is_corrected(run: Fac
     reading(run, kind="solidly")
     assert read_symbols(run) == set()
     reading(run)
-    assert read_symbols(run) == set(cast("Market", run.chain).symbols().values())
+    assert read_symbols(run) == set(run.chain.symbols().values())

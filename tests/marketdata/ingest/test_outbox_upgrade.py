@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from marketdata.errors import StateError
 from marketdata.ingest import outbox as module
 from marketdata.ingest.chain_cursor import ChainCursor, KnownPool, ReadBlock
 from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem
@@ -33,7 +34,7 @@ ROWS = f"""
 def path(tmp_path: Path) -> Path:
     found = tmp_path / "md_ticks_v1.sqlite"
     with closing(sqlite3.connect(found)) as old:
-        old.executescript(module._MIGRATIONS[0] + ROWS + "PRAGMA user_version = 1;")
+        old.executescript(module.MIGRATIONS[0] + ROWS + "PRAGMA user_version = 1;")
         tables = {row[0] for row in old.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE TABLE%'")}
         counts = {table: old.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
         assert all(counts.values()), counts
@@ -57,7 +58,14 @@ def test_everything_is_kept(path: Path) -> None:
         with outbox.transaction() as transaction:
             assert cursor.restores(transaction, Block(95, "0xdead", 1950), ["ETH:A-B"]) != []
     with closing(Outbox(path)) as outbox:  # the upgrade is made once
-        assert outbox.rows("PRAGMA user_version") == [(len(module._MIGRATIONS),)]
+        assert outbox.rows("PRAGMA user_version") == [(len(module.MIGRATIONS),)]
+
+
+def test_the_file_of_a_later_release_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as later:
+        later.execute(f"PRAGMA user_version = {len(module.MIGRATIONS) + 1}")
+    with pytest.raises(StateError, match="written by a later release"):
+        Outbox(path)
 
 
 def test_reading_goes_on_where_it_was(path: Path) -> None:

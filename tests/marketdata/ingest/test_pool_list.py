@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from marketdata import cli
 from marketdata.ingest import pool_list
-from tests.marketdata.ingest.test_discovery import FACTORY, SOURCE, UNREADABLE, FactoryRun, Market
+from tests.marketdata.ingest.test_discovery import FACTORY, SOURCE, UNREADABLE, FactoryRun, WaitingRun
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def shown(run: FactoryRun, **changed: Any) -> dict[str, str]:
 
 
 def test_each_pool_is_shown_with_its_trades_and_its_lag(run: FactoryRun) -> None:
-    chain = cast("Market", run.chain)
+    chain = run.chain
     address, symbol = next(iter(chain.symbols().items()))
     lines = list(pool_list.lines(run.outbox, [SOURCE], "T", run.chain.blocks[-1].header.time + 90))
     [line] = [each for each in lines if address in each]
@@ -48,7 +48,7 @@ def test_each_pool_is_shown_with_its_trades_and_its_lag(run: FactoryRun) -> None
 
 
 def test_a_pool_that_is_not_read_is_shown_with_the_reason(run: FactoryRun) -> None:
-    created = cast("Market", run.chain).created()
+    created = run.chain.created()
     unreadable = {address for _, address, tokens in created if UNREADABLE in tokens}
     readable = [(address, tokens) for _, address, tokens in created if address not in unreadable]
     assert unreadable
@@ -64,11 +64,8 @@ def test_a_pool_that_is_not_read_is_shown_with_the_reason(run: FactoryRun) -> No
     assert shown(run, address="0x" + "99" * 20)[address] == "  not read: rpc.json does not name its factory"
 
 
-def test_a_pool_with_too_few_swaps_is_shown_with_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        FactoryRun, "source", replace(SOURCE, factories=(replace(SOURCE.factories[0], min_trades=1000),))
-    )
-    with closing(FactoryRun(tmp_path, 2)) as run:
+def test_a_pool_with_too_few_swaps_is_shown_with_their_number(tmp_path: Path) -> None:
+    with closing(WaitingRun(tmp_path, 2, 1000)) as run:
         run.finish()
         ends = shown(run, min_trades=1000).values()
         assert any(" of the 1000 swaps of min_trades" in end for end in ends)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
+import threading
 
 from marketdata.ingest.worker import Worker
-from tests.functional.serving import until
 
 
 def test_a_wake_during_a_step_ends_the_next_wait_although_another_step_comes_first() -> None:
     """The reader asks for the newest block only in a step after a wait."""
-    times: list[float] = []
+    waits = [0.0, 600.0, 600.0, 600.0]
+    third, fourth = threading.Event(), threading.Event()
 
     def step() -> float:
-        times.append(time.monotonic())
-        if len(times) == 1:
+        if len(waits) == 4:
             worker.wake()
-            return 0.0  # the next step follows at once
-        return 60.0
+        elif len(waits) < 3:
+            (third if len(waits) == 2 else fourth).set()
+        return waits.pop(0)
 
     worker = Worker("test", step, lambda error: None)
     worker.start()
-    with suppress(AssertionError):
-        until(lambda: len(times) == 3, 5)
-    assert len(times) == 3
-    time.sleep(0.1)
-    assert len(times) == 3
-    assert worker.stop(5)
+    assert third.wait(30)
+    assert not fourth.wait(0.1)
+    assert worker.stop(30)
