@@ -12,31 +12,17 @@ from cardapp.publish.lualatex import PACKAGES
 from tests.capabilities import need
 from tests.functional.chromium import browser, pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401
 from tests.functional.evm_packages import EvmPackages
-from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip, remove_containers
+from tests.functional.runtimes import LOCAL, PODMAN, remove_containers
 from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
 from tests.marketdata.conftest import citus  # noqa: F401
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "runtime" in metafunc.fixturenames and metafunc.definition.get_closest_marker("each_runtime"):
-        runtimes = RUNTIMES if metafunc.config.getoption("full") else (LOCAL,)
-        metafunc.parametrize("runtime", runtimes, indirect=True, scope="module")
-
-
-@pytest.fixture(scope="session")
-def podman_image() -> None:
-    """The image of sessions in containers."""
-    image_or_skip()
-
-
 @pytest.fixture(scope="module")
-def runtime(request: pytest.FixtureRequest) -> str:
-    """The runtime of the test's sessions, which is also their profile's name."""
-    name: str = getattr(request, "param", LOCAL)
-    if name == PODMAN:
-        request.getfixturevalue("podman_image")
-    return name
+def runtime() -> str:
+    """The runtime of the test's sessions, which is also their profile's name. Some tests of tests/release have another
+    one."""
+    return LOCAL
 
 
 @pytest.fixture

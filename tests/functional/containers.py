@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
-import pytest
+from tests.capabilities import need
 
 RELEASE = "trixie"
 BASE = f"localhost/debian:{RELEASE}"
@@ -59,8 +60,7 @@ class Podman:
         command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", RELEASE, str(root)]
         mirror = os.environ.get("DEBIAN_MIRROR")
         made = subprocess.run([*command, *([mirror] if mirror else [])], capture_output=True, text=True, check=False)
-        if made.returncode != 0:
-            pytest.skip(f"not run: debootstrap could not make a root of Debian: {made.stdout[-300:]}")
+        need(made.returncode == 0, "a mirror of Debian that debootstrap reaches")
         if Path("/", CERTIFICATES).exists():
             shutil.copy(Path("/", CERTIFICATES), root / CERTIFICATES)
         with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as packed:
@@ -77,7 +77,15 @@ class Podman:
         self.run(self.folder / "storage" / "overlay", program="umount")
 
 
-def everything_of(podman: Podman, image: str) -> Iterator[tuple[str, bytes]]:
+class Storage(Protocol):
+    """A podman whose commands must succeed, and a folder for an archive."""
+
+    folder: Path
+
+    def __call__(self, *arguments: str | Path) -> str: ...
+
+
+def everything_of(podman: Storage, image: str) -> Iterator[tuple[str, bytes]]:
     """The name and the content of each file of each layer, and the image's configuration with its history."""
     packed = podman.folder / "image.tar"
     podman("save", "--output", packed, image)
@@ -99,29 +107,19 @@ def everything_of(podman: Podman, image: str) -> Iterator[tuple[str, bytes]]:
 
 
 @contextmanager
-def own_podman() -> Iterator[Podman]:
-    """podman on an empty storage. Skips where containers cannot be made, and says why."""
-    if os.geteuid() != 0:
-        pytest.skip("not run: only root can make the base image with debootstrap")
+def podman_with_base() -> Iterator[Podman]:
+    """podman on a storage of its own, which has the image :data:`BASE` and nothing else."""
+    need(os.geteuid() == 0, "root")
     for program in ("podman", "debootstrap"):
-        if shutil.which(program) is None:
-            pytest.skip(f"not run: {program} is not on PATH (Debian: apt-get install {program})")
+        need(shutil.which(program), f"{program} (Debian package {program})")
     folder = Path(tempfile.mkdtemp(prefix="image-", dir="/var/tmp"))
     podman = Podman(folder)
     try:
+        podman.make_base()
+        tried = podman.run("run", "--rm", "--network=none", BASE, "true")
+        need(tried.returncode == 0, "a kernel that runs containers of podman")
         yield podman
     finally:
         podman.remove_all()
         shutil.rmtree(folder, ignore_errors=True)
         assert str(folder) not in Path("/proc/self/mountinfo").read_text()
-
-
-@contextmanager
-def podman_with_base() -> Iterator[Podman]:
-    """:func:`own_podman` with the image :data:`BASE`."""
-    with own_podman() as podman:
-        podman.make_base()
-        tried = podman.run("run", "--rm", "--network=none", BASE, "true")
-        if tried.returncode != 0:
-            pytest.skip(f"not run: podman runs no container here: {tried.stderr[-500:]}")
-        yield podman

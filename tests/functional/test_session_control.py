@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.mcp.client import McpClient
-from cardapp.procfs import command_line
-from tests.functional.runtimes import PODMAN, container_state, containers_of
+from cardapp.procfs import command_line, start_time
 from tests.functional.session_process import (
     RunningSession,
     SessionTool,
@@ -26,15 +25,15 @@ from tests.functional.session_process import (
     processes_of,
 )
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = pytest.mark.functional
 
 
 @pytest.fixture(scope="module")
-def shared(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
     """A running session for the tests that do not change it."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         card = TestCard(tmp_path_factory.mktemp("shared") / "card")
-        running = RunningSession(SessionTool(Path(folder), runtime), card)
+        running = RunningSession(SessionTool(Path(folder)), card)
         yield running
         running.stop()
 
@@ -44,7 +43,7 @@ def choice(tool: SessionTool) -> dict[str, str]:
     return found
 
 
-def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard, runtime: str) -> None:
+def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard) -> None:
     output = tool.must("start", str(card.folder))
     path = tool.state / "sessions" / "probe"
     client = McpClient.connect(str(path / "run" / "mcp.sock"), timeout=5)
@@ -53,25 +52,14 @@ def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCar
     assert binding["container_id"] in output
     assert binding["card"]["uuid"] == card.document["uuid"]
     assert binding["card_source"] == str(card.folder / "card_source.json")
-    assert binding["source_directory"] == str(path / ("work-podman" if runtime == PODMAN else "work") / "probe")
-    assert (binding["profile"], binding["target"], binding["runtime"]) == (runtime, "probe", runtime)
+    assert binding["source_directory"] == str(path / "work" / "probe")
+    assert (binding["profile"], binding["target"], binding["runtime"]) == ("local", "probe", "local")
     assert binding["editor"] == {"socket": str(path / "run" / "nvim.sock"), "available": True, "reason": None}
     assert binding["debugger"] == {"available": True, "reason": None}
-    assert binding["instance"] == (instance_of_container if runtime == PODMAN else instance_of_server)(path)
-    assert choice(tool) == {"name": "probe", "socket": str(path / "run" / "mcp.sock")}
-
-
-def instance_of_server(path: Path) -> str:
     pid = json.loads((path / "session.json").read_text())["host"]["pid"]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}:{pid}:" + Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-
-
-def instance_of_container(path: Path) -> str:
-    """The MCP server may end and start again while the container, with Neovim and gdb, goes on."""
-    state = container_state(json.loads((path / "session.json").read_text())["container_id"])
-    assert state is not None
-    return f"{state['StartedAt']}:{state['Pid']}"
+    assert binding["instance"] == f"{boot}:{pid}:{start_time(pid)}"
+    assert choice(tool) == {"name": "probe", "socket": str(path / "run" / "mcp.sock")}
 
 
 def test_only_the_owner_can_read_the_sessions_files(shared: RunningSession) -> None:
@@ -79,12 +67,6 @@ def test_only_the_owner_can_read_the_sessions_files(shared: RunningSession) -> N
         assert path.stat().st_mode & 0o077 == 0, path
     for name in ("mcp.sock", "gdb.sock"):
         assert (shared.path / "run" / name).stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.full
-def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> None:
-    tool.must("start", "--name", "by-file", str(card.folder / "card_source.json"))
-    assert "by-file" in tool.must("list")
 
 
 def test_a_second_start_reports_that_the_session_runs(shared: RunningSession) -> None:
@@ -95,39 +77,38 @@ def test_a_second_start_reports_that_the_session_runs(shared: RunningSession) ->
     assert shared.ask("session_binding") == before
 
 
-def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(shared: RunningSession, tmp_path: Path) -> None:
+def test_a_name_that_is_in_use_or_unknown_is_refused_with_the_remedy(shared: RunningSession, tmp_path: Path) -> None:
     other = TestCard(tmp_path / "other", "other")
     done = shared.tool.run("start", "--name", "s", str(other.folder))
     assert done.returncode == 1
     assert "card-session stop s" in done.stderr
     assert "--name" in done.stderr
+    for command in ("select", "refresh", "attach", "mcp"):
+        done = shared.tool.run(command, "nosuch")
+        assert done.returncode == 2, command
+        assert "nosuch" in done.stderr
+        assert "known: s" in done.stderr
 
 
-@pytest.mark.full
-def test_the_choice_of_a_running_session_is_kept_and_select_changes_it(session: RunningSession, runtime: str) -> None:
-    output = session.tool.must("start", "--name", "second", str(session.card.folder))
+def test_the_choice_of_a_running_session_is_kept_until_another_one_is_selected(session: RunningSession) -> None:
+    tool, card = session.tool, session.card
+    output = tool.must("start", "--name", "second", str(card.folder / "card_source.json"))
     assert "card-session select second" in output
-    assert choice(session.tool)["name"] == "s"
-    session.tool.must("select", "second")
-    assert choice(session.tool)["name"] == "second"
-    rows = [line.split() for line in session.tool.must("list").splitlines()]
-    assert ["*", "second", "probe", runtime, "running", "up", "up", "none"] in rows
-    assert ["s", "probe", runtime, "running", "up", "up", "none"] in rows
-    session.tool.must("stop", "second")
-    assert not (session.tool.state / "mcp-choice.json").exists()
-    session.tool.must("start", "--name", "third", str(session.card.folder))
-    assert choice(session.tool)["name"] == "third"
+    assert choice(tool)["name"] == "s"
+    tool.must("select", "second")
+    assert choice(tool)["name"] == "second"
+    rows = [line.split() for line in tool.must("list").splitlines()]
+    assert ["*", "second", "probe", "local", "running", "up", "up", "none"] in rows
+    assert ["s", "probe", "local", "running", "up", "up", "none"] in rows
+    assert "yes" in tool.must("start", "--name", "s", "--select", str(card.folder))
+    assert choice(tool)["name"] == "s"
+    session.close()
+    tool.must("stop", "s")
+    assert not (tool.state / "mcp-choice.json").exists()
+    tool.must("start", "--name", "second", str(card.folder))
+    assert choice(tool)["name"] == "second"
 
 
-@pytest.mark.full
-def test_start_select_takes_the_choice_from_a_running_session(session: RunningSession) -> None:
-    assert "yes" in session.tool.must("start", "--name", "second", "--select", str(session.card.folder))
-    assert choice(session.tool)["name"] == "second"
-    assert "yes" in session.tool.must("start", "--name", "s", "--select", str(session.card.folder))
-    assert choice(session.tool)["name"] == "s"
-
-
-@pytest.mark.full
 def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, card: TestCard) -> None:
     away = {"CARD_MCP_CHOICE": str(tool.state / "absent" / "choice.json")}
     done = tool.run("start", "--name", "s", str(card.folder), **away)
@@ -138,58 +119,29 @@ def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, ca
     assert processes_of("none", tool.state / "sessions" / "s") == {}
 
 
-@pytest.mark.full
-def test_an_unknown_name_lists_the_known_ones(shared: RunningSession) -> None:
-    for command in ("select", "reset", "refresh", "attach", "detach", "stop", "mcp"):
-        done = shared.tool.run(command, "nosuch")
-        assert done.returncode == 2, command
-        assert "nosuch" in done.stderr
-        assert "known: s" in done.stderr
-
-
-def test_without_a_session_the_start_command_is_shown(tool: SessionTool) -> None:
-    done = tool.run("reset")
-    assert done.returncode == 2
-    assert "card-session start" in done.stderr
+def test_wrong_usage_ends_with_exit_code_2(tool: SessionTool, card: TestCard, tmp_path: Path) -> None:
+    for arguments, named in (
+        ((), "COMMAND"),
+        (("fly",), "fly"),
+        (("start", "--profile", "nosuch", str(card.folder)), "local-in-place"),
+        (("start", "--name", "No Good", str(card.folder)), "No Good"),
+        (("start", str(tmp_path)), "card_source.json"),
+        (("reset",), "card-session start"),
+    ):
+        done = tool.run(*arguments)
+        assert (done.returncode, named in done.stderr) == (2, True), (arguments, done.stderr)
     assert "card-session start" in tool.must("list")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((), "COMMAND"),
-        (("fly",), "fly"),
-        (("start",), "CARD"),
-        (("start", "--profile", "nosuch", "{card}"), "local-in-place"),
-        (("start", "--name", "No Good", "{card}"), "No Good"),
-    ],
-)
-def test_wrong_usage_ends_with_exit_code_2(
-    tool: SessionTool, card: TestCard, arguments: tuple[str, ...], named: str
-) -> None:
-    done = tool.run(*(argument.format(card=card.folder) for argument in arguments))
-    assert done.returncode == 2
-    assert named in done.stderr
-
-
-def test_an_invalid_card_is_refused(tool: SessionTool, tmp_path: Path) -> None:
-    done = tool.run("start", str(tmp_path))
-    assert done.returncode == 2
-    assert "card_source.json" in done.stderr
-
-
-def test_missing_programs_are_named_all_at_once(
-    tool: SessionTool, card: TestCard, tmp_path: Path, runtime: str
-) -> None:
+def test_missing_programs_are_named_all_at_once(tool: SessionTool, card: TestCard, tmp_path: Path) -> None:
     few = tmp_path / "bin"
     few.mkdir()
     for name in ("gcc", "make"):
         (few / name).symlink_to(f"/usr/bin/{name}")
     done = tool.run("start", str(card.folder), PATH=str(few))
     assert done.returncode == 3
-    # Neovim, gdb and tmux of a session in a container are in its image.
-    assert ("podman is not on PATH" if runtime == PODMAN else "nvim, gdb, tmux") in done.stderr
-    assert f"apt-get install {'podman' if runtime == PODMAN else 'neovim gdb tmux'}" in done.stderr
+    assert "nvim, gdb, tmux" in done.stderr
+    assert "apt-get install neovim gdb tmux" in done.stderr
     assert not list(tool.state.glob("sessions/*/session.json"))
 
 
@@ -201,26 +153,25 @@ def test_a_failed_build_shows_the_output_of_the_compiler(tool: SessionTool, card
     assert not list(tool.state.glob("sessions/*/session.json"))
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, stream: str) -> None:
-    gone, end = os.pipe()
-    os.close(gone)
-    command = [sys.executable, "-P", "-m", "cardapp.session_host", "list" if stream == "stdout" else "reset"]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: end}
+def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool) -> None:
     # When the reader has closed the pipe, data is left in Python's own buffers.
     buffered = {name: value for name, value in tool.environment.items() if name != "PYTHONUNBUFFERED"}
-    with subprocess.Popen(command, env=buffered, stdout=streams["stdout"], stderr=streams["stderr"]) as process:
-        os.close(end)
-        output = process.communicate(timeout=60)
-    assert b"".join(text for text in output if text) == b""
-    assert process.returncode == 128 + signal.SIGPIPE
+    for command, closed in (("list", "stdout"), ("reset", "stderr")):
+        gone, end = os.pipe()
+        os.close(gone)
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: end}
+        with subprocess.Popen(tool.command(command), env=buffered, **streams) as process:
+            os.close(end)
+            output = process.communicate(timeout=60)
+        assert b"".join(text for text in output if text) == b""
+        assert process.returncode == 128 + signal.SIGPIPE
 
 
 class Endless:
-    """A build of the card that does not end, as a process on this machine."""
+    """A build of the card that does not end."""
 
     def __init__(self, card: TestCard) -> None:
-        self._seconds = str(1_000_000 + os.getpid())  # identifies the process, also in a container
+        self._seconds = str(1_000_000 + os.getpid())  # identifies the process
         (card.sources / "Makefile").write_text(f"all:\n\texec sleep {self._seconds}\n")
 
     def runs(self) -> bool:
@@ -237,36 +188,29 @@ class Endless:
 
 
 def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard) -> None:
+    makefile = card.sources / "Makefile"
+    rules = makefile.read_text()
     build = Endless(card)
     assert build.interrupted(tool, "start", str(card.folder)) == (128 + signal.SIGINT, b"")
     eventually(lambda: not build.runs())
     assert not list(tool.state.glob("sessions/*/session.json"))
-    assert containers_of(tool.state / "sessions" / "probe") == []
-
-
-@pytest.mark.full
-def test_an_interrupted_refresh_leaves_no_build(session: RunningSession) -> None:
-    build = Endless(session.card)
-    assert build.interrupted(session.tool, "refresh") == (128 + signal.SIGINT, b"")
+    makefile.write_text(rules)
+    session = RunningSession(tool, card)
+    build = Endless(card)
+    assert build.interrupted(tool, "refresh") == (128 + signal.SIGINT, b"")
     eventually(lambda: not build.runs())
     assert session.state()["alive"]
+    session.close()
 
 
-def test_a_path_too_long_for_a_socket_is_refused(card: TestCard, state_dir: Path) -> None:
-    deep = state_dir / ("d" * 90)
-    tool = SessionTool(deep)
-    done = tool.run("start", str(card.folder))
-    assert done.returncode == 2
-    assert "CARD_STATE_DIR" in done.stderr
-    assert "107" in done.stderr
-
-
-def test_a_symlinked_state_directory_is_refused(card: TestCard, state_dir: Path) -> None:
-    (state_dir / "real").mkdir()
-    (state_dir / "link").symlink_to(state_dir / "real")
-    done = SessionTool(state_dir / "link").run("start", str(card.folder))
-    assert done.returncode == 1
-    assert "symbolic link" in done.stderr
+def test_a_state_directory_that_is_a_link_or_too_deep_is_refused(card: TestCard, state_dir: Path) -> None:
+    (state_dir / "link").symlink_to(state_dir)
+    for place, code, words in (
+        (state_dir / ("d" * 90), 2, ("CARD_STATE_DIR", "107")),
+        (state_dir / "link", 1, ("symbolic link",)),
+    ):
+        done = SessionTool(place).run("start", str(card.folder))
+        assert (done.returncode, all(word in done.stderr for word in words)) == (code, True), done.stderr
 
 
 def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None:
@@ -279,7 +223,6 @@ def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None
     assert str(session.work / "probe") in output
     assert processes_of(record["container_id"], session.path) == {}
     assert not list(session.path.rglob("*.sock"))
-    assert containers_of(session.path) == []
     assert not (session.tool.state / "mcp-choice.json").exists()
     assert session.tool.run("stop", "s").returncode == 2
 
@@ -305,7 +248,6 @@ def test_a_stop_keeps_edits_and_a_refresh_backs_them_up(session: RunningSession)
     assert "return 2 * n;" in session.editor("join(getbufline('target.c', 1, '$'))")
 
 
-@pytest.mark.full
 def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -> None:
     session = RunningSession(tool, card, "s", "--profile", "local-in-place")
     binding = session.ask("session_binding")

@@ -13,6 +13,7 @@ from tests.functional import postgresql_wheels
 from tests.functional.conftest import *  # noqa: F403
 from tests.functional.registry import NpmPrograms
 from tests.marketdata.conftest import *  # noqa: F403
+from tests.release import session_image as image
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +28,9 @@ def postgresqls() -> Iterator[dict[int, Path]]:
     """The folder of PostgreSQL's programs for each major version. Every account may run them."""
     with tempfile.TemporaryDirectory(prefix="postgresql-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield postgresql_wheels.installed(Path(folder))
+
+
+@pytest.fixture(scope="session")
+def session_image() -> None:
+    """The image of sessions in containers."""
+    image.provide()

@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 
 from cardapp.session_host.profile import ROOT
-from tests.functional.session_process import SessionTool
 
 NAME = "small"
 MEMORY, PROCESSES, SECONDS = 256, 64, 1
@@ -27,13 +26,10 @@ def repository(folder: Path) -> Path:
     for name in ("cardapp", "etc"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "setup.cfg", folder)
-    with (folder / "etc" / "card-session.ini").open("a") as profiles:
-        profiles.write(SECTION)
+    add_to(folder)
     return folder
 
 
-def tool_of(repository: Path, state: Path) -> SessionTool:
-    """The session tool of that repository."""
-    tool = SessionTool(state)
-    tool.environment["PYTHONPATH"] = str(repository)
-    return tool
+def add_to(repository: Path) -> None:
+    with (repository / "etc" / "card-session.ini").open("a") as profiles:
+        profiles.write(SECTION)

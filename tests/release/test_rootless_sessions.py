@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional import small_profile
-from tests.functional.podman_account import Account, AccountTool, account_with_podman
 from tests.functional.session_process import RunningSession, TestCard, eventually
+from tests.release import small_profile
+from tests.release.podman_account import Account, AccountTool, account_with_podman
 
-pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.podman]
+pytestmark = pytest.mark.functional
 
 HOSTILE = Path(__file__).with_name("hostile.c")
 AFTER = {"function": "mark", "hits": 2}
@@ -54,15 +54,12 @@ def test_a_replay_runs_as_the_account_and_without_rights(session: RunningSession
     assert replayed(session) == "2"
 
 
-def test_an_ended_server_is_restored(session: RunningSession) -> None:
+def test_an_ended_server_and_a_killed_container_are_restored(session: RunningSession, account: Account) -> None:
     os.kill(session.host_pid(), signal.SIGKILL)
     eventually(lambda: "no answer" in session.tool.must("list"))
     session.close()
     assert "MCP server" in session.tool.must("reset", "s")
     assert replayed(session) == "2"
-
-
-def test_a_killed_container_is_restored(session: RunningSession, account: Account) -> None:
     listed = account.podman("ps", "--quiet").stdout.split()
     assert account.podman("kill", *listed).returncode == 0
     eventually(lambda: "exited" in session.tool.must("list"))
@@ -80,17 +77,15 @@ def test_a_program_that_forks_without_end_is_ended(session: RunningSession) -> N
     assert replayed(session) == "2"
 
 
-@pytest.mark.skipif(UNIFIED, reason="not run: with control groups of version 2 podman can limit memory")
-def test_a_start_says_what_is_not_limited(session: RunningSession) -> None:
+def test_a_start_says_what_is_not_limited_and_a_stop_leaves_no_process(
+    session: RunningSession, account: Account
+) -> None:
     session.close()
     session.tool.must("stop", "s")
     start = ("start", "--name", "s", "--profile", small_profile.NAME, str(session.card.folder))
-    assert "attention:  memory is not limited" in session.tool.must(*start)
+    # With control groups of version 2 podman can limit memory.
+    assert ("attention:  memory is not limited" in session.tool.must(*start)) != UNIFIED
     assert "attention:" not in session.tool.must(*start)  # the session is already running
-
-
-def test_a_stop_leaves_no_process_of_the_session(session: RunningSession, account: Account) -> None:
-    """Only podman's own process remains, which keeps the account's user namespace open."""
-    session.close()
     session.tool.must("stop", "s")
-    eventually(lambda: set(account.processes().values()) <= {"podman pause"})
+    # Only podman's own process remains, which keeps the account's user namespace open.
+    eventually(lambda: set(account.processes().values()) <= {"podman pause"}, 60)

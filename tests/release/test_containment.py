@@ -4,7 +4,6 @@ session continues."""
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -15,11 +14,10 @@ from typing import Any
 import pytest
 
 from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with
-from tests.functional import small_profile
-from tests.functional.runtimes import image_or_skip
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, alive, eventually
+from tests.release import small_profile
 
-pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.podman]
+pytestmark = pytest.mark.functional
 
 HOSTILE = Path(__file__).with_name("hostile.c")
 BEFORE, AFTER = ({"function": "mark", "hits": hits} for hits in (1, 2))
@@ -30,26 +28,21 @@ SECONDS = (f"{small_profile.SECONDS} s of CPU time", "program_seconds")
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
+def place(session_image: None) -> Iterator[Path]:
     """A folder with a short path, for the sockets below it."""
-    image_or_skip()
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         yield Path(folder)
 
 
 @pytest.fixture(scope="module")
-def tool(place: Path) -> Iterator[SessionTool]:
+def shared(place: Path) -> Iterator[RunningSession]:
     (place / "state").mkdir(mode=0o700)
-    found = small_profile.tool_of(small_profile.repository(place / "repository"), place / "state")
-    yield found
-    found.stop_all()
-
-
-@pytest.fixture(scope="module")
-def shared(place: Path, tool: SessionTool) -> RunningSession:
+    tool = SessionTool(place / "state")
+    tool.environment["PYTHONPATH"] = str(small_profile.repository(place / "repository"))
     card = TestCard(place / "card")
     shutil.copy(HOSTILE, card.sources / "target.c")
-    return RunningSession(tool, card, "s", "--profile", small_profile.NAME)
+    yield RunningSession(tool, card, "s", "--profile", small_profile.NAME)
+    tool.stop_all()
 
 
 @pytest.fixture
@@ -91,92 +84,66 @@ def report_of(session: RunningSession, command: str) -> str:
     return (session.work / session.card.document["id"] / "report").read_text()
 
 
-# -- memory and processes --------------------------------------------------------------------------------------------
-
-
-def test_the_kernel_ends_a_program_that_uses_up_the_memory_and_nothing_else(session: RunningSession) -> None:
+def assert_ended(session: RunningSession, signal: str, limit: tuple[Any, str], *behaviour: str) -> None:
+    """The program is ended at the limit, and nothing else."""
     before = parts(session)
-    session.card.behave("eat")
-    refused = session.refusal(AFTER)
-    assert (refused["code"], refused["signal"]) == ("target_crashed", "SIGKILL")
-    assert names_limit(refused["reason"], MEMORY)
+    session.card.behave(*behaviour)
+    refused = session.refusal(AFTER, timeout_ms=60_000)
+    assert (refused["code"], refused["signal"]) == ("target_crashed", signal), behaviour
+    assert names_limit(refused["reason"], limit), refused
     assert parts(session) == before
+
+
+# -- memory, processes and time --------------------------------------------------------------------------------------
+
+
+def test_a_program_is_ended_at_each_limit_and_nothing_else(session: RunningSession) -> None:
+    assert_ended(session, "SIGKILL", MEMORY, "eat")
     assert not Path("oom").exists()  # podman's monitor writes one into the folder where the session was started
+    for how in ("fork", "deaf-fork"):
+        assert_ended(session, "SIGKILL", PROCESSES, how)
+        check_usable(session)
+    assert_ended(session, "SIGXCPU", SECONDS, "burn")
+    session.card.behave("deaf-burn")
+    assert session.refusal(AFTER, timeout_ms=60_000)["signal"] == "SIGKILL"
 
 
-@pytest.mark.parametrize("how", ["fork", "deaf-fork"])
-def test_a_program_that_forks_without_end_is_ended(session: RunningSession, how: str) -> None:
-    before = parts(session)
-    session.card.behave(how)
-    refused = session.refusal(AFTER)
-    assert (refused["code"], refused["signal"]) == ("target_crashed", "SIGKILL")
-    assert names_limit(refused["reason"], PROCESSES)
-    assert parts(session) == before
-
-
-@pytest.mark.parametrize("how", ["fork", "deaf-fork"])
-def test_a_process_that_hides_and_forks_without_end_is_ended(session: RunningSession, how: str) -> None:
+def test_a_process_that_hides_and_forks_without_end_is_ended(session: RunningSession) -> None:
     """The process has left the program's environment, its parent and its terminal."""
-    session.card.behave(how, "leave")
+    session.card.behave("deaf-fork", "leave")
     session.call("checkpoint_replay", session.request(AFTER))
-    eventually(lambda: names_limit(message(session), PROCESSES))
-    eventually(lambda: not hidden_processes(session))
+    eventually(lambda: names_limit(message(session), PROCESSES), 60)
+    eventually(lambda: not hidden_processes(session), 60)
+
+
+def test_a_program_that_the_learner_continues_into_a_limit_is_ended(session: RunningSession) -> None:
+    for how, limit in (("deaf-fork", PROCESSES), ("eat", MEMORY)):
+        before = parts(session)
+        session.card.behave(how, "later")
+        session.replay(AFTER)
+        session.gdb("continue")
+        eventually(lambda: names_limit(message(session), limit), 60)  # noqa: B023
+        # While no further process can be started, a call is refused as busy.
+        eventually(lambda: session.call("debugger_state").structured.get("reason") == "killed by SIGKILL", 60)
+        assert parts(session) == before
+        check_usable(session)
+    session.card.behave("burn", "later")
+    session.replay(AFTER)
+    session.gdb("continue")
+    eventually(lambda: session.state()["reason"] == "SIGXCPU", 60)
+    gdb_window = "join(getbufline(bufnr('gdb$'), 1, '$'), '')"
+    eventually(lambda: f"{small_profile.SECONDS} s of CPU time (program_seconds)" in session.editor(gdb_window), 60)
 
 
 def hidden_processes(session: RunningSession) -> list[int]:
     """The processes of the container that were started from ``/proc/self/exe``, as the hidden process is."""
-    space = os.readlink(f"/proc/{session_pid(session)}/ns/pid")
+    space = os.readlink(f"/proc/{session.host_pid()}/ns/pid")
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # it has ended
             if entry.name.isdigit() and (entry / "comm").read_text().strip() == "exe":
                 found += [int(entry.name)] if os.readlink(entry / "ns" / "pid") == space else []
     return [pid for pid in found if alive(pid)]
-
-
-def session_pid(session: RunningSession) -> int:
-    """The process of the MCP server."""
-    return int(json.loads((session.path / "session.json").read_text())["host"]["pid"])
-
-
-@pytest.mark.parametrize(("how", "limit"), [("fork", PROCESSES), ("deaf-fork", PROCESSES), ("eat", MEMORY)])
-def test_a_program_that_the_learner_continues_into_a_limit_is_ended(
-    session: RunningSession, how: str, limit: tuple[Any, str]
-) -> None:
-    before = parts(session)
-    session.card.behave(how, "later")
-    session.replay(AFTER)
-    session.gdb("continue")
-    eventually(lambda: names_limit(message(session), limit))
-    # While no further process can be started, a call is refused as busy.
-    eventually(lambda: session.call("debugger_state").structured.get("reason") == "killed by SIGKILL")
-    assert parts(session) == before
-
-
-# -- time ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_program_that_uses_up_its_cpu_time_is_ended(session: RunningSession) -> None:
-    session.card.behave("burn")
-    refused = session.refusal(AFTER, timeout_ms=60_000)
-    assert (refused["code"], refused["signal"]) == ("target_crashed", "SIGXCPU")
-    assert names_limit(refused["reason"], SECONDS)
-
-
-def test_a_program_that_ignores_the_end_of_its_cpu_time_is_killed(session: RunningSession) -> None:
-    session.card.behave("deaf-burn")
-    assert session.refusal(AFTER, timeout_ms=60_000)["signal"] == "SIGKILL"
-
-
-def test_a_program_that_the_learner_continues_stops_at_the_end_of_its_cpu_time(session: RunningSession) -> None:
-    session.card.behave("burn", "later")
-    session.replay(AFTER)
-    session.gdb("continue")
-    eventually(lambda: session.state()["reason"] == "SIGXCPU", seconds=60)
-    eventually(lambda: f"{small_profile.SECONDS} s of CPU time (program_seconds)" in session.editor(GDB_WINDOW))
-
-
-GDB_WINDOW = "join(getbufline(bufnr('gdb$'), 1, '$'), '')"
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -251,25 +218,16 @@ def test_a_program_that_wrecks_the_folder_of_the_sockets_does_not_keep_the_sessi
 # -- rights, network -------------------------------------------------------------------------------------------------
 
 
-def test_the_program_has_no_rights_and_can_get_none(session: RunningSession) -> None:
+def test_the_program_has_no_rights_and_no_network(session: RunningSession) -> None:
     found = report_of(session, "cat /proc/self/status; setpriv --reuid=1 true || echo refused; mount -t tmpfs x /mnt")
     status = dict(line.split(":\t", 1) for line in found.splitlines() if ":\t" in line)
     assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     assert "refused" in found
     assert "permission denied" in found
-
-
-def test_the_program_has_the_lowest_priority(session: RunningSession) -> None:
-    """So the session can end a program that starts processes without end."""
-    assert report_of(session, "nice").strip() == "19"
-
-
-def test_the_program_has_no_network(session: RunningSession) -> None:
-    assert report_of(session, "ls /sys/class/net; cat /proc/net/route").split() == ["lo", *ROUTE_COLUMNS]
-
-
-ROUTE_COLUMNS = ["Iface", "Destination", "Gateway", "Flags", "RefCnt", "Use", "Metric", "Mask", "MTU", "Window", "IRTT"]
+    # It has the lowest priority, so the session can end a program that starts processes without end.
+    nice, *network = report_of(session, "nice; ls /sys/class/net; tail -n +2 /proc/net/route").split()
+    assert (nice, network) == ("19", ["lo"])
 
 
 def test_addresses_are_the_same_in_each_run(session: RunningSession) -> None:
@@ -281,16 +239,14 @@ def test_addresses_are_the_same_in_each_run(session: RunningSession) -> None:
 # -- signals and processes -------------------------------------------------------------------------------------------
 
 
-def test_a_program_that_kills_all_processes_ends_the_container_and_a_reset_restores_it(session: RunningSession) -> None:
+def test_a_program_that_kills_or_stops_all_processes_is_undone_by_a_reset(session: RunningSession) -> None:
     session.card.behave("kill-all")
     with pytest.raises(Exception, match="gone"):
         session.refusal(AFTER)
     eventually(lambda: "exited" in session.tool.must("list"))
     session.close()
     session.tool.must("reset", session.name)
-
-
-def test_a_program_that_stops_all_processes_is_undone_by_a_reset(session: RunningSession) -> None:
+    check_usable(session)
     session.card.behave("stop-all")
     request = session.request(AFTER)
     with pytest.raises(Exception, match="not answered"):
@@ -305,8 +261,9 @@ def test_a_process_that_has_left_the_program_is_reaped_and_ends_with_the_session
     session.card.behave("sleep", "leave")
     session.replay(AFTER)
     hidden = eventually(lambda: hidden_processes(session))
-    zombies = report_of(session, "sh -c 'sleep 0.01 &'; sleep 0.1; grep -l '^State:.Z' /proc/[0-9]*/status")
-    assert zombies == ""
+    zombies = "sh -c 'true &'; i=0; while grep -l '^State:.Z' /proc/[0-9]*/status && [ $i -lt 100 ]; do "
+    zombies += "sleep 0.1; i=$((i + 1)); done >/dev/null; grep -l '^State:.Z' /proc/[0-9]*/status"
+    assert report_of(session, zombies) == ""
     session.close()
     session.tool.must("stop", session.name)
     assert list(pids_with(str(session.path), DIRECTORY_VARIABLE)) == []
