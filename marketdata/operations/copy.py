@@ -76,8 +76,10 @@ class _Changes(NamedTuple):
 class Copy:
     """Copies from one version to another. Only one copy of a prefix may run at a time (:func:`copying`)."""
 
-    def __init__(self, pairs: PairAccess, progress: Callable[[Carried, Day], None]) -> None:
-        """``progress`` is called after each batch, with the totals of this pass and the day of the batch."""
+    def __init__(self, pairs: PairAccess, progress: Callable[[Carried, Day], None], batch: int = BATCH) -> None:
+        """``progress`` is called after each batch of about ``batch`` ticks, with the totals of this pass and the day of
+        the batch."""
+        self._batch = batch
         self._pairs = pairs
         self._connection = pairs.connection
         self._pair = pairs.pair
@@ -158,7 +160,7 @@ class Copy:
         for symbol, starts in day_chunks(changed):
             days = {"symbol": symbol, "days": starts}
             minutes = self._pairs.read(symbol, [_SOURCE_MINUTES], days, partial(_fetch_all, _MINUTES, values=days))
-            for batch in _batches(minutes):
+            for batch in _batches(minutes, self._batch):
                 values = {"symbol": symbol, "minutes": batch}
                 stored = self._pairs.write(symbol, [_SOURCE_TICKS], values, partial(_row_count, _TICKS, values=values))
                 yield Day(symbol, batch[-1]), stored
@@ -261,12 +263,12 @@ def is_copying(connection: Connection, prefix: str) -> bool:
     return row is not None and not row[0]
 
 
-def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]]:
-    """Group minutes into batches of about ``BATCH`` ticks. ``minutes`` has pairs: a minute, its number of ticks."""
+def _batches(minutes: Sequence[tuple[datetime, int]], most: int) -> Iterator[list[datetime]]:
+    """Group minutes into batches of about ``most`` ticks. ``minutes`` has pairs: a minute, its number of ticks."""
     batch: list[datetime] = []
     ticks = 0
     for minute, count in minutes:
-        if batch and ticks + count > BATCH:
+        if batch and ticks + count > most:
             yield batch
             batch, ticks = [], 0
         batch.append(minute)

@@ -36,34 +36,34 @@ def prepare(connection: Connection, settings: Settings, say: Say) -> None:
     make_token_files(connection, settings.secrets_dir, say)
 
 
-def initialise(connection: Connection, say: Say) -> None:
-    """Apply the migrations that the database lacks and create the roles."""
+def initialise(connection: Connection, say: Say, reader: str = READER) -> None:
+    """Apply the migrations that the database lacks and create the role of readers."""
     shards.refuse_worker(connection)
     applied = migrations.migrate(connection)
     say(f"schema: {applied} step{'s' if applied != 1 else ''} applied" if applied else "schema: up to date")
-    say(_create_reader(connection))
+    say(_create_reader(connection, reader))
 
 
-def _create_reader(connection: Connection) -> str:
+def _create_reader(connection: Connection, reader: str) -> str:
     """Create the reader role if needed; returns what was done. Roles belong to the whole server, so an operation on
     another database may create the role at the same time."""
-    if _has_reader(connection):
-        return f"role {READER}: already exists"
+    if _has_role(connection, reader):
+        return f"role {reader}: already exists"
     try:
         with connection.transaction():  # if the caller has a transaction, an error undoes only this statement
-            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(reader)))
     except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-        return f"role {READER}: already exists"
+        return f"role {reader}: already exists"
     except psycopg.errors.InsufficientPrivilege:
         return (
-            f"role {READER}: not created, this login lacks the privilege; programs that read by SQL or GraphQL need it "
-            f"(CREATE ROLE {READER})"
+            f"role {reader}: not created, this login lacks the privilege; programs that read by SQL or GraphQL need it "
+            f"(CREATE ROLE {reader})"
         )
-    return f"role {READER}: created"
+    return f"role {reader}: created"
 
 
-def _has_reader(connection: Connection) -> bool:
-    return connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (READER,)).fetchone() is not None
+def _has_role(connection: Connection, name: str) -> bool:
+    return connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone() is not None
 
 
 def make_version(
@@ -99,7 +99,7 @@ def make_tables(connection: Connection, version: Version) -> tuple[str, Version]
 
 def _grant(connection: Connection, tables: list[str]) -> None:
     """Let the reader role, if it exists, read these tables."""
-    if _has_reader(connection):
+    if _has_role(connection, READER):
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
         connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(names, sql.Identifier(READER)))
 

@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import pytest
-
 from marketdata.operations.pair_access import PairAccess
 from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.operations.version_pair import Pair
@@ -16,13 +14,6 @@ from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 from marketdata.tick import FinalizeChain, Item
-
-IN_ALL_LAYOUTS = pytest.mark.parametrize(
-    "layout",
-    ["plain", *(pytest.param(name, marks=pytest.mark.full) for name in ("to-citus", "from-citus", "citus"))],
-    indirect=True,
-)
-"""Marks tests of two versions that may be plain or distributed."""
 
 _open: WeakKeyDictionary[Connection, SymbolAccess] = WeakKeyDictionary()
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marketdata.interval import DAY, SECOND
-from marketdata.operations import copy
+from marketdata.operations import tick_import
+from marketdata.operations.advisory_lock import exclusive
 from marketdata.operations.copy import Carried, Copy, copying
 from marketdata.operations.day_states import Day
+from marketdata.operations.prune import pruning
 from marketdata.operations.version_pair import Pair
-from marketdata.settings import Settings
+from marketdata.settings import ROOT, Settings
 from marketdata.store import coverage
 from marketdata.store.coverage import Range
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, FinalizeChain, Item, Restore, Retract
+from tests.functional.killed import KILLED
 from tests.marketdata.conftest import Command
-from tests.marketdata.operations.accessed import IN_ALL_LAYOUTS, pairs, store
+from tests.marketdata.operations.accessed import pairs, store
 from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
-
-pytestmark = IN_ALL_LAYOUTS
 
 SYMBOLS = ("A", "B")
 FIRST = datetime.fromtimestamp(START / SECOND, UTC)
@@ -110,12 +112,9 @@ def test_times_that_a_chain_has_to_read_again_are_removed_from_the_target(conn: 
     ]  # fmt: skip
 
 
-def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(
-    conn: Connection, pair: Pair, monkeypatch: Any
-) -> None:
+def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(conn: Connection, pair: Pair) -> None:
     """Between two batches the source gets late ticks, retractions, restorations and final blocks, in minutes that were
     carried before and in minutes that will be."""
-    monkeypatch.setattr(copy, "BATCH", 3)
     source = pair.source
     store(conn, source, *(item for number in range(12) for item in of_block(number)), Retract("A", "0x11"))
     late = tick("A", "late", START + 1, "99", block_number=0, block_hash="0x0")
@@ -131,7 +130,7 @@ def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(
         if arriving:
             store(conn, source, *arriving.pop(0))
 
-    work = Copy(pairs(conn, pair), progress)
+    work = Copy(pairs(conn, pair), progress, batch=3)
     passes = [work.carry() for _ in range(5)]
     assert not arriving, "the pass should have had a batch for each of them"
     assert passes[0].ticks > 0
@@ -155,46 +154,69 @@ def test_ticks_that_the_target_received_by_itself_stay(conn: Connection, pair: P
     assert sum((end - start).days for _symbol, start, end, _state in found["coverage"]) == 2
 
 
-@pytest.mark.full
-def test_a_copy_that_is_killed_goes_on(
-    conn: Connection, pair: Pair, fresh: Settings, loops: Callable[..., int]
-) -> None:
-    """The copy is killed at random moments and started again, while the source changes."""
+def test_a_copy_that_is_killed_goes_on(conn: Connection, pair: Pair, fresh: Settings) -> None:
+    """Meanwhile the source changes."""
     source = pair.source
-    far_apart = [tick("A", f"far {each}", START + each * 16 * DAY, "3") for each in range(loops(quick=300, full=3000))]
+    far_apart = [tick("A", f"far {each}", START + each * 16 * DAY, "3") for each in range(100)]
     store(conn, source, *far_apart, *of_block(1), *of_block(2))
-    unfinished = 0
-    for number in range(loops(quick=3, full=40)):
+    for number in range(2):
         before = copied(conn)
-        with subprocess.Popen(
-            [sys.executable, "-P", "-m", "marketdata", "copy", "1", "2"],
-            env=os.environ | {"DATABASE_URL": fresh.database_url or "", "MARKET_STATE_DIR": str(fresh.state_dir)},
-            stdout=subprocess.DEVNULL,
-        ) as running:
-            while running.poll() is None and copied(conn) == before:
-                pass
-            running.kill()
-        assert running.returncode in (0, -signal.SIGKILL)
-        unfinished += running.returncode != 0 and copied(conn) < len(far_apart)
+        place = ("marketdata.operations.pair_access", "PairAccess.write", str(number + 1), "after")
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, *place, "copy", "1", "2"], env=environment(fresh), check=False
+        )
+        assert killed.returncode == -signal.SIGKILL
+        assert before < copied(conn) < len(far_apart)
         store(conn, source, Retract("A", "0x2"), *of_block(2, fork=f"b{number}"), Restore("A", "0x2"), *of_block(2))
         store(conn, source, Retract("A", f"0x2b{number}"))
-    assert unfinished, "no copy was killed before its end"
     with copying(conn, "md"):  # the killed copies left no lock
         assert carry(conn, pair).ticks > 0
     assert_same(conn, pair)
 
 
 def copied(conn: Connection) -> int:
-    row = conn.execute("SELECT count(*) FROM md_ticks_v2").fetchone()
-    assert row is not None
-    return int(row[0])
+    ((count,),) = conn.execute("SELECT count(*) FROM md_ticks_v2").fetchall()
+    return int(count)
 
 
-@pytest.mark.full
-def test_a_second_copy_is_refused(conn: Connection, fresh: Settings, command: Command) -> None:
-    with connect(fresh.database_url or "") as other, copying(other, "md"):
-        done = command("copy", "1", "2")
-    assert (done.returncode, "another copy of versions with the prefix md runs" in done.stderr) == (4, True)
+def environment(fresh: Settings) -> dict[str, str]:
+    return os.environ | {
+        "DATABASE_URL": fresh.database_url or "", "MARKET_STATE_DIR": str(fresh.state_dir), "PYTHONPATH": str(ROOT)
+    }  # fmt: skip
+
+
+def test_work_that_another_process_does_already_is_refused(
+    conn: Connection, pair: Pair, fresh: Settings, command: Command, tmp_path: Path
+) -> None:
+    """A copy, a prune and an import of the same file, each of which waits some seconds for its lock."""
+    path = tmp_path / "ticks.csv"
+    path.write_text("symbol,id,ts,price,size\nA,1,2024-01-31T00:00:00Z,1,1\n")
+    with path.open("rb") as file:
+        importing = f"marketdata import md_ticks_v1 {tick_import.identity(file)}"
+    attempts = {
+        ("copy", "1", "2"): r"another copy of versions with the prefix md runs",
+        ("prune", "--before", "2024-02-01"): r"another prune of md_ticks_v1 runs: process \d+ on \S+\n",
+        ("import", str(path)): f"{path}: another process imports this file",
+    }
+    with (
+        connect(fresh.database_url or "") as other,
+        copying(other, "md"),
+        pruning(other, pair.source),
+        exclusive(other, importing, lambda: "held"),
+    ):
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "marketdata", *arguments], env=environment(fresh), text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+            for arguments in attempts
+        ]  # fmt: skip
+        done = [(*each.communicate(timeout=60), each.returncode) for each in running]
+    for (said, errors, code), words in zip(done, attempts.values(), strict=True):
+        assert (code, said) == (4, "")
+        assert re.search(words, errors), errors
+    for arguments in attempts:
+        assert command(*arguments).returncode == 0
 
 
 WRONG = {

@@ -19,7 +19,7 @@ import pytest
 
 from marketdata.errors import Pruned
 from marketdata.interval import DAY, SECOND
-from marketdata.operations import comparison, copy, cutover
+from marketdata.operations import comparison
 from marketdata.operations.comparison import EVERYTHING
 from marketdata.operations.copy import Carried, Copy, CopyLoop
 from marketdata.operations.day_states import DAY_ROWS, Day, read_days
@@ -32,11 +32,9 @@ from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import Item, Restore, Retract, Tick
 from tests.marketdata.conftest import Command
-from tests.marketdata.operations.accessed import IN_ALL_LAYOUTS, access, pairs, store
+from tests.marketdata.operations.accessed import access, pairs, store
 from tests.marketdata.operations.test_copy import FIRST, SYMBOLS, carry
 from tests.marketdata.store.conftest import START, stored_rollups, tick
-
-pytestmark = IN_ALL_LAYOUTS
 
 Candles = dict[str, list[tuple[Any, ...]]]
 
@@ -156,10 +154,7 @@ REFUSED = [Outcome.PRUNED, Outcome.PRUNED, Outcome.DONE]
 
 @pytest.mark.parametrize("batches", [None, 3], ids=["pruned", "being-pruned"])
 def test_a_new_version_gets_the_same_candles_and_refuses_the_same(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
-    batches: int | None,
+    conn: Connection, pair: Pair, filled: Candles, batches: int | None
 ) -> None:
     source, target = pair.source, pair.target
     draw(conn, source, 3)
@@ -180,9 +175,7 @@ def test_a_new_version_gets_the_same_candles_and_refuses_the_same(
 
 
 def test_days_that_the_target_has_keep_their_ticks_and_the_target_its_line(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
+    conn: Connection, pair: Pair, filled: Candles
 ) -> None:
     carry(conn, pair)
     pruned(conn, pair.source, 3)
@@ -194,9 +187,7 @@ def test_days_that_the_target_has_keep_their_ticks_and_the_target_its_line(
 
 
 def test_days_that_were_copied_in_part_are_replaced_and_their_ticks_deleted(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
+    conn: Connection, pair: Pair, filled: Candles
 ) -> None:
     """The copy was killed in the middle of the first symbol."""
     source, target = pair.source, pair.target
@@ -221,9 +212,7 @@ def test_what_only_the_target_has_stays(conn: Connection, pair: Pair, filled: Ca
 
 
 def test_a_late_tick_goes_back_as_candles_to_the_version_whose_ticks_are_pruned(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
+    conn: Connection, pair: Pair, filled: Candles
 ) -> None:
     """For a rollback: version 2 keeps its ticks, and stores one below the line of version 1."""
     back = Pair(pair.target, pair.source)
@@ -239,11 +228,7 @@ def test_a_late_tick_goes_back_as_candles_to_the_version_whose_ticks_are_pruned(
     assert differences(conn, back) == differences(conn, pair) == []
 
 
-def test_ticks_below_the_targets_line_are_never_stored_in_it(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
-) -> None:
+def test_ticks_below_the_targets_line_are_never_stored_in_it(conn: Connection, pair: Pair, filled: Candles) -> None:
     """The target was pruned by itself. Its days have all ticks, so they stay as they are."""
     carry(conn, pair)
     pruned(conn, pair.target, 4)
@@ -256,13 +241,8 @@ def test_ticks_below_the_targets_line_are_never_stored_in_it(
 
 @pytest.mark.parametrize("batches", [0, 2, None])
 def test_a_prune_during_a_pass_is_made_up_for(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
-    monkeypatch: pytest.MonkeyPatch,
-    batches: int | None,
+    conn: Connection, pair: Pair, filled: Candles, batches: int | None
 ) -> None:
-    monkeypatch.setattr(copy, "BATCH", 10)
     calls = iter(range(1000))
 
     def progress(_done: Carried, _day: Day) -> None:
@@ -271,7 +251,7 @@ def test_a_prune_during_a_pass_is_made_up_for(
             if batches != 0:
                 delete(conn, pair.source, batches)
 
-    task = Copy(pairs(conn, pair), progress)
+    task = Copy(pairs(conn, pair), progress, batch=10)
     task.carry()
     assert task.is_overtaken
     task.carry()
@@ -284,33 +264,27 @@ def test_a_prune_during_a_pass_is_made_up_for(
         assert lines(conn, pair.target)[0] is None
 
 
-def test_a_copy_that_was_overtaken_does_not_end(conn: Connection, pair: Pair, filled: Candles) -> None:
+def test_a_copy_that_was_overtaken_does_not_end(
+    conn: Connection, pair: Pair, filled: Candles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
-    loop = CopyLoop(pairs(conn, pair), Event(), said.append)
-    carried = loop._copy.carry
+    carried = Copy.carry
 
-    def overtaken() -> Carried:
-        if lines(conn, pair.source) == [None, None]:
-            done = carried()
+    def overtaken(self: Copy) -> Carried:
+        is_first = lines(conn, pair.source) == [None, None]
+        done = carried(self)
+        if is_first:
             draw(conn, pair.source, 3)
-            loop._copy.is_overtaken = True
-            return done
-        return carried()
+            self.is_overtaken = True
+        return done
 
-    loop._copy.carry = overtaken  # type: ignore[method-assign]
-    loop.run(follows=False)
+    monkeypatch.setattr(Copy, "carry", overtaken)
+    CopyLoop(pairs(conn, pair), Event(), said.append).run(follows=False)
     assert candles(conn, pair.target) == filled
     assert len(said) == 1
 
 
-def test_a_killed_copy_goes_on(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(copy, "BATCH", 10)
-    monkeypatch.setattr("marketdata.operations.day_states.CHUNK", 1)
+def test_a_killed_copy_goes_on(conn: Connection, pair: Pair, filled: Candles) -> None:
     pruned(conn, pair.source, 3)
     store(conn, pair.target, *sorted(history(), key=lambda each: each.ts)[:10])
     for kill in range(30):
@@ -321,7 +295,7 @@ def test_a_killed_copy_goes_on(
                 raise KeyboardInterrupt
 
         try:
-            Copy(pairs(conn, pair), progress).carry()
+            Copy(pairs(conn, pair), progress, batch=10).carry()
             break
         except KeyboardInterrupt:
             pass
@@ -333,10 +307,7 @@ def test_a_killed_copy_goes_on(
 
 
 def test_a_cutover_says_that_lines_differ_and_switches(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
-    command: Command,
+    conn: Connection, pair: Pair, filled: Candles, command: Command
 ) -> None:
     carry(conn, pair)
     pruned(conn, pair.source, 3)
@@ -353,8 +324,7 @@ def test_a_cutover_says_that_lines_differ_and_switches(
 
 
 def test_the_minute_of_the_sources_newest_tick_is_left_out_if_the_targets_ticks_of_it_are_pruned(
-    conn: Connection,
-    pair: Pair,
+    conn: Connection, pair: Pair
 ) -> None:
     source, target = pair.source, pair.target
     store(conn, source, tick("A", "1", START), tick("A", "2", START + 70 * SECOND))
@@ -368,22 +338,15 @@ def test_the_minute_of_the_sources_newest_tick_is_left_out_if_the_targets_ticks_
     assert differences(conn, pair) != [], "the target has no tick in the minute of the source's newest one"
 
 
-@pytest.mark.parametrize("seed", range(4))
 def test_versions_with_random_writes_prunes_copies_and_switches_stay_equal(
-    conn: Connection,
-    pair: Pair,
-    seed: int,
-    loops: Callable[..., int],
+    conn: Connection, pair: Pair, rng: random.Random
 ) -> None:
     """Only the current version receives. After a copy, and before each switch, every stored candle is equal."""
-    rng = random.Random(seed)
     current = pair
-    made = 0
-    for _ in range(loops(quick=40, full=400)):
+    for made in range(120):
         action = rng.random()
         if action < 0.5:
             store(conn, current.source, *random_items(rng, current, conn, made))
-            made += 1
         elif action < 0.7:
             days = rng.randrange(1, DAYS)
             draw(conn, current.source, days, *[name for name in SYMBOLS if rng.random() < 0.7])
@@ -414,26 +377,21 @@ def random_items(rng: random.Random, pair: Pair, connection: Connection, made: i
     return rng.choice([of_block, [Retract(symbol, f"0x{number}")], [Restore(symbol, f"0x{number}"), *of_block]])
 
 
-@pytest.mark.full
-def test_a_copy_that_follows_while_ticks_are_stored_and_pruned_and_the_way_back(
-    conn: Connection, pair: Pair, fresh: Settings, command: Command, loops: Callable[..., int]
+def test_a_copy_that_follows_while_ticks_are_stored_and_pruned(
+    conn: Connection, pair: Pair, fresh: Settings, command: Command, rng: random.Random
 ) -> None:
-    rng = random.Random(1)
-    for source, target in ((1, 2), (2, 1)):
-        current = Pair.of(conn, "md", source, target)
-        with following(fresh, source, target) as process:
-            for made in range(loops(quick=60, full=1000)):
-                store(conn, current.source, *random_items(rng, current, conn, made))
-                if made % 20 == 10:
-                    draw(conn, current.source, rng.randrange(1, DAYS - 1), rng.choice(SYMBOLS))
-                    delete(conn, current.source, rng.choice([1, None]))
-            process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=60)
-        assert (process.returncode, "stopped after a last pass" in said) == (0, True), said
-        assert candles(conn, current.source) == candles(conn, current.target)
-        done = command("cutover", str(target))
-        assert (done.returncode, "all are equal" in done.stdout) == (0, True), done
-        Event().wait(cutover.PAUSE_SECONDS)  # the former version refuses writes meanwhile, also those of the next copy
+    with following(fresh, 1, 2) as process:
+        for made in range(60):
+            store(conn, pair.source, *random_items(rng, pair, conn, made))
+            if made % 20 == 10:
+                draw(conn, pair.source, rng.randrange(1, DAYS - 1), rng.choice(SYMBOLS))
+                delete(conn, pair.source, rng.choice([1, None]))
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    assert (process.returncode, "stopped after a last pass" in said) == (0, True), said
+    assert candles(conn, pair.source) == candles(conn, pair.target)
+    done = command("cutover", "2")
+    assert (done.returncode, "all are equal" in done.stdout) == (0, True), done
 
 
 @contextmanager

@@ -13,8 +13,6 @@ from tests.marketdata.conftest import Command
 from tests.marketdata.operations import accessed
 from tests.marketdata.store.conftest import START, tick
 
-pytestmark = accessed.IN_ALL_LAYOUTS
-
 
 @pytest.fixture
 def conn(two_versions: Connection, command: Command) -> Connection:

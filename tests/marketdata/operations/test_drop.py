@@ -18,6 +18,7 @@ from marketdata.store import leases, ticks
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import registered
 from tests.marketdata.conftest import Command
+from tests.marketdata.operations.test_copy import environment
 from tests.marketdata.store.conftest import START, tick
 
 OBJECTS = """
@@ -41,6 +42,7 @@ def test_a_version_is_dropped_with_all_that_belongs_to_it(conn: Connection, comm
     assert command("copy", "1", "2").returncode == 0
     assert command("cutover", "2").returncode == 0
     assert command("cutover", "1").returncode == 0  # the switch leaves the function of the pause in version 2
+    assert command("version", "2").returncode == 0  # writes its settings file
     done = command("drop", "2", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -105,23 +107,16 @@ def test_a_version_that_other_objects_need_is_not_dropped_and_they_are_named(
     assert numbers(conn) == [1, 2]
 
 
-@pytest.mark.full
-def test_it_asks_only_on_a_terminal(conn: Connection, fresh: Settings, command: Command) -> None:
-    for answer, code, left in (("", 1, [1, 2]), ("n", 1, [1, 2]), ("y", 0, [1])):
-        assert answered(fresh, answer) == code
-        assert numbers(conn) == left
-    done = subprocess.run(
-        dropping(), env=environment(fresh), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "there is no such version" in done.stderr
-    assert command("version", "2").returncode == 0
+def test_it_asks_only_on_a_terminal(conn: Connection, fresh: Settings) -> None:
     done = subprocess.run(
         dropping(), env=environment(fresh), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "standard input is no terminal, so nobody can be asked whether to drop version 2" in done.stderr
     assert "give --yes" in done.stderr
+    for answer, code, left in (("n", 1, [1, 2]), ("y", 0, [1])):
+        assert answered(fresh, answer) == code
+        assert numbers(conn) == left
 
 
 def answered(fresh: Settings, answer: str) -> int:
@@ -137,11 +132,6 @@ def answered(fresh: Settings, answer: str) -> int:
 
 def dropping() -> list[str]:
     return [sys.executable, "-P", "-m", "marketdata", "drop", "2"]
-
-
-def environment(fresh: Settings) -> dict[str, str]:
-    assert fresh.database_url is not None
-    return os.environ | {"DATABASE_URL": fresh.database_url, "MARKET_STATE_DIR": str(fresh.state_dir)}
 
 
 def test_unknown_numbers_are_named(conn: Connection, command: Command) -> None:

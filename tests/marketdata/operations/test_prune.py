@@ -12,11 +12,11 @@ import pytest
 
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import aliases
-from marketdata.operations.prune import Prune, pruning
+from marketdata.operations.prune import Prune
 from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.settings import Settings
 from marketdata.store import prune, ticks
-from marketdata.store.pool import Connection, connect
+from marketdata.store.pool import Connection
 from marketdata.store.prune import Line
 from marketdata.store.version import Version, registered
 from marketdata.tick import Finalize, FinalizeChain, Retract
@@ -143,16 +143,6 @@ def test_what_cannot_be_pruned_is_refused(conn: Connection, command: Command) ->
         assert (done.returncode, done.stdout) == (2, "")
         assert message in done.stderr
     assert days(conn, PLAIN) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.full
-def test_a_second_prune_at_the_same_time_names_the_first(conn: Connection, fresh: Settings, command: Command) -> None:
-    assert fresh.database_url is not None
-    with connect(fresh.database_url) as other, pruning(other, version_of(conn)):
-        done = command("prune", "--before", "2024-02-01")
-        assert (done.returncode, done.stdout) == (4, "")
-        assert re.search(r"another prune of md_ticks_v1 runs: process \d+ on \S+\n", done.stderr)
-    assert command("prune", "--before", "2024-02-01").returncode == 0
 
 
 def test_the_served_version_is_pruned(conn: Connection, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

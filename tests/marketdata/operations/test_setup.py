@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import signal
@@ -28,7 +29,7 @@ from marketdata.settings import Settings, load
 from marketdata.store import migrations, tokens
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import find_served, registered
-from tests.marketdata.conftest import Done
+from tests.marketdata.conftest import Command
 
 AT_ONCE = 6
 
@@ -109,21 +110,16 @@ def test_the_reader_reads_data_and_no_token(fresh: Settings) -> None:
     assert value(fresh, f"SELECT has_table_privilege('{READER}', 'md_ticks_v1', 'INSERT')") is False
 
 
-@pytest.mark.parametrize("fill", ["none", "previous"])
-@pytest.mark.parametrize(
-    ("bucket", "zone"),
-    [
-        *((bucket, "+00:00") for bucket in ("1s", "1m", "5m", "1w")),
-        *((bucket, zone) for bucket in ("1w", "1M") for zone in ("+05:30", "Asia/Kolkata", "Europe/Berlin")),
-    ],
-)
-def test_the_reader_calls_the_candles_function(read_by_role: Settings, bucket: str, zone: str, fill: str) -> None:
+def test_the_reader_calls_the_candles_function(read_by_role: Settings) -> None:
     """The function makes candles in each of its ways, as a GraphQL engine calls it, also for an alias."""
+    statement = "SELECT symbol, n FROM md_candles_v1(%s, %s, NULL, '2023-12-20Z', 500, %s, %s)"
+    ways = [(bucket, "+00:00") for bucket in ("1s", "1m", "5m", "1w")]
+    ways += itertools.product(("1w", "1M"), ("+05:30", "Asia/Kolkata", "Europe/Berlin"))
     with connect(url(read_by_role)) as connection:
         connection.execute(f"SET ROLE {READER}")
-        for name in ("R:A", "R:ALIAS"):
-            statement = "SELECT symbol, n FROM md_candles_v1(%s, %s, NULL, '2023-12-20Z', 500, %s, %s)"
-            assert connection.execute(statement, (name, bucket, fill, zone)).fetchall() == [("R:A", 2)]
+        for (bucket, zone), fill, name in itertools.product(ways, ("none", "previous"), ("R:A", "R:ALIAS")):
+            found = connection.execute(statement, (name, bucket, fill, zone)).fetchall()
+            assert found == [("R:A", 2)], (bucket, zone, fill, name)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SELECT FROM api_tokens")
 
@@ -148,31 +144,26 @@ def test_the_reader_cannot_pass_rows_to_the_triggers(read_by_role: Settings) -> 
 
 
 @pytest.fixture(scope="module")
-def read_by_role(new_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def read_by_role(new_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings with a database of two ticks of one second, and an alias of their symbol."""
     folder = str(tmp_path_factory.mktemp("read_by_role"))
-    settings = load({"DATABASE_URL": new_database(), "MARKET_STATE_DIR": folder})
-    init(settings)
-    version(settings, 1)
+    settings = load({"DATABASE_URL": new_database(versions=1), "MARKET_STATE_DIR": folder})
     execute(settings, "INSERT INTO market_aliases (alias, symbol) VALUES ('R:ALIAS', 'R:A')")
-    for id in ("a", "b"):
-        execute(
-            settings,
-            f"INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('R:A', '{id}', '2023-12-20Z', 1, 1)",
-        )
+    execute(
+        settings,
+        "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size)"
+        " SELECT 'R:A', id, '2023-12-20Z', 1, 1 FROM unnest(ARRAY['a', 'b']) AS id",
+    )
     return settings
 
 
-def test_a_login_that_may_not_create_roles_gets_an_explanation(
-    fresh: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("marketdata.operations.setup.READER", "another_reader")
+def test_a_login_that_may_not_create_roles_gets_an_explanation(fresh: Settings) -> None:
     with connect(url(fresh)) as connection:
         connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
         connection.execute("GRANT CREATE ON SCHEMA public TO plain")
         connection.execute("SET ROLE plain")
         said: list[str] = []
-        initialise(connection, said.append)
+        initialise(connection, said.append, "another_reader")
     assert said[1].startswith("role another_reader: not created")
 
 
@@ -220,13 +211,6 @@ def test_a_version_that_lost_a_part_is_not_called_there(fresh: Settings) -> None
         version(fresh, 1)
 
 
-@pytest.mark.parametrize("n", [0, -1])
-def test_versions_count_from_one(fresh: Settings, n: int) -> None:
-    init(fresh)
-    with pytest.raises(UsageError):
-        version(fresh, n)
-
-
 def test_a_versions_settings_file_is_written_and_keeps_what_was_added(fresh: Settings) -> None:
     init(fresh)
     version(fresh, 2)
@@ -271,13 +255,13 @@ def test_a_missing_state_directory_is_created_for_the_settings_file(fresh: Setti
     assert load({}, elsewhere.state_dir / "v1.env").ticks_table == "md_ticks_v1"
 
 
-@pytest.mark.parametrize(("place", "reason"), [("file/below", "MARKET_STATE_DIR"), ("folder", "v1.env cannot be read")])
-def test_no_version_is_created_whose_settings_file_cannot_be_written(fresh: Settings, place: str, reason: str) -> None:
+def test_no_version_is_created_whose_settings_file_cannot_be_written(fresh: Settings) -> None:
     init(fresh)
     (fresh.state_dir / "file").write_text("")
     (fresh.state_dir / "folder" / "v1.env").mkdir(parents=True)
-    with pytest.raises(StateError, match=reason):
-        version(replace(fresh, state_dir=fresh.state_dir / place), 1)
+    for place, reason in (("file/below", "MARKET_STATE_DIR"), ("folder", "v1.env cannot be read")):
+        with pytest.raises(StateError, match=reason):
+            version(replace(fresh, state_dir=fresh.state_dir / place), 1)
     assert value(fresh, "SELECT to_regclass('md_ticks_v1') IS NULL AND NOT EXISTS (SELECT FROM market_versions)")
 
 
@@ -293,19 +277,18 @@ def test_no_version_is_created_while_the_disk_is_full(fresh: Settings, monkeypat
     assert list(fresh.state_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("done", ["created", "restored"])
-def test_the_reader_cannot_attach_the_trigger_functions_of_a_version(fresh: Settings, done: str) -> None:
+def test_the_reader_cannot_attach_the_trigger_functions_of_a_version(fresh: Settings) -> None:
     """A restore leaves a function as PostgreSQL creates it: everybody may execute it, and so attach it to a table."""
     init(fresh)
     version(fresh, 1)
     with connect(url(fresh)) as connection:
         connection.execute(f"SET ROLE {READER}")
         connection.execute("CREATE TEMP TABLE own ()")
-        if done == "restored":
-            for name in TRIGGER_FUNCTIONS:
-                execute(fresh, f"GRANT EXECUTE ON FUNCTION md_{name}_v1() TO PUBLIC")
-            assert attachable(connection) == set(TRIGGER_FUNCTIONS)
-            version(fresh, 1)
+        assert attachable(connection) == set()
+        for name in TRIGGER_FUNCTIONS:
+            execute(fresh, f"GRANT EXECUTE ON FUNCTION md_{name}_v1() TO PUBLIC")
+        assert attachable(connection) == set(TRIGGER_FUNCTIONS)
+        version(fresh, 1)
         assert attachable(connection) == set()
     execute(fresh, "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('B', 'b', '2024-01-01Z', 2, 3)")
 
@@ -325,53 +308,26 @@ def attachable(connection: Connection) -> set[str]:
 # -- which version is served -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def two(database: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings with a database that holds versions 1 (current) and 2."""
-    settings = load({"DATABASE_URL": database, "MARKET_STATE_DIR": str(tmp_path_factory.mktemp("two"))})
-    init(settings)
-    version(settings, 1)
-    version(settings, 2)
-    return settings
-
-
-@pytest.mark.parametrize(
-    ("table", "function", "n"),
-    [
+def test_the_version_that_is_named_is_served(fresh: Settings, two_versions: Connection) -> None:
+    for table, function, n in (
         (None, None, 1),
         ("md_ticks_v2", None, 2),
         (None, "md_candles_v2", 2),
         ("md_ticks_v2", "md_candles_v2", 2),
-    ],
-)
-def test_the_version_that_is_named_is_served(two: Settings, table: str | None, function: str | None, n: int) -> None:
-    with connect(url(two)) as connection:
-        found = find_served(connection, replace(two, ticks_table=table, candles_function=function))
-    assert (found.n, found.ticks_table, found.candles_function) == (n, f"md_ticks_v{n}", f"md_candles_v{n}")
-
-
-@pytest.mark.parametrize(
-    ("table", "function", "prefix", "reason"),
-    [
+    ):
+        found = find_served(two_versions, replace(fresh, ticks_table=table, candles_function=function))
+        assert (found.n, found.ticks_table, found.candles_function) == (n, f"md_ticks_v{n}", f"md_candles_v{n}")
+    for table, function, prefix, reason in (
         ("md_ticks_v3", None, "md", "TICKS_TABLE=md_ticks_v3"),
         (None, "md_candles_v3", "md", "CANDLES_FUNCTION=md_candles_v3"),
-        (
-            "md_ticks_v1",
-            "md_candles_v2",
-            "md",
-            "CANDLES_FUNCTION=md_candles_v2 does not belong to TICKS_TABLE=md_ticks_v1",
-        ),
+        ("md_ticks_v1", "md_candles_v2", "md", "md_candles_v2 does not belong to TICKS_TABLE=md_ticks_v1"),
         ("md_ticks_v1", "now", "md", "CANDLES_FUNCTION=now"),
         (None, None, "other", "prefix other"),
-    ],
-)
-def test_a_version_that_is_not_there_is_named(
-    two: Settings, table: str | None, function: str | None, prefix: str, reason: str
-) -> None:
-    named = replace(two, ticks_table=table, candles_function=function, prefix=prefix)
-    with connect(url(two)) as connection, pytest.raises((VersionMissing, UsageError)) as caught:
-        find_served(connection, named)
-    assert reason in caught.value.detail
+    ):  # fmt: skip
+        named = replace(fresh, ticks_table=table, candles_function=function, prefix=prefix)
+        with pytest.raises((VersionMissing, UsageError)) as caught:
+            find_served(two_versions, named)
+        assert reason in caught.value.detail
 
 
 # -- the first start -------------------------------------------------------------------------------------------------
@@ -421,22 +377,6 @@ def test_an_existing_version_is_served_and_no_first_one_made(fresh: Settings) ->
 # -- the command line ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def command(fresh: Settings) -> Callable[..., subprocess.CompletedProcess[str]]:
-    environment = os.environ | {"DATABASE_URL": url(fresh), "MARKET_STATE_DIR": str(fresh.state_dir)}
-
-    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "marketdata", *arguments],
-            env=environment | more, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-
-    return run
-
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
-
-
 def test_the_version_command_ends_with_the_next_step(command: Command, fresh: Settings) -> None:
     done = command("version", "2")
     assert done.returncode == 0
@@ -463,45 +403,33 @@ def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings)
         assert all(tokens.find(connection, token.digest(each)) is None for each in (text, rotated))
 
 
-def test_a_token_can_be_written_to_a_file(command: Command, tmp_path: Path) -> None:
-    path = tmp_path / "read.json"
-    made = command("token", "create", "--name", "me", "--scope", "read", "--output", str(path))
-    held = secretfile.read_token(path, scope="read")
-    assert made.stdout == ""
-    assert held.token not in made.stderr
-
-
 CREATE = ("token", "create", "--name", "me", "--scope", "read")
 
 
-def test_no_token_is_made_that_its_file_cannot_hold(command: Command, fresh: Settings, tmp_path: Path) -> None:
-    init(fresh)
-    done = command(*CREATE, "--output", str(tmp_path / "none" / "x.json"))
-    assert done.returncode == 2
-    assert done.stderr == f"bin/marketdata-token: {tmp_path}/none/x.json cannot be created: No such file or directory\n"
-    assert value(fresh, "SELECT count(*) FROM api_tokens") == 0
-
-
-def test_a_file_that_is_there_is_kept_and_no_token_made(command: Command, fresh: Settings, tmp_path: Path) -> None:
+def test_a_token_is_written_to_a_new_file_or_not_made(
+    command: Command, fresh: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x.json"
-    assert command(*CREATE, "--output", str(path)).returncode == 0
+    made = command(*CREATE, "--output", str(path))
+    assert (made.returncode, made.stdout) == (0, "")
+    assert secretfile.read_token(path, scope="read").token not in made.stderr
     held = path.read_bytes()
     done = command(*CREATE, "--output", str(path))
     assert done.returncode == 2
     assert done.stderr.startswith(f"bin/marketdata-token: {path} already exists")
     assert "name another file" in done.stderr
     assert path.read_bytes() == held
+    done = command(*CREATE, "--output", str(tmp_path / "none" / "x.json"))
+    assert (done.returncode, done.stderr) == (
+        2, f"bin/marketdata-token: {tmp_path}/none/x.json cannot be created: No such file or directory\n"
+    )  # fmt: skip
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
+    assert command("token", "rotate", "77", "--output", str(tmp_path / "y.json")).returncode == 1
+    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    assert command(*CREATE, "--output", str(tmp_path / "y.json")).returncode == 1
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_no_file_is_left_by_a_token_that_was_not_made(command: Command, tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    assert command("token", "rotate", "77", "--output", str(path)).returncode == 1
-    assert command(*CREATE, "--output", str(path), DATABASE_URL="postgresql://127.0.0.1:1/none").returncode == 1
-    assert not list(tmp_path.glob("*x.json*"))
-
-
-@pytest.mark.full
 def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: Settings, tmp_path: Path) -> None:
     prepare(fresh)
     path = fresh.secrets_dir / "read.json"
@@ -547,9 +475,11 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
     assert done.stderr == f"{fresh.secrets_dir}/alg.json contains the revoked token: remove the file\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
+def test_wrong_use_ends_with_its_code_and_reason(
+    command: Command, fresh: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init(fresh)
+    for arguments, code, words in (
         (("token", "revoke", "77"), 1, "there is no token"),
         (("token", "create", "--name", "me", "--scope", "all"), 2, "--scope"),
         (("token", "revoke", "me"), 1, "'me': bin/marketdata-token list (GET /v1/admin/tokens) shows the ids"),
@@ -557,58 +487,41 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
         ((*CREATE, "--days", "abc"), 2, "must be a number of days"),
         (("token", "create", "--name", "", "--scope", "read"), 2, "must be one line of 1 to 100 characters"),
         (("version", "0"), 2, "argument N: must be the number of a version, from 1 to 999999, like 2, not '0'"),
+        (("version", "-1"), 2, "argument N: must be the number of a version"),
         (("version", "x"), 2, "N"),
         (("init", "--env-file", "/no/such.env"), 2, "/no/such.env"),
         (("db",), 2, "DATABASE_URL is set"),
-    ],
-)
-def test_wrong_use_ends_with_its_code_and_reason(
-    command: Command, arguments: tuple[str, ...], code: int, words: str
+    ):
+        done = command(*arguments)
+        assert (done.returncode, done.stdout, words in done.stderr) == (code, "", True), (arguments, done)
+        assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_the_password(
+    command: Command, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = command(*arguments)
-    assert (done.returncode, done.stdout) == (code, "") or code == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_refused_connection_is_reported_without_the_password(command: Command) -> None:
-    done = command("init", DATABASE_URL="postgresql://me:secret@127.0.0.1:1/none")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "bin/marketdata-init: no connection to the database: check that it runs and accepts the login of DATABASE_URL "
-        '(connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused)\n'
-    )
-
-
-@pytest.mark.parametrize(
-    ("host", "reasons"),
-    [
-        ("host.invalid", ["failed to resolve host 'host.invalid'"]),
-        ("127.0.0.1:1,127.0.0.1:2", ["port 1 failed: Connection refused", "port 2 failed: Connection refused"]),
-    ],
-)
-def test_each_host_that_fails_is_named(command: Command, host: str, reasons: list[str]) -> None:
-    done = command("init", DATABASE_URL=f"postgresql://me:secret@{host}/none")
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert all(each in done.stderr for each in reasons)
-    assert "secret" not in done.stderr
-
-
-def test_a_refused_login_is_reported_with_its_reason(command: Command, postgres: str) -> None:
-    done = command("init", DATABASE_URL=make_conninfo(postgres, user="a_stranger", password="secret"))
-    assert done.returncode == 1
-    assert 'failed: FATAL:  no pg_hba.conf entry for host "[local]", user "a_stranger"' in done.stderr
-    assert "secret" not in done.stderr
-
-
-def test_a_host_that_does_not_react_is_named(command: Command) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts the connection, and nobody answers
-        port = listening.getsockname()[1]
-        done = command("init", DATABASE_URL=f"postgresql://me:secret@127.0.0.1:{port}/none?connect_timeout=2")
-    assert done.returncode == 1
-    assert f"(host 127.0.0.1, port {port}: connection timeout expired)" in done.stderr
-    assert "secret" not in done.stderr
+    """The fourth host accepts the connection, and nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        silent = f"127.0.0.1:{listening.getsockname()[1]}"
+        for conninfo, reasons in (
+            ("postgresql://me:secret@127.0.0.1:1/none", [
+                "bin/marketdata-init: no connection to the database: check that it runs and accepts the login of "
+                "DATABASE_URL (connection failed: connection to server at \"127.0.0.1\", port 1 failed: Connection "
+                "refused)\n"]),
+            ("postgresql://me:secret@host.invalid/none", ["failed to resolve host 'host.invalid'"]),
+            ("postgresql://me:secret@127.0.0.1:1,127.0.0.1:2/none", [
+                "port 1 failed: Connection refused", "port 2 failed: Connection refused"]),
+            (f"postgresql://me:secret@{silent}/none?connect_timeout=2", [
+                f"(host 127.0.0.1, port {silent.partition(':')[2]}: connection timeout expired)"]),
+            (make_conninfo(postgres, user="a_stranger", password="secret"), [
+                'failed: FATAL:  no pg_hba.conf entry for host "[local]", user "a_stranger"']),
+        ):  # fmt: skip
+            monkeypatch.setenv("DATABASE_URL", conninfo)
+            done = command("init")
+            assert done.returncode == 1
+            assert all(each in done.stderr for each in reasons), done
+            assert "secret" not in done.stderr
+            assert len(done.stderr.splitlines()) == 1, done
 
 
 def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
@@ -624,31 +537,23 @@ def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
         assert running.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_every_command_explains_itself(run_command: Callable[..., Done]) -> None:
+def test_every_command_explains_itself(run_command: Command) -> None:
     for name in ("api", "db", "init", "version", "copy", "cutover", "drop", "alias", "token", "ingestor"):
         done = run_command(name, "--help")
         assert done.returncode == 0
         assert done.stdout.startswith(f"usage: bin/marketdata-{name} ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "unknown"),
-    [
+def test_wrong_arguments_are_named_with_the_launcher(run_command: Command) -> None:
+    for arguments, unknown in (
         (("token", "create", "--nmae", "me", "--scope", "read"), "--nmae"),
         (("copy", "--folow=x"), "--folow=x"),
         (("version", "--forse", "1"), "--forse"),
-    ],
-)
-def test_a_mistyped_option_is_named(run_command: Callable[..., Done], arguments: tuple[str, ...], unknown: str) -> None:
-    done = run_command(*arguments)
-    assert (done.returncode, done.stderr.splitlines()[-1].partition("error: ")[2]) == (
-        2, f"unrecognized arguments: {unknown}",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("arguments", "launcher"),
-    [
+    ):
+        done = run_command(*arguments)
+        said = done.stderr.splitlines()[-1].partition("error: ")[2]
+        assert (done.returncode, said) == (2, f"unrecognized arguments: {unknown}")
+    for arguments, launcher in (
         (("api", "--unknown"), "bin/marketdata-api"),
         (("init", "more"), "bin/marketdata-init"),
         (("version", "1", "2"), "bin/marketdata-version"),
@@ -659,12 +564,8 @@ def test_a_mistyped_option_is_named(run_command: Callable[..., Done], arguments:
         (("token", "create", "--name", "me"), "bin/marketdata-token create"),
         (("ingestor", "what"), "bin/marketdata-ingestor"),
         (("ingestor", "dead-letters"), "bin/marketdata-ingestor dead-letters"),
-    ],
-)
-def test_a_usage_line_names_the_launcher(
-    run_command: Callable[..., Done], arguments: tuple[str, ...], launcher: str
-) -> None:
-    done = run_command(*arguments)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"usage: {launcher} [-h]")
-    assert done.stderr.splitlines()[-1].startswith(f"{launcher}: error: ")
+    ):
+        done = run_command(*arguments)
+        assert done.returncode == 2, arguments
+        assert done.stderr.startswith(f"usage: {launcher} [-h]"), arguments
+        assert done.stderr.splitlines()[-1].startswith(f"{launcher}: error: "), arguments

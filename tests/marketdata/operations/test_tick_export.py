@@ -8,8 +8,10 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas
@@ -21,10 +23,12 @@ from marketdata.interval import DAY, SECOND
 from marketdata.operations.parquet import ROW_GROUP
 from marketdata.settings import ROOT, Settings
 from marketdata.store import prune, ticks
-from marketdata.store.pool import Connection
+from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from marketdata.tick import Tick
+from tests.functional.serving import until
 from tests.marketdata.conftest import Command
+from tests.marketdata.operations.test_copy import environment
 from tests.marketdata.store.conftest import START, tick
 
 MOST = "9" * 30 + "." + "9" * 30
@@ -61,7 +65,8 @@ def rows(of: list[Tick]) -> list[dict[str, object]]:
 
 
 @pytest.mark.usefixtures("conn")
-def test_parquet_is_read_by_pyarrow_to_the_last_digit(command: Command, tmp_path: Path) -> None:
+def test_parquet_is_read_to_the_last_digit(command: Command, tmp_path: Path) -> None:
+    """By pyarrow and pandas. DuckDB reads its decimals as doubles: ``operations.md`` says so, and recommends CSV."""
     path = tmp_path / "ticks.parquet"
     done = command("export", "--format", "parquet", "-o", str(path))
     assert (done.returncode, done.stderr) == (0, "")
@@ -77,17 +82,14 @@ def test_parquet_is_read_by_pyarrow_to_the_last_digit(command: Command, tmp_path
     }
     assert facts | {"source": ""} == {"symbol": "X:A,X:B", "version": "1", "count": "5", "source": ""}
     assert facts["source"].startswith("md_ticks_v1 of marketdata ")
-
-
-@pytest.mark.usefixtures("conn")
-def test_parquet_is_read_by_pandas_to_the_last_digit(command: Command, tmp_path: Path) -> None:
-    path = tmp_path / "ticks.parquet"
-    assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
     frame = pandas.read_parquet(path)
     for column in ("price", "size", "ts", "symbol", "id", "seq"):
         assert list(frame[column]) == [row[column] for row in rows(TICKS)], column
-    assert [None if pandas.isna(each) else each for each in frame["tx"]] == [each.tx for each in TICKS]
-    assert [None if pandas.isna(each) else each for each in frame["side"]] == [each.side for each in TICKS]
+    for column in ("tx", "side"):
+        found = [None if pandas.isna(each) else each for each in frame[column]]
+        assert found == [getattr(each, column) for each in TICKS], column
+    kinds = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM '{path}')").fetchall())
+    assert (kinds["price"], kinds["size"]) == ("DOUBLE", "DOUBLE")
 
 
 @pytest.mark.usefixtures("conn")
@@ -98,8 +100,8 @@ def test_csv_is_read_by_duckdb_to_the_last_digit(command: Command, tmp_path: Pat
         f"SELECT * FROM read_csv('{path}', all_varchar = true, nullstr = '', allow_quoted_nulls = false)"
     )
     read = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
-    assert [Decimal(row["price"]) for row in read] == [Decimal(each.price) for each in TICKS]
-    assert [Decimal(row["size"]) for row in read] == [Decimal(each.size) for each in TICKS]
+    for column in ("price", "size"):
+        assert [Decimal(row[column]) for row in read] == [Decimal(getattr(each, column)) for each in TICKS]
     for column in ("symbol", "id", "side", "block_hash", "tx"):
         assert [row[column] for row in read] == [getattr(each, column) for each in TICKS], column
     # Amounts with at most 38 digits are exact as DECIMAL, too.
@@ -109,15 +111,6 @@ def test_csv_is_read_by_duckdb_to_the_last_digit(command: Command, tmp_path: Pat
         .fetchall()
     )
     assert price == Decimal(10)
-
-
-@pytest.mark.usefixtures("conn")
-def test_duckdb_reads_the_decimals_of_parquet_as_double(command: Command, tmp_path: Path) -> None:
-    """``operations.md`` says so, and recommends CSV for DuckDB."""
-    path = tmp_path / "ticks.parquet"
-    assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
-    kinds = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM '{path}')").fetchall())
-    assert (kinds["price"], kinds["size"]) == ("DOUBLE", "DOUBLE")
 
 
 def test_csv_has_the_bytes_of_the_api(conn: Connection, command: Command, tmp_path: Path) -> None:
@@ -160,24 +153,21 @@ def test_symbols_and_times_are_chosen(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("conn")
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("--format", "csv", "--symbol", "X:C"), 1, "there is no symbol X:C"),
-        (("--format", "csv", "--from", "2024-02-01T00:00:00Z", "--to", "2024-01-01T00:00:00Z"), 2, "--from is after"),
-        (("--format", "csv", "--from", "yesterday"), 2, "'yesterday' must be a time"),
-        (("--format", "csv", "-o", "/nowhere/ticks.csv"), 2, "export: the folder /nowhere does not exist"),
-        (("--format", "csv", "-o", "/nowhere/"), 2, "/nowhere/ is the name of a folder: name a file"),
-        (("--format", "csv", "-o", "/usr"), 2, "export: /usr is a folder: name a file"),
-        (("--format", "csv", "-o", "/usr", "--force"), 2, "export: /usr is a folder: name a file"),
-        (("--format", "csv", "-o", "/dev/null"), 2, "export: /dev/null is no regular file"),
-        ((), 2, "the following arguments are required: --format"),
-    ],
-)
-def test_wrong_use(command: Command, arguments: tuple[str, ...], code: int, says: str) -> None:
-    done = command("export", *arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert says in done.stderr
+def test_wrong_use(command: Command) -> None:
+    for arguments, code, says in (
+        (("--symbol", "X:C"), 1, "there is no symbol X:C"),
+        (("--from", "2024-02-01T00:00:00Z", "--to", "2024-01-01T00:00:00Z"), 2, "--from is after"),
+        (("--from", "yesterday"), 2, "'yesterday' must be a time"),
+        (("-o", "/nowhere/ticks.csv"), 2, "export: the folder /nowhere does not exist"),
+        (("-o", "/nowhere/"), 2, "/nowhere/ is the name of a folder: name a file"),
+        (("-o", "/usr"), 2, "export: /usr is a folder: name a file"),
+        (("-o", "/usr", "--force"), 2, "export: /usr is a folder: name a file"),
+        (("-o", "/dev/null"), 2, "export: /dev/null is no regular file"),
+    ):
+        done = command("export", "--format", "csv", *arguments)
+        assert (done.returncode, done.stdout, says in done.stderr) == (code, "", True), (arguments, done)
+    done = command("export")
+    assert (done.returncode, "the following arguments are required: --format" in done.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("conn")
@@ -255,44 +245,45 @@ def test_many_ticks_fill_row_groups_and_all_are_of_one_moment(
 # -- as a process -----------------------------------------------------------------------------------------------------
 
 
-class Exporting:
-    """An export of many ticks by a process of its own."""
-
-    def __init__(self, settings: Settings, *arguments: str) -> None:
-        assert settings.database_url is not None
-        self.command = [sys.executable, "-P", "-m", "marketdata", "export", *arguments]
-        self.environment = os.environ | {
-            "DATABASE_URL": settings.database_url,
-            "MARKET_STATE_DIR": str(settings.state_dir),
-            "PYTHONPATH": str(ROOT),
-        }
-
-    def begin(self, **how: object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self.command, env=self.environment, **how)  # type: ignore[call-overload,no-any-return]
+@pytest.fixture(scope="module")
+def many(new_database: Callable[..., str]) -> dict[str, str]:
+    """The environment of a process that exports 40 000 ticks, which takes some seconds."""
+    url = new_database(versions=1)
+    with connect(url) as connection:
+        version = version_1(connection)
+        ticks.ingest(connection, version, TICKS)
+        for first in range(0, 40_000, 10_000):
+            ticks.ingest(
+                connection, version, [tick("X:M", f"{n:06}", START + n * SECOND) for n in range(first, first + 10_000)]
+            )
+    return os.environ | {"DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture
-def slow(conn: Connection) -> Connection:
-    """A database in which reading 40 000 ticks takes some seconds."""
-    many = [tick("X:M", f"{n:06}", START + n * SECOND) for n in range(40_000)]
-    for n in range(0, len(many), 10_000):
-        ticks.ingest(conn, version_1(conn), many[n : n + 10_000])
-    return conn
+def begin(many: dict[str, str], state_dir: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """``begin(*arguments, **how)`` begins an export in a process of its own."""
+
+    def begun(*arguments: str | Path, **how: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "marketdata", "export", *arguments], stderr=subprocess.PIPE,
+            env=many | {"MARKET_STATE_DIR": str(state_dir)}, **how,
+        )  # fmt: skip
+
+    return begun
 
 
-@pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("format", ["csv", pytest.param("parquet", marks=pytest.mark.full)])
+Begin = Callable[..., subprocess.Popen[bytes]]
+
+
 @pytest.mark.parametrize(
-    "number",
-    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGKILL, signal.SIGINT))],
+    ("number", "format"), [(signal.SIGTERM, "csv"), (signal.SIGKILL, "csv"), (signal.SIGINT, "parquet")]
 )
 def test_an_export_that_is_ended_leaves_no_file_of_this_name(
-    fresh: Settings, tmp_path: Path, format: str, number: signal.Signals
+    begin: Begin, tmp_path: Path, format: str, number: signal.Signals
 ) -> None:
     path = tmp_path / "ticks"
-    process = Exporting(fresh, "--format", format, "-o", str(path)).begin(stderr=subprocess.PIPE)
-    while not (parts := list(tmp_path.iterdir())):
-        assert process.poll() is None
+    process = begin("--format", format, "-o", path)
+    parts = until(lambda: list(tmp_path.iterdir()), 60)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
@@ -300,98 +291,80 @@ def test_an_export_that_is_ended_leaves_no_file_of_this_name(
     assert (list(tmp_path.iterdir()), errors) == (parts if number == signal.SIGKILL else [], b"")
 
 
-@pytest.mark.full
-@pytest.mark.usefixtures("slow")
 def test_the_next_export_replaces_what_a_killed_one_left_but_not_what_another_writes(
-    fresh: Settings, command: Command, tmp_path: Path
+    begin: Begin, many: dict[str, str], run_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "ticks"
-    process = Exporting(fresh, "--format", "csv", "-o", str(path)).begin(stderr=subprocess.PIPE)
-    while not any(each.stat().st_size > 1000 for each in tmp_path.iterdir()):
-        assert process.poll() is None
+    monkeypatch.setenv("DATABASE_URL", many["DATABASE_URL"])
+    short = ("export", "--format", "csv", "--symbol", "X:B", "-o", str(path))
+    process = begin("--format", "csv", "-o", path)
+    until(lambda: any(each.stat().st_size > 1000 for each in tmp_path.iterdir()), 60)
     process.send_signal(signal.SIGSTOP)
-    done = command("export", "--format", "csv", "--symbol", "X:B", "-o", str(path))
+    done = run_command(*short)
     assert (done.returncode, done.stderr) == (
         4, f"bin/marketdata-export: another export writes {path}: wait for it, or name another file\n"
     )  # fmt: skip
     process.kill()
     process.communicate(timeout=60)
-    assert command("export", "--format", "csv", "--symbol", "X:B", "-o", str(path)).returncode == 0
+    assert run_command(*short).returncode == 0
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes().count(b"\n") == 2
 
 
-@pytest.mark.full
-@pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("has_name", [False, True])
-def test_an_export_of_parquet_that_is_interrupted_is_silent_and_incomplete(
-    fresh: Settings, tmp_path: Path, has_name: bool
+def test_an_export_of_parquet_to_standard_output_that_is_interrupted_is_silent_and_incomplete(
+    begin: Begin, tmp_path: Path
 ) -> None:
     """It is interrupted after a row group is written."""
-    path = tmp_path / "ticks.parquet"
-    output = ("-o", str(path)) if has_name else ()
-    with (tmp_path / "stdout").open("wb") as stdout:
-        process = Exporting(fresh, "--format", "parquet", *output).begin(stdout=stdout, stderr=subprocess.PIPE)
-        while not any(each.stat().st_size > 1000 for each in tmp_path.iterdir()):
-            assert process.poll() is None
+    path = tmp_path / "stdout"
+    with path.open("wb") as stdout:
+        process = begin("--format", "parquet", stdout=stdout)
+        until(lambda: path.stat().st_size > 1000, 60)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors.decode()) == (130, "")
-    assert not path.exists()
     with pytest.raises(pa.ArrowInvalid):
-        parquet.ParquetFile(tmp_path / "stdout")
+        parquet.ParquetFile(path)
 
 
-@pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("format", ["csv", "parquet"])
-def test_a_closed_pipe_ends_the_export(fresh: Settings, format: str) -> None:
-    with Exporting(fresh, "--format", format).begin(stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def test_an_output_that_takes_no_more_ends_the_export(begin: Begin, tmp_path: Path, format: str) -> None:
+    with begin("--format", format, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.read(1)
         process.stdout.close()
         assert (process.stderr.read(), process.wait(60)) == (b"", 141)
-
-
-@pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("format", ["csv", "parquet"])
-def test_a_full_disk_is_told_in_one_line(fresh: Settings, format: str) -> None:
-    with open("/dev/full", "wb") as full:
-        process = Exporting(fresh, "--format", format).begin(stdout=full, stderr=subprocess.PIPE)
-        _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors.decode()) == (
-        1, "bin/marketdata-export: standard output cannot be written: No space left on device\n"
-    )  # fmt: skip
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("slow")
-@pytest.mark.parametrize("format", ["csv", "parquet"])
-def test_a_full_disk_leaves_no_file(fresh: Settings, tmp_path: Path, format: str) -> None:
     path = tmp_path / "ticks"
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
-    process = Exporting(fresh, "--format", format, "-o", str(path)).begin(stderr=subprocess.PIPE, preexec_fn=limit)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors.decode()) == (
-        1, f"bin/marketdata-export: {path} cannot be written: File too large\n"
-    )  # fmt: skip
+    with open("/dev/full", "wb") as full:
+        for process, reason in (
+            (begin("--format", format, stdout=full), "standard output cannot be written: No space left on device"),
+            (begin("--format", format, "-o", path, preexec_fn=limit), f"{path} cannot be written: File too large"),
+        ):
+            _, errors = process.communicate(timeout=60)
+            assert (process.returncode, errors.decode()) == (1, f"bin/marketdata-export: {reason}\n")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("conn")
-def test_parquet_is_not_written_to_a_terminal_and_a_terminal_shows_progress(fresh: Settings, tmp_path: Path) -> None:
+def test_parquet_is_not_written_to_a_terminal_and_a_terminal_shows_progress(
+    conn: Connection, fresh: Settings, tmp_path: Path
+) -> None:
+    export = [sys.executable, "-P", "-m", "marketdata", "export"]
     leader, terminal = pty.openpty()
     try:
-        process = Exporting(fresh, "--format", "parquet").begin(stdout=terminal, stderr=subprocess.PIPE)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 2
-        assert b"Parquet is not written to a terminal: name a file with -o FILE" in errors
-        path = tmp_path / "ticks.csv"
-        process = Exporting(fresh, "--format", "csv", "-o", str(path)).begin(stdout=subprocess.DEVNULL, stderr=terminal)
-        assert process.wait(60) == 0
+        refused = subprocess.run(
+            [*export, "--format", "parquet"], env=environment(fresh), stdout=terminal, stderr=subprocess.PIPE,
+            check=False, timeout=60,
+        )  # fmt: skip
+        assert refused.returncode == 2
+        assert b"Parquet is not written to a terminal: name a file with -o FILE" in refused.stderr
+        subprocess.run(
+            [*export, "--format", "csv", "-o", tmp_path / "ticks.csv"], env=environment(fresh),
+            stdout=subprocess.DEVNULL, stderr=terminal, check=True, timeout=60,
+        )  # fmt: skip
         shown = os.read(leader, 10_000).decode()
     finally:
         os.close(leader)

@@ -16,16 +16,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from marketdata.operations import tick_import
-from marketdata.operations.advisory_lock import exclusive
 from marketdata.operations.tick_import import BATCH
-from marketdata.settings import ROOT, Settings
+from marketdata.settings import Settings
 from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version, registered
 from marketdata.tick_csv import MAX_LINE_BYTES
 from tests.functional.killed import KILLED
 from tests.marketdata.conftest import Command, Done
+from tests.marketdata.operations.test_copy import environment
 from tests.marketdata.operations.test_tick_export import TICKS
 from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
 
@@ -41,11 +40,13 @@ def versions(two_versions: Connection) -> tuple[Version, Version]:
 
 
 @pytest.fixture
-def into_2(command: Command, fresh: Settings) -> Command:
+def into_2(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Imports into version 2."""
 
     def run(*arguments: str) -> Done:
-        return command("import", "--env-file", str(fresh.state_dir / "v2.env"), *arguments)
+        with monkeypatch.context() as patch:
+            patch.setenv("TICKS_TABLE", "md_ticks_v2")
+            return command("import", *arguments)
 
     return run
 
@@ -93,27 +94,19 @@ def test_exported_ticks_and_their_candles_are_the_same_in_another_version(
         assert stored_rollups(two_versions, second, symbol) == stored_rollups(two_versions, first, symbol)
 
 
-@pytest.mark.parametrize("name", [LARGE[0], *(pytest.param(each, marks=pytest.mark.full) for each in LARGE[1:])])
 @pytest.mark.parametrize(
-    ("call", "when", "row"),
-    [
-        ("2", "before", BATCH),
-        pytest.param("2", "after", 2 * BATCH, marks=pytest.mark.full),
-        pytest.param("1", "before", 0, marks=pytest.mark.full),
-    ],
+    ("name", "call", "when", "row"),
+    [(LARGE[0], "2", "before", BATCH), (LARGE[1], "1", "before", 0), (LARGE[2], "2", "after", 2 * BATCH)],
 )
 def test_an_import_that_was_killed_goes_on_where_it_stopped(
     two_versions: Connection, versions: tuple[Version, Version], fresh: Settings, into_2: Command, tmp_path: Path,
     name: str, call: str, when: str, row: int, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    assert fresh.database_url is not None
     path = large(tmp_path / name)
     place = ("marketdata.operations.tick_import", "Import._store", call, when)
-    v2 = ("--env-file", str(fresh.state_dir / "v2.env"))
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *place, "import", *v2, str(path)],
-        env=os.environ | {"DATABASE_URL": fresh.database_url, "MARKET_STATE_DIR": str(fresh.state_dir)},
-        cwd=ROOT, capture_output=True, check=False, timeout=100,
+        [sys.executable, "-c", KILLED, *place, "import", str(path)],
+        env=environment(fresh) | {"TICKS_TABLE": "md_ticks_v2"}, capture_output=True, check=False, timeout=100,
     )  # fmt: skip
     assert (killed.returncode, killed.stderr) == (-9, b"")
     assert len(stored_ticks(two_versions, versions[1], "X:A")) == row
@@ -211,20 +204,6 @@ def test_standard_input_is_csv(command: Command, monkeypatch: pytest.MonkeyPatch
         assert done.stdout.startswith("-: 1 rows: ")
 
 
-def test_two_imports_of_a_file_exclude_each_other(
-    two_versions: Connection, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("marketdata.operations.advisory_lock._WAIT_S", 0.1)
-    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
-    with path.open("rb") as file:
-        name = f"marketdata import md_ticks_v1 {tick_import.identity(file)}"
-    with exclusive(two_versions, name, "held"):
-        done = command("import", str(path))
-        assert (done.returncode, done.stdout) == (4, "")
-        assert f"{path}: another process imports this file" in done.stderr
-    assert command("import", str(path)).returncode == 0
-
-
 def test_a_file_of_another_program_is_read(two_versions: Connection, command: Command, tmp_path: Path) -> None:
     """Its columns have another order and other types."""
     path = tmp_path / "foreign.parquet"
@@ -313,31 +292,26 @@ def parquet_bytes(**columns: object) -> bytes:
 
 
 @pytest.mark.usefixtures("two_versions")
-@pytest.mark.parametrize(
-    ("name", "content", "code", "says"),
-    [
-        ("a.csv", b"", 1, "the first line is empty: it must name the columns"),
-        ("a.csv", b"symbol,id,ts,price\n", 1, "size is missing"),
-        ("a.csv", parquet_bytes(), 1, "the name of a Parquet file must end in .parquet"),
-        ("a.csv", b"symbol,\x1b[2J", 1, r"'\x1b[2J' is unknown"),
-        ("a.csv.gz", gzip.compress(HEADER.encode(), mtime=0)[:-4], 1, "it cannot be read to its end: "),
-        ("a.parquet", b"symbol,id,ts,price,size\n", 1, "it is not a Parquet file: "),
-        ("a.parquet", parquet_bytes(price=[1.5]), 1, "price is double, and floating-point numbers are not exact"),
-        ("a.parquet", parquet_bytes(seq=pa.array([1], pa.float32())), 1, "not exact: make it an integer"),
-        ("a.parquet", parquet_bytes(ts=[NOON.astimezone(UTC).replace(tzinfo=None)]), 1, "without a time zone"),
-        ("a.parquet", parquet_bytes(size=[True]), 1, "size is bool: make it text"),
-        ("a.parquet", parquet_bytes(fee=[1]), 1, "'fee' is unknown"),
-    ],
-)
-def test_what_is_no_file_of_ticks_is_refused(
-    command: Command, tmp_path: Path, name: str, content: bytes, code: int, says: str
-) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    done = command("import", str(path))
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith(f"bin/marketdata-import: {path}: ")
-    assert says in done.stderr
+def test_what_is_no_file_of_ticks_is_refused(command: Command, tmp_path: Path) -> None:
+    for name, content, says in (
+        ("a.csv", b"", "the first line is empty: it must name the columns"),
+        ("a.csv", b"symbol,id,ts,price\n", "size is missing"),
+        ("a.csv", parquet_bytes(), "the name of a Parquet file must end in .parquet"),
+        ("a.csv", b"symbol,\x1b[2J", r"'\x1b[2J' is unknown"),
+        ("a.csv.gz", gzip.compress(HEADER.encode(), mtime=0)[:-4], "it cannot be read to its end: "),
+        ("a.parquet", b"symbol,id,ts,price,size\n", "it is not a Parquet file: "),
+        ("a.parquet", parquet_bytes(price=[1.5]), "price is double, and floating-point numbers are not exact"),
+        ("a.parquet", parquet_bytes(seq=pa.array([1], pa.float32())), "not exact: make it an integer"),
+        ("a.parquet", parquet_bytes(ts=[NOON.astimezone(UTC).replace(tzinfo=None)]), "without a time zone"),
+        ("a.parquet", parquet_bytes(size=[True]), "size is bool: make it text"),
+        ("a.parquet", parquet_bytes(fee=[1]), "'fee' is unknown"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        done = command("import", str(path))
+        assert (done.returncode, done.stdout) == (1, ""), says
+        assert done.stderr.startswith(f"bin/marketdata-import: {path}: ")
+        assert says in done.stderr
 
 
 @pytest.mark.usefixtures("two_versions")
