@@ -26,7 +26,7 @@ from tests.bench.entered import folder
 from tests.bench.figures import percentile, spread
 from tests.bench.market_http import CHART, START, YEAR, _load, _uncached
 from tests.functional.market_process import ROOT, ApiProcess
-from tests.marketdata.citus.cluster import OWNER, SETTINGS, CitusCluster, citus_cluster
+from tests.release.citus.cluster import OWNER, SETTINGS, CitusCluster, citus_cluster
 
 ROUNDS = 3
 SECONDS = 4.0

@@ -15,7 +15,6 @@ from tests.functional.evm_packages import EvmPackages
 from tests.functional.runtimes import LOCAL, PODMAN, remove_containers
 from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
-from tests.marketdata.conftest import citus  # noqa: F401
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 
 from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.chain_market import Market, stored_ticks
-from tests.functional.citus_market import running_market
+from tests.release.citus.citus_market import running_market
 from tests.functional.evm_packages import EvmPackages
 from tests.functional.exchanges.exchanges import Exchanges
 from tests.functional.market_process import Client

@@ -19,7 +19,7 @@ from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess
 from tests.functional.market_versions import Chain, Versions, assert_holds
 from tests.functional.serving import until
-from tests.marketdata.citus.cluster import citus_cluster
+from tests.release.citus.cluster import citus_cluster
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 

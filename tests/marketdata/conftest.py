@@ -20,7 +20,6 @@ from marketdata.cli import main
 from marketdata.postgres.client import Client
 from marketdata.settings import Settings, declared, load
 from marketdata.store.pool import Connection, connect
-from tests.marketdata.citus.cluster import CitusCluster, citus_cluster
 from tests.run_folder import made_once
 
 
@@ -84,13 +83,6 @@ def new_database(postgres: str) -> Callable[..., str]:
         return make_conninfo(postgres, dbname=name)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def citus() -> Iterator[CitusCluster]:
-    """A Citus for the whole run."""
-    with citus_cluster() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

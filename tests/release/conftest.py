@@ -14,6 +14,7 @@ from tests.functional.conftest import *  # noqa: F403
 from tests.functional.registry import NpmPrograms
 from tests.marketdata.conftest import *  # noqa: F403
 from tests.release import session_image as image
+from tests.release.citus.cluster import CitusCluster, citus_cluster
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,13 @@ def npm_programs() -> Iterator[NpmPrograms]:
     """The protocol's conformance suite, inspector and TypeScript server, on a Node.js that is new enough for them."""
     with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield NpmPrograms.install(Path(folder))
+
+
+@pytest.fixture(scope="session")
+def citus() -> Iterator[CitusCluster]:
+    """A Citus for the whole run."""
+    with citus_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

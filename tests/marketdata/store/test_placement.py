@@ -1,4 +1,4 @@
-"""How work follows a shard that moves, with stand-ins for the nodes. tests/marketdata/citus has the real ones."""
+"""How work follows a shard that moves, with stand-ins for the nodes. tests/release/citus has the real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements that make a shard's functions, as text. tests/marketdata/citus runs them on a real Citus."""
+"""The statements that make a shard's functions, as text. tests/release/citus runs them on a real Citus."""
 
 from __future__ import annotations
 

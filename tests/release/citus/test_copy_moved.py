@@ -12,11 +12,11 @@ from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
 from marketdata.store.pool import Connection
 from marketdata.tick import Finalize, Item, Restore, Retract
-from tests.marketdata.citus.cluster import Database
 from tests.marketdata.conftest import Command
 from tests.marketdata.operations.accessed import store
 from tests.marketdata.operations.test_copy import SYMBOLS, assert_same, of_block
 from tests.marketdata.operations.test_copy_pruned import following
+from tests.release.citus.cluster import Database
 
 pytestmark = [
     pytest.mark.full,

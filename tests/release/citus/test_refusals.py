@@ -14,8 +14,8 @@ from marketdata.api.serve import Service
 from marketdata.graphql.tracking import DISTRIBUTED
 from marketdata.settings import load
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.citus.commands import Prepared
 from tests.marketdata.graphql.stand_in_hasura import serving
+from tests.release.citus.commands import Prepared
 
 WAYS = ("pg_basebackup", "citus_create_restore_point('NAME')", "bin/marketdata-copy")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.marketdata.citus.cluster import CitusCluster, Database
-from tests.marketdata.citus.commands import prepare, prepared
+from tests.release.citus.cluster import CitusCluster, Database
+from tests.release.citus.commands import prepare, prepared
 
 __all__ = ["prepare", "prepared"]
 

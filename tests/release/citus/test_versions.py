@@ -19,10 +19,10 @@ from marketdata.store.conninfo import node_conninfo
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.citus.cluster import CitusCluster, Database
-from tests.marketdata.citus.commands import Prepare, Prepared
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
+from tests.release.citus.cluster import CitusCluster, Database
+from tests.release.citus.commands import Prepare, Prepared
 
 SYMBOLS = [f"X{n}:A-USD" for n in range(12)]
 OBJECTS = """

@@ -19,9 +19,9 @@ from marketdata.store.conninfo import node_conninfo
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from marketdata.tick import FinalizeChain, Item
-from tests.marketdata.citus.cluster import CitusCluster, Database, Node
 from tests.marketdata.operations.accessed import access, end_access, pairs, store
 from tests.marketdata.store.conftest import START, tick
+from tests.release.citus.cluster import CitusCluster, Database, Node
 
 SECONDS = 60.0
 SHARDS = 6

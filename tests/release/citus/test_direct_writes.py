@@ -15,10 +15,10 @@ from marketdata.store.pool import Connection, connect
 from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.version import Version
 from marketdata.tick import Tick
-from tests.marketdata.citus.cluster import Database
-from tests.marketdata.citus.versions import distributed, shard_ingest
 from tests.marketdata.store.brute_force import rollups
 from tests.marketdata.store.conftest import START, insert, new_symbol, stored_rollups, stored_ticks, tick
+from tests.release.citus.cluster import Database
+from tests.release.citus.versions import distributed, shard_ingest
 
 SHARDS = 8
 SYMBOLS = 24

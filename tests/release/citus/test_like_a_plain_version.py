@@ -20,9 +20,9 @@ from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, FinalizeChain, Item, Restore, Retract, Tick
-from tests.marketdata.citus.cluster import Database
-from tests.marketdata.citus.versions import distributed, placement_of
 from tests.marketdata.store.conftest import START, tick
+from tests.release.citus.cluster import Database
+from tests.release.citus.versions import distributed, placement_of
 
 SHARDS, SYMBOLS, CHAINS, BLOCKS, WRITERS = 8, 30, 3, 9, 4
 COLUMNS = {

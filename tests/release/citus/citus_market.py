@@ -23,7 +23,7 @@ from typing import Any
 
 from marketdata.interval import WIDTHS
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
-from tests.marketdata.citus.cluster import CitusCluster, Database
+from tests.release.citus.cluster import CitusCluster, Database
 
 START = 1_700_000_000_000
 DAY = 86_400_000

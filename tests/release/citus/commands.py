@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.marketdata.citus.cluster import CitusCluster, Database
 from tests.marketdata.conftest import Command
+from tests.release.citus.cluster import CitusCluster, Database
 
 
 class Prepared(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 from marketdata.settings import ROOT
 from tests.functional.serving import until
-from tests.marketdata.citus.cluster import CitusCluster, Database
+from tests.release.citus.cluster import CitusCluster, Database
 
 SYMBOLS = [f"test:{number}" for number in range(20)]
 
@@ -88,7 +88,7 @@ def test_a_node_is_added_and_another_drained(citus: CitusCluster, citus_database
 
 def test_its_nodes_end_when_its_process_is_killed(citus: CitusCluster, state_dir: Path) -> None:
     state_dir.chmod(0o755)
-    command = [sys.executable, "-m", "tests.marketdata.citus.cluster"]
+    command = [sys.executable, "-m", "tests.release.citus.cluster"]
     environment = os.environ | {"TMPDIR": str(state_dir)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -12,9 +12,9 @@ import pytest
 from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.store.pool import connect
 from marketdata.store.version import registered
-from tests.marketdata.citus.cluster import Node
-from tests.marketdata.citus.commands import Prepared
 from tests.marketdata.store.conftest import START, tick
+from tests.release.citus.cluster import Node
+from tests.release.citus.commands import Prepared
 
 SYMBOLS = [f"X{n}:A-USD" for n in range(6)]
 

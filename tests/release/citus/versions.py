@@ -16,7 +16,7 @@ from marketdata.store.pool import Pool, connect
 from marketdata.store.shard_ingest import ShardIngest
 from marketdata.store.shards import Node
 from marketdata.store.version import Version
-from tests.marketdata.citus.cluster import CitusCluster, Database
+from tests.release.citus.cluster import CitusCluster, Database
 
 
 def distributed(database: Database, version: Version, count: int) -> Version:

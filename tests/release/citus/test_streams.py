@@ -17,9 +17,9 @@ from marketdata.store.pool import Pool
 from marketdata.store.shards import Node
 from marketdata.store.version import Version
 from marketdata.tick import parse_tick
-from tests.marketdata.citus import cluster
-from tests.marketdata.citus.cluster import Database
-from tests.marketdata.citus.versions import distributed
+from tests.release.citus import cluster
+from tests.release.citus.cluster import Database
+from tests.release.citus.versions import distributed
 
 SYMBOL = "X:A"
 START = 1_700_000_000_000

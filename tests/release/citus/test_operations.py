@@ -28,10 +28,10 @@ from marketdata.store.version import Version, registered
 from marketdata.tick import Finalize, FinalizeChain, Retract
 from tests.functional.killed import KILLED
 from tests.marketdata.api.conftest import ADMIN_SECRET, Api, new_token
-from tests.marketdata.citus.cluster import Database
-from tests.marketdata.citus.commands import Prepared
 from tests.marketdata.conftest import Command, Done
 from tests.marketdata.store.conftest import START, tick
+from tests.release.citus.cluster import Database
+from tests.release.citus.commands import Prepared
 
 SYMBOLS = [f"X{n}:A-USD" for n in range(10)]
 PLAIN, DISTRIBUTED = "v1.env", "v2.env"

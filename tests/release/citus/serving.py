@@ -9,7 +9,7 @@ from pathlib import Path
 
 from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
-from tests.marketdata.citus.cluster import Database
+from tests.release.citus.cluster import Database
 
 TABLE = "md_ticks_v1"
 

@@ -55,7 +55,7 @@ def _build(cache: Path) -> None:
     if not source:
         pytest.skip(
             f"not run: there is no Citus in {cache}. Set TEST_CITUS_SOURCE to the file {RELEASE}.tar.xz, from which it "
-            "is built there once, or TEST_CITUS to a prefix that tests/marketdata/citus/build.sh has made"
+            "is built there once, or TEST_CITUS to a prefix that tests/release/citus/build.sh has made"
         )
     cache.parent.mkdir(parents=True, exist_ok=True)
     with cache.with_name(f"{cache.name}.lock").open("w") as lock:

@@ -18,8 +18,8 @@ from marketdata.api.serve import NODE_WAIT_SECONDS
 from marketdata.http.listener import WORKERS
 from tests.marketdata.api.conftest import Api, check_shape, eventually
 from tests.marketdata.api.live_client import LiveClient
-from tests.marketdata.citus.cluster import Database, Node
-from tests.marketdata.citus.serving import TABLE, serving
+from tests.release.citus.cluster import Database, Node
+from tests.release.citus.serving import TABLE, serving
 
 T = 1_700_000_040_000
 SYMBOLS = [f"DOWN:{number}" for number in range(12)]

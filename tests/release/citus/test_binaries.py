@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marketdata.citus import binaries
+from tests.release.citus import binaries
 
 BUILD = """\
 #!/bin/sh

@@ -1,6 +1,6 @@
 """A real Citus: one coordinator and three workers on ports of 127.0.0.1, and databases on them.
 
-By hand: ``python -m tests.marketdata.citus.cluster`` starts one, prints its URLs and runs until it is interrupted.
+By hand: ``python -m tests.release.citus.cluster`` starts one, prints its URLs and runs until it is interrupted.
 
 Each node is a PostgreSQL of its own. Citus works per database: a fresh database is created on each node, gets the
 extension there, and the workers' databases are added on the coordinator.
@@ -33,7 +33,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from marketdata.postgres.processes import Account, end_with_parent, find_by_name, has_working_directory
-from tests.marketdata.citus.binaries import binaries
+from tests.release.citus.binaries import binaries
 
 OWNER = "marketdata"
 """The role that owns the databases, and that the URLs name."""

@@ -9,7 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.functional.citus_market import (
+from tests.functional.market_process import ApiProcess, Client
+from tests.functional.serving import until
+from tests.release.citus.citus_market import (
     SYMBOLS,
     TABLE,
     CitusMarket,
@@ -21,9 +23,7 @@ from tests.functional.citus_market import (
     running_plain,
     stray_rows,
 )
-from tests.functional.market_process import ApiProcess, Client
-from tests.functional.serving import until
-from tests.marketdata.citus.cluster import CitusCluster, Node
+from tests.release.citus.cluster import CitusCluster, Node
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 

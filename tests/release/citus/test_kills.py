@@ -13,7 +13,9 @@ from time import monotonic
 
 import pytest
 
-from tests.functional.citus_market import (
+from tests.functional.market_process import SECONDS, ApiProcess, Client
+from tests.functional.serving import until
+from tests.release.citus.citus_market import (
     SYMBOLS,
     TABLE,
     Asking,
@@ -27,9 +29,7 @@ from tests.functional.citus_market import (
     stray_rows,
     tick,
 )
-from tests.functional.market_process import SECONDS, ApiProcess, Client
-from tests.functional.serving import until
-from tests.marketdata.citus.cluster import CitusCluster
+from tests.release.citus.cluster import CitusCluster
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.marketdata.api.conftest import Api, eventually
 from tests.marketdata.api.live_client import LiveClient
-from tests.marketdata.citus.cluster import Database
-from tests.marketdata.citus.serving import TABLE, serving
+from tests.release.citus.cluster import Database
+from tests.release.citus.serving import TABLE, serving
 
 T = 1_700_000_040_000
 SHARDS = 6
