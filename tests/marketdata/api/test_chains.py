@@ -48,7 +48,7 @@ def test_a_final_block_names_a_symbol_or_a_chain_with_its_time(api: Api) -> None
     ]
 
 
-@pytest.mark.parametrize("query", ["interval=1m", "interval=1m&format=csv", "interval=5m&fill=previous&format=columns"])
+@pytest.mark.parametrize("query", ["interval=1m&format=csv", "interval=5m&fill=previous&format=columns"])
 def test_the_tag_of_candles_changes_with_the_finality_of_the_chain(api: Api, tick: Make, query: str) -> None:
     chain = f"TAG{len(query)}"
     symbol, trades, other = f"{chain}:A", f"{chain}:B", f"{chain}X:A"
@@ -116,9 +116,8 @@ def test_coverage_of_a_list_and_of_a_chain(api: Api) -> None:
     api.problem("GET", "/v1/coverage?symbol=COV:C", status=404, code="unknown_symbol")
 
 
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
+def test_coverage_names_exactly_one(api: Api) -> None:
+    for named, message in [
         ({}, "is missing symbol or symbols or chain"),
         ({"symbol": "A:A", "chain": "A"}, "send one of them"),
         ({"symbols": []}, "must have at least 1"),
@@ -126,10 +125,8 @@ def test_coverage_of_a_list_and_of_a_chain(api: Api) -> None:
         ({"symbols": ["A:A"] * 10_001}, "must have at most 10000 items"),
         ({"chain": "A:"}, "pattern"),
         ({"chain": ""}, "pattern"),
-    ],
-)
-def test_coverage_names_exactly_one(api: Api, named: dict[str, Any], message: str) -> None:
-    assert message in cover(api, T, T + MINUTE, status=422, **named)["detail"]
+    ]:
+        assert message in cover(api, T, T + MINUTE, status=422, **named)["detail"], message
 
 
 def test_the_lag_of_a_chain_is_a_metric(api: Api) -> None:

@@ -69,7 +69,7 @@ def stored(api: Api, statement: str, symbol: str) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("interval", ["1s", "1m", "1d", "ticks"])
+@pytest.mark.parametrize("interval", ["1m", "ticks"])
 def test_subscribers_learn_it_and_get_the_symbol_when_it_is_stored_anew(
     api: Api, service: Service, read_token: str, tick: Make, symbol: str, dropped: Callable[[str], None], interval: str
 ) -> None:

@@ -16,6 +16,7 @@ from marketdata.api.live.readings import Reading
 from marketdata.errors import NotFound
 from marketdata.interval import UTC_ZONE, Zone
 from marketdata.store.notifications import Change
+from tests.marketdata.api.conftest import eventually
 
 
 @pytest.fixture
@@ -23,23 +24,20 @@ def pushed() -> list[str]:
     return []
 
 
-@pytest.fixture
-def reader(pushed: list[str]) -> FeedReader:
+def serving(pushed: list[str], version: Any, placement: Any = None) -> FeedReader:
     pool: Any = SimpleNamespace(connection=lambda: nullcontext(None))
-    placement: Any = None
-    served: Any = SimpleNamespace(version=lambda: SimpleNamespace(shards=None))
+    served: Any = SimpleNamespace(version=lambda: version)
     return FeedReader(pool, placement, served, lambda feed, _reading: pushed.append(feed.key.symbol))
 
 
-def marked(reader: FeedReader, *symbols: str) -> list[Feed]:
-    feeds = [reader.use(Key(symbol, "ticks", UTC_ZONE)) for symbol in symbols]
-    for feed in feeds:
-        feed.add(Span(0, 1, False))
-    return feeds
+def use(reader: FeedReader, *symbols: str) -> None:
+    for symbol in symbols:
+        reader.use(Key(symbol, "ticks", UTC_ZONE))
+    reader.changed([Change('"t"', symbol, 0, 1, "stored") for symbol in symbols])
 
 
 @pytest.mark.parametrize(
-    ("error", "read"),
+    ("error", "first"),
     [
         (NotFound("gone"), ["B", "C"]),
         (psycopg.errors.QueryCanceled("slow"), ["B", "C"]),
@@ -48,49 +46,57 @@ def marked(reader: FeedReader, *symbols: str) -> list[Feed]:
     ],
 )
 def test_a_feed_that_cannot_be_read_does_not_delay_others(
-    reader: FeedReader, pushed: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception, read: list[str]
+    pushed: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception, first: list[str]
 ) -> None:
-    def read_changes(_connection: Any, _version: Any, feed: Feed, _spans: Any) -> Reading:
-        if feed.key.symbol == "A":
+    """It is read again. If the database is gone, no other one is asked for until then."""
+    failures: list[list[str]] = []
+
+    def read_changes(_connection: Any, _version: Any, feed: Feed, spans: list[Span]) -> Reading:
+        assert spans == [Span(0, 1, False)]
+        if feed.key.symbol == "A" and len(failures) < 2:
+            failures.append(list(pushed))
             raise error
         return Reading()
 
     monkeypatch.setattr(feed_reader, "read_changes", read_changes)
-    feeds = marked(reader, "A", "B", "C")
-    reader._read([], feeds)
-    assert pushed == read
-    waiting = [feed for feed in feeds if feed.key.symbol not in read]
-    assert list(reader._marked) == waiting
-    assert all(feed.spans == [Span(0, 1, False)] for feed in waiting)
+    reader = serving(pushed, SimpleNamespace(shards=None, ticks_table="t"))
+    use(reader, "A", "B", "C")
+    reader.start()
+    try:
+        eventually(lambda: "A" in pushed)
+    finally:
+        reader.stop()
+    assert failures == [[], first]
+    assert sorted(pushed) == ["A", "B", "C"]
 
 
 def test_a_feed_is_read_until_its_node_has_the_finality_of_the_chain(
     pushed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coordinator notifies before the other nodes have committed."""
-    pool: Any = SimpleNamespace(connection=lambda: nullcontext(None))
     placement: Any = SimpleNamespace(read=lambda version, _names, work: work(None, version))
-    served: Any = SimpleNamespace(version=lambda: SimpleNamespace(shards=2, ticks_table="t"))
-    reader = FeedReader(pool, placement, served, lambda feed, _reading: pushed.append(feed.key.symbol))
+    reader = serving(pushed, SimpleNamespace(shards=2, ticks_table="t"), placement)
     asked: list[int] = []
 
     def is_final(_connection: Any, _version: Any, _symbol: str, until: int) -> bool:
         asked.append(until)
-        return len(asked) == 2
+        return len(asked) == 3
 
     monkeypatch.setattr(feed_reader, "is_final", is_final)
     monkeypatch.setattr(feed_reader, "read_changes", lambda *_: Reading())
-    feed = reader.use(Key("ETH:A", "1m", UTC_ZONE))
+    reader.use(Key("ETH:A", "1m", UTC_ZONE))
     reader.changed([Change('"t"', "ETH", 0, 60_000_000, "chain_final")])
-    for _ in range(2):
-        assert list(reader._marked) == [feed]
-        reader._marked.clear()
-        reader._read([], [feed])
-    assert list(reader._marked) == []
-    assert (asked, pushed) == ([60_000_000] * 2, ["ETH:A"] * 2)
+    reader.start()
+    try:
+        eventually(lambda: len(pushed) == 3)
+        use(reader, "ETH:B")
+        eventually(lambda: "ETH:B" in pushed)
+    finally:
+        reader.stop()
+    assert (asked, pushed[:3]) == ([60_000_000] * 3, ["ETH:A"] * 3)
 
 
-def test_candles_of_two_time_zones_may_end_at_the_same_time(reader: FeedReader) -> None:
+def test_candles_of_two_time_zones_may_end_at_the_same_time(pushed: list[str]) -> None:
+    reader = serving(pushed, SimpleNamespace(shards=None, ticks_table="t"))
     for zone in (UTC_ZONE, Zone("Europe/London"), Zone("Africa/Abidjan")):
-        reader.use(Key("A", "1m", zone))
-    assert len(reader._closings) == 3
+        reader.use(Key("A", "1m", zone))  # the ends are compared

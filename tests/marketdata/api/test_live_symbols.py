@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-import psycopg
 import pytest
 
-from marketdata.api import database_listener
 from marketdata.api.live.subscriber import MAX_PENDING
 from marketdata.api.serve import Service
-from tests.marketdata.api.conftest import Api, check_shape, eventually
+from tests.marketdata.api.conftest import Api, check_shape
 from tests.marketdata.api.live_client import LiveClient
 
 T = 1_700_000_040_000
@@ -71,38 +69,17 @@ def test_a_connection_without_a_subscription_gets_none(
         assert idle.new_symbols == []
 
 
-@pytest.mark.full
-def test_symbols_of_a_lost_connection_to_the_database_are_named_afterwards(
-    api: Api,
-    client: LiveClient,
-    service: Service,
-    tick: Make,
-    admin: psycopg.Connection[Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(database_listener, "_RETRY_SECONDS", 2.0)  # time to notice the loss, and to store
-    listener = service.services.revocation_listener
-    admin.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name = 'marketdata-api-revocations' AND datname = current_database()"
-    )
-    eventually(lambda: not listener.is_receiving)
-    symbol = name()
-    api.ingest(tick(symbol=symbol, id="1", ts=T))
-    assert until_named(client, symbol)[-1] == symbol
-
-
 def test_a_client_that_never_reads_learns_that_symbols_were_not_sent(
-    api: Api, service: Service, read_token: str, tick: Make
+    api: Api, client: LiveClient, service: Service, read_token: str, tick: Make
 ) -> None:
     api.ingest(*(tick(symbol="NEW:MANY", id=f"{n}", ts=T + n * 60_000) for n in range(4000)))
     with LiveClient(service.port, read_token, receive_buffer=4096) as slow:
         slow.subscribe("NEW:MANY", "1m", since=0)
         slow.subscribe("NEW:MANY", "ticks", since=0)
-        live = service.services.live
         for _ in range(3):
-            api.ingest(*(tick(symbol=name(), id="1", ts=T) for _ in range(MAX_PENDING)))
-        eventually(lambda: any(each.news in each.lacking for each in live._subscribers.values()))
+            names = [name() for _ in range(MAX_PENDING)]
+            api.ingest(*(tick(symbol=each, id="1", ts=T) for each in names))
+            until_named(client, max(names))  # what the other client has, this one could have
         while (message := slow.receive()).get("interval") != "symbols":
             pass
         assert (message["type"], message["code"]) == ("error", "missed")

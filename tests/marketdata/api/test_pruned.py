@@ -68,30 +68,22 @@ def test_items_before_the_line_are_rejected_by_name(api: Api) -> None:
     assert (found["accepted"], found["duplicates"]) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"/v1/chart?symbol={SYMBOL}&interval=1s&startTime={LINE - 1000}",
-        f"/v1/chart?symbol={SYMBOL}&interval=1s&endTime={LINE - 1}",
-        f"/v1/chart?symbol={SYMBOL}&interval=1s&fill=previous&startTime=0",
-        f"/v1/chart?symbol={SYMBOL}&interval=1s&format=csv&endTime={LINE + 1}",
-        f"/v1/ticks?symbol={SYMBOL}&startTime={LINE - 1}",
-        f"/v1/ticks?symbol={SYMBOL}&endTime={LINE + 1}",
-        f"/v1/ticks?symbol={SYMBOL}&format=ndjson",
+def test_what_needs_pruned_ticks_is_refused(api: Api) -> None:
+    chart, ticks = f"/v1/chart?symbol={SYMBOL}&interval=1s", f"/v1/ticks?symbol={SYMBOL}"
+    for path in (
+        f"{chart}&startTime={LINE - 1000}", f"{chart}&endTime={LINE - 1}", f"{chart}&fill=previous&startTime=0",
+        f"{chart}&format=csv&endTime={LINE + 1}", f"{ticks}&startTime={LINE - 1}", f"{ticks}&endTime={LINE + 1}",
+        f"{ticks}&format=ndjson",
         f"/v1/udf/history?symbol={SYMBOL}&resolution=1S&from={LINE // 1000 - 9}&to={LINE // 1000 + 99}",
-    ],
-)
-def test_what_needs_pruned_ticks_is_refused(api: Api, path: str) -> None:
-    assert api.problem("GET", path, status=409, code="pruned")["detail"] == DETAIL
-
-
-@pytest.mark.parametrize(
-    "path",
-    [f"klines?interval=1s&startTime={LINE - 1000}", "aggTrades?fromId=0", f"aggTrades?startTime={LINE - 1}"],
-)
-def test_clients_of_binance_get_an_error_of_their_shape(api: Api, path: str) -> None:
-    found = api("GET", f"/api/v3/{path}&symbol={SYMBOL}", status=409).json
-    assert found == {"code": -1130, "msg": f"Data sent for a parameter is not valid: {DETAIL}"}
+    ):  # fmt: skip
+        assert api.problem("GET", path, status=409, code="pruned")["detail"] == DETAIL, path
+    for path in (
+        f"klines?interval=1s&startTime={LINE - 1000}",
+        "aggTrades?fromId=0",
+        f"aggTrades?startTime={LINE - 1}",
+    ):
+        found = api("GET", f"/api/v3/{path}&symbol={SYMBOL}", status=409).json
+        assert found == {"code": -1130, "msg": f"Data sent for a parameter is not valid: {DETAIL}"}, path
 
 
 def test_backwards_the_answer_ends_at_the_line_and_says_that_there_is_more(api: Api) -> None:
@@ -120,14 +112,13 @@ def test_a_cached_answer_is_not_shown_after_a_prune(api: Api, database: str) -> 
 @pytest.mark.parametrize("interval", ["1s", "ticks"])
 def test_since_before_the_line_is_an_error(service: Service, read_token: str, interval: str) -> None:
     """The subscription remains after the error."""
-    client = LiveClient(service.port, read_token)
-    client.send(op="subscribe", symbol=SYMBOL, interval=interval, since=LINE - 1000)
-    assert client.receive()["type"] == "subscribed"
-    error = {"type": "error", "symbol": SYMBOL, "interval": interval, "code": "pruned", "detail": DETAIL}
-    assert client.receive() == error
-    client.send(op="unsubscribe", symbol=SYMBOL, interval=interval)
-    assert client.receive()["type"] == "unsubscribed"
-    client.close()
+    with LiveClient(service.port, read_token) as client:
+        client.send(op="subscribe", symbol=SYMBOL, interval=interval, since=LINE - 1000)
+        assert client.receive()["type"] == "subscribed"
+        error = {"type": "error", "symbol": SYMBOL, "interval": interval, "code": "pruned", "detail": DETAIL}
+        assert client.receive() == error
+        client.send(op="unsubscribe", symbol=SYMBOL, interval=interval)
+        assert client.receive()["type"] == "unsubscribed"
 
 
 def test_clients_of_sql_are_refused(admin: psycopg.Connection[Any]) -> None:
