@@ -1,5 +1,5 @@
 """DATABASE_READ_URL with several streaming replicas: which one is read, and that no answer goes back in time when one
-lags, stops, is promoted, or comes back from an old backup."""
+lags, stops, or is promoted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata.api.serve import Times
-from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from tests.marketdata.api.conftest import Api, eventually, running_api
@@ -96,31 +95,6 @@ def write(api: Api, tick: dict[str, Any]) -> dict[str, str]:
     return {"Marketdata-Version": api("POST", INGEST, tick, status=201).headers["Marketdata-Version"]}
 
 
-def test_the_least_lagging_is_read_and_beyond_the_limit_the_primary(
-    api: Api, writer: Api, one: Standby, two: Standby, tick: Make
-) -> None:
-    write(writer, tick(symbol="L:A", id="first"))
-    eventually(lambda: count(api, "L:A") == 1)
-    for delayed, other in ((one, two), (two, one)):
-        with delayed.delayed(60_000):
-            for name in ("a", "b", "c"):
-                name = f"{delayed.host}-{name}"
-                before = count(writer, "L:A")
-                header = write(writer, tick(symbol="L:A", id=name))
-                assert count(api, "L:A", headers=header) == before + 1
-                eventually(lambda wanted=before + 1: count(api, "L:A") == wanted)  # type: ignore[misc]
-            eventually(lambda: sorted(states(api)) == ["lagging", "usable"])
-            with other.delayed(60_000):
-                write(writer, tick(symbol="L:A", id=f"{name}-later"))
-                assert count(api, "L:A") == before + 1  # within the limit
-                eventually(lambda: states(api) == ["lagging", "lagging"])
-                assert count(api, "L:A") == before + 2
-                assert [each["reason"] for each in api.get("/ready")["replicas"]] == [
-                    "its data are older than MARKET_READ_LAG_S"
-                ] * 2
-        eventually(lambda: states(api) == ["usable", "usable"])
-
-
 def test_a_promoted_replica_is_not_read(api: Api, writer: Api, one: Standby, two: Standby, tick: Make) -> None:
     write(writer, tick(symbol="P:A"))
     eventually(lambda: count(api, "P:A") == 1)
@@ -139,68 +113,6 @@ def test_a_promoted_replica_is_not_read(api: Api, writer: Api, one: Standby, two
         assert count(api, "P:A", headers=header) == number
     eventually(lambda: states(api) == ["promoted", "database_unavailable"])
     assert count(api, "P:A") == 4
-
-
-@pytest.mark.parametrize("as_standby", [True, False])
-def test_a_replica_from_an_old_backup_is_not_read(
-    api: Api, writer: Api, one: Standby, two: Standby, tick: Make, primary: tuple[Cluster, Settings], as_standby: bool
-) -> None:
-    write(writer, tick(symbol="B:A"))
-    one.back_up()
-    with psycopg.connect(primary[0].conninfo, autocommit=True) as connection:
-        for number in range(3):  # the log that the backup needs is removed
-            write(writer, tick(symbol="B:A", id=f"later-{number}"))
-            connection.execute("SELECT pg_switch_wal()")
-            (end,) = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ("",)
-            for each in (one, two):
-                eventually(
-                    lambda each=each, end=end: each.value(f"SELECT pg_last_wal_receive_lsn() >= '{end}'")  # type: ignore[misc]
-                )
-            connection.execute("CHECKPOINT")
-    two.stop()
-    eventually(lambda: count(api, "B:A") == 4)
-    header = {"Marketdata-Version": "4"}
-    one.stop()
-    stopped = threading.Event()
-    counts = set()
-
-    def client() -> None:
-        while not stopped.is_set():
-            counts.add(count(api, "B:A"))
-            counts.add(count(api, "B:A", headers=header))
-
-    reading = threading.Thread(target=client)
-    reading.start()
-    try:
-        one.restore(as_standby=as_standby)
-        wanted = {"not_following", "lagging"} if as_standby else {"separate"}
-        eventually(lambda: states(api)[0] in wanted)
-        if as_standby:
-            eventually(lambda: states(api)[0] == "not_following")
-    finally:
-        stopped.set()
-        reading.join()
-    assert counts == {4}
-
-
-def test_a_replica_that_follows_the_new_primary_is_read(state_dir: Path, tick: Make) -> None:
-    """The promoted replica is named in both URLs. It is the primary then, and the other one follows it."""
-    with ExitStack() as first, ExitStack() as others:
-        cluster, settings = first.enter_context(private_cluster())
-        one, two = (others.enter_context(running_standby(cluster)) for _ in range(2))
-        hosts = f"{cluster.folder},{one.host}"
-        url = make_conninfo(settings.database_url or "", host=hosts, target_session_attrs="read-write")
-        api = others.enter_context(serving(dataclasses.replace(settings, state_dir=state_dir), url, one, two))
-        write(api, tick(symbol="N:A"))
-        first.close()
-        one.promote()
-        eventually(lambda: api("GET", "/ready").status_int == 200 and states(api) == ["primary", "not_following"])
-        two.execute(f"ALTER SYSTEM SET primary_conninfo = 'host={one.host} user={SUPERUSER}'")
-        two.execute("SELECT pg_reload_conf()")
-        eventually(lambda: states(api) == ["primary", "usable"])
-        header = write(api, tick(symbol="N:A", id="b"))
-        assert count(api, "N:A", headers=header) == 2
-        eventually(lambda: two.value(COUNTER) == 2 and states(api) == ["primary", "usable"])
 
 
 def test_a_failover_that_loses_writes_gives_no_answer_of_the_lost_history(state_dir: Path, tick: Make) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from marketdata.postgres.cluster import conninfo
-from marketdata.store.pool import SIZE, connect
+from marketdata.store.pool import connect
 from marketdata.store.version import Version
 from tests.functional.market_process import ApiProcess, Client
 from tests.functional.serving import until
@@ -142,31 +141,9 @@ def test_every_request_ends_and_nothing_acknowledged_is_lost(api: ApiProcess, lo
     load.stop()
     assert load.unanswered == []
     assert {status for status, _ in load.statuses} <= {200, 201, 429, 503, 504}
-    assert_no_slot_is_lost(api)
     with connect(conninfo(api.state_dir)) as connection:
         stored = {each.id for each in stored_ticks(connection, Version.of("md", 1), SYMBOL)}
     assert set(load.acknowledged) <= stored
-
-
-def assert_no_slot_is_lost(api: ApiProcess) -> None:
-    """Check that as many requests can wait in the database at once as the pool has connections."""
-    url = conninfo(api.state_dir)
-    with connect(url) as locking, connect(url) as connection, ThreadPoolExecutor(SIZE) as threads:
-        with locking.transaction():
-            locking.execute("LOCK TABLE md_symbols_v1")
-            running = [threads.submit(read_ticks, api) for _ in range(SIZE)]
-            until(lambda: waiting(connection) == SIZE, 60)
-        assert [each.result()[0] for each in running] == [200] * SIZE
-
-
-def waiting(connection: Any) -> int:
-    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = %s"
-    return int(connection.execute(statement, ("marketdata-api",)).fetchone()[0])
-
-
-def read_ticks(api: ApiProcess) -> tuple[int, Any]:
-    with closing(Client(api.port, api.token("read"))) as client:
-        return client("GET", f"/v1/ticks?symbol={SYMBOL}&limit=1")
 
 
 def test_sigterm_ends_the_api_in_time(api: ApiProcess, load: Load) -> None:

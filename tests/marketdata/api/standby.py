@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -99,24 +98,6 @@ class Standby:
 
     def promote(self) -> None:
         assert self.value("SELECT pg_promote()")
-
-    def back_up(self) -> None:
-        """Keep a copy of its data, as they are now. Only the last one is kept."""
-        self.stop()
-        self._replace("data", "backup")
-        self.start()
-
-    def restore(self, *, as_standby: bool = True) -> None:
-        """Go on with the data of the backup, as a standby, or as a server of its own."""
-        self.stop()
-        self._replace("backup", "data")
-        if not as_standby:
-            (self._folder / "data" / "standby.signal").unlink()
-        self.start()
-
-    def _replace(self, source: str, target: str) -> None:
-        shutil.rmtree(self._folder / target, ignore_errors=True)
-        subprocess.run(["cp", "-a", self._folder / source, self._folder / target], check=True)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -90,13 +90,6 @@ def test_every_code_is_listed_with_a_link_to_its_explanation(page: Page, api: Ap
     assert {link.removeprefix("/problems#") for link in page.links if link.startswith("/problems#")} <= set(explained)
 
 
-def test_errors_of_another_form_have_their_codes_and_one_example(api: Api, document: dict[str, Any]) -> None:
-    codes = document["components"]["schemas"]["BinanceError"]["properties"]["code"]["enum"]
-    shown = Page(article(api, "getApiV3Klines")).text.partition("Errors\n")[2]
-    assert f"code is one of {', '.join(map(str, codes))}." in shown
-    assert shown.count("Invalid symbol.") == 1
-
-
 def test_the_contents_lead_to_every_endpoint(page: Page, document: dict[str, Any]) -> None:
     anchors = [operation["operationId"] for *_, operation in operations(document)]
     assert sorted(page.ids) == sorted([*anchors, "codes"])
@@ -115,8 +108,3 @@ def test_an_example_is_a_request_that_the_service_takes(api: Api, document: dict
 def test_the_page_needs_no_script_and_no_other_file(page: Page) -> None:
     assert not page.elements & {"script", "img", "iframe", "object", "form"}
     assert {link for link in page.links if not link.startswith(("#", "/problems#"))} == {"data:,"}
-
-
-def test_a_reader_who_has_the_page_gets_304(api: Api) -> None:
-    tag = api("GET", "/docs", status=200).headers["ETag"]
-    api("GET", "/docs", headers={"If-None-Match": tag}, status=304)

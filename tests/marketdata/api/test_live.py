@@ -14,7 +14,6 @@ import pytest
 
 from marketdata.api.live.feed_reader import PACE_SECONDS
 from marketdata.api.live.readings import PAGE_ROWS
-from marketdata.api.live.subscriber import RECEIVE_BYTES
 from marketdata.api.serve import Service, Times
 from marketdata.settings import Settings
 from marketdata.store import tokens
@@ -254,19 +253,6 @@ def test_among_many_ticks_only_removed_ones_are_reported_as_gone(api: Api, clien
     assert [each["code"] for each in received if each["type"] == "error"] == ["missed"]
 
 
-def test_a_removal_of_unsent_ticks_is_reported_as_missed(api: Api, client: LiveClient, tick: Make) -> None:
-    symbol = "LIVE:UNSENT"
-    api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n, block=block(n)) for n in (1, 2)))
-    settle(api, client, tick)
-    client.subscribe(symbol, "ticks")
-    api.ingest(retract(symbol, 2))
-    assert client.receive()["code"] == "missed"
-    client.subscribe(symbol, "ticks", since=T + 1)
-    assert client.receive()["id"] == "1"
-    api.ingest(retract(symbol, 1))
-    assert client.receive() == {"type": "tick", "symbol": symbol, "id": "1", "retracted": True}
-
-
 # -- many changes ------------------------------------------------------------------------------------------------------
 
 
@@ -397,15 +383,6 @@ def test_a_connection_has_at_most_64_subscriptions(api: Api, client: LiveClient,
     assert asked("subscribe", "1d")["type"] == "subscribed"  # replaces one
     assert asked("unsubscribe", "1d")["type"] == "unsubscribed"
     assert asked("subscribe", "1m")["type"] == "subscribed"
-
-
-def test_many_messages_at_once_are_answered_in_order(api: Api, client: LiveClient, tick: Make) -> None:
-    api.ingest(tick(symbol="LIVE:ORDER", id="1", ts=T))
-    ops = ["subscribe", "unsubscribe"] * 200
-    assert len(ops) * 60 > 2 * RECEIVE_BYTES
-    for op in ops:
-        client.send(op=op, symbol="LIVE:ORDER", interval="1m")
-    assert [client.answer()["type"] for _ in ops] == [f"{op}d" for op in ops]
 
 
 # -- tokens, SQL, and lost notifications -------------------------------------------------------------------------------

@@ -68,11 +68,6 @@ def test_a_refusal_is_in_words(api: Api) -> None:
         assert "^" not in problem["detail"]
 
 
-def test_resolution_is_another_word_for_interval(api: Api, minutes: str) -> None:
-    hour, sixty = (api.get(f"/v1/chart?symbol={minutes}&{word}") for word in ("interval=1h", "resolution=60"))
-    assert hour["candles"] == sixty["candles"]
-
-
 def test_all_formats_of_a_chart_have_the_same_candles(api: Api, minutes: str) -> None:
     path = f"/v1/chart?symbol={minutes}&interval=1m"
     candles = api.get(path)["candles"]
@@ -290,12 +285,6 @@ def test_all_formats_of_ticks_have_the_same_ticks(api: Api, minutes: str) -> Non
     after = api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson&limit=3&cursor={following}", status=200)
     assert json.loads(after.text.splitlines()[0]) == objects[3]
     api.problem("GET", f"/v1/ticks?symbol={minutes}&format=csv&cursor={following}", status=422, code="invalid_value")
-
-
-def test_a_stream_gives_its_connection_back(api: Api, minutes: str) -> None:
-    for _ in range(20):
-        api("HEAD", f"/v1/ticks?symbol={minutes}&format=csv", status=200)
-        api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson", status=200)
 
 
 def test_a_symbol_has_its_first_and_last_time(api: Api, minutes: str) -> None:

@@ -78,14 +78,6 @@ def test_a_symbol_without_a_trade_in_24_hours_has_no_range(api: Api, tick: Make)
     assert not {"high_price", "low_price"} & values.keys()
 
 
-def test_a_symbol_without_ticks_is_an_error(api: Api, tick: Make) -> None:
-    block = {"number": 1, "hash": "0xquote"}
-    api.ingest(tick(symbol="QUOTE:EMPTY", block=block))
-    api.ingest({"retract": {"symbol": "QUOTE:EMPTY", "block_hash": "0xquote"}})
-    (quote,) = api.get("/v1/udf/quotes?symbols=QUOTE:EMPTY")["d"]
-    assert quote == {"s": "error", "n": "QUOTE:EMPTY", "v": {}, "errmsg": "QUOTE:EMPTY has no ticks"}
-
-
 def test_an_invalid_query_is_refused_in_the_protocols_form(api: Api) -> None:
     for query in ("", "symbols=", "symbols=A,,B", "symbols=A%20B", "symbols=" + ",".join("A" * 201)):
         problem = api.problem("GET", f"/v1/udf/quotes?{query}", status=422, code="invalid_value")
