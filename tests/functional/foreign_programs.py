@@ -1,80 +1,17 @@
-"""Third-party programs from Debian's source packages. Each becomes a git repository with a card in it.
-
-The sources are fetched for one run of the tests, from the deb-src counterparts of this machine's deb lines. They are
-not part of this repository.
-"""
+"""A git repository with somebody's program, and a card of that program."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import subprocess
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cardapp.card.anchors import anchored
 from cardapp.card.model import CodeRange
 from cardapp.card.source import source_lines
-
-FETCHING = 300.0  # seconds
-OFFLINE = re.compile("Could not resolve|Failed to fetch|Unable to connect|Unable to find a source package")
-
-
-class DebianSources:
-    """Fetches source packages with separate package lists, so that the machine's apt does not change."""
-
-    def __init__(self, folder: Path) -> None:
-        for program in ("apt-get", "dpkg-source", "git"):
-            if shutil.which(program) is None:
-                pytest.skip(f"not run: there is no {program} here")
-        self._folder = folder
-        (folder / "lists" / "partial").mkdir(parents=True)
-        (folder / "sources.sources").write_text(_source_entries())
-        self._apt("update")
-
-    def unpacked(self, package: str) -> Path:
-        """The unpacked and patched source of ``package``."""
-        self._apt("source", "--download-only", package)
-        description = next(self._folder.glob(f"{package}_*.dsc"))
-        target = self._folder / f"{package}-source"
-        _run(["dpkg-source", "--no-check", "-q", "-x", str(description), str(target)], self._folder)
-        return target
-
-    def _apt(self, *arguments: str) -> None:
-        options = {
-            "Dir::Etc::sourcelist": str(self._folder / "sources.sources"),
-            "Dir::Etc::sourceparts": "/dev/null",
-            "Dir::State::lists": str(self._folder / "lists"),
-            "APT::Sandbox::User": "root",
-        }
-        settings = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
-        done = subprocess.run(
-            ["apt-get", "-qq", *settings, *arguments],
-            cwd=self._folder, capture_output=True, text=True, timeout=FETCHING, check=False,
-        )  # fmt: skip
-        if done.returncode and (sign := OFFLINE.search(done.stderr)):
-            pytest.skip(f"not run: Debian's sources cannot be fetched ({sign[0]})")
-        assert done.returncode == 0, done.stderr
-
-
-def _source_entries() -> str:
-    """The machine's apt entries with deb-src in place of deb."""
-    found = [file.read_text() for file in sorted(Path("/etc/apt/sources.list.d").glob("*.sources"))]
-    entries = [re.sub("(?m)^Types: deb$", "Types: deb-src", text) for text in found]
-    listed = Path("/etc/apt/sources.list")
-    lines = listed.read_text().splitlines() if listed.exists() else []
-    for line in lines:
-        if (parts := line.split()) and parts[0] == "deb" and not parts[1].startswith("["):
-            entries.append(
-                f"Types: deb-src\nURIs: {parts[1]}\nSuites: {parts[2]}\nComponents: {' '.join(parts[3:])}\n"
-                "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
-            )
-    return "\n".join(entries)
 
 
 @dataclass(frozen=True)
@@ -148,5 +85,5 @@ class Repository:
 
 
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCHING, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
