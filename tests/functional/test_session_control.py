@@ -126,6 +126,7 @@ def test_wrong_usage_ends_with_exit_code_2(tool: SessionTool, card: TestCard, tm
         (("start", "--profile", "nosuch", str(card.folder)), "local-in-place"),
         (("start", "--name", "No Good", str(card.folder)), "No Good"),
         (("start", str(tmp_path)), "card_source.json"),
+        (("start", "--foreground", str(card.folder)), "start --foreground needs a --name"),
         (("reset",), "card-session start"),
     ):
         done = tool.run(*arguments)

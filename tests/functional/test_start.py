@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,13 @@ def started(environment: dict[str, str], until: str = READY) -> Iterator[tuple[s
         process.communicate(timeout=60)
 
 
+def end(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal to the whole group, as a terminal does. The command must end well."""
+    os.killpg(process.pid, number)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def left_over(environment: dict[str, str]) -> list[str]:
     """The command lines of all processes that were started with these state directories."""
     mark = f"CARD_STATE_DIR={environment['CARD_STATE_DIR']}".encode()
@@ -91,7 +98,7 @@ def identity(printed: str) -> dict[str, str]:
 def fetched(printed: str, words: str, path: str) -> dict[str, str]:
     """The response at the path, from the service that the output announces with these words."""
     address = printed.partition(words)[2].split()[0].rstrip(";")
-    with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"{address}{path}", timeout=30) as answer:
         found: dict[str, str] = json.load(answer)
     return found
 
@@ -112,7 +119,7 @@ def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
 def pasted(commands: str) -> str:
     """The output of a shell for these commands."""
     return subprocess.run(
-        ["bash", "-euc", commands], capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-euc", commands], capture_output=True, text=True, timeout=120, check=True
     ).stdout  # fmt: skip
 
 
@@ -124,7 +131,7 @@ def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
     password = json.loads(Path(file).read_text(encoding="utf-8"))["password"]
     credentials = base64.b64encode(f"{name}:{password}".encode()).decode()
     request = urllib.request.Request(f"{address}/api/v1/symbols", headers={"Authorization": f"Basic {credentials}"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:
         assert "DEMO:ETH-USD" in str(json.load(answer))
 
 
@@ -147,7 +154,7 @@ def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], f
     script = script.replace("curl -sS", "curl -sS --fail-with-body").replace("-o ", f"-o {folder}/")
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=200, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     for answer in ('"id": "arena"', '"state": "ready"', '"high_water"', '"approved"', '"media_type": "image/png"',
@@ -156,18 +163,8 @@ def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], f
     assert all((folder / name).stat().st_size > 10_000 for name in ("lesson.html", "arena.html"))
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.full),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.full),
-    ],
-    ids=lambda number: number.name,
-)
-def test_all_services_answer_and_a_signal_ends_them(
-    card_environment: dict[str, str], number: signal.Signals, tmp_path: Path
-) -> None:
+@pytest.mark.timeout(300)  # it creates everything, and runs every command of two pages
+def test_all_services_answer_and_a_signal_ends_them(card_environment: dict[str, str], tmp_path: Path) -> None:
     with started(card_environment) as (process, printed):
         assert identity(printed)["id"] == "arena"
         assert fetched(printed, "The market data API answers at ", "/ready")
@@ -178,14 +175,11 @@ def test_all_services_answer_and_a_signal_ends_them(
         assert all(
             each in running for each in ("cardapp.session_host.mcp_server", "marketdata.postgres.owner", "/postgres -D")
         )
-        os.killpg(process.pid, number)
-        process.communicate(timeout=60)
-        assert process.returncode == 0
+        end(process, signal.SIGTERM)
     assert left_over(card_environment) == []
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
 
 
-@pytest.mark.full
 def test_with_rpc_json_its_chain_is_read_instead_of_the_demo(card_environment: dict[str, str]) -> None:
     example = (ROOT / "etc" / "rpc.json.example").read_text(encoding="utf-8")
     secrets = Path(card_environment["MARKET_STATE_DIR"]) / "secrets"
@@ -195,19 +189,19 @@ def test_with_rpc_json_its_chain_is_read_instead_of_the_demo(card_environment: d
         path = secrets / "rpc.json"
         path.write_text(re.sub('"url": "[^"]*"', f'"url": "{url}"', example), encoding="utf-8")
         path.chmod(0o600)
-        with started(card_environment) as (_process, printed):
+        with started(card_environment) as (process, printed):
             assert f"It stores the trades of the chain in {path}\n" in printed
             assert "DEMO:ACORN-USD" not in printed
             provider.settimeout(30)
             connection, _ = provider.accept()
             with connection:
                 assert b"POST / HTTP/1.1" in connection.recv(1000)
+            end(process, signal.SIGHUP)
     assert gone_soon(card_environment)
 
 
-@pytest.mark.full
-def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], loops: Callable[..., int]) -> None:
-    for _ in range(loops(quick=3, full=30)):
+def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str]) -> None:
+    for _ in range(2):
         command = [str(ROOT / "bin" / "cardapp"), "serve"]
         with subprocess.Popen(command, env=card_environment, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -216,99 +210,47 @@ def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], l
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
                 process.send_signal(number)
             try:
-                assert process.wait(timeout=20) == 0
+                assert process.wait(timeout=30) == 0
             finally:
                 process.kill()
 
 
-@pytest.mark.full
 def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environment: dict[str, str]) -> None:
+    """The API acts on the session default, although another one is chosen."""
     environment = card_environment | {"CARD_SOURCE": str(ROOT / "etc" / "cards" / "calc")}
     try:
-        subprocess.run([SESSION, "start", "--name", "default", environment["CARD_SOURCE"]], env=environment, check=True)
+        for name, *options in (("default",), ("other", "--select")):
+            start = [SESSION, "start", "--name", name, *options, environment["CARD_SOURCE"]]
+            subprocess.run(start, env=environment, check=True)
         with alone(load(environment)), started(environment) as (process, printed):
             assert "session default runs already" in printed
             assert identity(printed)["id"] == "calc"
+            assert fetched(printed, "Open the card in a browser: ", "/api/session")["name"] == "default"
             assert "Another ingestor stores trades there; none was started here.\n" in printed
             assert "DEMO:ACORN-USD" not in printed
             assert fetched(printed, "The market data API answers at ", "/ready")
-            os.killpg(process.pid, signal.SIGINT)
-            process.communicate(timeout=60)
-            assert process.returncode == 0
+            end(process, signal.SIGINT)
         listed = subprocess.run([SESSION, "list"], env=environment, check=True, capture_output=True, text=True).stdout
         assert "default" in listed
         assert "running" in listed
         assert not any("cardapp serve" in command for command in left_over(environment))
     finally:
-        subprocess.run([SESSION, "stop", "default"], env=environment, check=False)
+        for name in ("default", "other"):
+            subprocess.run([SESSION, "stop", name], env=environment, check=False)
     assert gone_soon(environment)
 
 
-@pytest.mark.full
-def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: dict[str, str]) -> None:
-    """This holds although another session, on another card, is chosen."""
-    try:
-        other = [SESSION, "start", "--name", "other", str(ROOT / "etc" / "cards" / "calc")]
-        subprocess.run(other, env=card_environment, check=True)
-        with started(card_environment) as (_, printed):
-            address = next(word for word in printed.split() if word.startswith("http://127.0.0.1:"))
-            with urllib.request.urlopen(f"{address}/api/session", timeout=10) as answer:
-                session = json.load(answer)
-            assert (session["name"], session["card"]["id"]) == ("default", "arena")
-        listed = subprocess.run([SESSION, "list"], env=card_environment, check=True, capture_output=True, text=True)
-        assert "other" in listed.stdout
-        assert "default" not in listed.stdout
-    finally:
-        subprocess.run([SESSION, "stop", "other"], env=card_environment, check=False)
-    assert left_over(card_environment) == []
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "CARD_API_PORT",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("MARKET_API_PORT", "MARKET_FRONTEND_PORT")),
-    ],
-)
-def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str], name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        environment = card_environment | {name: port}
-        done = subprocess.run([START], env=environment, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert port in done.stderr
-    assert "in use" in done.stderr
-    assert done.stdout == ""
-    assert list(Path(environment["CARD_STATE_DIR"]).rglob("session.json")) == []
-    assert left_over(environment) == []
-
-
-def services(environment: dict[str, str], module: str) -> list[int]:
-    """The processes that serve with this environment."""
-    mine = f"MARKET_STATE_DIR={environment['MARKET_STATE_DIR']}".encode()
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if command.rstrip().endswith(module) and mine in (place / "environ").read_bytes():
-                found.append(int(place.name))
-    return found
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("when", ["ready", "starting"])
-@pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
-def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str, when: str) -> None:
-    """This also holds while the session is being started and nothing waits for a service."""
-    with started(card_environment, until=READY if when == "ready" else "") as (process, _printed):
-        if when == "starting":
-            eventually(lambda: any("cardapp.session_host start" in command for command in left_over(card_environment)))
-        for each in services(card_environment, module):
-            os.kill(each, signal.SIGKILL)
-        rest, _ = process.communicate(timeout=60)
-        assert process.returncode == 128 + signal.SIGKILL
-        assert READY not in rest
-    assert gone_soon(card_environment)
+def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str]) -> None:
+    for name in ("CARD_API_PORT", "MARKET_API_PORT", "MARKET_FRONTEND_PORT"):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            environment = card_environment | {name: port}
+            done = subprocess.run([START], env=environment, check=False, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, ""), name
+        assert port in done.stderr
+        assert "in use" in done.stderr
+        assert list(Path(environment["CARD_STATE_DIR"]).rglob("session.json")) == []
+        assert left_over(environment) == []
 
 
 def gone_soon(environment: dict[str, str]) -> bool:
@@ -316,50 +258,7 @@ def gone_soon(environment: dict[str, str]) -> bool:
     return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "when",
-    [READY, "cardapp.session_host start", "cardapp serve", "cardapp.session_host.mcp_server", "nvim"],
-)
-def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
-    """SIGKILL ends it as soon as the given part runs, or when it is ready. Nothing prevents the next start."""
-    with started(card_environment, until=READY if when == READY else "") as (process, _printed):
-        if when != READY:
-            eventually(lambda: any(when in command for command in left_over(card_environment)), seconds=30)
-        process.kill()
-        process.wait(timeout=10)
-        assert gone_soon(card_environment), left_over(card_environment)
-    assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
-    with started(card_environment) as (_process, printed):
-        assert printed.endswith(READY)
-        assert identity(printed)["id"] == "arena"
-        assert "session default runs\n" in printed
-    assert left_over(card_environment) == []
-
-
-@pytest.mark.full
-def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environment: dict[str, str]) -> None:
-    arena = str(ROOT / "etc" / "cards" / "arena")
-    try:
-        subprocess.run([SESSION, "start", "--name", "default", arena], env=card_environment, check=True)
-        before = left_over(card_environment)
-        with started(card_environment) as (process, _printed):
-            process.kill()
-            process.wait(timeout=10)
-            eventually(lambda: left_over(card_environment) == before, seconds=30)
-    finally:
-        subprocess.run([SESSION, "stop", "default"], env=card_environment, check=False)
-    assert left_over(card_environment) == []
-
-
-@pytest.mark.parametrize(
-    "when",
-    [
-        "cardapp.session_host start",
-        "announced",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("cardapp.session_host.mcp_server", "nvim")),
-    ],
-)
+@pytest.mark.parametrize("when", ["cardapp.session_host start", "announced"])
 def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dict[str, str], when: str) -> None:
     """This also holds if many signals arrive in quick succession."""
     command = [SESSION, "start", "--foreground", "--name", "s", str(ROOT / "etc" / "cards" / "arena")]
@@ -368,7 +267,7 @@ def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dic
         if when == "announced":
             assert list(iter(process.stdout.readline, "Ctrl-C stops it.\n"))
         else:
-            eventually(lambda: any(when in command for command in left_over(card_environment)))
+            eventually(lambda: any(when in command for command in left_over(card_environment)), 60)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 5:
             process.send_signal(number)
         status = process.wait(timeout=30)
@@ -378,7 +277,6 @@ def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dic
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
 
 
-@pytest.mark.full
 def test_a_session_in_the_foreground_reports_that_another_command_stopped_it(card_environment: dict[str, str]) -> None:
     arena = str(ROOT / "etc" / "cards" / "arena")
     command = [SESSION, "start", "--foreground", "--name", "s", arena]
@@ -400,13 +298,6 @@ def test_a_session_in_the_foreground_reports_that_another_command_stopped_it(car
     assert left_over(card_environment) == []
 
 
-def test_a_session_in_the_foreground_needs_a_name(card_environment: dict[str, str]) -> None:
-    command = [SESSION, "start", "--foreground", str(ROOT / "etc" / "cards" / "arena")]
-    done = subprocess.run(command, env=card_environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (2, "card-session: start --foreground needs a --name\n")
-
-
-@pytest.mark.full
 def test_a_card_that_does_not_build_ends_the_service_too(card_environment: dict[str, str], tmp_path: Path) -> None:
     card = tmp_path / "calc"
     shutil.copytree(ROOT / "etc" / "cards" / "calc", card, ignore=shutil.ignore_patterns("build"))
