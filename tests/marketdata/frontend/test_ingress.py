@@ -17,8 +17,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Error, WebSocket
 
-from marketdata.api.live import server
-from marketdata.api.serve import Service
+from marketdata.api.serve import Service, Times
 from marketdata.frontend import serve
 from marketdata.frontend.pages import FOLDER
 from tests.functional.conftest import browser  # noqa: F401
@@ -41,7 +40,7 @@ class Market:
     """The API over PostgreSQL, with one stored tick. ``read`` is the token that nobody may see."""
 
     def __init__(self, folder: Path, database: str) -> None:
-        self.service = Service(prepare(folder, database))
+        self.service = Service(prepare(folder, database), times=Times(sweep=0.05, heartbeat=0.1))
         self.service.start()
         self.read = new_token(database, "read", "frontend")
         self._write = new_token(database, "write")
@@ -155,8 +154,6 @@ def test_ticks_are_pushed_through_the_frontend(
 
 
 def test_heartbeats_pass_the_frontend(market: Market, open_frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(server, "HEARTBEAT_SECONDS", 0.1)
     own = f"http://127.0.0.1:{open_frontend.port}"
     fields = {"Host": own.removeprefix("http://"), "Origin": own}
     with live(open_frontend.port, monkeypatch, **fields) as client:
