@@ -235,14 +235,6 @@ def test_klines_are_the_candles_of_the_chart(api: Api, counted: str) -> None:
     assert [row[0] % (24 * HOUR) for row in found] == [HOUR, HOUR]
 
 
-def test_klines_are_revalidated(api: Api, counted: str, tick: Make) -> None:
-    path = f"/api/v3/klines?symbol={counted}&interval=1m"
-    tag = {"If-None-Match": api("GET", path, status=200).headers["ETag"]}
-    api("GET", path, headers=tag, status=304)
-    api.ingest(tick(symbol=counted, id="late", ts=START - 1, price="1"))
-    api("GET", path, headers=tag, status=200)
-
-
 # -- trades ----------------------------------------------------------------------------------------------------------
 
 

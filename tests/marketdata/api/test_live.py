@@ -370,21 +370,6 @@ def test_a_wrong_message_is_answered_by_an_error(api: Api, client: LiveClient, t
     assert client.subscribe("LIVE:KNOWN", "1m")["type"] == "subscribed"
 
 
-def test_a_connection_has_at_most_64_subscriptions(api: Api, client: LiveClient, tick: Make) -> None:
-    api.ingest(tick(symbol="LIVE:MANY", id="1", ts=T))
-
-    def asked(op: str, interval: str, **more: str) -> dict[str, Any]:
-        client.send(op=op, symbol="LIVE:MANY", interval=interval, **more)
-        return client.answer()
-
-    for n in range(64):
-        assert asked("subscribe", "1d", timeZone=f"+{n // 60:02}:{n % 60:02}")["type"] == "subscribed"
-    assert asked("subscribe", "1m")["code"] == "too_many_subscriptions"
-    assert asked("subscribe", "1d")["type"] == "subscribed"  # replaces one
-    assert asked("unsubscribe", "1d")["type"] == "unsubscribed"
-    assert asked("subscribe", "1m")["type"] == "subscribed"
-
-
 # -- tokens, SQL, and lost notifications -------------------------------------------------------------------------------
 
 

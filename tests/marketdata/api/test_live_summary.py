@@ -156,6 +156,9 @@ def test_it_counts_as_one_subscription(api: Api, client: LiveClient, tick: Make)
     client.send(op="subscribe", symbol="LS:COUNT", interval="1h")
     assert client.answer()["code"] == "too_many_subscriptions"
     follow(client, "LS:COUNT-2")
+    for op, interval in (("subscribe", "1d"), ("unsubscribe", "1d"), ("subscribe", "1h")):  # the first replaces one
+        client.send(op=op, symbol="LS:COUNT", interval=interval)
+        assert client.answer()["type"] == f"{op}d"
 
 
 def test_a_wrong_message_is_answered_by_an_error(api: Api, client: LiveClient, tick: Make) -> None:
