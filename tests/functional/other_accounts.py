@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.capabilities import need, needs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
@@ -31,7 +31,7 @@ SOMEBODY = 65533
 PYTHON = "/usr/bin/python3"
 """Another account cannot run a Python in root's home, where a version manager keeps it."""
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+needs_root = needs(os.geteuid() == 0, "root, who can become another account")
 
 _BECOME = """
 import os, socket, sys
@@ -151,8 +151,7 @@ def environment_for_all(folder: Path, required: Iterable[str]) -> Path:
     names and of those that they need; returns its site-packages."""
     version = "import sysconfig; print(sysconfig.get_python_version())"
     said = subprocess.run([PYTHON, "-c", version], capture_output=True, text=True, check=False).stdout.strip()
-    if said != sysconfig.get_python_version():
-        pytest.skip(f"not run: {PYTHON} is not of the version of {sys.executable}, whose packages are copied")
+    need(said == sysconfig.get_python_version(), f"{PYTHON} of the version that runs the tests")
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder], check=True)
     packages = next(folder.glob("lib/python*/site-packages"))
     for source, name in _installed_files(list(required)):

@@ -1,4 +1,4 @@
-"""The listener on real sockets: requests on both transports, slow clients, failing starts, and the stop."""
+"""The listener on real sockets: requests on both transports, refusals, limits, failing starts, and the stop."""
 
 from __future__ import annotations
 
@@ -7,36 +7,33 @@ import errno
 import http.client
 import json
 import os
+import select
 import socket
 import stat
 import struct
 import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardapp import private_directories
-from cardapp import settings as settings_module
 from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
-from cardapp.web import listener as listener_module
 from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT
-from cardapp.web.listener import WORKERS, Listener
+from cardapp.web.listener import Listener, bind_tcp, bound
 from cardapp.web.waitress_adapter import Limits
+from tests.capabilities import needs
+from tests.functional.listening import WAIT, Served, answer, counts, ended, make_settings, problem, serve
 from tests.functional.serving import until
 
+__all__ = ["serve"]
 pytestmark = pytest.mark.functional
 
-WAIT = 10.0
-LONG = 16
-"""The number of requests that wait for a replay while sixteen clients send other requests."""
-
-JSON = ("Content-Type: application/json",)
+JSON = "Content-Type: application/json"
+PNG = "Content-Type: image/png"
 CHUNKED = "Transfer-Encoding: chunked"
-
 LARGE = 12_000_000
 """Bytes; more than the kernel's buffers of a socket, but fewer than the number at which a worker waits."""
 
@@ -66,8 +63,7 @@ class App:
         if path == "/broken":
             raise RuntimeError("the secret inside")
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        received = {"path": path, "length": len(body), "port": environ["SERVER_PORT"]}
-        text = json.dumps(received).encode()
+        text = json.dumps({"path": path, "length": len(body)}).encode()
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
         return [text]
 
@@ -78,10 +74,24 @@ class App:
         finally:
             self.closed.set()
 
+    def waits_for(self, client: socket.socket) -> socket.socket:
+        """``client``, whose request for ``/wait`` has reached this application."""
+        assert self.waiting.acquire(timeout=WAIT)
+        return client
+
 
 @pytest.fixture
-def app() -> App:
-    return App()
+def app() -> Iterator[App]:
+    app = App()
+    yield app
+    app.release.set()
+
+
+@pytest.fixture
+def served(serve: Callable[..., Served], app: App) -> Iterator[Served]:
+    served: Served = serve(app)
+    yield served
+    app.release.set()
 
 
 @pytest.fixture
@@ -89,292 +99,178 @@ def settings(state_dir: Path) -> Settings:
     return make_settings(state_dir)
 
 
-def make_settings(state_dir: Path, **changes: str) -> Settings:
-    names = {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0", "CARD_EVIDENCE_MAX_BYTES": "300000"}
-    return settings_module.load(names | changes)
-
-
-@pytest.fixture
-def listener(settings: Settings, app: App) -> Iterator[Listener]:
-    listener = Listener(settings, app)
-    listener.start()
-    yield listener
-    app.release.set()
-    listener.stop()
-
-
-def connect(listener: Listener, settings: Settings, transport: str) -> socket.socket:
-    if transport == "tcp":
-        client = socket.create_connection(("127.0.0.1", listener.port), timeout=WAIT)
-    else:
-        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        client.settimeout(WAIT)
-        client.connect(str(settings.api_socket))
-    return client
-
-
-@pytest.fixture(params=["tcp", "unix"])
-def client(request: pytest.FixtureRequest, listener: Listener, settings: Settings) -> Iterator[socket.socket]:
-    with connect(listener, settings, request.param) as client:
-        yield client
-
-
-def head(listener: Listener, line: str, *headers: str) -> bytes:
-    return "\r\n".join([line, f"Host: 127.0.0.1:{listener.port}", *headers, "", ""]).encode()
-
-
-def answer(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """Read one response: status, headers, body."""
-    response = http.client.HTTPResponse(client)
-    response.begin()
-    body = response.read()
-    return response.status, {name.lower(): value for name, value in response.headers.items()}, body
-
-
-def code(body: bytes) -> str:
-    return str(json.loads(body)["code"])
-
-
-def ended(client: socket.socket) -> bool:
-    """Whether the peer closed the connection."""
-    try:
-        return client.recv(1) == b""
-    except ConnectionResetError:
-        return True
+def described(client: socket.socket) -> Any:
+    status, _, body = answer(client)
+    assert status == 200, body
+    return json.loads(body)
 
 
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
-def test_both_transports_answer(client: socket.socket, listener: Listener) -> None:
-    client.sendall(head(listener, "GET /x HTTP/1.1"))
-    status, headers, body = answer(client)
-    assert (status, json.loads(body)["path"]) == (200, "/x")
-    assert headers["x-content-type-options"] == "nosniff"
-    assert "server" not in headers
-
-
-def test_a_connection_serves_several_requests(client: socket.socket, listener: Listener) -> None:
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_a_connection_serves_several_requests(served: Served, transport: str) -> None:
+    client = served.connect(transport)
     for number in range(3):
-        client.sendall(head(listener, f"GET /{number} HTTP/1.1"))
-        assert json.loads(answer(client)[2])["path"] == f"/{number}"
-
-
-def test_requests_in_one_piece_are_answered_in_their_order(client: socket.socket, listener: Listener) -> None:
-    client.sendall(b"".join(head(listener, f"GET /{number} HTTP/1.1") for number in range(4)))
-    stream = client.makefile("rb")
-    for number in range(4):
-        assert stream.readline().startswith(b"HTTP/1.1 200")
-        length = 0
-        while (line := stream.readline()) != b"\r\n":
-            if line.lower().startswith(b"content-length:"):
-                length = int(line.partition(b":")[2])
-        assert json.loads(stream.read(length))["path"] == f"/{number}"
-
-
-def test_a_304_keeps_the_connection_open(client: socket.socket, listener: Listener) -> None:
-    for _ in range(2):
-        client.sendall(head(listener, "GET /same HTTP/1.1"))
+        client.sendall(served.head(f"GET /{number} HTTP/1.1"))
         status, headers, body = answer(client)
-        assert (status, body) == (304, b"")
-        assert "connection" not in headers
-    client.sendall(head(listener, "GET /same HTTP/1.1", "Connection: close"))
+        assert (status, json.loads(body)["path"]) == (200, f"/{number}")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "server" not in headers
+    client.sendall(b"".join(served.head(f"GET /{number} HTTP/1.1") for number in range(4)))
+    stream = client.makefile("rb")
+    for number in range(4):  # in the order of the requests
+        assert stream.readline().startswith(b"HTTP/1.1 200")
+        while stream.readline() != b"\r\n":
+            pass
+        assert json.loads(stream.read(len(b'{"path": "/0", "length": 0}')))["path"] == f"/{number}"
+    client.sendall(served.head("GET /x HTTP/1.0"))
+    assert answer(client)[0] == 200
+    assert ended(client), "after a request of HTTP/1.0"
+
+
+def test_a_304_keeps_the_connection_open(served: Served) -> None:
+    client = served.connect()
+    for _ in range(2):
+        client.sendall(served.head("GET /same HTTP/1.1"))
+        status, headers, body = answer(client)
+        assert (status, body, "connection" in headers) == (304, b"", False)
+    client.sendall(served.head("GET /same HTTP/1.1", "Connection: close"))
     assert answer(client)[1]["connection"] == "close"
     assert ended(client)
 
 
-def test_the_connection_is_closed_after_an_http_1_0_request(client: socket.socket, listener: Listener) -> None:
-    client.sendall(head(listener, "GET /x HTTP/1.0"))
-    assert answer(client)[0] == 200
-    assert ended(client)
-
-
-def test_a_body_is_received_in_parts_and_in_chunks(client: socket.socket, listener: Listener) -> None:
-    json_body = "Content-Type: application/json"
-    client.sendall(head(listener, "POST /x HTTP/1.1", json_body, "Content-Length: 6"))
+def test_a_body_is_received_in_parts_in_chunks_and_when_it_is_asked_for(served: Served) -> None:
+    client = served.send("POST /x HTTP/1.1", JSON, "Content-Length: 6")
     for byte in b"{    }":
         client.sendall(bytes([byte]))
-    assert json.loads(answer(client)[2])["length"] == 6
-    client.sendall(head(listener, "POST /x HTTP/1.1", json_body, "Transfer-Encoding: chunked"))
-    client.sendall(b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n")
-    assert json.loads(answer(client)[2])["length"] == 2
-
-
-def test_expect_100_continue_is_answered_before_the_body(client: socket.socket, listener: Listener) -> None:
-    headers = ("Content-Type: application/json", "Content-Length: 2", "Expect: 100-continue")
-    client.sendall(head(listener, "POST /x HTTP/1.1", *headers))
+    assert described(client)["length"] == 6
+    client.sendall(served.head("POST /x HTTP/1.1", JSON, CHUNKED) + b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n")
+    assert described(client)["length"] == 2
+    client.sendall(served.head("POST /x HTTP/1.1", JSON, "Content-Length: 2", "Expect: 100-continue"))
     assert client.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
     client.sendall(b"{}")
-    assert json.loads(answer(client)[2])["length"] == 2
+    assert described(client)["length"] == 2
+    client.sendall(served.head("GET /x HTTP/1.1", "Expect: 100-continue"))
+    assert described(client)["length"] == 0
 
 
-def test_a_half_closed_client_gets_its_answer(client: socket.socket, listener: Listener, app: App) -> None:
-    client.sendall(head(listener, "GET /wait HTTP/1.1"))
-    assert app.waiting.acquire(timeout=WAIT)
+def test_a_half_closed_client_gets_its_answer(served: Served, app: App) -> None:
+    client = app.waits_for(served.send("GET /wait HTTP/1.1"))
     client.shutdown(socket.SHUT_WR)
     app.release.set()
     assert answer(client)[0] == 200
 
 
-def test_the_gate_checks_the_host_on_tcp_only(listener: Listener, settings: Settings) -> None:
-    request = b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"
-    with connect(listener, settings, "tcp") as tcp, connect(listener, settings, "unix") as unix:
-        tcp.sendall(request)
-        assert (answer(tcp)[0]) == 421
-        unix.sendall(request)
-        assert (answer(unix)[0]) == 200
+def test_the_gate_checks_the_host_on_tcp_only(served: Served) -> None:
+    foreign = b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+    for transport, status in (("tcp", 421), ("unix", 200)):
+        client = served.connect(transport)
+        for request, expected in ((foreign, status), (served.head("GET / HTTP/1.1"), 200)):
+            client.sendall(request)
+            assert answer(client)[0] == expected, "a refused request without a body keeps its connection"
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("request_bytes", "status", "code_"),
-    [
-        (b"NONSENSE\r\n\r\n", 400, "bad_request"),
-        (b"get / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "bad_request"),
-        (b"GET / HTTP/1.1\r\nHost x\r\n\r\n", 400, "bad_request"),
-        (b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", 400, "bad_request"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "bad_request"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "bad_request"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
-        (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", 400, "bad_request"),
-        (b"GET /http://[/ HTTP/1.1\r\n\x00: x\r\n\r\n", 400, "bad_request"),
-        (b"GET http://[/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "bad_request"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 400, "bad_request"),
-        (b"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "bad_request"),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * HEADER_BYTES + b"\r\n\r\n", 431, "headers_too_large"),
-    ],
-)  # fmt: skip
-def test_invalid_http_is_a_problem(client: socket.socket, request_bytes: bytes, status: int, code_: str) -> None:
-    client.sendall(request_bytes)
-    found, headers, body = answer(client)
-    assert (found, code(body)) == (status, code_)
-    assert headers["content-type"] == "application/problem+json"
-    assert headers["connection"] == "close"
-    assert "frame-ancestors 'none'" in headers["content-security-policy"]
-    assert b"waitress" not in body.lower()
-    assert ended(client)
-
-
-PIECE = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-
-
-@pytest.mark.parametrize("rest", [b"2\r\n{}\r\n0\r\n\r\n", PIECE * 100])
-def test_a_chunked_body_has_the_same_limits(client: socket.socket, listener: Listener, rest: bytes) -> None:
-    client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, CHUNKED) + PIECE + rest)
-    status, _, body = answer(client)
-    assert (status, code(body)) == (413, "too_large")
-    assert ended(client)
-
-
-@pytest.mark.parametrize(
-    "chunks",
-    [
-        b"2\n\r\n{}\r\n0\r\n\r\n",
-        b"2\n{}\r\n0\r\n\r\n",
-        b"2;a=b\n\r\n{}\r\n0\r\n\r\n",
-        b"\r\n2\r\n{}\r\n0\r\n\r\n",
-        b"2\r\n{}\r\n0\r\nbad trailer\r\n\r\n",
-        b"x\r\n",
-    ],
+INVALID = (
+    (b"NONSENSE\r\n\r\n", 400),
+    (b"get / HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost x\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+    (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", 400),
+    (b"GET /http://[/ HTTP/1.1\r\n\x00: x\r\n\r\n", 400),
+    (b"GET http://[/ HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
+    (b"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * HEADER_BYTES + b"\r\n\r\n", 431),
 )
-def test_invalid_chunked_coding_is_refused(client: socket.socket, listener: Listener, chunks: bytes) -> None:
-    client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, CHUNKED) + chunks)
-    status, _, body = answer(client)
-    assert (status, code(body)) == (400, "bad_request")
-    assert ended(client)
+CODES = {400: "bad_request", 431: "headers_too_large", 501: "unknown_coding"}
 
 
-def test_a_refusal_does_not_wait_for_the_body(client: socket.socket, listener: Listener) -> None:
-    """The client sends no byte of the body before it has the response."""
-    client.sendall(head(listener, "POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000"))
+def test_invalid_http_is_a_problem(served: Served) -> None:
+    for request, status in INVALID:
+        client = served.connect()
+        client.sendall(request)
+        found, headers, body = answer(client)
+        assert (found, json.loads(body)["code"]) == (status, CODES[status]), request[:100]
+        assert headers["content-type"] == "application/problem+json"
+        assert headers["connection"] == "close"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert b"waitress" not in body.lower()
+        assert ended(client)
+
+
+def test_a_chunked_body_is_refused_for_its_coding_and_its_size(served: Served) -> None:
+    piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    for chunks, refusal in (
+        (b"2\n\r\n{}\r\n0\r\n\r\n", (400, "bad_request")),
+        (b"2\r\n{}\r\n0\r\nbad trailer\r\n\r\n", (400, "bad_request")),
+        (piece + b"2\r\n{}\r\n0\r\n\r\n", (413, "too_large")),
+        (piece * 100, (413, "too_large")),
+    ):
+        client = served.send("POST /x HTTP/1.1", JSON, CHUNKED, body=chunks)
+        assert problem(client) == refusal, chunks[:20]
+        assert ended(client)
+
+
+def test_a_refusal_does_not_wait_for_the_body(served: Served) -> None:
+    client = served.send("POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000")
     status, headers, body = answer(client)
-    assert (status, code(body), headers["connection"]) == (415, "unsupported_media_type", "close")
-
-
-def test_a_foreign_host_is_refused_before_its_body(listener: Listener, settings: Settings) -> None:
-    with connect(listener, settings, "tcp") as client:
-        upload = "Content-Type: image/png\r\nContent-Length: 300000\r\nExpect: 100-continue"
-        client.sendall(f"POST /api/evidence HTTP/1.1\r\nHost: evil.example\r\n{upload}\r\n\r\n".encode())
-        status, _, body = answer(client)
-        assert (status, code(body)) == (421, "wrong_host"), "and the body is not asked for"
-
-
-def test_a_request_without_a_body_is_refused_and_keeps_its_connection(listener: Listener, settings: Settings) -> None:
-    with connect(listener, settings, "tcp") as client:
-        for host, expected in ((b"evil.example", 421), (f"127.0.0.1:{listener.port}".encode(), 200)):
-            client.sendall(b"GET /x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
-            assert answer(client)[0] == expected
-
-
-def test_a_refused_head_request_gets_no_body(client: socket.socket, listener: Listener) -> None:
-    client.sendall(head(listener, "HEAD /x HTTP/1.1", *JSON, "Content-Length: 999999"))
-    assert client.recv(12) == b"HTTP/1.1 413"
+    assert (status, json.loads(body)["code"], headers["connection"]) == (415, "unsupported_media_type", "close")
+    client = served.connect()
+    upload = f"{PNG}\r\nContent-Length: 300000\r\nExpect: 100-continue"
+    client.sendall(f"POST /api/evidence HTTP/1.1\r\nHost: evil.example\r\n{upload}\r\n\r\n".encode())
+    assert problem(client) == (421, "wrong_host"), "and the body is not asked for"
+    client = served.send("HEAD /x HTTP/1.1", JSON, "Content-Length: 999999")
     received = b"".join(iter(lambda: client.recv(65536), b""))
-    assert received.endswith(b"\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 413")
+    assert received.endswith(b"\r\n\r\n"), "a HEAD request gets no body"
 
 
-def test_expect_100_continue_without_a_body_is_answered(client: socket.socket, listener: Listener) -> None:
-    client.sendall(head(listener, "GET /x HTTP/1.1", "Expect: 100-continue"))
-    assert answer(client)[0] == 200
+def test_a_defect_is_answered_by_500_without_details(served: Served) -> None:
+    status, _, body = answer(served.send("GET /broken HTTP/1.1"))
+    assert (status, json.loads(body)["code"], b"secret" in body) == (500, "internal_error", False)
 
 
 # -- clients that write everything before they read --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [JSON_LIMIT + 1, 1_000_000, 20_000_000])
-def test_a_body_that_is_too_large_gets_its_answer(listener: Listener, size: int) -> None:
-    for _ in range(10):
-        connection = http.client.HTTPConnection("127.0.0.1", listener.port, timeout=WAIT)
-        with contextlib.closing(connection):
-            connection.request("POST", "/x", b" " * size, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            assert (response.status, code(response.read())) == (413, "too_large")
+def test_a_body_that_is_too_large_gets_its_answer(served: Served) -> None:
+    for body in (b" " * (JSON_LIMIT + 1), b" " * 20_000_000, [b" " * 100_000] * 50):
+        for _ in range(3):
+            connection = http.client.HTTPConnection("127.0.0.1", served.listener.port, timeout=WAIT)
+            with contextlib.closing(connection):
+                is_chunked = isinstance(body, list)
+                headers = {"Content-Type": "application/json"}
+                connection.request("POST", "/x", body, headers, encode_chunked=is_chunked)
+                assert connection.getresponse().status == 413
 
 
-def test_a_chunked_body_that_grows_too_large_gets_its_answer(listener: Listener) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", listener.port, timeout=WAIT)
-    with contextlib.closing(connection):
-        pieces = iter([b" " * 100_000] * 50)
-        connection.request("POST", "/x", pieces, {"Content-Type": "application/json"}, encode_chunked=True)
-        assert connection.getresponse().status == 413
+def test_after_a_refusal_the_rest_is_read_up_to_a_size_and_a_time(serve: Callable[..., Served], app: App) -> None:
+    refused = ("POST /x HTTP/1.1", JSON, "Content-Length: 999999999")
+    served = serve(app, linger_bytes=1_000_000)
+    for transport in ("tcp", "unix"):
+        client = served.send(*refused, transport=transport)
+        assert answer(client)[0] == 413
+        with pytest.raises(ConnectionError):
+            client.sendall(b" " * 100_000_000)
+    served.close()
+    client = serve(app, linger=0.3).send(*refused)
+    assert answer(client)[0] == 413
+    assert ended(client), "the response is complete"
 
+    def is_closed() -> bool:
+        try:
+            client.sendall(b" ")
+        except ConnectionError:
+            return True
+        return False
 
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_after_a_refusal_the_rest_is_read_up_to_a_size(settings: Settings, app: App, transport: str) -> None:
-    listener = Listener(settings, app, Limits(linger_bytes=1_000_000))
-    listener.start()
-    try:
-        with connect(listener, settings, transport) as client:
-            client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
-            assert answer(client)[0] == 413
-            with pytest.raises(ConnectionError):
-                client.sendall(b" " * 100_000_000)
-    finally:
-        listener.stop()
-
-
-def test_after_a_refusal_the_rest_is_read_for_a_limited_time(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, Limits(linger=0.3))
-    listener.start()
-    try:
-        with connect(listener, settings, "tcp") as client:
-            client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
-            assert answer(client)[0] == 413
-            assert ended(client), "the response is complete"
-            with pytest.raises(ConnectionError):
-                send_on(client)
-    finally:
-        listener.stop()
-
-
-def send_on(client: socket.socket) -> None:
-    """Send a byte from time to time until the connection breaks, or until the test's time is over."""
-    pause = threading.Event()
-    for _ in range(100):
-        client.sendall(b" ")
-        pause.wait(WAIT / 100)
+    until(is_closed, WAIT)
 
 
 # -- many bodies at once -----------------------------------------------------------------------------------------------
@@ -390,175 +286,102 @@ def held_bytes() -> int:
     return found
 
 
-def send_what_is_taken(clients: list[socket.socket], data: bytes) -> None:
-    """Each client sends as much of ``data`` as the server accepts, and does not read."""
-    for client in clients:
-        with contextlib.suppress(ConnectionError):
-            client.sendall(data)
-
-
-LARGE_PICTURES = 10_000_000
+PICTURE = 2_000_000
 MANY = 12
 
 
-def large_uploads(state_dir: Path, app: App, host: str, **limits: int) -> tuple[int, list[int]]:
-    """``MANY`` clients send a large picture except for its end. Returns the bytes that are kept, and the statuses so
-    far."""
-    settings = make_settings(state_dir, CARD_EVIDENCE_MAX_BYTES=str(LARGE_PICTURES))
-    listener = Listener(settings, app, Limits(**limits))
-    listener.start()
-    try:
-        with contextlib.ExitStack() as stack:
-            clients = [stack.enter_context(connect(listener, settings, "tcp")) for _ in range(MANY)]
-            upload = f"Content-Type: image/png\r\nContent-Length: {LARGE_PICTURES}"
-            name = host or f"127.0.0.1:{listener.port}"
-            line = f"POST /api/evidence HTTP/1.1\r\nHost: {name}\r\n{upload}\r\n\r\n".encode()
-            send_what_is_taken(clients, line + b"x" * (LARGE_PICTURES - 1))
-            kept = held_bytes()
-            statuses = [status for client in clients if (status := early_status(client))]
-            with connect(listener, settings, "tcp") as small:
-                small.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 2") + b"{}")
-                assert answer(small)[0] == 200, "small requests are still accepted"
-        return kept, statuses
-    finally:
-        listener.stop()
+def large_uploads(served: Served, host: str, status: int, count: int) -> int:
+    """``MANY`` clients send a large picture except for its end. ``count`` of them get this status. Returns the bytes
+    that are kept."""
+    upload = f"POST /api/evidence HTTP/1.1\r\nHost: {host}\r\n{PNG}\r\nContent-Length: {PICTURE}\r\n\r\n"
+    clients = [served.connect() for _ in range(MANY)]
+    for client in clients:
+        with contextlib.suppress(ConnectionError):
+            client.sendall(upload.encode() + b"x" * (PICTURE - 1))
+    answered: list[socket.socket] = until(
+        lambda: ready if len(ready := select.select(clients, [], [], 0)[0]) == count else None, WAIT
+    )
+    for client in answered:
+        found, headers, _ = answer(client)
+        assert (found, headers.get("retry-after")) == (status, "1" if status == 503 else None)
+    kept = held_bytes()
+    small = served.send("POST /x HTTP/1.1", JSON, "Content-Length: 2", body=b"{}")
+    assert answer(small)[0] == 200, "small requests are still accepted"
+    return kept
 
 
-def early_status(client: socket.socket) -> int | None:
-    """The status of the response; None if there is no response yet."""
-    client.settimeout(0.5)
-    try:
-        status, headers, _ = answer(client)
-    except TimeoutError:
-        return None
-    assert status != 503 or headers["retry-after"] == "1"
-    return status
+def test_the_bodies_that_are_kept_are_limited_and_those_of_refused_requests_are_dropped(
+    serve: Callable[..., Served], state_dir: Path, app: App
+) -> None:
+    settings = make_settings(state_dir, CARD_EVIDENCE_MAX_BYTES=str(PICTURE))
+    served = serve(app, settings, bodies_bytes=4 * PICTURE)
+    assert large_uploads(served, "evil.example", 421, MANY) < PICTURE
+    own = f"127.0.0.1:{served.listener.port}"
+    assert 2 * PICTURE < large_uploads(served, own, 503, MANY - 4) <= 4 * PICTURE
 
 
-def test_bodies_of_refused_requests_are_not_kept(state_dir: Path, app: App) -> None:
-    kept, statuses = large_uploads(state_dir, app, "evil.example")
-    assert kept < LARGE_PICTURES
-    assert statuses == [421] * MANY
-
-
-@pytest.mark.full
-def test_the_total_size_of_bodies_is_limited(state_dir: Path, app: App) -> None:
-    kept, statuses = large_uploads(state_dir, app, "", bodies_bytes=4 * LARGE_PICTURES)
-    assert kept <= 4 * LARGE_PICTURES
-    assert statuses == [503] * (MANY - 4)
-
-
-def test_every_body_returns_its_space_to_the_budget(state_dir: Path, app: App) -> None:
-    """After many uploads that were complete, cut off or refused, one more is accepted."""
-    settings = make_settings(state_dir)
-    listener = Listener(settings, app, Limits(bodies_bytes=1))  # room for one picture
-    listener.start()
-    picture = ("Content-Type: image/png", "Content-Length: 300000")
-    try:
-        for size in (300_000, 200_000, 300_000, 100_000, 300_000):
-            with connect(listener, settings, "unix") as client:
-                client.sendall(head(listener, "POST /api/evidence HTTP/1.1", *picture) + b"x" * size)
-                if size == 300_000:
-                    assert answer(client)[0] == 200
-            until(lambda: listener._bodies._free >= 300_000)
-    finally:
-        listener.stop()
-
-
-def test_a_defect_is_answered_by_500_without_details(client: socket.socket, listener: Listener) -> None:
-    client.sendall(head(listener, "GET /broken HTTP/1.1"))
-    status, _, body = answer(client)
-    assert (status, code(body)) == (500, "internal_error")
-    assert b"secret" not in body
+def test_every_body_returns_its_space_to_the_budget(serve: Callable[..., Served], app: App) -> None:
+    """After uploads that were complete or cut off, one more is accepted."""
+    served = serve(app, bodies_bytes=1)  # room for one picture
+    upload = ("POST /api/evidence HTTP/1.1", PNG, "Content-Length: 300000")
+    for size in (300_000, 200_000, 100_000, 300_000):
+        with served.send(*upload, body=b"x" * size) as client:
+            if size == 300_000:
+                assert answer(client)[0] == 200
+        until(lambda: answer(served.send(*upload, body=b"x" * 300_000))[0] == 200, WAIT)
 
 
 # -- slow and rude clients -------------------------------------------------------------------------------------------
 
 
-def test_requests_that_never_end_hold_no_worker(listener: Listener, settings: Settings) -> None:
-    with contextlib.ExitStack() as clients:
-        for number in range(2 * WORKERS):
-            slow = clients.enter_context(connect(listener, settings, "tcp" if number % 2 else "unix"))
-            slow.sendall(
-                head(listener, "POST /x HTTP/1.1", "Content-Type: application/json", "Content-Length: 9") + b"{"
-            )
-        with connect(listener, settings, "tcp") as quick:
-            quick.sendall(head(listener, "GET /x HTTP/1.1"))
-            assert answer(quick)[0] == 200
+def test_requests_that_never_end_hold_no_worker(served: Served) -> None:
+    for number in range(2 * Limits().workers):
+        transport = "tcp" if number % 2 else "unix"
+        served.send("POST /x HTTP/1.1", JSON, "Content-Length: 9", body=b"{", transport=transport)
+    assert served.status() == 200
 
 
-def test_waiting_requests_leave_room_for_sixteen_clients(listener: Listener, settings: Settings, app: App) -> None:
-    with contextlib.ExitStack() as clients:
-        for _ in range(LONG):
-            clients.enter_context(connect(listener, settings, "unix")).sendall(head(listener, "GET /wait HTTP/1.1"))
-            assert app.waiting.acquire(timeout=WAIT)
-        others = [clients.enter_context(connect(listener, settings, "tcp")) for _ in range(16)]
-        for other in others:
-            other.sendall(head(listener, "GET /x HTTP/1.1"))
-        assert [answer(other)[0] for other in others] == [200] * 16
+def test_sixteen_waiting_requests_leave_room_for_sixteen_clients(served: Served, app: App) -> None:
+    for _ in range(16):
+        app.waits_for(served.send("GET /wait HTTP/1.1", transport="unix"))
+    others = [served.send("GET /x HTTP/1.1") for _ in range(16)]
+    assert [answer(other)[0] for other in others] == [200] * 16
 
 
-def test_a_request_that_arrives_too_slowly_is_cut_off(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, Limits(arrival=0.2))
-    listener.start()
-    try:
-        with connect(listener, settings, "tcp") as client:
-            client.sendall(b"GET / HTTP/1.1\r\nHost:")
-            assert ended(client)
-        with connect(listener, settings, "tcp") as client:
-            client.sendall(head(listener, "GET /x HTTP/1.1"))
-            assert answer(client)[0] == 200
-    finally:
-        listener.stop()
+def test_a_request_that_arrives_too_slowly_is_cut_off(serve: Callable[..., Served], app: App) -> None:
+    served = serve(app, arrival=0.2)
+    client = served.connect()
+    client.sendall(b"GET / HTTP/1.1\r\nHost:")
+    assert ended(client)
+    assert served.status() == 200
 
 
-def test_a_connection_with_a_running_request_is_not_idle(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, Limits(idle=0.2))
-    listener.start()
-    try:
-        with connect(listener, settings, "tcp") as client:
-            client.sendall(head(listener, "GET /wait HTTP/1.1"))
-            assert app.waiting.acquire(timeout=WAIT)
-            threading.Event().wait(0.8)
-            app.release.set()
-            assert answer(client)[0] == 200
-            assert ended(client), "but the connection is idle afterwards"
-    finally:
-        listener.stop()
-
-
-def test_a_client_that_leaves_ends_its_stream(client: socket.socket, listener: Listener, app: App) -> None:
-    client.sendall(head(listener, "GET /big HTTP/1.1"))
-    assert client.recv(100)
-    client.close()
-    assert app.closed.wait(WAIT)
-
-
-def test_a_client_that_leaves_before_its_response_affects_no_other(
-    client: socket.socket, listener: Listener, settings: Settings, app: App
-) -> None:
-    client.sendall(head(listener, "GET /wait HTTP/1.1"))
-    assert app.waiting.acquire(timeout=WAIT)
-    client.close()
+def test_a_connection_with_a_running_request_is_not_idle(serve: Callable[..., Served], app: App) -> None:
+    served = serve(app, idle=0.2)
+    waiting = app.waits_for(served.send("GET /wait HTTP/1.1"))
+    for _ in range(2):
+        assert ended(served.connect()), "another connection is idle, and then one more"
     app.release.set()
-    with connect(listener, settings, "tcp") as other:
-        other.sendall(head(listener, "GET /x HTTP/1.1"))
-        assert answer(other)[0] == 200
+    assert answer(waiting)[0] == 200
+    assert ended(waiting), "but the connection is idle afterwards"
 
 
-def test_a_refused_client_that_leaves_at_once_is_no_error(
-    listener: Listener, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    refused = head(listener, "POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000")
-    for moment in range(300):
-        client = connect(listener, settings, "tcp")
+def test_a_client_that_leaves_ends_its_stream_and_affects_no_other(served: Served, app: App) -> None:
+    with served.send("GET /big HTTP/1.1") as client:
+        assert client.recv(100)
+    assert app.closed.wait(WAIT)
+    app.waits_for(served.send("GET /wait HTTP/1.1")).close()
+    app.release.set()
+    assert served.status() == 200
+
+
+def test_a_refused_client_that_leaves_at_once_is_no_error(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(100):
+        client = served.connect()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.sendall(refused)
-        time.sleep(moment / 300_000)
+        client.sendall(served.head("POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000"))
         client.close()  # resets the connection
-    with connect(listener, settings, "tcp") as other:
-        other.sendall(head(listener, "GET /x HTTP/1.1"))
-        assert answer(other)[0] == 200
+    assert served.status() == 200
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
@@ -569,94 +392,60 @@ def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("api-")}
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_nothing_is_left_after_a_stop(settings: Settings, app: App) -> None:
-    before = descriptors()
-    listener = Listener(settings, app)
-    listener.start()
-    idle = connect(listener, settings, "tcp")
-    half = connect(listener, settings, "unix")
+    Listener(settings, app).stop()  # one that never started
+    before = counts()[0]
+    served = Served(settings, app)
+    found = settings.api_socket.lstat()
+    assert (stat.S_ISSOCK(found.st_mode), stat.S_IMODE(found.st_mode)) == (True, 0o600)
+    half, idle = served.connect("unix"), served.connect()
     half.sendall(b"GET / HT")
-    idle.sendall(head(listener, "GET /x HTTP/1.1"))
+    idle.sendall(served.head("GET /x HTTP/1.1"))
     assert answer(idle)[0] == 200
-    listener.stop()
+    served.listener.stop()
     assert ended(idle)
     assert ended(half)
-    idle.close()
-    half.close()
+    served.close()
     assert not settings.api_socket.exists()
     assert threads() == set()
-    assert descriptors() == before
-    listener.stop()
+    assert counts()[0] == before
 
 
-def test_a_listener_that_never_started_can_be_stopped(settings: Settings, app: App) -> None:
-    Listener(settings, app).stop()
-
-
-def connect_until_refused(port: int) -> None:
-    while True:
+def refuses_connections(port: int) -> bool:
+    try:
         socket.create_connection(("127.0.0.1", port), timeout=WAIT).close()
+    except ConnectionError:  # refused, or reset if it was still in the queue
+        return True
+    return False
 
 
-def test_a_running_request_ends_before_the_stop(listener: Listener, client: socket.socket, app: App) -> None:
-    client.sendall(head(listener, "GET /wait HTTP/1.1"))
-    assert app.waiting.acquire(timeout=WAIT)
-    stopper = threading.Thread(target=listener.stop, args=(WAIT,))
+def test_a_stop_waits_until_running_requests_have_their_responses(served: Served, app: App) -> None:
+    small = app.waits_for(served.send("GET /wait HTTP/1.1"))
+    large = app.waits_for(served.send("GET /wait-large HTTP/1.1", transport="unix"))
+    stopper = threading.Thread(target=served.listener.stop, args=(WAIT,))
     stopper.start()
-    with pytest.raises(ConnectionError):  # refused, or reset if it was still in the queue
-        connect_until_refused(listener.port)
+    until(lambda: refuses_connections(served.listener.port), WAIT)
     app.release.set()
+    assert answer(small)[0] == 200
+    status, _, body = answer(large)
+    stopper.join(WAIT)
+    assert (status, len(body), stopper.is_alive()) == (200, LARGE, False)
+
+
+def test_a_stop_does_not_wait_for_a_request_that_does_not_end(served: Served, app: App) -> None:
+    client = app.waits_for(served.send("GET /wait HTTP/1.1"))
+    served.listener.stop(timeout=0.2)
+    assert ended(client)
+
+
+def test_a_restarted_service_can_bind_its_port_at_once(
+    serve: Callable[..., Served], served: Served, state_dir: Path, app: App
+) -> None:
+    client = served.send("GET /x HTTP/1.1")
     assert answer(client)[0] == 200
-    stopper.join(WAIT)
-    assert not stopper.is_alive()
-
-
-def test_a_stop_waits_until_a_response_is_sent(listener: Listener, client: socket.socket, app: App) -> None:
-    client.sendall(head(listener, "GET /wait-large HTTP/1.1"))
-    assert app.waiting.acquire(timeout=WAIT)
-    stopper = threading.Thread(target=listener.stop, args=(WAIT,))
-    stopper.start()
-    with pytest.raises(ConnectionError):
-        connect_until_refused(listener.port)
-    app.release.set()
-    status, _, body = answer(client)
-    stopper.join(WAIT)
-    assert (status, len(body)) == (200, LARGE)
-
-
-def test_a_stop_does_not_wait_for_a_request_that_does_not_end(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app)
-    listener.start()
-    with connect(listener, settings, "tcp") as client:
-        client.sendall(head(listener, "GET /wait HTTP/1.1"))
-        assert app.waiting.acquire(timeout=WAIT)
-        listener.stop(timeout=0.2)
-        assert ended(client)
-    app.release.set()
-
-
-def test_a_restarted_service_can_bind_its_port_at_once(settings: Settings, state_dir: Path, app: App) -> None:
-    first = Listener(settings, app)
-    first.start()
-    with connect(first, settings, "tcp") as client:
-        client.sendall(head(first, "GET /x HTTP/1.1"))
-        assert answer(client)[0] == 200
-        first.stop()  # the server closes first, so its port stays in TIME_WAIT
-        second = Listener(make_settings(state_dir, CARD_API_PORT=str(first.port)), app)
-        second.start()
-        second.stop()
-    assert second.port == first.port
-
-
-def test_the_socket_is_private(listener: Listener, settings: Settings) -> None:
-    found = settings.api_socket.lstat()
-    assert stat.S_ISSOCK(found.st_mode)
-    assert stat.S_IMODE(found.st_mode) == 0o600
-    assert stat.S_IMODE(settings.state_dir.stat().st_mode) == 0o700
+    served.listener.stop()  # the server closes first, so its port stays in TIME_WAIT
+    port = served.listener.port
+    assert serve(app, make_settings(state_dir, CARD_API_PORT=str(port))).listener.port == port
 
 
 # -- starts that fail --------------------------------------------------------------------------------------------------
@@ -664,187 +453,140 @@ def test_the_socket_is_private(listener: Listener, settings: Settings) -> None:
 
 def refused(settings: Settings, app: App, code: str) -> StateError:
     """Start a listener, which must fail with this code and leave nothing behind."""
-    before = descriptors()
+    before = counts()
     with pytest.raises(StateError) as caught:
         Listener(settings, app).start()
     assert caught.value.code == code
-    assert descriptors() == before
-    assert threads() == set()
+    assert counts() == before
     return caught.value
 
 
-def test_a_second_instance_on_the_state_directory_is_refused(listener: Listener, settings: Settings, app: App) -> None:
-    with pytest.raises(StateError) as caught:
-        Listener(settings, app).start()
-    assert caught.value.code == "state_in_use"
-    assert str(os.getpid()) in caught.value.detail
-    assert settings.api_socket.exists()
+def test_a_second_instance_and_a_live_socket_are_refused(served: Served, tmp_path: Path, app: App) -> None:
+    assert str(os.getpid()) in refused(served.settings, app, "state_in_use").detail
+    other = make_settings(tmp_path, CARD_API_SOCKET=str(served.settings.api_socket))
+    refused(other, app, "socket_in_use")
+    assert served.status(transport="unix") == 200
 
 
 def test_a_port_in_use_is_named_in_the_error(settings: Settings, state_dir: Path, app: App) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = make_settings(state_dir, CARD_API_PORT=str(other.getsockname()[1]))
-        error = refused(taken, app, "address_in_use")
-        assert "CARD_API_PORT" in error.detail
+        assert "CARD_API_PORT" in refused(taken, app, "address_in_use").detail
     assert not taken.api_socket.exists()
-    lock = private_directories.take_lock(state_dir / "api.lock")
-    os.close(lock)
+    os.close(private_directories.take_lock(state_dir / "api.lock"))
 
 
-def test_a_live_socket_of_another_directory_is_refused(
-    listener: Listener, settings: Settings, tmp_path: Path, app: App
-) -> None:
-    other = make_settings(tmp_path, CARD_API_SOCKET=str(settings.api_socket))
-    with pytest.raises(StateError) as caught:
-        Listener(other, app).start()
-    assert caught.value.code == "socket_in_use"
-    with connect(listener, settings, "unix") as client:
-        client.sendall(head(listener, "GET /x HTTP/1.1"))
-        assert answer(client)[0] == 200
-
-
-def test_a_stale_socket_is_replaced(settings: Settings, app: App) -> None:
+def test_only_a_stale_socket_is_replaced(serve: Callable[..., Served], settings: Settings, app: App) -> None:
+    place, target = settings.api_socket, settings.state_dir / "target"
+    target.write_text("mine")
+    for make, code in (
+        (lambda: place.write_text("mine"), "state"),
+        (place.mkdir, "state"),
+        (lambda: place.symlink_to(target), "state_symlink"),
+        (lambda: place.symlink_to("nowhere"), "state_symlink"),
+    ):
+        make()
+        refused(settings, app, code)
+        assert os.path.lexists(place)
+        if place.is_dir():
+            place.rmdir()
+        else:
+            place.unlink()
+    assert target.read_text() == "mine"
     with socket.socket(socket.AF_UNIX) as gone:
-        gone.bind(str(settings.api_socket))
-    listener = Listener(settings, app)
-    listener.start()
-    try:
-        with connect(listener, settings, "unix") as client:
-            client.sendall(head(listener, "GET /x HTTP/1.1"))
-            assert answer(client)[0] == 200
-    finally:
-        listener.stop()
+        gone.bind(str(place))
+    assert serve(app).status(transport="unix") == 200
 
 
-@pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link"])
-def test_another_file_at_the_sockets_path_is_not_removed(
-    settings: Settings, app: App, tmp_path: Path, kind: str
-) -> None:
-    place = settings.api_socket
-    target = tmp_path / "target"
-    if kind == "file":
-        place.write_text("mine")
-    elif kind == "directory":
-        place.mkdir()
-    else:
-        if kind == "link":
-            target.write_text("mine")
-        place.symlink_to(target)
-    refused(settings, app, "state_symlink" if "link" in kind else "state")
-    assert os.path.lexists(place)
-    assert target.exists() is (kind == "link")
-
-
-def test_a_directory_open_to_others_is_refused(state_dir: Path, tmp_path: Path, app: App) -> None:
-    shared = tmp_path / "shared"
+def test_an_unsafe_directory_and_a_linked_lock_are_refused(settings: Settings, tmp_path: Path, app: App) -> None:
+    shared, link = tmp_path / "shared", tmp_path / "link"
     shared.mkdir()
     shared.chmod(0o755)
     (shared / "used").touch()
-    refused(make_settings(state_dir, CARD_API_SOCKET=str(shared / "s")), app, "state_directory_open")
+    refused(make_settings(settings.state_dir, CARD_API_SOCKET=str(shared / "s")), app, "state_directory_open")
     shared.chmod(0o700)
-    link = tmp_path / "link"
     link.symlink_to(shared)
-    refused(make_settings(state_dir, CARD_API_SOCKET=str(link / "s")), app, "state_symlink")
-
-
-def test_a_linked_lock_is_refused(settings: Settings, app: App, tmp_path: Path) -> None:
+    refused(make_settings(settings.state_dir, CARD_API_SOCKET=str(link / "s")), app, "state_symlink")
+    (settings.state_dir / "api.lock").unlink()
     (settings.state_dir / "api.lock").symlink_to(tmp_path / "elsewhere")
     refused(settings, app, "state_symlink")
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_stop_does_not_remove_another_services_socket(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app)
-    listener.start()
-    settings.api_socket.unlink()
+def test_a_stop_does_not_remove_another_services_socket(served: Served) -> None:
+    served.settings.api_socket.unlink()
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(settings.api_socket))
-        listener.stop()
-        assert settings.api_socket.exists()
+        other.bind(str(served.settings.api_socket))
+        served.listener.stop()
+        assert served.settings.api_socket.exists()
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+needs_ipv6 = needs(has_ipv6(), "an IPv6 loopback address")
+
+
+def addresses(*arguments: Any) -> list[tuple[str, int]]:
+    with contextlib.ExitStack() as stack:
+        return [stack.enter_context(each).getsockname()[:2] for each in bind_tcp(*arguments)]
 
 
 def test_only_loopback_is_bound() -> None:
     for host in ("0.0.0.0", "192.0.2.1", "::"):
         with pytest.raises(UsageError):
-            listener_module.bind_tcp(host, 0)
-
-
-# -- IPv6 --------------------------------------------------------------------------------------------------------------
-
-
-def ipv6() -> bool:
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
-
-
-needs_ipv6 = pytest.mark.skipif(not ipv6(), reason="this machine has no IPv6 loopback address")
-
-
-def bound(host: str, port: int = 0) -> list[tuple[str, int]]:
-    with contextlib.ExitStack() as stack:
-        return [stack.enter_context(each).getsockname()[:2] for each in listener_module.bind_tcp(host, port)]
+            bind_tcp(host, 0)
+    assert [host for host, _ in addresses("127.0.0.2", 0)] == ["127.0.0.2"]
 
 
 @needs_ipv6
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_both_addresses_of_localhost_are_bound(host: str) -> None:
-    (first, port), second = bound(host)
-    assert (first, second) == ("127.0.0.1", ("::1", port))
-
-
-@pytest.mark.parametrize("host", ["127.0.0.2", pytest.param("::1", marks=needs_ipv6)])
-def test_another_address_is_bound_alone(host: str) -> None:
-    assert [address for address, _ in bound(host)] == [host]
-
-
-@needs_ipv6
-def test_the_service_answers_on_ipv6(listener: Listener) -> None:
-    assert listener.addresses == (f"http://127.0.0.1:{listener.port}", f"http://[::1]:{listener.port}")
-    with socket.create_connection(("::1", listener.port), timeout=WAIT) as client:
-        client.sendall(f"GET /x HTTP/1.1\r\nHost: [::1]:{listener.port}\r\n\r\n".encode())
+def test_both_addresses_of_localhost_are_bound(served: Served, state_dir: Path, tmp_path: Path, app: App) -> None:
+    for name in ("127.0.0.1", "localhost"):
+        (first, port), second = addresses(name, 0)
+        assert (first, second) == ("127.0.0.1", ("::1", port))
+    assert [host for host, _ in addresses("::1", 0)] == ["::1"]
+    port = served.listener.port
+    assert served.listener.addresses == (f"http://127.0.0.1:{port}", f"http://[::1]:{port}")
+    with socket.create_connection(("::1", port), timeout=WAIT) as client:
+        client.sendall(f"GET /x HTTP/1.1\r\nHost: [::1]:{port}\r\n\r\n".encode())
         assert answer(client)[0] == 200
-
-
-@needs_ipv6
-def test_a_port_that_another_program_has_on_ipv6_is_refused(settings: Settings, state_dir: Path, app: App) -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
-        port = other.getsockname()[1]
-        error = refused(make_settings(state_dir, CARD_API_PORT=str(port)), app, "address_in_use")
-        assert "::1" in error.detail
+        taken = make_settings(tmp_path, CARD_API_PORT=str(other.getsockname()[1]))
+        assert "::1" in refused(taken, app, "address_in_use").detail
 
 
 @needs_ipv6
-def test_a_port_of_the_kernels_choice_is_free_on_ipv4_and_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, tried = listener_module._bound, []
+def test_a_port_of_the_kernels_choice_is_free_on_ipv4_and_ipv6() -> None:
+    tried: list[int] = []
 
     def taken_once(address: str, port: int) -> socket.socket:
         if address == "::1":
             tried.append(port)
             if len(tried) == 1:
                 raise StateError("taken", code="address_in_use")
-        return real(address, port)
+        return bound(address, port)
 
-    monkeypatch.setattr(listener_module, "_bound", taken_once)
-    (_, port), (_, port6) = bound("127.0.0.1")
+    (_, port), (_, port6) = addresses("127.0.0.1", 0, taken_once)
     assert port == port6 == tried[-1]
     assert len(tried) == 2
 
 
-@pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
-def test_without_ipv6_only_ipv4_is_bound(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_without_ipv6_only_ipv4_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StateError) as absent:
+        bound("192.0.2.1", 0)
+    assert absent.value.code == "address_absent"
+
     class OldSocket(socket.socket):
         def __init__(self, family: int, kind: int) -> None:
-            if family == socket.AF_INET6 and number == errno.EAFNOSUPPORT:
-                raise OSError(number, os.strerror(number))
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
             super().__init__(family, kind)
 
-        def bind(self, address: Any) -> None:
-            if self.family == socket.AF_INET6:
-                raise OSError(number, os.strerror(number))
-            super().bind(address)
-
-    monkeypatch.setattr(listener_module.socket, "socket", OldSocket)
-    assert [address for address, _ in bound("127.0.0.1")] == ["127.0.0.1"]
+    monkeypatch.setattr(socket, "socket", OldSocket)
+    assert [address for address, _ in addresses("127.0.0.1", 0)] == ["127.0.0.1"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
-import threading
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from simple_websocket import Client, ConnectionClosed
 
 from cardapp import settings as settings_module
 from cardapp.serve import Service
-from cardapp.web import websocket
+from tests.functional.listening import WAIT, counts
 from tests.functional.serving import Api, make_card, until
 
 pytestmark = pytest.mark.functional
@@ -32,14 +31,21 @@ HANDSHAKE = {
 }
 
 
-@pytest.fixture
-def service(state_dir: Path) -> Iterator[Service]:
-    folder = make_card(state_dir / "card")
-    names = {"CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(folder), "CARD_API_PORT": "0"}
-    service = Service(settings_module.load(names))
-    service.start()
-    yield service
-    service.stop()
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        card = make_card(Path(folder) / "card")
+        names = {"CARD_STATE_DIR": f"{folder}/state", "CARD_SOURCE": str(card), "CARD_API_PORT": "0"}
+        service = Service(settings_module.load(names))
+        service.start()
+        yield service
+        service.stop()
+
+
+@pytest.fixture(autouse=True)
+def every_connection_ends(service: Service) -> Iterator[None]:
+    yield
+    until(lambda: len(service.websockets) == 0, WAIT)
 
 
 class HostClient(Client):  # type: ignore[misc]
@@ -59,7 +65,7 @@ def connect(service: Service, endpoint: tuple[str, str]) -> Client:
     return HostClient(f"ws://127.0.0.1:{service.listener.port}{path}", subprotocols=[protocol], headers=origin)
 
 
-def received(client: Client, seconds: float = 10.0) -> Any:
+def received(client: Client, seconds: float = WAIT) -> Any:
     text = client.receive(timeout=seconds)
     assert text is not None, "nothing was received in time"
     return json.loads(text)
@@ -79,7 +85,6 @@ def test_the_control_state_is_sent_at_once_and_at_every_change(service: Service)
             assert (state["navigation_revision"], state["position_key"]) == (number, moved.json["key"])
     for client in clients:
         client.close()
-    until(lambda: len(service.websockets) == 0)
 
 
 def test_without_a_session_the_editor_stream_says_why(service: Service) -> None:
@@ -88,12 +93,12 @@ def test_without_a_session_the_editor_stream_says_why(service: Service) -> None:
     assert (message["type"], message["code"]) == ("bye", "editor_unavailable")
     assert "bin/card-session start" in message["reason"]
     with pytest.raises(ConnectionClosed):
-        client.receive(timeout=5)
+        client.receive(timeout=WAIT)
 
 
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [
+def test_a_faulty_handshake_is_refused_in_words(service: Service) -> None:
+    host = f"127.0.0.1:{service.listener.port}"
+    refusals: list[tuple[dict[str, str | None], int]] = [
         ({"Origin": None}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Host": "evil.example"}, 421),
@@ -102,43 +107,40 @@ def test_without_a_session_the_editor_stream_says_why(service: Service) -> None:
         ({"Sec-WebSocket-Key": "short"}, 400),
         ({"Sec-WebSocket-Protocol": "another"}, 400),
         ({"Connection": "keep-alive"}, 400),
-    ],
-)
-def test_a_faulty_handshake_is_refused_in_words(service: Service, changes: dict[str, str | None], status: int) -> None:
-    host = f"127.0.0.1:{service.listener.port}"
-    headers = {"Host": host, "Origin": f"http://{host}", **HANDSHAKE, **changes}
-    answer = Api.tcp(service.listener.port).request(
-        "GET", "/api/live", headers={name: value for name, value in headers.items() if value is not None}
-    )
-    assert answer.status == status
-    assert answer.json["detail"]
+    ]
+    for changes, status in refusals:
+        headers = {"Host": host, "Origin": f"http://{host}", **HANDSHAKE, **changes}
+        sent = {name: value for name, value in headers.items() if value is not None}
+        refused = Api.tcp(service.listener.port).request("GET", "/api/live", headers=sent)
+        assert refused.status == status, changes
+        assert refused.json["detail"]
 
 
-def test_the_unix_socket_needs_no_origin(service: Service) -> None:
+def over_the_unix_socket(service: Service, more: bytes = b"") -> bytes:
+    """The first bytes of the answer to a handshake and the bytes ``more`` right after it."""
     head = "\r\n".join(["GET /api/live HTTP/1.1", "Host: card", *(f"{k}: {v}" for k, v in HANDSHAKE.items())])
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(10)
+        client.settimeout(WAIT)
         client.connect(str(service.settings.api_socket))
-        client.sendall(f"{head}\r\n\r\n".encode())
-        assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
-
-
-def test_bytes_sent_right_after_the_handshake_request_end_the_connection(service: Service) -> None:
-    head = "\r\n".join(["GET /api/live HTTP/1.1", "Host: card", *(f"{k}: {v}" for k, v in HANDSHAKE.items())])
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(10)
-        client.connect(str(service.settings.api_socket))
-        client.sendall(f"{head}\r\n\r\n".encode() + b"\x81\x80\x00\x00\x00\x00")
+        client.sendall(f"{head}\r\n\r\n".encode() + more)
         with contextlib.suppress(ConnectionResetError):
-            assert client.recv(65536) == b""
-    assert len(service.websockets) == 0
+            return client.recv(65536)
+    return b""
 
 
-def test_a_client_that_sends_nonsense_is_closed(service: Service) -> None:
-    client = connect(service, LIVE)
-    received(client)
-    client.sock.sendall(b"\xff" * 64)
-    until(lambda: len(service.websockets) == 0)
+def test_the_unix_socket_needs_no_origin_and_early_bytes_end_the_connection(service: Service) -> None:
+    assert over_the_unix_socket(service).startswith(b"HTTP/1.1 101 ")
+    assert over_the_unix_socket(service, b"\x81\x80\x00\x00\x00\x00") == b""
+
+
+def test_a_client_that_sends_nonsense_or_faster_than_it_is_served_is_closed(service: Service) -> None:
+    text = b"\x81\x81\0\0\0\0x"  # one character, masked by zeros
+    for data in (b"\xff" * 64, text * 200_000):
+        client = connect(service, LIVE)
+        received(client)
+        with contextlib.suppress(OSError):
+            client.sock.sendall(data)
+        until(lambda client=client: is_closed(client), WAIT)  # type: ignore[misc]
 
 
 def test_unknown_messages_do_not_delay_the_end_of_a_connection(service: Service) -> None:
@@ -147,47 +149,32 @@ def test_unknown_messages_do_not_delay_the_end_of_a_connection(service: Service)
     for _ in range(200):
         client.send("anything")
     client.close()
-    until(lambda: len(service.websockets) == 0)
+    until(lambda: len(service.websockets) == 0, WAIT)
 
 
-def test_a_client_that_sends_faster_than_it_is_served_is_closed(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(websocket, "MESSAGES_WAITING", 100)
-    client = connect(service, LIVE)
-    received(client)
-    with contextlib.suppress(OSError):
-        client.sock.sendall(b"\x81\x81\0\0\0\0x" * 40_000)  # texts of one character, masked by zeros
-    until(lambda: is_closed(client))
-    until(lambda: len(service.websockets) == 0)
-
-
-@pytest.mark.full
-def test_closed_connections_leave_no_threads_or_descriptors(service: Service, loops: Callable[..., int]) -> None:
-    def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    received(connect(service, LIVE))
-    until(lambda: len(service.websockets) == 1)
-    threads, files = threading.active_count(), descriptors()
-    for number in range(loops(quick=20, full=500)):
+def test_closed_connections_leave_no_threads_or_descriptors(service: Service) -> None:
+    held = connect(service, LIVE)
+    received(held)
+    before = counts()
+    for number in range(20):
         client = connect(service, LIVE)
         received(client)
         if number % 2:
             client.close()
         else:
             client.sock.shutdown(socket.SHUT_RDWR)
-    until(lambda: len(service.websockets) <= 1)
-    until(lambda: threading.active_count() <= threads + 1 and descriptors() <= files + 2)
+    until(lambda: all(now <= then + 2 for now, then in zip(counts(), before, strict=True)), WAIT)
+    held.close()
 
 
 def test_a_stop_closes_every_connection(service: Service) -> None:
+    """The last test of this file, because it ends the service."""
     clients = [connect(service, LIVE) for _ in range(5)]
     for client in clients:
         received(client)
     service.stop()
     for client in clients:
-        until(lambda client=client: is_closed(client))
+        until(lambda client=client: is_closed(client), WAIT)  # type: ignore[misc]
 
 
 def is_closed(client: Client) -> bool:
