@@ -497,6 +497,18 @@ def test_wrong_use_ends_with_its_code_and_reason(
         assert "Traceback" not in done.stderr
 
 
+def test_shards_are_refused_where_there_is_no_citus(command: Command, fresh: Settings) -> None:
+    for count in ("0", "257", "1.5", "many"):
+        done = command("version", "1", "--shards", count)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"must be a number of shards, from 1 to 256, like 32, not {count!r}" in done.stderr
+    done = command("version", "1", "--shards", "256")
+    assert done.returncode == 2
+    assert "--shards: the database has no extension citus. Set DATABASE_URL to the coordinator" in done.stderr
+    with connect(url(fresh)) as connection:
+        assert registered(connection, "md") == []
+
+
 def test_a_database_that_cannot_be_reached_is_named_without_the_password(
     command: Command, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ def test_any_candles_around_a_change_are_exact(
     check(conn, version, symbol, brute_force.candles(held, asked.interval, zone), asked, final)
 
 
-def test_where_no_bucket_is_empty_so_many_rows_are_enough(
+def test_where_no_bucket_of_a_zone_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, zones: TimeZones, rng: random.Random
 ) -> None:
     """The test counts the rows that are read for a limit. Each bucket here needs the greatest number of rows."""

@@ -13,10 +13,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
-
 from marketdata.postgres.access import check_traversable
 from marketdata.postgres.processes import Account
+from tests.capabilities import need
 
 RELEASE = "citus-13.2.2"
 _BUILD = Path(__file__).with_name("build.sh")
@@ -29,8 +28,7 @@ _PACKAGES = (
 
 
 def binaries() -> Path:
-    """The folder of ``initdb`` and ``postgres``. Without Citus and without its source, the test is reported as not run,
-    with what is missing."""
+    """The folder of ``initdb`` and ``postgres``."""
     if prefix := os.environ.get("TEST_CITUS"):
         programs, setting = Path(prefix).resolve() / _PROGRAMS, "TEST_CITUS"
     else:
@@ -51,12 +49,8 @@ def _cache() -> Path:
 
 def _build(cache: Path) -> None:
     """Build into a temporary folder, and rename it when it is complete. Other processes wait meanwhile."""
-    source = os.environ.get("TEST_CITUS_SOURCE")
-    if not source:
-        pytest.skip(
-            f"not run: there is no Citus in {cache}. Set TEST_CITUS_SOURCE to the file {RELEASE}.tar.xz, from which it "
-            "is built there once, or TEST_CITUS to a prefix that tests/release/citus/build.sh has made"
-        )
+    source = os.environ.get("TEST_CITUS_SOURCE", "")
+    need(source, f"Citus (TEST_CITUS_SOURCE is to name its source, {RELEASE}.tar.xz)")
     cache.parent.mkdir(parents=True, exist_ok=True)
     with cache.with_name(f"{cache.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -73,18 +67,13 @@ def _build(cache: Path) -> None:
 
 def _install_packages() -> None:
     """Install the Debian packages that the build needs. Only root can."""
-    if shutil.which("dpkg-query") is None:
-        pytest.skip("not run: Citus is built with Debian's packages, and there is no dpkg here")
+    need(shutil.which("dpkg-query"), "Debian's packages, with which Citus is built")
     known = _run("dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *_PACKAGES).stdout.splitlines()
     missing = [name for name in _PACKAGES if f"{name} installed" not in known]
-    if not missing:
-        return
-    install = f"apt-get install {' '.join(missing)}"
-    if os.geteuid() != 0:
-        pytest.skip(f"not run: the build of Citus lacks packages, which only root can install: {install}")
-    done = _run("apt-get", "install", "-y", "-qq", *missing)
-    if done.returncode != 0:
-        pytest.skip(f"not run: the build of Citus lacks packages, and this failed: {install}\n{done.stdout[-1000:]}")
+    if missing:
+        need(os.geteuid() == 0, "the packages with which Citus is built, which root installs")
+        done = _run("apt-get", "install", "-y", "-qq", *missing)
+        need(done.returncode == 0, "the packages with which Citus is built, which apt-get installs")
 
 
 def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,5 @@
 """A real Citus: one coordinator and three workers on ports of 127.0.0.1, and databases on them.
 
-By hand: ``python -m tests.release.citus.cluster`` starts one, prints its URLs and runs until it is interrupted.
-
 Each node is a PostgreSQL of its own. Citus works per database: a fresh database is created on each node, gets the
 extension there, and the workers' databases are added on the coordinator.
 
@@ -17,7 +15,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -301,18 +298,3 @@ def citus_cluster(settings: Mapping[str, str] | None = None) -> Iterator[CitusCl
             yield cluster
         finally:
             cluster.close()
-
-
-def main() -> None:
-    with citus_cluster() as cluster:
-        database = cluster.fresh_database("marketdata")
-        for name, url in zip(("coordinator", "worker", "worker", "worker"), database.node_urls, strict=True):
-            sys.stdout.write(f"{name:<12} {url}\n")
-        sys.stdout.flush()
-        ends = {signal.SIGINT, signal.SIGTERM}
-        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-        signal.sigwait(ends)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,19 @@
-"""A database of the run's Citus for each module."""
+"""Databases of the run's Citus, for a module or a test, with two versions, or with an API beside a plain one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
+from marketdata.settings import Settings
+from marketdata.store.pool import Connection, connect
+from tests.functional.market_process import ApiProcess
+from tests.marketdata.conftest import Command
+from tests.marketdata.operations.accessed import end_access
+from tests.release.citus.citus_market import CitusMarket, running_market, running_plain
 from tests.release.citus.cluster import CitusCluster, Database
 from tests.release.citus.commands import prepare, prepared
 
@@ -18,3 +26,54 @@ def citus_database(citus: CitusCluster) -> Iterator[Database]:
     database = citus.fresh_database()
     yield database
     database.drop()
+
+
+@pytest.fixture
+def market(citus: CitusCluster) -> Iterator[CitusMarket]:
+    with running_market(citus) as found:
+        yield found
+
+
+@pytest.fixture
+def plain() -> Iterator[ApiProcess]:
+    with running_plain() as found:
+        yield found
+
+
+class Layout(NamedTuple):
+    """The shards of versions 1 and 2. A plain version has none."""
+
+    first: int | None
+    second: int | None
+
+
+LAYOUTS = {"to-citus": Layout(None, 4), "from-citus": Layout(4, None), "citus": Layout(4, 6)}
+
+
+@pytest.fixture
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return LAYOUTS[request.param]
+
+
+@pytest.fixture
+def coordinator(citus: CitusCluster) -> Iterator[Database]:
+    """An empty database of the coordinator."""
+    database = citus.fresh_database()
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def fresh(settings: Settings, coordinator: Database) -> Settings:
+    return replace(settings, database_url=coordinator.url)
+
+
+@pytest.fixture
+def two_versions(fresh: Settings, layout: Layout, command: Command) -> Iterator[Connection]:
+    """A connection to a database with the versions 1, the current one, and 2, both without ticks."""
+    assert fresh.database_url is not None
+    for n, shards in enumerate(layout, 1):
+        assert command("version", str(n), *(["--shards", str(shards)] if shards else [])).returncode == 0
+    with connect(fresh.database_url) as connection:
+        yield connection
+        end_access(connection)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
 
 import pytest
 
@@ -18,10 +17,7 @@ from tests.marketdata.operations.test_copy import SYMBOLS, assert_same, of_block
 from tests.marketdata.operations.test_copy_pruned import following
 from tests.release.citus.cluster import Database
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.parametrize("layout", ["to-citus", "from-citus", "citus"], indirect=True),
-]
+pytestmark = pytest.mark.parametrize("layout", ["to-citus", "from-citus", "citus"], indirect=True)
 
 
 @pytest.mark.parametrize("mode", ["block_writes", "force_logical"])
@@ -31,13 +27,12 @@ def test_a_copy_that_follows_goes_on_while_shards_move(
     fresh: Settings,
     command: Command,
     mode: str,
-    loops: Callable[..., int],
 ) -> None:
     pair = Pair.of(two_versions, "md", 1, 2)
     distributed = [each.ticks_table for each in (pair.source, pair.target) if each.shards is not None]
     chain, rng = Blocks(), random.Random(1)
     store(two_versions, pair.source, *(item for _ in range(30) for item in chain.grow(rng)))
-    for number in range(loops(quick=1, full=6)):
+    for number in range(2):
         with following(fresh, 1, 2) as process:
             for _ in range(4):
                 store(two_versions, pair.source, *chain.grow(rng))

@@ -84,7 +84,7 @@ def new_symbols() -> list[str]:
 def test_candles_of_rows_that_others_insert_and_delete_are_exact(
     conn: Connection, version: Version, ingest: ShardIngest
 ) -> None:
-    for seed in range(5):
+    for seed in range(2):
         symbols = new_symbols()
         write(conn, version, ingest, symbols, seed)
         check(conn, version, symbols)
@@ -131,17 +131,18 @@ def test_they_are_exact_with_writers_of_every_kind_at_once(
     check(conn, version, symbols)
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["UPDATE {ticks} SET price = 2 WHERE symbol = %(symbol)s", "UPDATE {ticks} SET price = 2",
-     "INSERT INTO {ticks} SELECT * FROM {ticks} WHERE symbol = %(symbol)s"
-     " ON CONFLICT (symbol, id) DO UPDATE SET price = 2", "TRUNCATE {ticks}"],
-)  # fmt: skip
-def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version, change: str) -> None:
+def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     insert(conn, version, [tick(symbol, "a", START)])
-    with pytest.raises(psycopg.Error, match="DELETE and INSERT them"):
-        conn.execute(version.query(change), {"symbol": symbol} if "%" in change else None)
+    for change in (
+        "UPDATE {ticks} SET price = 2 WHERE symbol = %(symbol)s",
+        "UPDATE {ticks} SET price = 2",
+        "INSERT INTO {ticks} SELECT * FROM {ticks} WHERE symbol = %(symbol)s"
+        " ON CONFLICT (symbol, id) DO UPDATE SET price = 2",
+        "TRUNCATE {ticks}",
+    ):
+        with pytest.raises(psycopg.Error, match="DELETE and INSERT them"):
+            conn.execute(version.query(change), {"symbol": symbol} if "%" in change else None)
     assert [each.price for each in stored_ticks(conn, version, symbol)] == ["1"]
 
 

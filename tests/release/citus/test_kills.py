@@ -7,7 +7,6 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from time import monotonic
 
@@ -24,29 +23,14 @@ from tests.release.citus.citus_market import (
     Journal,
     differences,
     first_items,
-    running_market,
-    running_plain,
     stray_rows,
     tick,
 )
-from tests.release.citus.cluster import CitusCluster
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 AT_MOST = 10.0
 """Seconds that a request for symbols of a living worker may take, on a busy machine."""
-
-
-@pytest.fixture
-def market(citus: CitusCluster) -> Iterator[CitusMarket]:
-    with running_market(citus) as found:
-        yield found
-
-
-@pytest.fixture
-def plain() -> Iterator[ApiProcess]:
-    with running_plain() as found:
-        yield found
 
 
 class Senders:

@@ -35,15 +35,12 @@ def placement(citus_database: Database) -> Iterator[Placement]:
         yield stack.enter_context(closing(Placement(coordinator, node_pool)))
 
 
-def test_a_stream_goes_on_where_its_shard_is(
-    citus_database: Database, placement: Placement, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ticks, "STREAM_PAGE", 10)
+def test_a_stream_goes_on_where_its_shard_is(citus_database: Database, placement: Placement) -> None:
     version = distributed(citus_database, Version.of("md", 1), 4)
     reads = CurrentReads(placement._coordinator, Replicas(placement._coordinator, []), placement)
     store(placement, version, range(25))
     with reads.several(version, [SYMBOL], 0) as read:
-        found = ticks.blocks(read, SYMBOL)
+        found = ticks.blocks(read, SYMBOL, limit=10)
         lines = next(found).splitlines()
         for moved in range(2):
             former = citus_database.node_of(version.ticks_table, SYMBOL)

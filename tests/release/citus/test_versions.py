@@ -13,13 +13,12 @@ import pytest
 
 from marketdata.operations import drop
 from marketdata.operations.symbol_access import SymbolAccess
-from marketdata.settings import Settings, load
+from marketdata.settings import load
 from marketdata.store import candles, shards
 from marketdata.store.conninfo import node_conninfo
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 from tests.release.citus.cluster import CitusCluster, Database
 from tests.release.citus.commands import Prepare, Prepared
@@ -103,9 +102,8 @@ def test_a_dropped_version_leaves_nothing_on_any_node(prepared: Prepared) -> Non
     assert command("version", "2", "--shards", "3").returncode == 0, "it can be created again"
 
 
-def test_a_version_that_is_read_on_a_worker_is_not_dropped(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_is_read_on_a_worker_is_not_dropped(prepared: Prepared) -> None:
     command, database = prepared.command, prepared.database
-    monkeypatch.setattr(drop, "_LOCK_S", 1)
     assert command("version", "1").returncode == 0
     assert command("version", "2", "--shards", "4").returncode == 0
     with connect(database.url) as connection, SymbolAccess(connection) as access:
@@ -116,7 +114,7 @@ def test_a_version_that_is_read_on_a_worker_is_not_dropped(prepared: Prepared, m
             conn.execute(shard.query("SELECT FROM {ticks}"))
             done = command("drop", "2", "--yes")
             assert (done.returncode, done.stdout) == (1, "")
-            assert "version 2 has been in use for over 1 s; nothing was dropped" in done.stderr
+            assert "version 2 has been in use for over 10 s; nothing was dropped" in done.stderr
             conn.execute("ROLLBACK")
 
         access.read(version, [SYMBOLS[0]], hold)
@@ -185,21 +183,6 @@ def test_a_split_shard_gets_its_functions_by_the_same_command(prepared: Prepared
     assert command("drop", "2", "--yes").returncode == 0
     database.execute("CALL citus_cleanup_orphaned_resources()")
     assert objects(database, "_v2(_|$)") == [[]] * 4
-
-
-@pytest.mark.parametrize("count", ["0", "2000", "1.5", "many"])
-def test_the_number_of_shards_is_checked(command: Command, count: str) -> None:
-    done = command("version", "1", "--shards", count)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"must be a number of shards, from 1 to 256, like 32, not {count!r}" in done.stderr
-
-
-def test_a_database_without_citus_is_refused(command: Command, fresh: Settings) -> None:
-    done = command("version", "1", "--shards", "4")
-    assert done.returncode == 2
-    assert "--shards: the database has no extension citus. Set DATABASE_URL to the coordinator" in done.stderr
-    with connect(str(fresh.database_url)) as connection:
-        assert registered(connection, "md") == []
 
 
 def test_a_worker_is_refused_before_anything_is_created(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
