@@ -71,13 +71,22 @@ def parts_of(document: Document) -> list[Part]:
     return [part for sheet in document.sheets for part in sheet.parts]
 
 
-# -- the question before the values --------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------------------------
 
 
 @several
 @given(cards(), any_layout)
-def test_the_question_stands_before_the_values_of_its_step(of: Card, layout: str) -> None:
-    placed = [(sheet, part) for sheet in laid_out(of, layout).sheets for part in sheet.parts]
+def test_every_part_of_any_card_has_its_place(of: Card, layout: str) -> None:
+    document = laid_out(of, layout)
+    assert_every_part_lies_in_its_column_and_on_no_other(document)
+    assert_every_position_has_a_page_and_a_sheet_of_it(document)
+    assert_a_block_begins_a_sheet_and_sheets_are_counted(document)
+    assert_the_question_stands_before_the_values_of_its_step(document)
+    assert_columns_are_in_reading_order(document)
+
+
+def assert_the_question_stands_before_the_values_of_its_step(document: Document) -> None:
+    placed = [(sheet, part) for sheet in document.sheets for part in sheet.parts]
     for order, (sheet, question) in enumerate(placed):
         if question.kind != "question":
             continue
@@ -96,13 +105,7 @@ def test_the_states_above_the_steps_tell_no_values() -> None:
     assert not any(each.values for each in states if each is not None)
 
 
-# -- places --------------------------------------------------------------------------------------------------------
-
-
-@several
-@given(cards(), any_layout)
-def test_every_part_lies_in_its_column_and_on_no_other(of: Card, layout: str) -> None:
-    document = laid_out(of, layout)
+def assert_every_part_lies_in_its_column_and_on_no_other(document: Document) -> None:
     grid = document.layout.grid
     for sheet in document.sheets:
         ends = {"": grid.body.y}
@@ -119,11 +122,8 @@ def test_every_part_lies_in_its_column_and_on_no_other(of: Card, layout: str) ->
             ends.update(in_row)
 
 
-@several
-@given(cards(), any_layout)
-def test_every_position_has_a_page_and_a_sheet_of_it(of: Card, layout: str) -> None:
-    document, catalog = laid_out(of, layout), Catalog(of)
-    assert document.page_of == {item.key: item.page_index for item in catalog.items}
+def assert_every_position_has_a_page_and_a_sheet_of_it(document: Document) -> None:
+    assert document.page_of == {item.key: item.page_index for item in Catalog(document.card).items}
     assert set(document.sheet_of) == set(document.page_of)
     for key, index in document.sheet_of.items():
         assert document.sheets[index].page_index == document.page_of[key]
@@ -131,11 +131,8 @@ def test_every_position_has_a_page_and_a_sheet_of_it(of: Card, layout: str) -> N
         assert document.sheets[index].key == (block if "/" in key else document.sheets[index].key)
 
 
-@several
-@given(cards(), any_layout)
-def test_a_block_begins_a_sheet_and_sheets_are_counted(of: Card, layout: str) -> None:
-    document = laid_out(of, layout)
-    blocks = [item.key for item in Catalog(of).at("block")]
+def assert_a_block_begins_a_sheet_and_sheets_are_counted(document: Document) -> None:
+    blocks = [item.key for item in Catalog(document.card).at("block")]
     assert [key for key, _ in itertools.groupby(sheet.key for sheet in document.sheets) if key] == blocks
     assert [sheet.index for sheet in document.sheets] == list(range(len(document.sheets)))
     pages = [list(page) for _, page in itertools.groupby(document.sheets, lambda sheet: sheet.page_index)]
@@ -206,9 +203,11 @@ def whole(of: Card, layout: str) -> dict[tuple[str, str], list[Any]]:
 
 @several
 @given(cards(), any_layout)
-def test_nothing_is_lost_and_the_order_is_kept(of: Card, layout: str) -> None:
+def test_nothing_is_lost_the_order_is_kept_and_each_split_is_marked(of: Card, layout: str) -> None:
+    document = laid_out(of, layout)
+    assert_every_split_part_is_marked(document)
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for part in parts_of(laid_out(of, layout)):
+    for part in parts_of(document):
         found[part.kind, part.key] += held(part.content)
     expected = whole(of, layout)
     for place in expected.keys() | found.keys():
@@ -218,26 +217,22 @@ def test_nothing_is_lost_and_the_order_is_kept(of: Card, layout: str) -> None:
             assert found[place] == expected[place]
 
 
-@several
-@given(cards(), any_layout)
-def test_columns_are_in_reading_order(of: Card, layout: str) -> None:
+def assert_columns_are_in_reading_order(document: Document) -> None:
     """The stops of a step precede its question, and the question precedes the values."""
-    catalog = Catalog(of)
+    catalog = Catalog(document.card)
     depth_first = {item.key: place for place, item in enumerate(catalog.items)}
     of_step = {key: key.rpartition("/")[0] for key in catalog.snapshots}
     by_column: dict[str, list[int]] = defaultdict(list)
-    for part in parts_of(laid_out(of, layout)):
+    for part in parts_of(document):
         if part.kind != "colophon":
             by_column[part.column].append(depth_first[of_step.get(part.key, part.key)])
     for places in by_column.values():
         assert places == sorted(places)
 
 
-@several
-@given(cards(), any_layout)
-def test_every_split_part_is_marked(of: Card, layout: str) -> None:
+def assert_every_split_part_is_marked(document: Document) -> None:
     open_parts: set[tuple[str, str]] = set()
-    for part in parts_of(laid_out(of, layout)):
+    for part in parts_of(document):
         place = part.kind, part.key
         assert part.continued == (place in open_parts)
         assert part.continued == part.caption.endswith("(continued)")
