@@ -7,6 +7,8 @@ import os
 import resource
 import signal
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from cardapp import private_directories
@@ -23,7 +25,7 @@ from cardapp.session_client.program import Program
 from cardapp.session_client.series import Series
 from cardapp.session_client.session_sources import SessionSources
 from cardapp.session_client.session_status import SessionStatus, SessionWatch
-from cardapp.session_client.sync import Control, SyncMonitor
+from cardapp.session_client.sync import PERIOD_SECONDS, Control, SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
 from cardapp.state.database import Database, now
@@ -36,17 +38,31 @@ from cardapp.web.peer import ROOT_UID, account, only_chosen_container
 from cardapp.web.services import Services
 from cardapp.web.streams import endpoints
 from cardapp.web.waitress_adapter import Limits
-from cardapp.web.websocket import WebSockets
+from cardapp.web.websocket import SEND_SECONDS, WebSockets
 
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 _log = logging.getLogger(__name__)
 
 
-class Service:
-    """The card application in one process. Call ``start`` once; ``stop`` may be called any number of times."""
+@dataclass(frozen=True)
+class Times:
+    """Periods and limits of the service, in seconds."""
 
-    def __init__(self, settings: Settings) -> None:
+    sync_check: float = PERIOD_SECONDS
+    """Period in which the monitor of SYNC checks what no notification reports."""
+    send: int = SEND_SECONDS
+    """The time after which a WebSocket whose client receives nothing is closed."""
+
+
+class Service:
+    """The card application in one process. Call ``start`` once; ``stop`` may be called any number of times.
+
+    ``clock`` returns the time that the record and the reports show.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], str] = now, times: Times | None = None) -> None:
+        times = times or Times()
         self.settings = settings
         private_directories.make_directory(settings.state_dir, "CARD_STATE_DIR")
         self._link = SessionLink(settings.mcp_choice)
@@ -55,7 +71,7 @@ class Service:
         self._checkpoints = Checkpoints(
             card_loader=card_loader,
             link=self._link,
-            storage=CheckpointStorage(self._database, now),
+            storage=CheckpointStorage(self._database, clock),
             timeout=settings.replay_timeout,
         )
         sessions = SessionStatus(self._link, card_loader, SessionSources(self._link, card_loader))
@@ -64,7 +80,7 @@ class Service:
             database=self._database,
             active=self._checkpoints.active,
             session=sessions.known,
-            clock=now,
+            clock=clock,
         )
         self._editor = Editor(self._link.editor_socket, self._link.target_reset, self._link.pane_fit)
         self._sync_monitor = SyncMonitor(
@@ -73,6 +89,7 @@ class Service:
             checkpoints=self._checkpoints,
             control=control,
             database=self._database,
+            period=times.sync_check,
         )
         self._live = LiveFeed(control.state)
         self._database.on_commit = self._live.wake
@@ -92,10 +109,10 @@ class Service:
             control=control,
             sheets=self._sheets,
             live=self._live,
-            clock=now,
+            clock=clock,
         )
         self._composer = threading.Thread(target=self._sheets.prepare, name="sheet-composer", daemon=True)
-        self.websockets = WebSockets(endpoints(self.services))
+        self.websockets = WebSockets(endpoints(self.services), times.send)
         self.listener = Listener(settings, self._app())
 
     def _card_of_chosen_session(self) -> Path | None:

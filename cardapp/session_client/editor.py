@@ -26,7 +26,7 @@ from cardapp.session_client.editor_stream import EditorStream
 
 MAX_INPUT = 256  # characters; contract: "Limits"
 
-_CALL_SECONDS = 0.5  # an idle Neovim answers in under a millisecond
+CALL_SECONDS = 0.5  # an idle Neovim answers in under a millisecond
 _PROMPTS_SECONDS = 1.0  # to dismiss a series of prompts
 _PROMPT_STEP = 0.1  # seconds; a prompt that is still shown this long after a key counts as the next prompt
 _PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # the modes of the hit-enter prompt and the more prompt; see :help mode()
@@ -102,7 +102,7 @@ class Editor:
     ``SessionUnavailable``. ``reset`` and ``fit`` call the session's tools ``target_reset`` and ``pane_fit``.
 
     Unless stated otherwise, methods raise ``EditorUnavailable`` (no session or no Neovim), ``TooSlow`` (no answer
-    within half a second) and ``Conflict`` with code ``editor_refused`` (Neovim reports an error).
+    within ``timeout`` seconds) and ``Conflict`` with code ``editor_refused`` (Neovim reports an error).
     """
 
     def __init__(
@@ -110,10 +110,15 @@ class Editor:
         locate: Callable[[], str | None],
         reset: Callable[[], dict[str, Any]],
         fit: Callable[[int | None, int | None], dict[str, Any]],
+        *,
+        connect: Callable[[str], NeovimConnection] = NeovimConnection,
+        timeout: float = CALL_SECONDS,
     ) -> None:
         self._locate = locate
         self._reset = reset
         self._fit = fit
+        self._open = connect
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._connection: NeovimConnection | None = None
         self._key: tuple[str, unix_socket.SocketIdentity] | None = None
@@ -145,10 +150,10 @@ class Editor:
         except CardAppError as error:
             return _unreadable(available=False, reason=error.detail)
         try:
-            mode = connection.mode(_CALL_SECONDS)
+            mode = connection.mode(self._timeout)
             if mode.blocking:
                 return _unreadable(available=True, blocking=True, reason=_waiting(mode.name), mode=mode.name)
-            return _present(connection.call("nvim_exec_lua", _READ_LUA, [], timeout=_CALL_SECONDS))
+            return _present(connection.call("nvim_exec_lua", _READ_LUA, [], timeout=self._timeout))
         except TooSlow as error:
             return _unreadable(available=True, blocking=True, reason=error.detail)
         except EditorUnavailable as error:
@@ -168,11 +173,11 @@ class Editor:
         if window is not None:
             _require_between("/window", window, 1)
         connection = self._connect()
-        mode = connection.mode(_CALL_SECONDS)
+        mode = connection.mode(self._timeout)
         if mode.blocking:
             raise EditorBlocked(_waiting(mode.name))
-        arguments = [row, column, window or 0, file or "", monotonic() + _CALL_SECONDS]
-        answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_CALL_SECONDS)
+        arguments = [row, column, window or 0, file or "", monotonic() + self._timeout]
+        answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=self._timeout)
         fault = answer.get("fault")
         if fault == "late":
             raise TooSlow("Neovim was busy for too long, so the cursor was not moved; try again")
@@ -201,7 +206,7 @@ class Editor:
             raise InvalidValue.of("/text", "a lone surrogate is not a character; send valid Unicode") from error
         connection = self._connect()
         self._probe(connection)  # an error from here means that nothing was typed
-        return {"accepted": int(connection.call("nvim_input", text, timeout=_CALL_SECONDS))}
+        return {"accepted": int(connection.call("nvim_input", text, timeout=self._timeout))}
 
     def reset(self) -> dict[str, Any]:
         """End the program and restore the debugger. Returns the result of the session's ``target_reset``.
@@ -223,7 +228,7 @@ class Editor:
         self.free_prompt()
         sizes = self._fit(cols, rows)
         with contextlib.suppress(TooSlow):  # the command stays in Neovim's queue
-            connection.call("nvim_command", "mode", timeout=_CALL_SECONDS)
+            connection.call("nvim_command", "mode", timeout=self._timeout)
         return {"host": sizes["host"], "grid": sizes["grid"]}
 
     def free_prompt(self) -> bool:
@@ -234,13 +239,13 @@ class Editor:
         """
         try:
             connection = self._connect()
-            mode = connection.mode(_CALL_SECONDS)
+            mode = connection.mode(self._timeout)
             if mode.name not in _PROMPT_KEYS:
                 return False
             deadline = monotonic() + _PROMPTS_SECONDS
             while mode.name in _PROMPT_KEYS and monotonic() < deadline:
-                connection.call("nvim_input", _PROMPT_KEYS[mode.name], timeout=_CALL_SECONDS)
-                mode = _mode_after_key(connection)
+                connection.call("nvim_input", _PROMPT_KEYS[mode.name], timeout=self._timeout)
+                mode = self._mode_after_key(connection)
         except CardAppError:
             return False
         return mode.name not in _PROMPT_KEYS
@@ -258,10 +263,17 @@ class Editor:
         if connection is not None:
             connection.close()
 
-    @staticmethod
-    def _probe(connection: NeovimConnection) -> None:
+    def _probe(self, connection: NeovimConnection) -> None:
         """Check that Neovim answers, by sending no keys. It answers even while it waits for a key or runs a script."""
-        connection.call("nvim_input", "", timeout=_CALL_SECONDS)
+        connection.call("nvim_input", "", timeout=self._timeout)
+
+    def _mode_after_key(self, connection: NeovimConnection) -> Any:
+        """Wait until the key has dismissed the prompt, at most ``_PROMPT_STEP``, and return Neovim's mode."""
+        deadline = monotonic() + _PROMPT_STEP
+        mode = connection.mode(self._timeout)
+        while mode.name in _PROMPT_KEYS and monotonic() < deadline and not connection.ended.wait(0.005):
+            mode = connection.mode(self._timeout)
+        return mode
 
     def _connect(self) -> NeovimConnection:
         """Returns the kept connection to the chosen session's Neovim. If it has ended, or if another Neovim listens,
@@ -282,20 +294,11 @@ class Editor:
             current = self._connection
             if current is not None and self._key == key and not current.ended.is_set():
                 return current
-            fresh = self._connection = NeovimConnection(path)
+            fresh = self._connection = self._open(path)
             self._key = key
         if current is not None:
             current.close()
         return fresh
-
-
-def _mode_after_key(connection: NeovimConnection) -> Any:
-    """Wait until the key has dismissed the prompt, at most ``_PROMPT_STEP``, and return Neovim's mode."""
-    deadline = monotonic() + _PROMPT_STEP
-    mode = connection.mode(_CALL_SECONDS)
-    while mode.name in _PROMPT_KEYS and monotonic() < deadline and not connection.ended.wait(0.005):
-        mode = connection.mode(_CALL_SECONDS)
-    return mode
 
 
 def _unreadable(

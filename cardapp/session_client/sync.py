@@ -168,12 +168,14 @@ class SyncMonitor:
         checkpoints: Checkpoints,
         control: Control,
         database: Database,
+        period: float = PERIOD_SECONDS,
     ) -> None:
         self._card_loader = card_loader
         self._link = link
         self._checkpoints = checkpoints
         self._control = control
         self._database = database
+        self._period = period
         self._logged = ""
         self._stopping = threading.Event()
         self._woken = threading.Event()
@@ -244,12 +246,12 @@ class SyncMonitor:
         return EXITED if state["instance"] == published.instance and _moved(state) == EXITED else None
 
     def _await_move(self) -> None:
-        """Wait until the program may have left the published snapshot, at most ``PERIOD_SECONDS``."""
+        """Wait until the program may have left the published snapshot, for one period at most."""
         published = self._published()
         if published is None or published.sync != "on" or self._checkpoints.active() is not None:
             return
         with suppress(CardAppError):  # the next check finds the reason
-            self._link.await_move(published.stop_id, PERIOD_SECONDS, self._stopping)
+            self._link.await_move(published.stop_id, self._period, self._stopping)
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
@@ -265,7 +267,7 @@ class SyncMonitor:
             except Exception:
                 # The thread must continue, because otherwise SYNC would stay on forever.
                 _log.exception("internal error in the monitor of SYNC")
-            self._woken.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - begun)))
+            self._woken.wait(max(0.0, self._period - (time.monotonic() - begun)))
             self._woken.clear()
 
 

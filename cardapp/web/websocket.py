@@ -48,8 +48,9 @@ class Endpoint:
 class WebSockets:
     """All connections of the service. ``stop`` may be called repeatedly."""
 
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+    def __init__(self, endpoints: Iterable[Endpoint], send_seconds: int = SEND_SECONDS) -> None:
         self._endpoints = {endpoint.path: endpoint for endpoint in endpoints}
+        self._send_seconds = send_seconds
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
         self._stopping = False
@@ -113,7 +114,7 @@ class WebSockets:
     def _serve(self, sock: socket.socket, environ: dict[str, Any], endpoint: Endpoint) -> None:
         connection = None
         try:
-            connection = Connection(sock, environ, endpoint.subprotocol)
+            connection = Connection(sock, environ, endpoint.subprotocol, self._send_seconds)
             endpoint.handle(connection)
         except OSError:
             pass  # the client has closed the connection
@@ -131,10 +132,10 @@ class WebSockets:
 class Connection:
     """An open WebSocket. Its methods raise OSError if the client has closed it. Only one thread may send at a time."""
 
-    def __init__(self, sock: socket.socket, environ: Mapping[str, Any], subprotocol: str) -> None:
+    def __init__(self, sock: socket.socket, environ: Mapping[str, Any], subprotocol: str, send_seconds: int) -> None:
         self._sock = sock
         sock.setblocking(True)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", send_seconds, 0))
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Without this header no compression is negotiated. On loopback, compression takes more time than it saves.

@@ -24,7 +24,7 @@ Seen = TypeVar("Seen")
 COMMAND = ("nvim", "-u", "NONE", "-i", "NONE", "-n", "--listen")
 
 
-def eventually(condition: Callable[[], Seen], seconds: float = 15.0) -> Seen:
+def eventually(condition: Callable[[], Seen], seconds: float = 30.0) -> Seen:
     """The first true value of ``condition``. Only a broken program reaches the deadline."""
     deadline = monotonic() + seconds
     pause = threading.Event()

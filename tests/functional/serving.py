@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,12 +224,21 @@ class Sessions(SessionTool):
 class Stage:
     """A card, its session and the service, with one state directory. ``close`` ends all of them."""
 
-    def __init__(self, state: Path, card: Path, runtime: str = LOCAL, **environment: str) -> None:
+    def __init__(
+        self,
+        state: Path,
+        card: Path,
+        runtime: str = LOCAL,
+        *,
+        options: Mapping[str, Any] | None = None,
+        **environment: str,
+    ) -> None:
+        """``options`` go to the service, ``environment`` into its settings."""
         self.state = state
         self.card = card
         self.sessions = Sessions(state, runtime)
         self.environment = {"CARD_STATE_DIR": str(state), "CARD_SOURCE": str(card), "CARD_API_PORT": "0", **environment}
-        self.service = Service(settings.load(self.environment))
+        self.service = Service(settings.load(self.environment), **(options or {}))
         self.service.start()
         self.tcp = Api.tcp(self.service.listener.port)
         self.unix = Api.unix(self.service.settings.api_socket)
@@ -270,10 +279,11 @@ class Stage:
 
 
 @contextmanager
-def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL) -> Iterator[Stage]:
-    """The application and a session on the card that ``prepare`` writes into the folder it is given."""
+def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL, **changes: Any) -> Iterator[Stage]:
+    """The application and a session on the card that ``prepare`` writes into the folder it is given. ``changes`` are
+    those of :class:`Stage`."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", prepare(Path(folder) / "card"), runtime)
+        stage = Stage(Path(folder) / "state", prepare(Path(folder) / "card"), runtime, **changes)
         try:
             stage.sessions.start(stage.card)
             yield stage
@@ -281,7 +291,7 @@ def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL) -> Iter
             stage.close()
 
 
-def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     """Evaluate ``condition`` repeatedly and return its first true value. The test fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()

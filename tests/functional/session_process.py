@@ -32,7 +32,7 @@ RECIPE = {
 }
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     """Wait for the first true value of ``condition`` and return it. The test fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
