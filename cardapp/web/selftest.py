@@ -26,7 +26,8 @@ from cardapp.errors import CardAppError
 from cardapp.settings import Settings
 from cardapp.web.attacks import Attack, Trap, attacks, message, traps
 
-_TIMEOUT = 10.0
+TIMEOUT = 10.0
+"""Seconds for the answer to one attack."""
 _HEADERS = ("content-security-policy", "x-content-type-options", "referrer-policy", "cross-origin-resource-policy")
 
 
@@ -83,9 +84,9 @@ class Finding:
         return "held" if self.got == self.expected else "FAILED"
 
 
-def run(build: Build, say: Callable[[str], object] = print) -> bool:
+def run(build: Build, say: Callable[[str], object] = print, timeout: float = TIMEOUT) -> bool:
     """Attack a server made by ``build`` and print a table. Returns False if a check failed."""
-    findings = list(findings_of(build))
+    findings = list(findings_of(build, timeout))
     widths = [max(len(text) for text in column) for column in zip(*map(_cells, findings), strict=True)]
     for cells in (("attack", "expected", "got", "verdict"), *map(_cells, findings)):
         say("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
@@ -99,13 +100,13 @@ def run(build: Build, say: Callable[[str], object] = print) -> bool:
     return not failed
 
 
-def findings_of(build: Build) -> Iterator[Finding]:
+def findings_of(build: Build, timeout: float = TIMEOUT) -> Iterator[Finding]:
     """The rows, one by one."""
     with _state() as settings:
         service = build(settings)
         try:
             service.start()
-            yield from _on_server(settings, service.listener)
+            yield from _on_server(settings, service.listener, timeout)
         finally:
             service.stop()
     for trap in traps():
@@ -113,29 +114,29 @@ def findings_of(build: Build) -> Iterator[Finding]:
     yield _refused_host()
 
 
-def _on_server(settings: Settings, listener: _Listener) -> Iterator[Finding]:
+def _on_server(settings: Settings, listener: _Listener, timeout: float) -> Iterator[Finding]:
     port = listener.port
     valid = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Origin: http://127.0.0.1:{port}")
-    yield _thrown(Attack("(a valid request)", 200, valid), settings, port)
-    yield _thrown(Attack("(a valid request over the Unix socket)", 200, valid, over_unix=True), settings, port)
+    yield _thrown(Attack("(a valid request)", 200, valid), settings, port, timeout)
+    yield _thrown(Attack("(a valid request over the Unix socket)", 200, valid, over_unix=True), settings, port, timeout)
     if len(listener.addresses) > 1:
-        yield _thrown(Attack("(a valid request over [::1])", 200, valid, host="::1"), settings, port)
-    yield _of_another_account(port)
+        yield _thrown(Attack("(a valid request over [::1])", 200, valid, host="::1"), settings, port, timeout)
+    yield _of_another_account(port, timeout)
     yield Finding(
         "mode of socket and directory", "600 700", f"{_mode(settings.api_socket)} {_mode(settings.state_dir)}"
     )
     for attack in attacks(settings, port):
-        yield _thrown(attack, settings, port)
-    yield Finding("events recorded by all these requests", "none", _recorded(settings, port))
+        yield _thrown(attack, settings, port, timeout)
+    yield Finding("events recorded by all these requests", "none", _recorded(settings, port, timeout))
 
 
-def _of_another_account(port: int) -> Finding:
+def _of_another_account(port: int, timeout: float) -> Finding:
     request = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close")
     name, expected = "a request of another account of this machine", "403"
     if os.geteuid() != 0:
         return Finding(name, expected, "only root can become another account", is_tried=False)
     command = [sys.executable, "-I", "-c", _OTHER_CLIENT, str(port), str(_OTHER_UID)]
-    done = subprocess.run(command, input=request, capture_output=True, timeout=2 * _TIMEOUT, check=False)
+    done = subprocess.run(command, input=request, capture_output=True, timeout=2 * timeout, check=False)
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         return Finding(name, expected, reason, is_tried=False)
@@ -152,10 +153,10 @@ class _Received:
         return io.BytesIO(self._data)
 
 
-def _thrown(attack: Attack, settings: Settings, port: int) -> Finding:
+def _thrown(attack: Attack, settings: Settings, port: int, timeout: float) -> Finding:
     expected = f"{attack.expected}, closed" if attack.closes else str(attack.expected)
     try:
-        with contextlib.closing(_connected(attack, settings, port)) as client:
+        with contextlib.closing(_connected(attack, settings, port, timeout)) as client:
             client.sendall(attack.request)
             got = _outcome(client, attack)
     except (OSError, http.client.HTTPException) as error:
@@ -163,11 +164,11 @@ def _thrown(attack: Attack, settings: Settings, port: int) -> Finding:
     return Finding(attack.name, expected, got)
 
 
-def _connected(attack: Attack, settings: Settings, port: int) -> socket.socket:
+def _connected(attack: Attack, settings: Settings, port: int, timeout: float) -> socket.socket:
     if not attack.over_unix:
-        return socket.create_connection((attack.host, port), timeout=_TIMEOUT)
+        return socket.create_connection((attack.host, port), timeout=timeout)
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    client.settimeout(_TIMEOUT)
+    client.settimeout(timeout)
     client.connect(str(settings.api_socket))
     return client
 
@@ -199,9 +200,9 @@ def _at_end(client: socket.socket) -> bool:
         return False
 
 
-def _recorded(settings: Settings, port: int) -> str:
+def _recorded(settings: Settings, port: int, timeout: float) -> str:
     attack = Attack("", 200, message("GET /api/events HTTP/1.1", f"Host: 127.0.0.1:{port}"))
-    with contextlib.closing(_connected(attack, settings, port)) as client:
+    with contextlib.closing(_connected(attack, settings, port, timeout)) as client:
         client.sendall(attack.request)
         response = http.client.HTTPResponse(client)
         response.begin()
