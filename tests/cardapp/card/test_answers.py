@@ -32,19 +32,10 @@ def right(said: str, value: str, *, card: bool = False, **expected: Any) -> bool
 
 def test_a_prediction_is_judged_as_a_proof_compares() -> None:
     for said, value, expected in (
-        ("64", "64", True),
         (" 0x40 ", "64", True),
-        ("64", "0x40", True),
         ("63", "64", False),
-        ("'a'", "97 'a'", True),
         ("97", "97 'a'", True),
-        ("box", '0x5555 "box"', True),
-        ('"box"', '0x5555 "box"', True),
         ("bo", '0x5555 "box"', False),
-        ("1", "true", True),
-        ("true", "true", True),
-        ("false", "true", False),
-        ("0", "0x0", True),
         ("{x  = 1}", "{x = 1}", True),
         ("I do not know", "64", False),
     ):

@@ -155,7 +155,6 @@ def test_each_fault_is_named_by_its_place() -> None:
         (f"{STOP}/hints", [""], f"{STOP}/hints/0"),
         (f"{STOP}/explanation", ["x"], f"{STOP}/explanation"),
         # Expressions that change the program.
-        (f"{STOP}/expect", {"n = 4": "4"}, f"{STOP}/expect/n = 4"),
         (f"{STOP}/expect", {"a/b(c)": "4"}, f"{STOP}/expect/a~1b(c)"),
         (f"{STOP}/watch", ["n", "n++"], f"{STOP}/watch/1"),
         (f"{STOP}/ask", ["n", "f(n)"], f"{STOP}/ask/1"),

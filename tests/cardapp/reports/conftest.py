@@ -66,17 +66,10 @@ def event() -> Callable[..., dict[str, Any]]:
         nonlocal seq
         seq += 1
         default: dict[str, Any] = {
-            "seq": seq,
-            "at": f"2025-03-01T10:{seq // 60 % 60:02}:{seq % 60:02}.000Z",
-            "kind": kind,
-            "actor": "zoë",
-            "key": STEPS[0],
-            "card": {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32},
-            "data": {},
-            "evidence": [],
-            "withdrawn": False,
-            "hash": f"{seq:064x}",
-        }
+            "seq": seq, "at": f"2025-03-01T10:{seq // 60 % 60:02}:{seq % 60:02}.000Z", "kind": kind, "actor": "zoë",
+            "key": STEPS[0], "card": {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}, "data": {},
+            "evidence": [], "withdrawn": False, "hash": f"{seq:064x}",
+        }  # fmt: skip
         return default | members
 
     return make

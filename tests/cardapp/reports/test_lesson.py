@@ -80,9 +80,7 @@ def pinned(**members: Any) -> dict[str, Any]:
 
 
 OBSERVED: dict[str, Any] = {
-    "file": "arena.c",
-    "line": 31,
-    "function": "arena_alloc",
+    "file": "arena.c", "line": 31, "function": "arena_alloc", "method": "rerun",
     "checks": [
         {"name": "line", "expected": "31", "actual": "31", "match": True},
         {"name": "a.used", "expected": "48", "actual": "64", "match": False},
@@ -94,14 +92,10 @@ OBSERVED: dict[str, Any] = {
         "q": {"value": None, "error": "no symbol q"},
     },
     "allocator": {
-        "base": 4096,
-        "size": 128,
-        "used": 64,
-        "high_water": 96,
+        "base": 4096, "size": 128, "used": 64, "high_water": 96,
         "blocks": [{"offset": 0, "size": 24, "label": "na<me"}, {"offset": 32, "size": 32, "label": None}],
     },
-    "method": "rerun",
-}
+}  # fmt: skip
 
 
 # -- the file ------------------------------------------------------------------------------------------------------
@@ -408,13 +402,10 @@ NASTY = "\"'><script>alert(1)</script><img src=x onerror=y>`<b>`\0\ud800 javascr
 def test_nothing_typed_becomes_markup(parts: dict[str, Any], event: Make) -> None:
     check = {"name": NASTY, "expected": NASTY, "actual": NASTY, "match": False}
     observed = {
-        "file": NASTY,
-        "line": NASTY,
-        "function": NASTY,
-        "checks": [check],
+        "file": NASTY, "line": NASTY, "function": NASTY, "checks": [check],
         "values": {NASTY + "2": {"value": NASTY, "error": None}, "e": {"value": None, "error": NASTY}},
         "allocator": OBSERVED["allocator"] | {"blocks": [{"offset": 0, "size": 64, "label": NASTY}]},
-    }
+    }  # fmt: skip
     card = {"id": "arena", "version": NASTY, "source_sha256": NASTY}
     events = [
         event(kind, actor=NASTY, key=NASTY, card=card, data=data, evidence=[pinned(caption=NASTY)], hash=NASTY)
