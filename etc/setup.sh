@@ -8,6 +8,7 @@
 #     other account uses the finished one and writes nothing.
 #   - the part's system programs, looked for on PATH. Missing programs are installed if this needs no password.
 #   - for market, the chart library of its page, from npm.
+# set_up_release provides what set_up test does, and the programs of the release tests.
 # If everything is in place, it returns within some milliseconds. If something is missing that may not be installed here,
 # it prints one message and ends the launcher with exit code 3.
 #
@@ -45,6 +46,11 @@ LATEX_FILES=(
     NotoSans-Regular.ttf:fonts-noto-core NotoSansMono-Regular.ttf:fonts-noto-mono
 )
 
+# Only the release tests use these, mostly as root. The last two are found on root's PATH alone.
+RELEASE_PROGRAMS=(
+    podman:podman buildah:buildah newuidmap:uidmap wget:wget /usr/sbin/debootstrap:debootstrap /usr/sbin/runc:runc
+)
+
 # Debian keeps the programs of each major version of PostgreSQL here and not on PATH.
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
@@ -63,6 +69,19 @@ set_up() {
     trap 'say "set-up: interrupted; run the command again to finish it."; exit 130' INT TERM HUP
     provide "${parts[@]}"
     trap - INT TERM HUP
+    exec {lock}<&-
+}
+
+set_up_release() {
+    local program lock packages=()
+    set_up test
+    for program in "${RELEASE_PROGRAMS[@]}"; do
+        has "${program%%:*}" || packages+=("${program##*:}")
+    done
+    ((${#packages[@]})) && may_install || return 0
+    exec {lock}<"$ROOT"
+    flock "$lock"
+    install_system_packages "${packages[@]}"
     exec {lock}<&-
 }
 
