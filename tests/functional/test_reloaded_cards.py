@@ -4,7 +4,7 @@ fault, and loads the next valid card."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,13 @@ def service(state_dir: Path) -> Iterator[Service]:
     service.stop()
 
 
+@pytest.fixture
+def sound(service: Service, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    """The served card as it was before any change. Nothing may fail inside the service."""
+    yield json.loads(service.services.card_loader.current().path.read_bytes())
+    assert "Traceback" not in caplog.text
+
+
 def expected_health(file: Path) -> dict[str, Any]:
     """What the service reports about the card in ``file``."""
     try:
@@ -56,34 +63,25 @@ def expected_health(file: Path) -> dict[str, Any]:
     return {"ok": True, "reason": None}
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.data(), st.sampled_from([-2, -1, 1, 2]))
 def test_every_endpoint_serves_while_the_card_file_changes(
-    service: Service, loops: Callable[..., int], caplog: pytest.LogCaptureFixture
+    service: Service, sound: Any, data: st.DataObject, delta: int
 ) -> None:
     file = service.services.card_loader.current().path
-    sound: Any = json.loads(file.read_bytes())
+    mutation: Mutation = data.draw(mutations(sound))
+    file.write_bytes(mutation.of(sound))
     api = Api.tcp(service.listener.port)
-
-    @settings(
-        max_examples=loops(quick=25, full=1500),
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-    @given(mutations(sound), st.integers(-2, 2))
-    def check(mutation: Mutation, delta: int) -> None:
-        file.write_bytes(mutation.of(sound))
-        for path, shape in SHAPES.items():
-            assert schemas.faults(shape, api.get(path)) == ()
-        for path in REPORTS:
-            assert api.request("GET", path).status == 200
-        moved = api.post("/api/navigation/move", {"level": "step", "delta": delta or 1})
-        assert (moved.status, schemas.faults("Moved", moved.json)) == (200, ())
-        assert api.get("/api/health")["card"] == expected_health(file)
-
-    check()
+    for path, shape in SHAPES.items():
+        assert schemas.faults(shape, api.get(path)) == ()
+    for path in REPORTS:
+        assert api.request("GET", path).status == 200
+    moved = api.post("/api/navigation/move", {"level": "step", "delta": delta})
+    assert (moved.status, schemas.faults("Moved", moved.json)) == (200, ())
+    assert api.get("/api/health")["card"] == expected_health(file)
     file.write_text(json.dumps(sound))
     assert api.get("/api/health")["card"]["ok"]
     assert api.get("/api/identity")["uuid"] == sound["uuid"]
-    assert "Traceback" not in caplog.text
 
 
 def test_the_card_of_the_chosen_session_of_a_series_is_served(state_dir: Path) -> None:

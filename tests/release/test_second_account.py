@@ -13,25 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.errors import MissingRequirement
-from marketdata.postgres import binaries
+from tests.capabilities import need
 from tests.functional.other_accounts import NOBODY, ROOT, environment_for_all, requirements
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 
 @pytest.fixture
 def repository() -> Iterator[Path]:
     """A copy of this repository, owned by root and set up for the market data, in a folder that every account can
     enter."""
-    if os.geteuid() != 0:
-        pytest.skip("not run: only root can start a process of another account")
-    try:
-        binaries.find(data_major=None, data=Path("/"))
-    except MissingRequirement:
-        pytest.skip("not run: no PostgreSQL is installed")
+    need(os.geteuid() == 0, "root, who can become another account")
     with tempfile.TemporaryDirectory(prefix="shared-", dir="/tmp") as folder:
         root = Path(folder) / "repository"
         Path(folder).chmod(0o755)
