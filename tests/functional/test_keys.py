@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ SET_UP = "lua require('card.user_commands').setup() require('card.keys').setup()
 LOAD = ("--cmd", f"set rtp^={RUNTIME} cmdheight=2", "-c", SET_UP)
 TABLE = ("GET", "/api/keyboard")
 SYNC = ("POST", "/api/navigation/sync")
+PATIENCE = 20.0
 READY = {"state": "ready", "observed": {"file": "arena.c", "line": 31}}
 
 
@@ -96,24 +97,33 @@ def api(state_dir: Path) -> Iterator[Application]:
     application.stop()
 
 
+@contextmanager
+def loaded(folder: Path, socket: str | None = "api.sock") -> Iterator[NeovimConnection]:
+    """A Neovim with the plugin, which asks the application at ``socket``."""
+    environment = {"CARD_API_SOCKET": str(folder / socket)} if socket else {}
+    with (
+        neovim_with_ui(folder / "n", *LOAD, environment=environment) as neovim,
+        closing(NeovimConnection(neovim.path)) as connection,
+    ):
+        yield connection
+
+
 @pytest.fixture
 def nvim(state_dir: Path) -> Iterator[NeovimConnection]:
-    with neovim_with_ui(state_dir / "n", *LOAD, environment={"CARD_API_SOCKET": str(state_dir / "api.sock")}) as neovim:
-        connection = NeovimConnection(neovim.path)
+    with loaded(state_dir) as connection:
         yield connection
-        connection.close()
 
 
 def ask(nvim: NeovimConnection, expression: str) -> Any:
-    return nvim.call("nvim_eval", expression, timeout=10)
+    return nvim.call("nvim_eval", expression, timeout=PATIENCE)
 
 
 def lua(nvim: NeovimConnection, code: str, *arguments: Any) -> Any:
-    return nvim.call("nvim_exec_lua", code, list(arguments), timeout=10)
+    return nvim.call("nvim_exec_lua", code, list(arguments), timeout=PATIENCE)
 
 
 def press(nvim: NeovimConnection, keys: str) -> None:
-    nvim.call("nvim_input", keys, timeout=10)
+    nvim.call("nvim_input", keys, timeout=PATIENCE)
 
 
 def bound(nvim: NeovimConnection) -> list[str]:
@@ -126,7 +136,7 @@ def when_bound(nvim: NeovimConnection) -> None:
 
 def screen(nvim: NeovimConnection) -> str:
     """The visible message area: the last two rows, joined. The call also fails if Neovim awaits a key."""
-    assert nvim.mode(10).blocking is False
+    assert nvim.mode(PATIENCE).blocking is False
     rows = 'map([&lines - 1, &lines], \'join(map(range(1, &columns), "screenstring(" . v:val . ", v:val)"), "")\')'
     return "".join(ask(nvim, rows)).strip()
 
@@ -164,36 +174,31 @@ def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConne
     shows(nvim, "card: sync: ready at arena.c:31")
 
 
-@pytest.mark.parametrize(
-    ("keys", "path", "body", "message"),
-    [
+def test_a_key_sends_a_request_and_shows_the_result(api: Application, nvim: NeovimConnection) -> None:
+    when_bound(nvim)
+    for keys, path, body, message in (
         ("<F1>", "/api/editor/reset", {}, "reset: done"),
         ("<F2>", "/api/navigation/sync", {}, "sync: ready at arena.c:31"),
         ("<C-`>", "/api/editor/redraw", {}, "redraw: 80 x 24"),
         ("<M-Left>", "/api/navigation/move", {"delta": -1}, "previous: t1/b1 (the last)"),
         ("<M-Right>", "/api/navigation/move", {"delta": 1}, "next: t1/b1 (the last)"),
-    ],
-)
-def test_a_key_sends_a_request_and_shows_the_result(
-    api: Application, nvim: NeovimConnection, keys: str, path: str, body: dict[str, Any], message: str
-) -> None:
-    when_bound(nvim)
-    press(nvim, keys)
-    shows(nvim, f"card: {message}")
-    assert api.asked("POST", path) == [{"actor": "editor", **body}]
-    assert ask(nvim, "execute('messages')").strip() == ""
+    ):
+        press(nvim, keys)
+        shows(nvim, f"card: {message}")
+        assert api.asked("POST", path)[-1] == {"actor": "editor", **body}, keys
+        assert ask(nvim, "execute('messages')").strip() == "", keys
+    assert len(api.requests) == 6
 
 
-@pytest.mark.parametrize(("enter", "mode"), [("i", "i"), ("v", "v"), (":terminal cat<CR>i", "t")])
-def test_keys_work_in_the_other_modes_and_leave_them_alone(
-    api: Application, nvim: NeovimConnection, enter: str, mode: str
-) -> None:
+def test_keys_work_in_the_other_modes_and_leave_them_alone(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
-    press(nvim, enter)
-    eventually(lambda: nvim.mode(10).name == mode)
-    press(nvim, "<F2>")
-    shows(nvim, "card: sync: ready")
-    assert nvim.mode(10).name == mode
+    for enter, mode in (("i", "i"), ("<Esc>v", "v"), ("<Esc>:terminal cat<CR>i", "t")):
+        press(nvim, enter)
+        eventually(lambda mode=mode: nvim.mode(PATIENCE).name == mode)
+        press(nvim, "<F2>")
+        shows(nvim, "card: sync: ready")
+        assert nvim.mode(PATIENCE).name == mode
+        lua(nvim, "vim.cmd('echo')")
 
 
 def test_neovim_stays_usable_while_an_answer_is_awaited(api: Application, nvim: NeovimConnection) -> None:
@@ -240,43 +245,46 @@ def test_only_the_newest_request_of_an_action_shows_its_result(api: Application,
 LONG = "the program ended before the stop: " + "größer 漢字 " * 60
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
+def test_every_outcome_is_one_line_that_awaits_no_key(api: Application, nvim: NeovimConnection) -> None:
+    when_bound(nvim)
+    for answer, message in (
         (response(409, {"title": "t", "detail": "the level is not\nsyncable"}), "sync: the level is not syncable"),
         (response(503, {"title": "No session"}), "sync: No session"),
         (response(500, ["?"]), "sync: the application responded with status 500"),
         (response(502, {"detail": LONG}), "sync: the program ended before the stop"),
-        (response(200, {"state": "ready", "observed": None}), "sync: ready"),
         (response(200, {}), "sync: done"),
+        (response(200, {"state": "ready", "observed": None}), "sync: ready"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "incomplete response"),
         (b"", "closed without a response"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "the response is not HTTP"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the response is chunked"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(READY).encode(), "sync: ready at arena.c:31"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (8 << 20), "larger than 8 MiB"),
-    ],
-)
-def test_every_outcome_is_one_line_that_awaits_no_key(
-    api: Application, nvim: NeovimConnection, answer: bytes, message: str
-) -> None:
-    when_bound(nvim)
-    api.answers[SYNC] = answer
-    press(nvim, "<F2>")
-    shows(nvim, message)
-    assert nvim.mode(10) == ("n", False)
+    ):
+        api.answers[SYNC] = answer
+        press(nvim, "<F2>")
+        shows(nvim, message)
+        assert nvim.mode(PATIENCE) == ("n", False), message
 
 
-@pytest.mark.parametrize("columns", [12, 20, 80])
-def test_a_message_is_cut_to_what_fits(api: Application, nvim: NeovimConnection, columns: int) -> None:
+def test_a_message_is_cut_to_what_fits(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
-    nvim.call("nvim_command", "set cmdheight=1", timeout=10)
-    nvim.call("nvim_command", f"set columns={columns}", timeout=10)
+    lua(nvim, SPY + "vim.o.cmdheight = 1")
     api.answers[SYNC] = response(409, {"detail": LONG})
+    for number, columns in enumerate((80, 20), 1):
+        lua(nvim, "vim.o.columns = ...", columns)
+        press(nvim, "<F2>")
+        said = eventually(lambda last=2 * number: lua(nvim, "return said[...]", last))
+        assert said.endswith("…")
+        assert lua(nvim, "return vim.fn.strdisplaywidth(...)", said) < columns, said
+        assert nvim.mode(PATIENCE) == ("n", False), columns
+    lua(nvim, "vim.o.columns = 12")  # leaves no room for a message
     press(nvim, "<F2>")
-    eventually(lambda: api.asked(*SYNC))
-    eventually(lambda: ("sync …" not in screen(nvim) and "…" in screen(nvim)) or columns == 12)
-    assert nvim.mode(10) == ("n", False)
+    eventually(lambda: len(api.asked(*SYNC)) == 3)
+    press(nvim, "<M-Right>")  # answered after the other request
+    eventually(lambda: api.asked("POST", "/api/navigation/move") and api.answered == 5)
+    assert lua(nvim, "return #said") == 4
+    assert nvim.mode(PATIENCE) == ("n", False)
 
 
 def test_a_message_waits_while_a_command_line_is_typed(api: Application, nvim: NeovimConnection) -> None:
@@ -285,7 +293,7 @@ def test_a_message_waits_while_a_command_line_is_typed(api: Application, nvim: N
     press(nvim, "<F2>")
     eventually(lambda: api.asked(*SYNC))
     press(nvim, ":let typed = 1")
-    eventually(lambda: nvim.mode(10).name == "c")
+    eventually(lambda: nvim.mode(PATIENCE).name == "c")
     api.held.set()
     eventually(lambda: ask(nvim, "exists('#CmdlineLeave')"))
     assert ":let typed = 1" in screen(nvim)
@@ -296,7 +304,7 @@ def test_a_message_waits_while_a_command_line_is_typed(api: Application, nvim: N
 
 def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: Path, nvim: NeovimConnection) -> None:
     assert bound(nvim) == []
-    nvim.call("nvim_command", "CardKeys", timeout=10)
+    nvim.call("nvim_command", "CardKeys", timeout=PATIENCE)
     shows(nvim, "card: no keys are mapped: request failed (ENOENT")
     assert ask(nvim, "maparg('<F2>', 'n')") == ""
     api = Application(state_dir / "api.sock")
@@ -308,7 +316,7 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
         eventually(lambda: "has no shortcuts" in lua(nvim, "return select(2, require('card.keys').status())"))
         api.answers[TABLE] = response(200, keyboard.as_json())
         when_bound(nvim)
-        nvim.call("nvim_command", "CardKeys", timeout=10)
+        nvim.call("nvim_command", "CardKeys", timeout=PATIENCE)
         shows(nvim, "card: <F1> reset, <F2> sync, <C-`> redraw")
         known = len(api.requests)
     finally:
@@ -318,37 +326,34 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
     assert len(api.requests) == known
 
 
-def test_the_keys_work_soon_after_the_session_was_chosen(api: Application, state_dir: Path) -> None:
+def test_the_keys_are_bound_once_the_session_was_chosen(api: Application, state_dir: Path) -> None:
     """Until then the application refuses the requests of a container."""
-    refused = response(403, {"detail": "another session is chosen"}, "application/problem+json")
-    api.answers[TABLE] = refused
-    with neovim_with_ui(state_dir / "n", *LOAD, environment={"CARD_API_SOCKET": str(state_dir / "api.sock")}) as neovim:
-        nvim = NeovimConnection(neovim.path)
+    api.answers[TABLE] = response(403, {"detail": "another session is chosen"}, "application/problem+json")
+    with loaded(state_dir) as nvim:
         eventually(lambda: len(api.requests) >= 5)
+        assert bound(nvim) == []
         api.answers[TABLE] = response(200, keyboard.as_json())
-        chosen = time.monotonic()
         when_bound(nvim)
-        assert time.monotonic() - chosen < 0.5
-        nvim.close()
 
 
 def test_without_the_variable_the_reason_is_shown(state_dir: Path) -> None:
-    with neovim_with_ui(state_dir / "n", *LOAD) as neovim:
-        nvim = NeovimConnection(neovim.path)
-        nvim.call("nvim_command", "CardKeys", timeout=10)
+    with loaded(state_dir, None) as nvim:
+        nvim.call("nvim_command", "CardKeys", timeout=PATIENCE)
         shows(nvim, "CARD_API_SOCKET is not set")
-        nvim.close()
 
 
-@pytest.mark.parametrize("typed", [b"\x00", b"\x1b[96;5u"], ids=["as most terminals", "as CSI u"])
-def test_ctrl_backtick_arrives_from_a_terminal(api: Application, state_dir: Path, typed: bytes) -> None:
+def test_ctrl_backtick_arrives_from_a_terminal(api: Application, state_dir: Path) -> None:
+    """As most terminals send it, and as CSI u."""
     environment = {"CARD_API_SOCKET": str(state_dir / "api.sock")}
-    with neovim_in_terminal(state_dir / "t", *LOAD, environment=environment) as type_in:
-        nvim = NeovimConnection(str(state_dir / "t"))
+    with (
+        neovim_in_terminal(state_dir / "t", *LOAD, environment=environment) as type_in,
+        closing(NeovimConnection(str(state_dir / "t"))) as nvim,
+    ):
         when_bound(nvim)
-        type_in(typed)
+        for number, typed in enumerate((b"\x00", b"\x1b[96;5u"), 1):
+            type_in(typed)
+            eventually(lambda number=number: len(api.asked("POST", "/api/editor/redraw")) == number)
         shows(nvim, "redraw: 80 x 24")
-        nvim.close()
 
 
 PARSE = """
@@ -358,25 +363,17 @@ return sound and (answer or 'more') or tostring(answer)
 """
 
 
-@pytest.mark.parametrize(
-    ("whole", "body"),
-    [
-        (response(200, {"a": "b"}), b'{"a": "b"}'),
-        (response(200, {"a": "b"}).replace(b"HTTP/1.1", b"HTTP/1.0"), b'{"a": "b"}'),
-        (b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", b""),
-    ],
-)
-def test_an_answer_with_a_length_is_understood_wherever_it_is_cut(
-    nvim: NeovimConnection, whole: bytes, body: bytes
-) -> None:
-    answer = parsed(nvim, whole, False)
-    assert (answer["status"] in (200, 204), answer["body"]) == (True, body.decode())
-    for cut in range(len(whole)):
-        assert parsed(nvim, whole[:cut], False) == "more"
-        assert "response" in parsed(nvim, whole[:cut], True)
-
-
-def test_an_answer_without_a_length_ends_with_the_connection(nvim: NeovimConnection) -> None:
+def test_a_response_is_understood_wherever_it_is_cut(nvim: NeovimConnection) -> None:
+    for whole, status, body in (
+        (response(200, {"a": "b"}), 200, '{"a": "b"}'),
+        (response(200, {"a": "b"}).replace(b"HTTP/1.1", b"HTTP/1.0"), 200, '{"a": "b"}'),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, ""),
+    ):
+        assert parsed(nvim, whole, False) == {"status": status, "body": body}
+        for cut in range(len(whole)):
+            assert parsed(nvim, whole[:cut], False) == "more", whole[:cut]
+            assert "response" in parsed(nvim, whole[:cut], True), whole[:cut]
+    # Without a length the end of the connection ends it.
     whole = unmeasured({"a": "b"})
     assert parsed(nvim, whole, False) == "more"
     assert parsed(nvim, whole, True) == {"status": 200, "body": '{"a": "b"}'}
