@@ -31,7 +31,7 @@ pytestmark = pytest.mark.functional
 V1 = Version.of("md", 1)
 PAUSE_SECONDS = 0.05
 """Between two requests of a client. Without it, 64 clients leave no processor time for the start of a process."""
-KILLS = 12
+KILLS = 8
 
 
 @pytest.fixture

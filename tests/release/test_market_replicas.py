@@ -22,8 +22,10 @@ from psycopg.conninfo import make_conninfo
 from marketdata.api.serve import Times
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, eventually, running_api
+from tests.marketdata.api.conftest import Api, eventually, running_api, tick
 from tests.marketdata.api.standby import Standby, private_cluster, running_standby
+
+__all__ = ["tick"]
 
 pytestmark = pytest.mark.functional
 

@@ -41,7 +41,7 @@ def package() -> Iterator[Path]:
     need(npm, "npm with Node.js 20 or newer (Debian package npm)")
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
         command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", PACKAGE]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=SECONDS)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=10 * SECONDS)
         yield Path(folder)
 
 

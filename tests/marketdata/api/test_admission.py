@@ -186,6 +186,7 @@ def locked_tokens(admin: Admin) -> Iterator[None]:
 def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, database: str, admin: Admin) -> None:
     bearer = new_token(database, "write")
     body = ticks("held", 5000) + b" " * (MAX_BODY_BYTES // 2)
+    eventually(lambda: service.listener.bodies_left == BODIES_BYTES)  # those of earlier clients are released
     with connected(service.port) as client, sending(client, post(bearer, body)):
         with locked_tokens(admin):
             eventually(lambda: waiting_for_locks(admin) > 0 and bool(held(service)))
