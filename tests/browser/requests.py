@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import Page, Route
@@ -19,7 +20,7 @@ def held(page: Page, url: str, times: int | None = None) -> list[Route]:
     return found
 
 
-def answer(page: Page, url: str, body: Any, status: int = 200, **headers: str) -> None:
+def answer(page: Page, url: str | Callable[[str], bool], body: Any, status: int = 200, **headers: str) -> None:
     """Answer each request to this address with ``body``, also after the test has changed it."""
     kind = "application/json" if status < 400 else "application/problem+json"
 

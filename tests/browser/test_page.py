@@ -305,6 +305,8 @@ def test_forced_colours_mark_the_current_row_covered_values_and_the_state_of_syn
     assert page.locator("#tree [aria-current]").evaluate(colour) not in others.evaluate_all(colours)
     border = "(each) => [getComputedStyle(each).borderTopStyle, getComputedStyle(each).borderTopWidth]"
     assert page.locator("#sheets .cover").first.evaluate(border) == ["dashed", "2px"]
+    opened.keys("F1")
+    opened.shows("SYNC OFF")
     off = page.locator("#sync-state").evaluate(colour)
     opened.keys("Enter")
     opened.shows(SYNCED)

@@ -133,7 +133,7 @@ def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(tab: Tab, st
     cdp.send("Emulation.setCPUThrottlingRate", {"rate": 20})
     lines = [f"{number:5} {'text ' * 12}" for number in range(3000)]
     scratch.call("nvim_buf_set_lines", 0, 0, -1, False, lines)
-    scratch.send("nvim_exec_lua", "for page = 1, ... do vim.cmd('normal! \\6') vim.cmd('redraw') end", [3000])
+    scratch.send("nvim_exec_lua", "for page = 1, ... do vim.cmd('normal! \\6') vim.cmd('redraw') end", [1000])
     shows_the_screen(quick, stage)
     cdp.send("Emulation.setCPUThrottlingRate", {"rate": 1})
     shows_the_screen(slow, stage)

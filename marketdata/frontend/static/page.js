@@ -145,10 +145,15 @@ function moved() {
   settleSoon();
 }
 
-const settleSoon = () => { settleTimer ||= setTimeout(settle, SETTLE_MS); };
+// The chart has `data-moving` until the address has followed it.
+function settleSoon() {
+  settleTimer ||= setTimeout(settle, SETTLE_MS);
+  $('chart').dataset.moving = '';
+}
 
 function settle() {
   settleTimer = 0;
+  delete $('chart').dataset.moving;
   const view = chart.view();
   if (!view || state.loading) return;
   update({ isEmpty: !legend.lastVisible(feed.candles()) });

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from tests.browser.market.stage import ROOT, Stage, minutes, now, running_stage
 from tests.browser.tabs import Tabs
+from tests.capabilities import need
 from tests.functional.serving import until
 
 LIBRARY = ROOT / "marketdata" / "frontend" / "static" / "vendor" / "lightweight-charts.mjs"
@@ -67,7 +69,7 @@ class ChartPage:
     def __post_init__(self) -> None:
         self.page.on("pageerror", lambda error: self.faults.append(str(error.stack)))
         self.page.on("request", self._note)
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(30_000)
 
     def _note(self, request: Request) -> None:
         if "/api/v1/chart?" in request.url:
@@ -76,6 +78,20 @@ class ChartPage:
     def go(self, query: str = "") -> ChartPage:
         self.page.goto(self.stage.address + query)
         return self
+
+    def keys(self, *names: str) -> None:
+        for name in names:
+            self.page.keyboard.press(name)
+
+    def choose(self, typed: str) -> None:
+        """Choose what the search finds for the typed text: letters find a symbol, digits an interval."""
+        self.page.keyboard.type(typed)
+        self.page.get_by_role("option").first.wait_for()
+        self.page.keyboard.press("Enter")
+
+    def closes_at(self, price: str) -> None:
+        """Wait until the legend has this close."""
+        self.becomes(lambda: self.legend().get("C") == price)
 
     def drawn(self) -> ChartPage:
         """Wait until candles are shown and the page is live."""
@@ -95,7 +111,7 @@ class ChartPage:
         return found
 
     def becomes(self, condition: Callable[[], Any]) -> Any:
-        return until(condition, 20)
+        return until(condition, 30)
 
     def pixels(self, colour: str, start: float = 0, end: float = 1, near: int = 6) -> int:
         found: int = self.page.evaluate(PIXELS, [colour, start, end, near])
@@ -120,20 +136,74 @@ def choose_zone(page: Page, typed: str) -> None:
     page.keyboard.press("Enter")
 
 
+# Resolves when the chart has not moved for three frames. A movement begins in the frame after its cause.
+SETTLED = """() => new Promise((done) => {
+  let still = 0;
+  const look = () => {
+    still = document.querySelector('#chart')?.matches('[data-moving]') ? 0 : still + 1;
+    if (still > 3) done(location.href); else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})"""
+
+
 def settled(opened: ChartPage) -> str:
-    """The page's address, after the delay with which it follows the view."""
-    opened.page.wait_for_timeout(600)
-    return opened.url
+    """The page's address, after it has followed the view."""
+    found: str = opened.page.evaluate(SETTLED)
+    return found
+
+
+def shown(opened: ChartPage) -> dict[str, str]:
+    """The parts of the address, after it has followed the view."""
+    found = parse_qs(urlsplit(settled(opened).replace("+", "%2B")).query)
+    return {name: values[0] for name, values in found.items()}
+
+
+def iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_of(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def clock(ms: int, offset: int = 0) -> str:
+    """What clocks show that are ``offset`` minutes ahead of UTC, like 2026-01-31 12:00:00."""
+    return f"{datetime.fromtimestamp(ms // 1000, UTC) + timedelta(minutes=offset):%Y-%m-%d %H:%M:%S}"
+
+
+# Resolves when the canvases have the height of their place, and are painted.
+PAINTED = """(height) => new Promise((done) => {
+  let painted = 0;
+  const look = () => {
+    const [place, table] = ['#chart', '#chart table'].map((name) => document.querySelector(name));
+    const isSized = innerHeight === height && Math.abs(place.clientHeight - table.offsetHeight) < 2;
+    painted = isSized ? painted + 1 : 0;
+    if (painted > 4) done(); else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})"""
 
 
 def drawn_texts(opened: ChartPage) -> dict[str, dict[str, Any]]:
     """The texts that the canvases show after a redraw, each with its place."""
-    opened.page.set_viewport_size({"width": 1280, "height": 700})
-    opened.page.wait_for_timeout(200)
-    opened.page.evaluate(NOTE_TEXTS)
-    opened.page.set_viewport_size({"width": 1280, "height": 720})
-    opened.page.wait_for_timeout(300)
+    settled(opened)
+    for height in (700, 720):
+        opened.page.evaluate(NOTE_TEXTS)
+        opened.page.set_viewport_size({"width": 1280, "height": height})
+        opened.page.evaluate(PAINTED, height)
     return {each["text"]: each for each in opened.page.evaluate("texts")}
+
+
+def still_picture(page: Page, selector: str) -> bytes:
+    """A picture of the element that no longer changes."""
+    before = b""
+    for _ in range(50):
+        found = page.locator(selector).screenshot()
+        if found == before:
+            return found
+        before = found
+    raise AssertionError(f"{selector} does not come to rest")
 
 
 def new_tabs(browser: Browser, stage: Stage, **more: Any) -> Tabs:
@@ -143,20 +213,13 @@ def new_tabs(browser: Browser, stage: Stage, **more: Any) -> Tabs:
     return Tabs(context, f"{stage.address}healthz")
 
 
-@contextmanager
-def traded_stage() -> Iterator[Stage]:
-    """A stage with 400 minutes of trades of SYMBOL."""
-    if not LIBRARY.exists():
-        pytest.skip("not run: the set-up could not fetch the chart library")
-    with running_stage() as stage:
-        stage.write(*minutes(SYMBOL, now(), 400))
-        yield stage
-
-
 @pytest.fixture(scope="package")
 def stage() -> Iterator[Stage]:
-    """The tests of all files share it: each one writes to symbols that no other has, and none to SYMBOL."""
-    with traded_stage() as stage:
+    """The tests of all files share it: each one writes to symbols that no other has, and none to SYMBOL, which has
+    trades in 400 minutes."""
+    need(LIBRARY.exists(), "the chart library, which the set-up fetches")
+    with running_stage() as stage:
+        stage.write(*minutes(SYMBOL, now(), 400))
         yield stage
 
 

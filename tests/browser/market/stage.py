@@ -36,6 +36,10 @@ class Stage:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
+    @property
+    def frontend_pid(self) -> int:
+        return self._frontend.pid
+
     def _environment(self) -> dict[str, str]:
         upstream = f"http://127.0.0.1:{self.api_port}"
         return os.environ | {

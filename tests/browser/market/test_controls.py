@@ -5,50 +5,51 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page
 
-from tests.browser.market.conftest import SYMBOL, Tab, choose_zone, query, settled
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, iso, query, settled, shown
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
+from tests.browser.requests import held
 
 pytestmark = pytest.mark.functional
 
 
 def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:WBTC-ETH", now(), "38.5"))
-    opened = tab(query()).drawn()
+    opened = tab()
     page = opened.page
+    lists = held(page, "**/api/v1/symbols")
+    opened.go(query()).drawn()
+    page.keyboard.type("usdc")  # before the symbols arrive
+    page.get_by_role("option", name="No symbol has that in its name.").wait_for()
+    page.unroute("**/api/v1/symbols")
+    for route in lists:
+        route.continue_()
+    page.get_by_role("option", name=SYMBOL).wait_for()
+    opened.keys("Escape")
     page.keyboard.type("wbtc")
     page.get_by_role("option", name="DEMO:WBTC-ETH").wait_for()
-    page.keyboard.press("Enter")
+    opened.keys("Enter")
     opened.becomes(lambda: "symbol=DEMO:WBTC-ETH" in opened.url)
     for typed, interval in (("15", "15m"), ("1M", "1M"), (",w", "1w"), ("240", "4h")):
         page.keyboard.type(typed)
-        page.keyboard.press("Enter")
+        opened.keys("Enter")
         opened.becomes(lambda interval=interval: f"interval={interval}&" in opened.url)
-    page.keyboard.press("?")
+    opened.keys("?")
     page.get_by_role("dialog", name="Keyboard").wait_for()
-    page.keyboard.press("Escape")
-    page.keyboard.press("Alt+l")
+    opened.keys("Escape", "Alt+l")
     opened.becomes(lambda: "scale=log" in opened.url)
-    page.keyboard.press("Shift+ArrowLeft")
+    opened.closes_at("38.5")
+    opened.keys("Shift+ArrowLeft")
     assert "close 38.5" in (page.locator("#spoken").text_content() or "")
-
-
-def test_a_search_that_is_open_before_the_symbols_arrive_finds_them(tab: Tab) -> None:
-    opened = tab()
-    page = opened.page
-    held: list[Route] = []
-    page.route("**/api/v1/symbols", lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
-    opened.go(query()).drawn()
-    page.keyboard.type("usdc")
-    page.get_by_role("option", name="No symbol has that in its name.").wait_for()
-    for route in held:
-        route.continue_()
-    page.get_by_role("option", name=SYMBOL).wait_for()
-    page.keyboard.press("Escape")
+    opened.keys("Alt+Enter")
+    opened.becomes(lambda: page.evaluate("document.fullscreenElement !== null"))
+    opened.keys("Alt+Enter")
+    opened.becomes(lambda: page.evaluate("document.fullscreenElement === null"))
 
 
 def test_a_click_leaves_no_focus_ring_and_changes_no_width(tab: Tab) -> None:
@@ -58,9 +59,9 @@ def test_a_click_leaves_no_focus_ring_and_changes_no_width(tab: Tab) -> None:
     width = "document.querySelector('#controls').clientWidth"
     before = page.evaluate(width)
     page.get_by_role("button", name="5m", exact=True).click()
-    page.keyboard.press("ArrowLeft")
+    opened.keys("ArrowLeft")
     assert page.evaluate(rings) == 0
-    page.keyboard.press("Tab")
+    opened.keys("Tab")
     assert page.evaluate(rings) == 1, "the keyboard still has one"
     page.select_option("#more-intervals", "1M")
     opened.becomes(lambda: "interval=1M" in opened.url)
@@ -68,68 +69,52 @@ def test_a_click_leaves_no_focus_ring_and_changes_no_width(tab: Tab) -> None:
     assert page.locator("#more-intervals").input_value() == "1M"
 
 
-@pytest.mark.full
-def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stage: Stage) -> None:
+def test_a_telephone_has_room_for_everything_and_closes_its_sheet(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:WBTC-USDC", now() - 70_000, "67000"))
     opened = tab(query("DEMO:WBTC-USDC", "15m")).drawn()
     page = opened.page
     page.set_viewport_size({"width": 390, "height": 844})
-    name = page.locator("#symbol-name")
-    assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
+    assert page.locator("#symbol-name").evaluate("(name) => name.scrollWidth <= name.clientWidth")
     sheet = page.locator("#controls")
-    for control in ("#log", "#trades-toggle", "[data-interval='5m']"):
+
+    def in_sheet(control: str) -> None:
         page.get_by_role("button", name="View and export").click()
         page.locator(control).click()
+
+    for control in ("#log", "#trades-toggle", "[data-interval='5m']", "#chart"):
+        in_sheet(control)
         sheet.wait_for(state="hidden")
-    page.get_by_role("button", name="View and export").click()
-    page.locator("#zone").click()
+    in_sheet("#zone")
     sheet.wait_for(state="hidden")
-    page.get_by_role("option", name="UTC").first.click()
-    page.get_by_role("button", name="View and export").click()
-    page.locator("#chart").click()
-    sheet.wait_for(state="hidden")
-    page.get_by_role("button", name="View and export").click()
-    page.locator("#help").click()
+    page.keyboard.type("-3")
+    name = page.get_by_role("option", name="Argentina/Buenos Aires").locator("b")
+    assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
+    opened.keys("Escape")
+    in_sheet("#help")
     page.get_by_role("dialog", name="Touch").get_by_text("Pinch").wait_for()
     assert page.get_by_text("Alt").count() == 0
+    opened.keys("Escape")
+    page.get_by_role("button", name="View and export").click()
+    page.get_by_role("button", name="Go to date").click()
+    page.get_by_label("Date", exact=True).fill(iso(now() - HOUR)[:16])
+    opened.keys("Enter")
+    sheet.wait_for(state="hidden")
+    opened.becomes(lambda: "from=" in opened.url)
+    page.get_by_role("button", name="View and export").click()
+    page.get_by_role("button", name="Indicators").click()
+    period = page.get_by_label("EMA period")
+    period.fill("0")
+    period.press("Enter")
+    page.get_by_text("EMA period: 2 to 500, a whole number.").wait_for()
+    assert "ema" not in settled(opened)
+    period.fill("50")
+    period.press("Enter")
+    opened.becomes(lambda: "indicators=ema.50" in opened.url)
+    page.locator("#indicators-menu").get_by_role("button", name="Done").click()
+    page.locator("#indicators-menu").wait_for(state="hidden")
 
 
-@pytest.mark.full
-def test_every_label_has_the_chosen_time_zone(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:ZONED", now() // HOUR * HOUR
-    stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(200)))
-    opened = tab(query(symbol, "1m")).drawn()
-    page = opened.page
-    page.keyboard.press("Alt+t")
-    pictures = set()
-    local = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
-
-    def labels() -> tuple[str, str]:
-        first = page.locator("#trade-rows tr td").first
-        return page.locator("#legend-time").text_content() or "", first.text_content() or ""
-
-    for zone, minutes_ahead in (("UTC", 0), ("UTC+05:45", 345), ("UTC−03:30", -210)):
-        choose_zone(page, zone)
-        time = page.evaluate(local, [end, minutes_ahead])
-        opened.becomes(lambda time=time: (labels()[0], labels()[1][-8:]) == (time[:16], time[11:]))
-        pictures.add(page.locator("#chart td:nth-child(2)").last.screenshot())
-    assert len(pictures) == 3, "the axis of the times"
-    assert "zone=-03:30" in settled(opened)
-
-
-@pytest.mark.full
-def test_a_time_zone_shifts_the_buckets(tab: Tab, stage: Stage) -> None:
-    opened = tab(query(interval="1d")).drawn()
-    choose_zone(opened.page, "+05:30")
-    path = f"/v1/chart?symbol={quote(SYMBOL)}&interval=1d&timeZone=%2B05:30&limit=1"
-    candle = stage.read(path)["candles"][0]
-    opened.becomes(lambda: opened.legend().get("n") == str(candle["n"]))
-    local = opened.page.evaluate("(ms) => new Date(ms + 330 * 60000).toISOString().slice(0, 10)", candle["t"])
-    assert local in (opened.page.locator("#legend-time").text_content() or "")
-
-
-@pytest.mark.full
-def test_the_colours_follow_the_system_until_the_user_chooses(tab: Tab, stage: Stage) -> None:
+def test_the_colours_follow_the_system_until_the_user_chooses(tab: Tab) -> None:
     opened = tab(query()).drawn()
 
     def paper(page: Page) -> str:
@@ -139,86 +124,36 @@ def test_the_colours_follow_the_system_until_the_user_chooses(tab: Tab, stage: S
     light = paper(opened.page)
     opened.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     opened.becomes(lambda: paper(opened.page) != light)
-    assert opened.has_pixels("var(--paper)") > 100_000
-    opened.page.keyboard.press("Alt+o")
+    opened.becomes(lambda: opened.pixels("var(--paper)") > 100_000)
+    opened.keys("Alt+o")
     opened.page.select_option("#theme", "light")
     opened.page.reload()
     opened.drawn()
     assert paper(opened.page) == light
 
 
+# -- saved and copied --------------------------------------------------------------------------------------------------
+
+
+def saved(opened: ChartPage, key: str) -> tuple[str, bytes]:
+    """The name and the content of the file that a key saves."""
+    settled(opened)
+    with opened.page.expect_download() as saving:
+        opened.keys(key)
+    return saving.value.suggested_filename, Path(saving.value.path()).read_bytes()
+
+
 def test_the_saved_csv_has_the_visible_candles_with_every_digit(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:CSV", now() // HOUR * HOUR - 24 * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, f"{100 + at}.000000000000000000000000000001") for at in range(300)))
     opened = tab(query(symbol, "1h", bars=50)).drawn()
-    settled(opened)
-    with opened.page.expect_download() as saving:
-        opened.page.keyboard.press("Alt+c")
-    day = opened.page.evaluate("(ms) => new Date(ms).toISOString().slice(0, 10)", end)
-    assert saving.value.suggested_filename == f"DEMO-CSV_1h_{day}.csv"
-    saved = Path(saving.value.path()).read_bytes().decode()
+    name, content = saved(opened, "Alt+c")
+    assert name == f"DEMO-CSV_1h_{iso(end)[:10]}.csv"
     columns = ("t", "T", "o", "h", "l", "c", "v", "q", "n", "vwap", "bv", "closed", "finalized")
     newest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=45")["candles"]
     rows = [[str(row[name]) if name in row else "" for name in columns] for row in newest]
-    cells = [line.replace("true", "True").replace("false", "False").split(",") for line in saved.split("\r\n")]
-    assert cells == [list(columns), *rows, [""]]
-
-
-@pytest.mark.full
-def test_the_saved_picture_shows_the_chart_and_its_title(tab: Tab, stage: Stage) -> None:
-    opened = tab(query(bars=50)).drawn()
-    settled(opened)
-    with opened.page.expect_download() as saving:
-        opened.page.keyboard.press("Alt+s")
-    picture = Path(saving.value.path()).read_bytes()
-    found = opened.page.evaluate(PICTURE, [b64encode(picture).decode(), 56])
-    chart = opened.page.locator("#chart").bounding_box()
-    assert chart
-    assert (found["width"], found["height"]) == (chart["width"], chart["height"] + 56 + 28)
-    assert found["title"] > 500, "pixels of letters over the chart"
-    assert found["up"] > 1000
-    assert found["down"] > 1000
-
-
-@pytest.mark.full
-def test_the_saved_picture_has_the_legend_at_every_magnitude_and_width(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:PICTURED", now() // MINUTE * MINUTE
-    stage.write(*(tick(symbol, end - at * MINUTE, f"0.00000000000000000000123{at % 7}", "7") for at in range(300)))
-    opened = tab(query(symbol, bars=50)).drawn()
-    page = opened.page
-    page.evaluate(RECORD)
-    for width, is_one_line in ((1280, True), (390, False)):
-        page.set_viewport_size({"width": width, "height": 720})
-        settled(opened)
-        with page.expect_download() as saving:
-            page.keyboard.press("Alt+s")
-        picture = page.evaluate(PICTURE, [b64encode(Path(saving.value.path()).read_bytes()).decode(), 56])
-        written = page.evaluate("written.splice(0)")
-        after_title = written[written.index(f"{symbol} · 1m · UTC") + 1 :]
-        end = next(at for at, text in enumerate(after_title) if text.startswith("Charts:"))
-        lines, notice = after_title[:end], after_title[end : end + (1 if is_one_line else 2)]
-        assert notice[-1].endswith("tradingview.com"), "the notice fits, too"
-        assert (len(lines) == 1) == is_one_line
-        chart = page.locator("#chart").bounding_box()
-        assert chart
-        assert picture["height"] == chart["height"] + 56 + 18 * (len(lines) - 1) + 28 + 18 * (len(notice) - 1)
-        legend, shown = "   ".join(lines), opened.legend()
-        assert (page.locator("#legend-time").text_content() or "") in legend
-        assert [name for name in "OHLCV" if f"{name} {shown[name]}" not in legend] == []
-
-
-@pytest.mark.full
-def test_the_saved_picture_has_the_values_of_the_indicators(tab: Tab) -> None:
-    opened = tab(query(bars=50, indicators="sma.20,sides")).drawn()
-    page = opened.page
-    page.evaluate(RECORD)
-    settled(opened)
-    shown = page.locator("#legend .indicator").all_text_contents()
-    assert len(shown) == 2
-    with page.expect_download():
-        page.keyboard.press("Alt+s")
-    legend = " ".join(page.evaluate("written"))
-    assert [each for each in shown if re.sub(" +", " ", each).strip() not in legend] == []
+    lines = content.decode().replace("true", "True").replace("false", "False").split("\r\n")
+    assert [line.split(",") for line in lines] == [list(columns), *rows, [""]]
 
 
 # Keeps the texts of the canvases.
@@ -230,21 +165,6 @@ RECORD = """() => {
     return fillText.call(this, text, ...rest);
   };
 }"""
-
-
-@pytest.mark.full
-def test_an_export_of_nothing_says_so(tab: Tab) -> None:
-    opened = tab(query(**{"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}))
-    page = opened.page
-    page.get_by_role("heading", name="No trades in this range").wait_for()
-    saved: list[object] = []
-    page.on("download", lambda download: saved.append(download))  # noqa: PLW0108 - Playwright marks the function
-    for key in ("Alt+c", "Alt+s", "Alt+m"):
-        page.keyboard.press(key)
-        page.get_by_text("There are no candles in sight.").wait_for()
-        page.evaluate("document.querySelector('#toast').textContent = ''")
-    assert saved == []
-
 
 # The size of a PNG file, and the number of its pixels of each colour. The title has the given height.
 PICTURE = """async ([encoded, head]) => {
@@ -262,3 +182,74 @@ PICTURE = """async ([encoded, head]) => {
   }
   return found;
 }"""
+
+
+def saved_picture(opened: ChartPage) -> tuple[dict[str, int], list[str], Any]:
+    """The measures of the saved picture, the texts that were written for it, and the box of the chart."""
+    settled(opened)
+    opened.page.evaluate("written.splice(0)")
+    _, content = saved(opened, "Alt+s")
+    found = opened.page.evaluate(PICTURE, [b64encode(content).decode(), 56])
+    return found, opened.page.evaluate("written.splice(0)"), opened.page.locator("#chart").bounding_box()
+
+
+def test_the_saved_picture_shows_chart_title_and_legend_at_every_magnitude_and_width(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(bars=50, indicators="sma.20,sides")).drawn()
+    page = opened.page
+    page.evaluate(RECORD)
+    indicators = page.locator("#legend .indicator").all_text_contents()
+    found, written, chart = saved_picture(opened)
+    assert (found["width"], found["height"]) == (chart["width"], chart["height"] + 56 + 28)
+    assert found["title"] > 500, "pixels of letters over the chart"
+    assert min(found["up"], found["down"]) > 1000
+    assert len(indicators) == 2
+    for each in indicators:
+        assert re.sub(" +", " ", each).strip() in " ".join(written)
+
+    symbol, end = "DEMO:PICTURED", now() // MINUTE * MINUTE
+    stage.write(*(tick(symbol, end - at * MINUTE, f"0.00000000000000000000123{at % 7}", "7") for at in range(300)))
+    opened.go(query(symbol, bars=50)).drawn()
+    page.evaluate(RECORD)
+    for width, is_one_line in ((1280, True), (390, False)):
+        page.set_viewport_size({"width": width, "height": 720})
+        opened.becomes(lambda width=width: page.evaluate("innerWidth") == width)
+        found, written, chart = saved_picture(opened)
+        after_title = written[written.index(f"{symbol} · 1m · UTC") + 1 :]
+        end = next(at for at, text in enumerate(after_title) if text.startswith("Charts:"))
+        lines, notice = after_title[:end], after_title[end : end + (1 if is_one_line else 2)]
+        assert notice[-1].endswith("tradingview.com"), "the notice fits, too"
+        assert (len(lines) == 1) == is_one_line
+        assert found["height"] == chart["height"] + 56 + 18 * (len(lines) - 1) + 28 + 18 * (len(notice) - 1)
+        legend, values = "   ".join(lines), opened.legend()
+        assert (page.locator("#legend-time").text_content() or "") in legend
+        assert [name for name in "OHLCV" if f"{name} {values[name]}" not in legend] == []
+
+
+def test_link_and_picture_are_copied(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    address = settled(opened)
+    opened.keys("Alt+k")
+    page.get_by_text("The link is copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == address
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Copy image").click()
+    page.get_by_text("The picture is copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.read().then(([each]) => each.types)") == ["image/png"]
+    assert page.locator("#more-menu").is_hidden()
+
+
+def test_a_panel_beside_the_chart_keeps_the_range(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    opened.keys("ArrowLeft", "ArrowLeft", "ArrowLeft")
+    before = shown(opened)
+    opened.keys("Alt+w")
+    opened.page.locator("#watchlist").wait_for()
+    after = shown(opened)
+    assert after["panels"] == "watchlist"
+    assert (after["from"], after["to"]) == (before["from"], before["to"])
+    for _ in range(2):
+        opened.page.reload()
+        opened.drawn()
+        assert shown(opened) == after

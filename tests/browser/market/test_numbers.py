@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.market.conftest import ChartPage, Tab, drawn_texts, query
+from tests.browser.market.conftest import ChartPage, Tab, clock, drawn_texts, query
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -44,20 +44,15 @@ def labels(page: Page, kind: str, low: float, high: float, base: float = 1) -> A
     return page.evaluate(SCALE, [kind, low, high, base])
 
 
-@pytest.mark.parametrize("kind", ["linear", "log"])
-def test_labels_of_every_magnitude_tell_their_numbers(blank: Page, kind: str) -> None:
-    for power in range(-30, 31):
-        for low, high in ((1, 3), (1.23456, 1.2346), (0.9, 11)):
-            found = labels(blank, kind, low * 10.0**power, high * 10.0**power)
-            assert 4 <= len(found["marks"]) <= 18, (power, found)
-            texts = [text for _, text in found["marks"]]
-            assert len(set(texts)) == len(texts)
-            assert all(is_close(text, at, "1e-9") for at, text in found["marks"]), found
-            assert all(is_close(text, end, "1e-5") for end, text in found["ends"]), found
-            assert all(len(text) <= 14 for text in texts), found
-
-
-def test_one_view_from_1e_30_to_1e30_has_readable_labels(blank: Page) -> None:
+def test_labels_of_every_magnitude_tell_their_numbers(blank: Page) -> None:
+    for kind, power, (low, high) in product(("linear", "log"), range(-30, 31), ((1, 3), (1.23456, 1.2346), (0.9, 11))):
+        found = labels(blank, kind, low * 10.0**power, high * 10.0**power)
+        assert 4 <= len(found["marks"]) <= 18, (power, found)
+        texts = [text for _, text in found["marks"]]
+        assert len(set(texts)) == len(texts)
+        assert all(is_close(text, at, "1e-9") for at, text in found["marks"]), found
+        assert all(is_close(text, end, "1e-5") for end, text in found["ends"]), found
+        assert all(len(text) <= 14 for text in texts), found
     found = labels(blank, "log", 1e-30, 1e30)
     assert len(found["marks"]) > 10
     assert all(number(text) == Decimal(f"{at:.3g}") for at, text in found["marks"])
@@ -76,16 +71,13 @@ def test_marks_have_only_the_digits_that_tell_them_apart(blank: Page) -> None:
     assert marks("log", 0.000002, 80)[:3] == ["0.0₅3", "0.00001", "0.00003"]
     assert marks("log", 90, 1100)[:4] == ["100", "150", "200", "300"]
     assert marks("percent", 100, 200, 100)[:3] == ["0 %", "+10 %", "+20 %"]
-
-
-def test_axis_and_lists_count_zeros_from_the_fifth_on(blank: Page) -> None:
     amounts = ["0.0001", "0.00001", "0.0000123456", "0.000001", "0.00000123456"]
     short, text = blank.evaluate(
         """(amounts) => import('/static/decimals.js').then(({ short, text }) =>
           [amounts.map(short), amounts.map((each) => text(Number(each), each.length - 2))])""",
         amounts,
     )
-    assert short == text == ["0.0001", "0.00001", "0.0000123456", "0.0₅1", "0.0₅123456"]
+    assert short == text == ["0.0001", "0.00001", "0.0000123456", "0.0₅1", "0.0₅123456"], "zeros from the fifth on"
 
 
 def drawn_numbers(opened: ChartPage) -> set[Decimal]:
@@ -94,15 +86,10 @@ def drawn_numbers(opened: ChartPage) -> set[Decimal]:
     return {number(text) for text in texts}
 
 
-@pytest.mark.full
 def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(tab: Tab, stage: Stage) -> None:
     symbol, end, count = "DEMO:STEEP", now() // HOUR * HOUR, 100
-    stage.write(
-        *(
-            tick(symbol, end - (count - at) * MINUTE, f"{80 * (0.00002 / 80) ** (at / count):.12f}")
-            for at in range(count + 1)
-        )
-    )
+    prices = (f"{80 * (0.00002 / 80) ** (at / count):.12f}" for at in range(count + 1))
+    stage.write(*(tick(symbol, end - (count - at) * MINUTE, price) for at, price in enumerate(prices)))
     opened = tab(query(symbol, "1m", scale="log")).drawn()
     texts = drawn_texts(opened)
     places = [texts[text]["y"] for text in ("10", "0.1", "0.001", "0.00001")]
@@ -110,39 +97,30 @@ def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(
     assert max(steps) - min(steps) < 2, steps
     assert min(steps) > 20, steps
     assert "0.0000200000" in texts, "the label of the last price"
-    opened.page.keyboard.press("Alt+l")
+    opened.keys("Alt+l")
     linear = drawn_texts(opened)
     assert {"40", "80", "0.0000200000"} <= set(linear)
     assert not [text for text in linear if text.startswith("−")], "no price is below zero"
-    opened.page.keyboard.press("Alt+p")
+    opened.keys("Alt+p")
     assert {"−50 %", "0 %", "−100.00 %"} <= set(drawn_texts(opened))
 
 
-@pytest.mark.full
 def test_the_labels_follow_the_prices_in_sight(tab: Tab, stage: Stage) -> None:
     """Without a redraw between, from prices near 1e-18 to prices near 1e12."""
     symbol, end = "DEMO:RANGES", now() // MINUTE * MINUTE
     stage.write(
         *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7) * 1e-18:.20f}") for at in range(150, 300)),
         *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7)}00000000000") for at in range(150)),
+        *(tick("DEMO:FLAT", end - at * MINUTE, "0.0000000000123") for at in range(60)),
     )
     opened = tab(query(symbol, "1m", bars=100)).drawn()
     assert {Decimal("2e11"), Decimal("5e11")} <= drawn_numbers(opened)
-    time = opened.page.evaluate("(ms) => new Date(ms).toISOString()", end - 270 * MINUTE)
-    opened.page.keyboard.press("Alt+g")
-    opened.page.get_by_label("Date", exact=True).fill(time[:16].replace("T", " "))
-    opened.page.keyboard.press("Enter")
+    opened.keys("Alt+g")
+    opened.page.get_by_label("Date", exact=True).fill(clock(end - 270 * MINUTE)[:16])
+    opened.keys("Enter")
     opened.becomes(lambda: "from=" in opened.url)
     assert {Decimal("2e-18"), Decimal("5e-18")} <= drawn_numbers(opened)
-
-
-@pytest.mark.full
-def test_equal_prices_lie_in_the_middle_of_a_readable_axis(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:FLAT", now() // MINUTE * MINUTE
-    stage.write(*(tick(symbol, end - at * MINUTE, "0.0000000000123") for at in range(60)))
-    opened = tab(query(symbol, "1m", bars=80)).drawn()
-    texts = drawn_texts(opened)
-    label = texts["0.0₁₀123000"]
+    texts = drawn_texts(opened.go(query("DEMO:FLAT", "1m", bars=80)).drawn())
     marks = [text for text in texts if text.startswith("0.0₁₀12")]
     assert len(marks) > 4, texts
-    assert 200 < label["y"] < 450
+    assert 200 < texts["0.0₁₀123000"]["y"] < 450, "equal prices lie in the middle of the axis"

@@ -1,55 +1,178 @@
-"""The page's message when it cannot show the chart, and how it continues afterwards."""
+"""The page when requests fail or hang, when the API is away or silent, and when the login has expired: what it says,
+what it keeps, and how it continues."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
-from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage
-from tests.browser.market.stage import Stage, now, running_stage, tick
+from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage, Tab, new_tabs, query
+from tests.browser.market.stage import MINUTE, PASSWORD, Stage, minutes, now, running_stage, tick
+from tests.browser.requests import answer, held
+from tests.browser.tabs import Tabs
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
+CHART = "**/api/v1/chart?*"
 CORRECTIONS = "import('/static/feed.js').then((feed) => feed.corrections())"
+LOADED = "import('/static/feed.js').then((feed) => feed.candles().rows.length)"
+BROKEN = {"title": "Broken", "detail": "A part is broken.", "code": "internal"}
 
 
-def test_changes_during_a_lost_connection_are_drawn_afterwards(tab: Callable[..., ChartPage], stage: Stage) -> None:
+@pytest.fixture
+def tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
+    """Of each test its own: a clock that a test controls and a login are those of all tabs of a context."""
+    made = new_tabs(browser, stage)
+    yield made
+    made.context.close()
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def api_away(opened: ChartPage) -> Iterator[None]:
+    opened.stage.api.stop()
+    try:
+        opened.page.locator("#live.offline", has_text="offline, last").wait_for()
+        yield
+    finally:
+        opened.stage.restart_api()
+
+
+def test_failed_loads_are_said_and_tried_again(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:REPEATED"
+    stage.write(*minutes(symbol, now(), 4000))
+    opened = tab()
+    page = opened.page
+    answer(page, CHART, BROKEN, 500)
+    opened.go(query(symbol, bars=400))
+    page.get_by_role("heading", name="The chart cannot be shown").wait_for()
+    message = page.locator("#message").text_content() or ""
+    assert "A part is broken." in message
+    assert "The page tries again by itself." in message
+    page.locator("#live.failing", has_text="a request failed, trying again").wait_for()
+    page.unroute(CHART)
+    opened.drawn()
+    page.locator("#message").wait_for(state="hidden")
+    older = f"{CHART}endTime=*"
+    answer(page, older, BROKEN, 429, **{"Retry-After": "2"})
+
+    def is_refused() -> bool:
+        opened.keys("ArrowLeft")
+        return page.locator("#live.failing").count() > 0
+
+    opened.becomes(is_refused)
+    before = page.evaluate(LOADED)
+    page.unroute(older)
+    opened.becomes(lambda: page.evaluate(LOADED) > before)  # without a movement
+    page.locator("#live.live").wait_for()
+    lists = (
+        ("Alt+t", "**/api/v1/ticks?*", "The trades could not be read.", "#trade-rows tr"),
+        ("Alt+w", "**/api/v1/summary?*", "The data API does not answer. The list is read again", "#watch-rows tr"),
+    )
+    for key, path, sentence, rows in lists:
+        page.route(path, lambda route: route.abort())
+        opened.keys(key)
+        page.get_by_text(sentence).wait_for()
+        page.unroute(path)
+        page.locator(rows).first.wait_for()
+        page.get_by_text(sentence).wait_for(state="hidden")
+
+
+def test_a_request_that_hangs_ends_at_its_deadline_and_silence_is_a_lost_connection(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    page = opened.page
+    page.clock.install()
+    requests = held(page, CHART)
+    opened.go(query())
+    opened.becomes(lambda: requests or page.evaluate("0"))
+    page.clock.fast_forward(16_000)
+    page.get_by_text("The service has not answered within 15 seconds.").wait_for()
+    page.unroute(CHART)
+    page.clock.fast_forward(16_000)
+    opened.drawn()
+    for pid in (stage.api.pid, stage.frontend_pid):
+        page.locator("#live.live").wait_for()
+        with paused(pid):
+            page.clock.fast_forward(36_000)
+            page.locator("#live.offline", has_text="trying again").wait_for()
+            assert opened.legend()
+        page.clock.fast_forward(36_000)
+        opened.drawn()
+
+
+def test_changes_while_the_api_is_away_are_drawn_afterwards(tab: Tab, stage: Stage) -> None:
     """This also holds for candles before the newest, which the live stream does not send again."""
     symbol, start = "DEMO:MISSED", now()
     stage.write(tick(symbol, start - 7_200_000, "10", block=1), tick(symbol, start, "20", block=2))
-    opened = tab(f"?symbol={symbol}&interval=1h").drawn()
-    opened.page.keyboard.press("Shift+ArrowLeft")
-    opened.page.keyboard.press("Shift+ArrowLeft")
-    opened.becomes(lambda: opened.legend()["C"] == "10")
-    stage.api.stop()
-    opened.page.locator("#live.offline").wait_for()
-    stage.restart_api()
+    opened = tab(query(symbol, "1h")).drawn()
+    page = opened.page
+    opened.keys("Shift+ArrowLeft", "Shift+ArrowLeft")
+    opened.closes_at("10")
+    before = opened.legend()
+    with api_away(opened):
+        page.locator("#said", has_text="Offline.").wait_for()
+        assert opened.legend() == before
     stage.write(tick(symbol, start - 7_200_000, "11", at=1, block=3))
-    opened.becomes(lambda: opened.legend().get("C") == "11")
-    (correction,) = opened.page.evaluate(CORRECTIONS)
+    opened.closes_at("11")
+    (correction,) = page.evaluate(CORRECTIONS)
     assert (correction["before"]["c"], correction["after"]["c"]) == ("10", "11")
     assert start <= correction["at"] <= now() + 1000
     for interval, count in (("1d", 0), ("1h", 1)):
-        opened.page.get_by_role("button", name=interval, exact=True).click()
+        page.get_by_role("button", name=interval, exact=True).click()
         opened.becomes(lambda interval=interval: f"interval={interval}" in opened.url)
-        assert len(opened.page.evaluate(CORRECTIONS)) == count, "they are kept for the interval"
+        opened.drawn()
+        opened.becomes(lambda count=count: len(page.evaluate(CORRECTIONS)) == count)  # kept for the interval
+    with api_away(opened):
+        opened.choose("15")
+        page.get_by_role("heading", name="The data API does not answer").wait_for()
+    stage.write(tick(symbol, now(), "777.25"))
+    opened.closes_at("777.25")
+    page.locator("#live.live").wait_for()
+    assert page.locator("#message").is_hidden()
 
 
-def test_the_page_needs_a_login_and_a_logout_ends_it(
-    browser: Browser,
-    tab: Callable[..., ChartPage],
-    stage: Stage,
-) -> None:
-    stranger = browser.new_context()
-    assert stranger.request.get(stage.address).status == 401
-    stranger.close()
-    opened = tab(f"?symbol={SYMBOL}&interval=1m").drawn()
-    with opened.page.expect_response("**/logout") as leaving:
-        opened.page.get_by_role("link", name="Log out").click()
-    assert leaving.value.status == 401
-    opened.page.get_by_text("You are logged out").wait_for()
+def test_trades_and_values_of_an_outage_are_in_the_lists_afterwards(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:STRUCK", now()
+    stage.write(*(tick(symbol, start - at * MINUTE, str(100 + at), block=at) for at in range(200, 0, -1)))
+    opened = tab(query(symbol, panels="trades,watchlist")).drawn()
+    page = opened.page
+    table, scroller = page.locator("#trade-table"), page.locator("#trade-scroller")
+    expect(table).to_have_attribute("aria-rowcount", "101")
+    scroller.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+    expect(table).to_have_attribute("aria-rowcount", "201")
+    away = page.get_by_text("Not connected. These are the values of")
+    with api_away(opened):
+        away.wait_for()
+        page.context.set_offline(True)
+    stage.write(*({"retract": {"symbol": symbol, "block_hash": f"0x{block:x}"}} for block in (3, 150)))
+    stage.write(tick(symbol, start, "99", block=500))
+    page.context.set_offline(False)
+    scroller.evaluate("(box) => { box.scrollTop = 0; }")
+    struck = page.locator("#trade-rows tr.retracted")
+    struck.filter(has_text="103").wait_for()
+    away.wait_for(state="hidden")
+    assert table.get_attribute("aria-rowcount") == "202"
+    prices = page.locator("#trade-rows tr td:nth-child(2)").all_text_contents()
+    assert prices[:4] == ["99", "101", "102", "103"]
+    scroller.evaluate("(box) => { box.scrollTop = 140 * 22; }")
+    struck.filter(has_text="250").wait_for()
+    restored = {"restore": {"symbol": symbol, "block_hash": "0x96"}}
+    stage.write(restored, tick(symbol, start - 150 * MINUTE, "250", block=150))
+    struck.filter(has_text="250").wait_for(state="detached")
+    page.locator("#trade-rows tr", has_text="250").wait_for()
 
 
 def test_without_a_trade_the_page_says_so_until_a_trade_is_stored(browser: Browser) -> None:
@@ -58,8 +181,7 @@ def test_without_a_trade_the_page_says_so_until_a_trade_is_stored(browser: Brows
         context = browser.new_context(viewport=SIZE, http_credentials=credentials)  # type: ignore[arg-type]
         opened = ChartPage(context.new_page(), empty).go()
         opened.page.get_by_role("heading", name="No trades yet").wait_for()
-        for key in ("End", "ArrowLeft", "Shift+ArrowRight", "+", "Alt+c", "Alt+s"):
-            opened.page.keyboard.press(key)  # keys must do nothing while no candles are loaded
+        opened.keys("End", "ArrowLeft", "Shift+ArrowRight", "+", "Alt+c", "Alt+s")  # without candles they do nothing
         empty.write(tick(SYMBOL, now(), "12.5"))
         opened.drawn()
         assert opened.legend()["C"] == "12.5"
@@ -67,9 +189,27 @@ def test_without_a_trade_the_page_says_so_until_a_trade_is_stored(browser: Brows
         context.close()
 
 
-def test_a_symbol_that_does_not_exist_is_named_as_unknown(tab: Callable[..., ChartPage]) -> None:
-    page = tab("?symbol=NO:SUCH&interval=1m").page
-    page.get_by_role("heading", name="Unknown symbol").wait_for()
-    page.get_by_role("button", name="Choose another symbol").click()
-    page.get_by_role("option", name=SYMBOL).click()
-    page.locator("#legend-values .digits").first.wait_for()
+def test_after_the_login_expired_a_dialog_opens_over_the_chart(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:EXPIRED"
+    stage.write(tick(symbol, now(), "100"))
+    opened = tab(query(symbol, zone="+05:30", scale="log")).drawn()
+    page = opened.page
+    before, address = opened.legend(), opened.url
+    stage.change_password("another one entirely")
+    try:
+        opened.choose("5")
+        dialog = page.get_by_role("dialog", name="Log in again")
+        dialog.wait_for()
+        assert opened.legend().keys() == before.keys(), "the view stays"
+        dialog.get_by_label("Password").fill("a wrong one")
+        opened.keys("Enter")
+        dialog.get_by_text("Wrong user name or password.").wait_for()
+        dialog.get_by_label("Password").fill(stage.password)
+        opened.keys("Enter")
+        dialog.wait_for(state="hidden")
+        opened.drawn()
+        opened.becomes(lambda: opened.url == address.replace("interval=1m", "interval=5m"))
+        stage.write(tick(symbol, now(), "555.5"))
+        opened.closes_at("555.5")
+    finally:
+        stage.change_password(PASSWORD)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.market.conftest import ChartPage, Tab, query, settled
+from tests.browser.market.conftest import ChartPage, Tab, iso, query, settled
 from tests.browser.market.stage import HOUR, Stage, minutes, now, tick
 
 pytestmark = pytest.mark.functional
@@ -36,32 +36,22 @@ def refused(opened: ChartPage) -> list[str]:
     return found
 
 
-def iso(opened: ChartPage, time: int) -> str:
-    text: str = opened.page.evaluate("(time) => new Date(time).toISOString()", time)
-    return text
-
-
-@pytest.mark.full
 def test_scrolling_back_ends_at_the_line_and_leads_to_minutes(tab: Tab) -> None:
     opened = tab()
     answers = refused(opened)
     opened.go(query(SYMBOL, "1s", bars=100)).drawn()
     page, note = opened.page, opened.page.locator("#pruned")
     assert note.is_hidden(), "its end is not in sight"
-    for _ in range(30):
-        page.keyboard.press("ArrowLeft")
+    opened.keys(*["ArrowLeft"] * 30)
     expect(note).to_contain_text(SENTENCE)
     settled(opened)
-    for _ in range(10):
-        page.keyboard.press("ArrowLeft")
+    opened.keys(*["ArrowLeft"] * 10)
     settled(opened)
     assert len(answers) <= 1, "the refused request is not sent again"
     assert page.locator("#live.failing").count() == 0
-    page.keyboard.press("End")
+    opened.keys("End")
     expect(note).to_be_hidden()
-    page.keyboard.press("Home")
-    for _ in range(30):
-        page.keyboard.press("ArrowLeft")
+    opened.keys(*["ArrowLeft"] * 30)
     note.get_by_role("button", name="Show 1m candles").click()
     opened.becomes(lambda: "interval=1m" in opened.url)
     opened.drawn()
@@ -71,8 +61,7 @@ def test_scrolling_back_ends_at_the_line_and_leads_to_minutes(tab: Tab) -> None:
 def test_a_link_over_the_line_shows_what_is_above_it(tab: Tab) -> None:
     opened = tab()
     answers = refused(opened)
-    times = {"from": iso(opened, LINE - 60_000), "to": iso(opened, LINE + 60_000)}
-    opened.go(query(SYMBOL, "1s", **times)).drawn()
+    opened.go(query(SYMBOL, "1s", **{"from": iso(LINE - 60_000), "to": iso(LINE + 60_000)})).drawn()
     expect(opened.page.locator("#pruned")).to_contain_text(SENTENCE)
     assert opened.legend()["C"] == "104"
     settled(opened)
@@ -82,35 +71,27 @@ def test_a_link_over_the_line_shows_what_is_above_it(tab: Tab) -> None:
     assert opened.page.locator("#message").is_hidden()
 
 
-@pytest.mark.full
 def test_a_link_and_a_date_below_the_line_say_so_in_words(tab: Tab) -> None:
-    opened = tab()
-    times = {"from": iso(opened, LINE - HOUR), "to": iso(opened, LINE - HOUR + 120_000)}
-    opened.go(query(SYMBOL, "1s", **times))
+    opened = tab(query(SYMBOL, "1s", **{"from": iso(LINE - HOUR), "to": iso(LINE - HOUR + 120_000)}))
     page, message = opened.page, opened.page.locator("#message")
     expect(message.get_by_role("heading")).to_have_text(SENTENCE)
-    assert page.locator("#live.live").count() == 1
+    page.locator("#live.live").wait_for()
     message.get_by_role("button", name="Show 1m candles").click()
     opened.becomes(lambda: "interval=1m" in opened.url)
     expect(message).to_be_hidden()
     assert opened.drawn().legend()["n"] == "2"
     opened.go(query(SYMBOL, "1s", bars=100)).drawn()
-    page.keyboard.press("Alt+g")
-    page.get_by_label("Date", exact=True).fill(iso(opened, LINE - HOUR)[:16].replace("T", " "))
-    page.keyboard.press("Enter")
+    opened.keys("Alt+g")
+    page.get_by_label("Date", exact=True).fill(iso(LINE - HOUR)[:16].replace("T", " "))
+    opened.keys("Enter")
     expect(message.get_by_role("heading")).to_have_text(SENTENCE)
-    page.keyboard.press("Escape")
-    page.keyboard.press("End")
+    opened.keys("Escape", "End")
     expect(message).to_be_hidden()
+    opened.go(query(GONE, "1s", panels="trades"))
+    expect(message.get_by_role("heading")).to_have_text(SENTENCE)
+    expect(page.locator("#trade-note")).to_have_text(SENTENCE)
 
 
-def test_a_symbol_whose_ticks_were_all_removed_says_so(tab: Tab) -> None:
-    opened = tab(query(GONE, "1s", panels="trades"))
-    expect(opened.page.locator("#message").get_by_role("heading")).to_have_text(SENTENCE)
-    expect(opened.page.locator("#trade-note")).to_have_text(SENTENCE)
-
-
-@pytest.mark.full
 def test_the_list_of_trades_ends_at_the_line(tab: Tab, stage: Stage) -> None:
     opened = tab()
     answers = refused(opened)
@@ -123,10 +104,11 @@ def test_the_list_of_trades_ends_at_the_line(tab: Tab, stage: Stage) -> None:
 
     opened.becomes(is_at_the_end)
     assert page.locator("#older-trades").is_hidden()
-    assert page.locator("#trade-table").get_attribute("aria-rowcount") == "201"
+    table = page.locator("#trade-table")
+    expect(table).to_have_attribute("aria-rowcount", "201")
     before = len(answers)
     stage.write(tick(SYMBOL, now(), "200"))
-    expect(page.locator("#trade-table")).to_have_attribute("aria-rowcount", "202")
+    expect(table).to_have_attribute("aria-rowcount", "202")
     is_at_the_end()
     settled(opened)
     assert before == len(answers) <= 1

@@ -1,4 +1,4 @@
-"""The choice of a symbol: the search, its list and its speed, and when the list is read again."""
+"""The choice of a symbol: the search and its list, when the list is read again, and the change to another symbol."""
 
 from __future__ import annotations
 
@@ -6,31 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import FloatRect, Page, Route, TimeoutError, WebSocketRoute, expect
+from playwright.sync_api import FloatRect, Page, Request, WebSocketRoute, expect
 
 from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query
 from tests.browser.market.stage import Stage, minutes, now, tick
+from tests.browser.requests import answer, held
 
 pytestmark = pytest.mark.functional
 
 LONGEST = "ETH:" + "A" * 60
-
-# Presses a key in the search 20 times. Returns the median of the milliseconds until the new rows have a place.
-KEY_MS = """([key, typed]) => {
-  const [input, list] = ['search', 'matches'].map((id) => document.getElementById(id));
-  const taken = [];
-  for (let count = 0; count < 20; count += 1) {
-    const start = performance.now();
-    if (key) input.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
-    else {
-      input.value = typed.slice(0, count % typed.length);
-      input.dispatchEvent(new Event('input', { bubbles: true }));
-    }
-    list.getBoundingClientRect();
-    taken.push(performance.now() - start);
-  }
-  return taken.sort((one, other) => one - other)[10];
-}"""
+LIST = "**/api/v1/symbols"
 
 
 def listed(*names: str) -> list[dict[str, Any]]:
@@ -44,28 +29,28 @@ def listed(*names: str) -> list[dict[str, Any]]:
 
 def with_symbols(opened: ChartPage, symbols: list[dict[str, Any]]) -> ChartPage:
     """The page with an open search, for which the API lists ``symbols``, also after a change of them."""
-    page = opened.page
-
-    def answer(route: Route) -> None:
-        route.fulfill(body=json.dumps({"symbols": symbols}), content_type="application/json")
-
-    page.route("**/api/v1/symbols", answer)
+    answer(opened.page, LIST, {"symbols": symbols})
     opened.go(query()).drawn()
-    open_again(page)
+    open_again(opened)
     return opened
 
 
-def open_again(page: Page) -> None:
+def open_again(opened: ChartPage) -> None:
     """Open the search until the list is read anew: an opening during a read starts no other one."""
-    for attempt in range(5):
-        page.keyboard.press("Escape")
-        try:
-            with page.expect_response("**/api/v1/symbols", timeout=1_000 * (attempt + 1)):
-                page.keyboard.press("/")
-        except TimeoutError:
-            continue
-        return
-    pytest.fail("the list is not read")
+    begun: list[str] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/v1/symbols"):
+            begun.append(request.url)
+
+    def is_read() -> bool:
+        opened.keys("Escape", "/")
+        opened.page.locator("#search").wait_for()
+        return bool(begun)
+
+    opened.page.on("requestfinished", note)
+    opened.becomes(is_read)
+    opened.page.remove_listener("requestfinished", note)
 
 
 def rows(page: Page) -> list[str]:
@@ -83,52 +68,46 @@ def place(page: Page, selector: str) -> FloatRect:
 
 def highlighted(page: Page) -> str:
     """The name in the highlighted row, of which the search field names the id."""
-    row = page.locator("#matches [aria-selected=true]")
-    assert page.locator("#search").get_attribute("aria-activedescendant") == row.get_attribute("id")
-    return row.locator("b").text_content() or ""
+    found: list[str] = page.evaluate("""() => {
+      const row = document.querySelector('#matches [aria-selected=true]');
+      return [row.id, document.querySelector('#search').getAttribute('aria-activedescendant'),
+        row.querySelector('b').textContent];
+    }""")
+    assert found[0] == found[1]
+    return found[2]
 
 
-@pytest.mark.full
-def test_of_three_thousand_symbols_fifty_are_drawn_and_each_key_is_quick(tab: Tab) -> None:
+def test_of_three_thousand_symbols_fifty_are_drawn_and_keys_move_the_highlight(tab: Tab) -> None:
     names = [f"ETH:T{at:04}-USDC" for at in range(3000)]
     opened = with_symbols(tab(), listed(*names))
     page = opened.page
+    opened.becomes(lambda: rows(page) == names[:50])  # the newest trade first
     assert page.get_by_role("listbox", name="Symbols").get_by_role("option").count() == 50
-    assert rows(page) == names[:50], "the newest trade first"
-    assert page.locator("#picker .rest").inner_text().replace("\u202f", " ") == "2 950 more: type more letters"
+    rest = page.locator("#picker .rest")
+    assert rest.inner_text().replace("\u202f", " ") == "2 950 more: type more letters"
     page.evaluate("document.querySelector('#matches').firstChild.isMine = true")
-    for key in ("ArrowDown", "ArrowUp", "PageDown", "End"):
-        assert page.evaluate(KEY_MS, [key, ""]) < 16, key
-    assert page.evaluate("document.querySelector('#matches').firstChild.isMine"), "no row is drawn again"
-    rounds = [page.evaluate(KEY_MS, ["", "t29 usdc"]) for _ in range(4)]
-    assert min(rounds) < 16, "other programs may slow one of them"
-    page.locator("#search").fill("t29")
-    assert page.locator("#picker .rest").inner_text() == "50 more: type more letters"
-    page.locator("#search").fill("t299")
-    assert rows(page) == names[2990:]
-    assert page.locator("#picker .rest").is_hidden()
-
-
-def test_keys_move_the_highlight(tab: Tab) -> None:
-    names = [f"ETH:T{at:04}-USDC" for at in range(60)]
-    opened = with_symbols(tab(), listed(*names))
-    page = opened.page
     keys = ["ArrowDown", "ArrowUp", "PageDown", "PageUp", "End", "PageDown", "ArrowDown", "ArrowUp", "Home", "PageUp"]
     for key, at in zip(keys, (1, 0, 10, 0, 49, 49, 0, 49, 0, 0), strict=True):
-        page.keyboard.press(key)
+        opened.keys(key)
         assert highlighted(page) == names[at], key
         row, box = place(page, "#matches [aria-selected=true]"), place(page, "#matches")
         assert box["y"] <= row["y"] <= box["y"] + box["height"] - row["height"], "it is in sight"
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    opened.becomes(lambda: f"symbol={names[1]}&" in opened.url)
+    assert page.evaluate("document.querySelector('#matches').firstChild.isMine"), "no row is drawn again"
+    page.locator("#search").fill("t29")
+    assert rest.inner_text() == "50 more: type more letters"
+    page.locator("#search").fill("t299")
+    assert rows(page) == names[2990:]
+    assert rest.is_hidden()
+    opened.keys("ArrowDown", "Enter")
+    opened.becomes(lambda: f"symbol={names[2991]}&" in opened.url)
 
 
 def test_a_search_finds_parts_chains_and_tokens(tab: Tab) -> None:
     names = "ETH:WETH-USDC ETH:PEPE-ETH BASE:ETH-DAI ETH:USDC-DAI BASE:AERO-USDC-1a2b3c ZETH:X-Y SOL:ETHFI"
     symbols = listed(*names.split())
     symbols[0]["aliases"] = ["AERODROME"]
-    page = with_symbols(tab(), symbols).page
+    opened = with_symbols(tab(), symbols)
+    page = opened.page
     for typed, found in {
         "eth:": ["ETH:WETH-USDC", "ETH:PEPE-ETH", "ETH:USDC-DAI"],
         "ETH": ["ETH:PEPE-ETH", "BASE:ETH-DAI", "SOL:ETHFI", "ETH:WETH-USDC", "ETH:USDC-DAI", "ZETH:X-Y"],
@@ -144,41 +123,34 @@ def test_a_search_finds_parts_chains_and_tokens(tab: Tab) -> None:
         page.locator("#search").fill(typed)
         assert rows(page) == found, typed
     symbols[:] = listed("ETH:DAI-USD", "ETH:DAI")
-    open_again(page)
+    open_again(opened)
     page.get_by_role("option", name="ETH:DAI-USD").wait_for()
     page.locator("#search").fill("dai")
     assert rows(page) == ["ETH:DAI", "ETH:DAI-USD"], "an exact name comes first"
 
 
-@pytest.mark.full
 def test_opening_the_search_reads_the_list_again(tab: Tab) -> None:
     opened = with_symbols(tab(), listed("ETH:A", "ETH:B"))
     page = opened.page
-    page.keyboard.press("Escape")
-    held: list[Route] = []
-    page.unroute_all()
-    page.route("**/api/v1/symbols", lambda route: held.append(route))  # noqa: PLW0108 - Playwright calls no built-in
-    page.keyboard.press("/")
-    opened.becomes(lambda: held or page.wait_for_timeout(10))
+    opened.keys("Escape")
+    page.unroute(LIST)
+    reads = held(page, LIST)
+    opened.keys("/")
+    opened.becomes(lambda: reads or page.evaluate("0"))
     assert rows(page) == ["ETH:A", "ETH:B"], "the old list is shown meanwhile"
-    page.keyboard.press("ArrowDown")
-    held[0].fulfill(body=json.dumps({"symbols": listed("ETH:NEW", "ETH:B", "ETH:A")}), content_type="application/json")
+    opened.keys("ArrowDown")
+    reads[0].fulfill(json={"symbols": listed("ETH:NEW", "ETH:B", "ETH:A")})
     opened.becomes(lambda: rows(page) == ["ETH:NEW", "ETH:B", "ETH:A"])
     assert highlighted(page) == "ETH:B", "Enter still takes what was highlighted"
-
-
-def test_a_failed_read_of_the_list_leaves_the_chart(tab: Tab) -> None:
-    opened = with_symbols(tab(), listed("ETH:A"))
-    page = opened.page
-    page.unroute_all()
-    page.route("**/api/v1/symbols", lambda route: route.fulfill(status=503, body="{}", content_type="application/json"))
-    open_again(page)
-    page.wait_for_timeout(200)
-    assert rows(page) == ["ETH:A"]
+    opened.keys("Escape", "/")
+    opened.becomes(lambda: page.evaluate("0") or len(reads) == 2)
+    with page.expect_event("requestfinished", lambda request: request.url.endswith("/v1/symbols")):
+        reads[1].fulfill(status=503, json={})
+    assert rows(page) == ["ETH:NEW", "ETH:B", "ETH:A"], "a failed read changes nothing"
     assert page.locator("#message").is_hidden()
 
 
-def test_a_new_symbol_is_in_the_list_at_once(tab: Tab) -> None:
+def test_new_symbols_are_in_the_list_at_once_and_are_read_together(tab: Tab) -> None:
     symbols = listed("ETH:A")
     opened = tab()
     page = opened.page
@@ -193,16 +165,15 @@ def test_a_new_symbol_is_in_the_list_at_once(tab: Tab) -> None:
     page.get_by_role("option", name="ETH:A").wait_for()
     reads: list[str] = []
     page.on("request", lambda request: reads.append(request.url) if request.url.endswith("/v1/symbols") else None)
-    symbols[:] = listed("ETH:NEW", "ETH:A")
-    for _ in range(50):
-        sockets[-1].send(json.dumps({"type": "symbol", "symbol": "ETH:NEW"}))
-    page.get_by_role("option", name="ETH:NEW").wait_for()
-    page.wait_for_timeout(1500)
-    assert len(reads) < 5, "many new symbols are read together"
+    for last in ("ETH:NEW", "ETH:NEWER"):
+        symbols[:] = listed(last, "ETH:A")
+        for _ in range(50):
+            sockets[-1].send(json.dumps({"type": "symbol", "symbol": last}))
+        page.get_by_role("option", name=last, exact=False).wait_for()
+    assert len(reads) < 7, "many new symbols are read together"
     assert opened.legend(), "the chart goes on"
 
 
-@pytest.mark.full
 def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Stage) -> None:
     stage.write(tick("DEMO:ZZZ-NEWEST", now() + 2000, "7"))
     opened = tab("")
@@ -214,34 +185,51 @@ def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Sta
     opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("width", [390, 721, 1280])
-def test_the_longest_name_fits(tab: Tab, stage: Stage, width: int) -> None:
+def test_the_longest_name_fits(tab: Tab, stage: Stage) -> None:
     stage.write(tick(LONGEST, now(), "1"))
     opened = tab(query(LONGEST))
     page = opened.page
-    page.set_viewport_size({"width": width, "height": 720})
-    opened.drawn()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("#symbol-name").get_attribute("title") == LONGEST
-    for control in ("#symbol", "#live"):
-        box = place(page, control)
-        assert box["x"] >= 0, control
-        assert box["x"] + box["width"] <= width, control
-    assert place(page, "#symbol-name")["width"] > 60, "its beginning can be read"
-    if width == 1280:
-        last = place(page, "#help")
-        assert last["x"] + last["width"] <= place(page, "#live")["x"], "it leaves the room of the others"
-    page.locator("#symbol").click()
-    page.locator("#search").fill("aaaa")
-    row = page.locator("#matches [role=option]")
-    assert row.locator("b").get_attribute("title") == LONGEST
-    assert row.evaluate("(row) => row.scrollWidth <= row.clientWidth")
-    age, dialog = place(page, "#matches .age"), place(page, "#picker")
-    assert age["x"] + age["width"] <= dialog["x"] + dialog["width"]
+    for width in (390, 721, 1280):
+        page.set_viewport_size({"width": width, "height": 720})
+        opened.drawn()
+        opened.becomes(lambda width=width: page.evaluate("document.documentElement.scrollWidth") <= width)
+        assert page.locator("#symbol-name").get_attribute("title") == LONGEST
+        for control in ("#symbol", "#live"):
+            box = place(page, control)
+            assert box["x"] >= 0, (width, control)
+            assert box["x"] + box["width"] <= width, (width, control)
+        assert place(page, "#symbol-name")["width"] > 60, "its beginning can be read"
+        if width == 1280:
+            last = place(page, "#help")
+            assert last["x"] + last["width"] <= place(page, "#live")["x"], "it leaves the room of the others"
+        page.locator("#symbol").click()
+        page.locator("#search").fill("aaaa")
+        row = page.locator("#matches [role=option]")
+        expect(row.locator("b")).to_have_attribute("title", LONGEST)
+        fits = "document.querySelector('#matches [role=option]')"
+        assert page.evaluate(f"{fits}.scrollWidth <= {fits}.clientWidth"), width
+        age, dialog = place(page, "#matches .age"), place(page, "#picker")
+        assert age["x"] + age["width"] <= dialog["x"] + dialog["width"], width
+        opened.keys("Escape")
 
 
-@pytest.mark.full
+def test_candles_never_stand_under_the_name_of_another_symbol(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:SLOW", now(), "7"))
+    opened = tab(query()).drawn()
+    page = opened.page
+    reads = held(page, "**/api/v1/chart?symbol=DEMO%3ASLOW*")
+    opened.choose("slow")
+    page.get_by_text("Loading …").wait_for()
+    assert page.locator("#legend").is_hidden()
+    assert "bars=null" not in opened.url
+    opened.keys("Alt+c")
+    page.get_by_text("There are no candles in sight.").wait_for()
+    opened.becomes(lambda: reads or page.evaluate("0"))
+    for route in reads:
+        route.continue_()
+    opened.closes_at("7")
+
+
 def test_a_dropped_symbol_leaves_the_page_and_comes_back_with_its_next_trade(tab: Tab, stage: Stage) -> None:
     """The chart is cleared, the search no longer lists the symbol, and the watchlist says that it is gone."""
     symbol = "ETH:GONE-USDC"
@@ -251,10 +239,34 @@ def test_a_dropped_symbol_leaves_the_page_and_comes_back_with_its_next_trade(tab
     stage.drop(symbol)
     expect(page.locator("#message")).to_contain_text("Unknown symbol")
     assert not page.evaluate("Boolean(document.querySelector('#legend')?.textContent.includes('101'))")
-    page.keyboard.press("/")
+    opened.keys("/")
     expect(page.locator("#matches")).to_contain_text("ETH:STAYS")
-    assert symbol not in rows(page)
-    page.keyboard.press("Escape")
+    opened.becomes(lambda: symbol not in rows(page))
+    opened.keys("Escape")
     stage.write(*minutes(symbol, now(), 5))
     expect(page.locator("#message")).to_be_hidden()
     opened.drawn()
+
+
+CHANGE = """([before, after]) => import('/static/candles.js').then(({ Candles }) => {
+  const candles = new Candles('1m', 'UTC');
+  const state = { closed: false, finalized: false };
+  const row = { t: 0, o: '2', h: '4', l: '1', c: '3', v: '9', q: '18', n: 5, vwap: '2', bv: '1', ...state };
+  candles.put({ ...row, ...before });
+  return candles.put({ ...row, ...before, ...after })?.isCorrection ?? null;
+})"""
+
+
+def test_a_correction_is_what_no_new_trade_can_do(blank: Page) -> None:
+    changes: list[tuple[dict[str, object], dict[str, object], bool | None]] = [
+        ({}, {"n": 6, "v": "10", "c": "2.5", "l": "0.5", "h": "5"}, False),
+        ({}, {"n": 4, "v": "8"}, True),
+        ({}, {"l": "1.5"}, True),
+        ({"closed": True}, {"c": "2"}, True),
+        ({"closed": True}, {"bv": "2"}, True),
+        ({"closed": True}, {"finalized": True}, False),
+        ({}, {"closed": True}, False),
+        ({}, {}, None),
+    ]
+    for before, after, is_correction in changes:
+        assert blank.evaluate(CHANGE, [before, after]) is is_correction, (before, after)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import pairwise, product
 from zoneinfo import ZoneInfo
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, expect
 
 from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, choose_zone, new_tabs, query
+from tests.browser.market.conftest import ChartPage, Tab, choose_zone, new_tabs, query, still_picture
+from tests.browser.market.conftest import clock as local_text
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
+from tests.browser.requests import answer
 from tests.browser.tabs import Tabs
 
 pytestmark = pytest.mark.functional
 
-WEEK = 7 * 24 * HOUR
 DAY = 24 * HOUR
 
 # A zone and a day near its change of offset.
@@ -37,13 +38,6 @@ CHANGES = {
     "a new offset in Pyongyang": ("Asia/Pyongyang", "2018-05-05"),
     "short summers in Casablanca": ("Africa/Casablanca", "2012-07-20"),
 }
-QUICK = (
-    "spring in Berlin", "half an hour in Lord Howe", "a skipped day in Apia", "a minute after midnight in St. John's",
-)  # fmt: skip
-each_change = pytest.mark.parametrize(
-    "change", [pytest.param(each, marks=[] if each in QUICK else [pytest.mark.full]) for each in CHANGES]
-)
-
 OFFSETS = """async ([zone, times]) => {
   const { offsetAt } = await import('/static/time_zones.js');
   return times.map((time) => offsetAt(time, zone));
@@ -64,31 +58,23 @@ def midnight(day: str) -> int:
     return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
 
 
-@pytest.mark.parametrize(
-    "zone",
-    [
-        pytest.param(each, marks=[] if each in {CHANGES[change][0] for change in QUICK} else [pytest.mark.full])
-        for each in sorted({zone for zone, _ in CHANGES.values()} | {"Asia/Kolkata", "Africa/Cairo"})
-    ],
-)
-def test_offsets_are_those_of_the_time_zone_database(blank: Page, zone: str) -> None:
+def test_offsets_are_those_of_the_time_zone_database(blank: Page) -> None:
     first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1973, 2025))
     times = list(range(first, last, 61 * HOUR))
-    assert blank.evaluate(OFFSETS, [zone, times]) == [clock(time, zone) - time for time in times]
+    for zone in sorted({zone for zone, _ in CHANGES.values()} | {"Asia/Kolkata", "Africa/Cairo"}):
+        assert blank.evaluate(OFFSETS, [zone, times]) == [clock(time, zone) - time for time in times], zone
 
 
-@each_change
-def test_each_local_time_begins_when_the_clocks_first_show_it(blank: Page, change: str) -> None:
-    zone, day = CHANGES[change]
-    start = midnight(day) - 2 * DAY
-    times = range(start, start + 4 * DAY, MINUTE)
-    shown = [clock(time, zone) for time in times]
-    assert blank.evaluate(OFFSETS, [zone, list(times)]) == [
-        local - time for local, time in zip(shown, times, strict=True)
-    ]
-    locals_ = range(start + DAY, start + 3 * DAY, 15 * MINUTE)
-    expected = [begin(local, shown, times) for local in locals_]
-    assert blank.evaluate(TIMES, [zone, list(locals_)]) == expected
+def test_each_local_time_begins_when_the_clocks_first_show_it(blank: Page) -> None:
+    for change, (zone, day) in CHANGES.items():
+        start = midnight(day) - 2 * DAY
+        times = range(start, start + 4 * DAY, MINUTE)
+        shown = [clock(time, zone) for time in times]
+        offsets = [local - time for local, time in zip(shown, times, strict=True)]
+        assert blank.evaluate(OFFSETS, [zone, list(times)]) == offsets, change
+        locals_ = range(start + DAY, start + 3 * DAY, 15 * MINUTE)
+        expected = [begin(local, shown, times) for local in locals_]
+        assert blank.evaluate(TIMES, [zone, list(locals_)]) == expected, change
 
 
 def begin(local: int, shown: list[int], times: range) -> int:
@@ -114,32 +100,19 @@ BUCKETS = """async ([interval, zone, opens]) => {
   return wrong;
 }"""
 DAYS = {
-    "15m": 2,
-    "30m": 4,
-    "1h": 10,
-    "2h": 10,
-    "4h": 10,
-    "6h": 10,
-    "8h": 10,
-    "12h": 10,
-    "1d": 40,
-    "3d": 40,
-    "1w": 60,
+    "15m": 2, "30m": 4, "1h": 10, "2h": 10, "4h": 10, "6h": 10, "8h": 10, "12h": 10, "1d": 40, "3d": 40, "1w": 60,
     "1M": 200,
-}
+}  # fmt: skip
 
 
-@each_change
-def test_the_buckets_are_those_of_the_api(blank: Page, stage: Stage, change: str) -> None:
-    zone, day = CHANGES[change]
-    symbol = f"DEMO:{day}"
-    stage.write(tick(symbol, midnight(day) - 400 * DAY, "1"))
-    for interval, days in DAYS.items():
+def test_the_buckets_are_those_of_the_api(blank: Page, stage: Stage) -> None:
+    stage.write(*(tick(f"DEMO:{day}", midnight(day) - 400 * DAY, "1") for _, day in CHANGES.values()))
+    for (change, (zone, day)), (interval, days) in product(CHANGES.items(), DAYS.items()):
         bounds = f"startTime={midnight(day) - days * DAY}&endTime={midnight(day) + days * DAY}"
-        path = f"/v1/chart?symbol={symbol}&interval={interval}&timeZone={zone}&fill=previous&limit=5000&{bounds}"
+        path = f"/v1/chart?symbol=DEMO:{day}&interval={interval}&timeZone={zone}&fill=previous&limit=5000&{bounds}"
         opens = [candle["t"] for candle in stage.read(path)["candles"]]
         assert len(opens) > 8
-        assert blank.evaluate(BUCKETS, [interval, zone, opens]) == [], interval
+        assert blank.evaluate(BUCKETS, [interval, zone, opens]) == [], (change, interval)
 
 
 def test_the_api_knows_every_zone_of_the_list(blank: Page, stage: Stage) -> None:
@@ -197,25 +170,23 @@ def test_a_time_zone_is_found_by_city_name_and_offset(calcutta: ChartPage) -> No
     page.get_by_text("No time zone has that in its name").wait_for()
 
 
-def test_a_telephone_shows_the_whole_name_of_a_zone(calcutta: ChartPage) -> None:
+def test_a_chosen_time_zone_is_in_every_label_and_near_the_top_afterwards(calcutta: ChartPage, stage: Stage) -> None:
+    symbol, end = "DEMO:ZONED", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(200)))
+    calcutta.go(query(symbol, panels="trades")).drawn()
     page = calcutta.page
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.get_by_role("button", name="View and export").click()
-    page.locator("#zone").click()
-    page.keyboard.type("-3")
-    name = page.get_by_role("option", name="Argentina/Buenos Aires").locator("b")
-    assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
-
-
-@pytest.mark.full
-def test_a_chosen_time_zone_is_in_the_address_and_near_the_top_afterwards(calcutta: ChartPage) -> None:
-    page = calcutta.page
+    pictures = {still_picture(page, "#chart table tr:last-child td:nth-child(2)")}
     button = page.get_by_role("button", name="Time zone")
-    for typed, label in (("+5:45", "UTC+05:45"), ("-3:30", "UTC−03:30")):
+    for typed, label, ahead in (("+5:45", "UTC+05:45", 345), ("-3:30", "UTC−03:30", -210)):
         button.click()
         page.keyboard.type(typed)
         page.keyboard.press("Enter")
         calcutta.becomes(lambda label=label: button.inner_text() == label)
+        time = local_text(end, ahead)
+        expect(page.locator("#legend-time")).to_have_text(time[:16])
+        expect(page.locator("#trade-rows tr td").first).to_have_text(re.compile(f"{time[11:]}$"))
+        pictures.add(still_picture(page, "#chart table tr:last-child td:nth-child(2)"))
+    assert len(pictures) == 3, "the axis of the times"
     calcutta.becomes(lambda: "zone=-03:30" in calcutta.url)
     page.reload()
     calcutta.drawn()
@@ -233,43 +204,15 @@ def test_a_day_in_a_named_zone_is_shown_and_stays_live(calcutta: ChartPage, stag
     assert page.evaluate("localStorage.getItem('chart-zone')") == "Asia/Kolkata"
     candle = stage.read(f"/v1/chart?symbol={symbol}&interval=1d&timeZone=%2B05:30&limit=1")["candles"][0]
     calcutta.becomes(lambda: calcutta.legend().get("n") == str(candle["n"]))
+    assert local_text(candle["t"], 330)[:10] in (page.locator("#legend-time").text_content() or "")
     stage.write(tick(symbol, now(), "123.5"))
-    calcutta.becomes(lambda: calcutta.legend()["C"] == "123.5")
+    calcutta.closes_at("123.5")
     calcutta.go(query(symbol, "1d", zone="europe/kiev")).drawn()
     calcutta.becomes(lambda: "zone=Europe/Kyiv" in calcutta.url)
     stage.write(tick(symbol, now(), "124.5"))
-    calcutta.becomes(lambda: calcutta.legend()["C"] == "124.5")
+    calcutta.closes_at("124.5")
 
 
-@pytest.mark.full
-def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
-    stage.write(tick("DEMO:ELSEWHERE", now(), "1"))
-    opened = tab(query("DEMO:ELSEWHERE", "5m")).drawn()
-    page = opened.page
-    page.keyboard.type(SYMBOL)
-    page.get_by_role("option", name=SYMBOL).wait_for()
-    page.keyboard.press("Enter")
-    opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
-    choose_zone(page, "+2")
-    page.get_by_role("button", name="1m", exact=True).click()
-    page.keyboard.press("Alt+t")
-    opened.becomes(lambda: "interval=1m&zone=+02:00" in opened.url and "panels=trades" in opened.url)
-    stored = "JSON.stringify(Object.entries(localStorage).sort())"
-    before = page.evaluate(stored)
-    assert "+02:00" in before
-    opened.go("?symbol=DEMO:LINKED&interval=15m&zone=-05:00&panels=watchlist&type=line&scale=log&bars=50")
-    page.get_by_role("heading", name="Unknown symbol").wait_for()
-    opened.go(query(interval="15m", zone="-05:00", panels="watchlist", type="line", scale="log", bars=50)).drawn()
-    assert page.locator("#zone").inner_text() == "UTC−05:00"
-    page.wait_for_timeout(600)
-    assert page.evaluate(stored) == before
-    opened.go().drawn()
-    opened.becomes(lambda: f"symbol={SYMBOL}&interval=1m" in opened.url)
-    assert page.locator("#zone").inner_text() == "UTC+02:00"
-    assert page.locator("#trades").is_visible()
-
-
-@pytest.mark.full
 def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab) -> None:
     opened = tab()
     page = opened.page
@@ -278,17 +221,12 @@ def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab) -> N
         "errors": [{"pointer": "/timeZone", "message": "is unknown"}],
     }  # fmt: skip
 
-    def answer(route: Route) -> None:
-        if "Troll" in route.request.url:
-            route.fulfill(status=422, body=json.dumps(refused), content_type="application/problem+json")
-        else:
-            route.continue_()
-
-    page.route("**/api/v1/chart?*", answer)
+    answer(page, lambda url: "/v1/chart?" in url and "Troll" in url, refused, 422)
     opened.go(query(zone="Antarctica/Troll"))
     page.get_by_role("heading", name="Unknown time zone").wait_for()
     page.get_by_text("The data API does not know “Antarctica/Troll”.").wait_for()
     page.get_by_role("button", name="Choose another time zone").click()
-    page.get_by_role("option", name="UTC").first.click()
+    page.locator("#zone-search").fill("UTC")
+    opened.keys("Enter")
     opened.drawn()
     opened.becomes(lambda: "zone=UTC" in opened.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.market.conftest import ChartPage, Tab, query, settled
+from tests.browser.market.conftest import ChartPage, Tab, clock, query, settled, shown, time_of
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -27,36 +27,6 @@ def prices(page: Page) -> list[str]:
     return [text.replace("\u202f", "") for text in page.locator(f"{ROWS} td:nth-child(2)").all_text_contents()]
 
 
-@pytest.mark.full
-def test_trades_that_were_retracted_without_a_connection_are_struck_through(tab: Tab, stage: Stage) -> None:
-    symbol, start = "DEMO:STRUCK", now()
-    stage.write(*(tick(symbol, start - at * MINUTE, str(100 + at), block=at) for at in range(200, 0, -1)))
-    opened = tab(query(symbol, panels="trades")).drawn()
-    page = opened.page
-    opened.becomes(lambda: listed(opened) == 100)
-    to_the_end(page)
-    opened.becomes(lambda: listed(opened) == 200)
-    stage.api.stop()
-    page.locator("#live.offline").wait_for()
-    page.context.set_offline(True)
-    stage.restart_api()
-    stage.write(*({"retract": {"symbol": symbol, "block_hash": f"0x{block:x}"}} for block in (3, 150)))
-    stage.write(tick(symbol, start, "99", block=500))
-    page.context.set_offline(False)
-    page.locator("#trade-scroller").evaluate("(box) => { box.scrollTop = 0; }")
-    page.locator(f"{ROWS}.retracted", has_text="103").wait_for()
-    assert listed(opened) == 201
-    assert prices(page)[:4] == ["99", "101", "102", "103"]
-    page.locator("#trade-scroller").evaluate("(box) => { box.scrollTop = 140 * 22; }")
-    page.locator(f"{ROWS}.retracted", has_text="250").wait_for()
-    stage.write(
-        {"restore": {"symbol": symbol, "block_hash": "0x96"}}, tick(symbol, start - 150 * MINUTE, "250", block=150)
-    )
-    page.locator(f"{ROWS}.retracted", has_text="250").wait_for(state="detached")
-    page.locator(ROWS, has_text="250").wait_for()
-
-
-@pytest.mark.full
 def test_a_size_filters_the_trades_exactly_and_stays_in_the_address(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:SIZED", now() - MINUTE
     least, less, more = "100.000000000000000000000000000002", "100.000000000000000000000000000001", "1000"
@@ -80,7 +50,6 @@ def test_a_size_filters_the_trades_exactly_and_stays_in_the_address(tab: Tab, st
     assert "min=" not in settled(opened)
 
 
-@pytest.mark.full
 def test_a_size_that_no_recent_trade_has_is_said_and_older_trades_are_searched(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:RARE", now() - HOUR
     stage.write(*(tick(symbol, start, str(at), "500" if at == 60 else "1", at=at) for at in range(1, 1101)))
@@ -106,11 +75,10 @@ def test_older_trades_are_read_at_the_end_of_the_list(tab: Tab, stage: Stage) ->
         to_the_end(page)
         opened.becomes(lambda count=count: listed(opened) == count)
     page.locator(ROWS).first.focus()
-    for _ in range(2):
-        page.keyboard.press("End")
-        page.wait_for_timeout(300)
-    assert listed(opened) == 320
-    assert prices(page)[-1] == "1"
+    opened.keys("End")
+    opened.becomes(lambda: listed(opened) == 320)
+    opened.keys("End")
+    opened.becomes(lambda: prices(page)[-1:] == ["1"])
     assert page.locator(ROWS).count() < 100, "the document has only the rows in sight"
     page.get_by_text("There are no older trades.").wait_for()
     place = page.locator(ROWS, has_text="1").last
@@ -120,7 +88,6 @@ def test_older_trades_are_read_at_the_end_of_the_list(tab: Tab, stage: Stage) ->
     assert place.bounding_box() == before, "a new trade above moved the rows in sight"
 
 
-@pytest.mark.full
 def test_the_list_keeps_2000_trades_and_returns_to_the_newest(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:BOUNDED", now() - HOUR
     stage.write(*(tick(symbol, start, str(at), at=at) for at in range(1, 2301)))
@@ -142,7 +109,6 @@ def test_the_list_keeps_2000_trades_and_returns_to_the_newest(tab: Tab, stage: S
     assert page.get_by_role("button", name="Newest trades").is_hidden()
 
 
-@pytest.mark.full
 def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:CHOSEN", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * 10 * HOUR + 65_000, str(100 + at)) for at in range(60)))
@@ -156,12 +122,9 @@ def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage)
         page.keyboard.press("Enter")
         opened.becomes(lambda at=at: opened.legend().get("C") == str(100 + at))
         time = end - at * 10 * HOUR + MINUTE
-        assert page.locator("#legend-time").text_content() == page.evaluate(LOCAL, [time, 0])[:16]
-        assert "from=" in settled(opened)
-        shown = page.evaluate(
-            "['from', 'to'].map((each) => Date.parse(new URLSearchParams(location.search).get(each)))"
-        )
-        assert shown[0] < time < shown[1]
+        assert page.locator("#legend-time").text_content() == clock(time)[:16]
+        view = shown(opened)
+        assert time_of(view["from"]) < time < time_of(view["to"])
         assert opened.legend()["C"] == str(100 + at), "the crosshair stays there"
         assert page.evaluate("document.activeElement.matches('#trade-rows tr')"), "the focus stays in the list"
     page.locator(ROWS, has_text="104").click()
@@ -171,10 +134,6 @@ def test_a_chosen_trade_puts_the_crosshair_on_its_candle(tab: Tab, stage: Stage)
     assert settled(opened) != before, "the keys of the chart still move it"
 
 
-LOCAL = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
-
-
-@pytest.mark.full
 def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:SIDES", now()
     stage.write(
@@ -185,8 +144,8 @@ def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(ta
     opened = tab(query(symbol, "1d", panels="trades", zone="+05:30")).drawn()
     page = opened.page
     page.locator(ROWS).nth(2).wait_for()
-    times = [page.evaluate(LOCAL, [start - days * DAY, 330]) for days in (0, 3, 4)]
-    shown = [time if time[:4] != times[0][:4] else time[5:] for time in times[1:]]
+    times = [clock(start - days * DAY, 330) for days in (0, 3, 4)]
+    dated = [time if time[:4] != times[0][:4] else time[5:] for time in times[1:]]
     names = ("sell at 1", "buy at 999999999999999999999999999999.5", "3")
     assert [page.get_by_role("gridcell", name=name, exact=True).count() for name in names] == [1, 1, 1]
     # Read in one step, because a new list replaces the rows.
@@ -196,13 +155,12 @@ def test_a_trade_has_its_side_in_words_and_its_date_if_it_is_older_than_today(ta
           [1, 4, 7].map((at) => getComputedStyle(cells[at], '::before').content),
         ]"""
     )
-    assert [texts[at] for at in (0, 3, 6)] == [times[0][11:], *shown]
+    assert [texts[at] for at in (0, 3, 6)] == [times[0][11:], *dated]
     assert marks == ['"▼"', '"▲"', "none"]
     assert [texts[at] for at in (2, 4)] == ["0.0₂₉1", "9.99999e29"]
     assert page.locator("#trade-scroller").evaluate("(box) => box.scrollWidth <= box.clientWidth")
 
 
-@pytest.mark.full
 def test_what_was_corrected_is_listed_and_leads_to_its_candle(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:CORRECTED", now() // MINUTE * MINUTE - 100 * MINUTE
     stage.write(
@@ -220,7 +178,7 @@ def test_what_was_corrected_is_listed_and_leads_to_its_candle(tab: Tab, stage: S
     page.keyboard.press("Alt+j")
     dialog = page.get_by_role("dialog", name="2 corrections since ")
     rows = {row.split("→")[0]: row for row in dialog.locator("tbody tr").all_inner_texts()}
-    times = [page.evaluate(LOCAL, [start + at * MINUTE, 0])[:16] for at in (10, 20)]
+    times = [clock(start + at * MINUTE)[:16] for at in (10, 20)]
     found = {key[:16]: row for key, row in rows.items()}
     assert found.keys() == set(times)
     assert "H 105.000000000000000001 → 100" in found[times[0]]

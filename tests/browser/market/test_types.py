@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.browser.market.conftest import Tab, query, settled
+from tests.browser.market.conftest import Tab, query, settled, shown
 from tests.browser.market.stage import MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -46,7 +46,6 @@ def row(opened: str, close: str, finalized: bool = True) -> dict[str, Any]:
     return {"o": opened, "h": "130", "l": "90", "c": close, "v": "5", "finalized": finalized}
 
 
-@pytest.mark.full
 def test_up_and_down_differ_by_lightness(tab: Tab) -> None:
     page = tab(query()).page
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -80,7 +79,8 @@ def test_a_rising_candle_is_hollow_and_a_falling_one_is_filled(tab: Tab, stage: 
 
 def test_each_type_has_its_own_signs(tab: Tab) -> None:
     rows = [row("100", "110"), row("120", "115"), row("100", "108"), row("108", "108")]
-    found = tab(query()).page.evaluate(POINTS, rows)
+    page = tab(query()).page
+    found = page.evaluate(POINTS, rows)
     colours, points = found["colours"], found["points"]
     up, down, paper = (colours[name] for name in ("up", "down", "paper"))
     assert [(each["borderColor"], each["color"]) for each in points["candles"]] == [
@@ -90,25 +90,22 @@ def test_each_type_has_its_own_signs(tab: Tab) -> None:
         (up, paper), (up, up), (down, paper), (up, up),
     ], "coloured by the close before, hollow if the close is above the open"  # fmt: skip
     assert [each["color"] for each in points["bars"]] == [up, down, up, up]
-
-
-def test_a_candle_that_can_still_change_is_lighter_in_each_type(tab: Tab) -> None:
     final, open_ones = ([row("100", "110", is_final), row("110", "100", is_final)] for is_final in (True, False))
-    page = tab(query()).page
     one, other = page.evaluate(POINTS, final), page.evaluate(POINTS, open_ones)
     assert set(one["points"]) == {"candles", "hollow", "bars", "line", "area", "volume"}
     for kind, points in one["points"].items():
         for before, after in zip(points, other["points"][kind], strict=True):
+            colours = ({each.get(key) for key in each if key.endswith("olor")} for each in (before, after))
             assert before != after, kind
-            assert {before.get(key) for key in before if key.endswith("olor")} != {
-                after.get(key) for key in after if key.endswith("olor")
-            }, kind
+            assert next(colours) != next(colours), f"{kind}: a candle that can still change is lighter"
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("kind", ["candles", "hollow", "bars", "line", "area"])
-@pytest.mark.parametrize("scale", ["linear", "log", "percent"])
-def test_each_type_is_drawn_on_each_scale(tab: Tab, kind: str, scale: str) -> None:
-    opened = tab(query(type=kind, scale=scale, inverted=1)).drawn()
-    colour = "var(--accent)" if kind in ("line", "area") else "var(--up)"
-    assert opened.has_pixels(colour, 0.3, 0.5, 24) > 50
+def test_each_type_is_drawn_on_each_scale(tab: Tab) -> None:
+    opened = tab()
+    for kind in ("candles", "hollow", "bars", "line", "area"):
+        opened.go(query(type=kind, inverted=1)).drawn()
+        colour = "var(--accent)" if kind in ("line", "area") else "var(--up)"
+        for key, scale in (("Alt+i", "linear"), ("Alt+l", "log"), ("Alt+p", "percent")):
+            opened.keys(key)
+            assert shown(opened).get("scale", "linear") == scale
+            opened.becomes(lambda: opened.pixels(colour, 0.3, 0.5, 24) > 50)  # noqa: B023
