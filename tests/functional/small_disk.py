@@ -9,20 +9,18 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
+from tests.capabilities import need
 
+MOUNTS = "root, who may mount a file system (Debian package util-linux)"
 _MOUNT = 'mount -t tmpfs -o "size=$1,mode=0700" small "$2" && shift 2 && exec "$@"'
 
 
 def inside(folder: Path, size: int) -> list[str]:
     """A command that runs the command after it in a mount namespace where ``folder`` is a file system of ``size``
-    bytes. If mounting is not allowed, the test is skipped with the reason."""
+    bytes. Where mounting is not allowed, the test is skipped."""
     command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT, "sh", str(size), str(folder)]
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("only root mounts, and only with unshare")
-    tried = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        pytest.skip(f"mounting is not allowed here: {tried.stderr.strip()}")
+    is_root = os.geteuid() == 0 and shutil.which("unshare") is not None
+    need(is_root and subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0, MOUNTS)
     return command
 
 

@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.functional
 
 WEBSOCKETS = {"cards": ("/api/live", "card-live.v1"), "market": ("/v1/live", "marketdata-live.v1")}
 TEXT = re.compile(r"\S+Z ([0-9a-f]{16}) 127\.0\.0\.1 GET (\S+) (\d+) (\d+) B [\d.]+ ms")
-Ask = Callable[..., tuple[int, str | None, int]]
 
 
 class Logged:
@@ -43,62 +42,47 @@ class Logged:
         return found
 
 
-@pytest.fixture(params=["cards", "market"])
-def product(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@contextmanager
+def market(state_dir: Path, form: str) -> Iterator[Logged]:
+    api = ApiProcess(state_dir, MARKET_LOG=form)
+    api.start()
+    try:
+        yield Logged(api.port, api.log, api.stop, api.token("read"))
+    finally:
+        api.stop()
 
 
-@pytest.fixture
-def start(product: str, state_dir: Path, card_environment: dict[str, str]) -> Iterator[Callable[[str], Logged]]:
-    running: list[Logged] = []
+@contextmanager
+def cards(state_dir: Path, environment: dict[str, str], form: str) -> Iterator[Logged]:
+    log = state_dir / "log"
+    card = state_dir / "card"
+    if not card.exists():
+        make_card(card)
+    names = {"CARD_STATE_DIR": str(state_dir / "state"), "CARD_LOG": form, "CARD_SOURCE": str(card)}
+    with log.open("w") as file:
+        server = Server({**environment, **names}, log=file)
 
-    def begin(form: str) -> Logged:
-        if product == "market":
-            api = ApiProcess(state_dir, MARKET_LOG=form)
-            api.start()
-            running.append(Logged(api.port, api.log, api.stop, api.token("read")))
-            return running[-1]
-        log = state_dir / "log"
-        environment = {
-            **card_environment, "CARD_STATE_DIR": str(state_dir / "state"), "CARD_LOG": form,
-            "CARD_SOURCE": str(make_card(state_dir / "card")),
-        }  # fmt: skip
-        with log.open("w") as file:
-            server = Server(environment, log=file)
+    def end() -> None:
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+        server.process.stdout.close()  # type: ignore[union-attr]
 
-        def end() -> None:
-            server.process.send_signal(signal.SIGTERM)
-            server.process.wait(30)
-            server.process.stdout.close()  # type: ignore[union-attr]
-
-        running.append(Logged(int(server.address.rpartition(":")[2]), log, end))
-        return running[-1]
-
-    yield begin
-    for each in running:
-        each.end()
+    try:
+        yield Logged(int(server.address.rpartition(":")[2]), log, end)
+    finally:
+        end()
 
 
 PATHS = ("/openapi.json", "/api/openapi.json", "/v1/symbols?x=%0A1", "/nothing")
 
 
-@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.full)])
-def test_each_answer_is_a_line_with_the_id_that_the_client_got(
-    start: Callable[[str], Logged], form: str, product: str
-) -> None:
-    service = start(form)
+def assert_logged(service: Logged, product: str, form: str) -> None:
+    """Each answer is a line with the id that the client got. Ends the service."""
     answers = {path: service.ask(path) for path in PATHS}
     bad = service.ask("/", Host="a b", **{"Content-Length": "x"})
     websocket = open_and_close_websocket(service, product)
     service.end()
-    lines = service.log.read_text().splitlines()
-    if form == "json":
-        found = {
-            e["id"]: (e["target"], e["status"], e["bytes"]) for e in map(json.loads, [x for x in lines if x[0] == "{"])
-        }
-    else:
-        matches = [match for line in lines if (match := TEXT.fullmatch(line))]
-        found = {each[1]: (each[2], int(each[3]), int(each[4])) for each in matches}
+    found = logged(service.log, form)
     assert len(found) == len(PATHS) + 2
     assert bad[1] in found, "also what the listener refuses"
     for path, (status, identity, size) in answers.items():
@@ -106,6 +90,31 @@ def test_each_answer_is_a_line_with_the_id_that_the_client_got(
         assert found[identity] == (path, status, size)
     identity, size = websocket
     assert found[identity] == (WEBSOCKETS[product][0], 101, size)
+
+
+def logged(log: Path, form: str) -> dict[str, tuple[str, int, int]]:
+    """Target, status and bytes of each logged request, by its id."""
+    lines = log.read_text().splitlines()
+    if form == "json":
+        entries = [json.loads(line) for line in lines if line[0] == "{"]
+        return {each["id"]: (each["target"], each["status"], each["bytes"]) for each in entries}
+    matches = [match for line in lines if (match := TEXT.fullmatch(line))]
+    return {each[1]: (each[2], int(each[3]), int(each[4])) for each in matches}
+
+
+def test_the_cards_log_each_answer_if_the_setting_says_so(state_dir: Path, card_environment: dict[str, str]) -> None:
+    for form in ("text", "json"):
+        with cards(state_dir, card_environment, form) as service:
+            assert_logged(service, "cards", form)
+    with cards(state_dir, card_environment, "") as service:
+        assert service.ask("/nothing")[1] is None
+        service.end()
+        assert "/nothing" not in service.log.read_text()
+
+
+def test_the_market_data_logs_each_answer(state_dir: Path) -> None:
+    with market(state_dir, "text") as service:
+        assert_logged(service, "market", "text")
 
 
 def open_and_close_websocket(service: Logged, product: str) -> tuple[str, int]:
@@ -128,15 +137,6 @@ def open_and_close_websocket(service: Logged, product: str) -> tuple[str, int]:
     return identity, len(answer)
 
 
-@pytest.mark.full
-def test_without_the_setting_no_request_is_logged(start: Callable[[str], Logged]) -> None:
-    service = start("")
-    assert service.ask("/nothing")[1] is None
-    service.end()
-    assert "/nothing" not in service.log.read_text()
-
-
-@pytest.mark.full
 def test_a_failure_of_the_database_has_the_id_of_its_request(state_dir: Path) -> None:
     """Every request is logged, also one that is refused before its body is read."""
     api = ApiProcess(state_dir, MARKET_LOG="json")
