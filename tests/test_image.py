@@ -1,5 +1,5 @@
 """``bin/image`` with stand-ins for podman and buildah that write down what they are given. The image itself is tried in
-``tests/functional/test_market_image.py``."""
+``tests/release/test_market_image.py``."""
 
 from __future__ import annotations
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from marketdata.ingest.outbox import Outbox, put
+from marketdata.postgres.client import Client as DatabaseClient
 from marketdata.postgres.cluster import conninfo
 from tests.functional.killed import KILLED
 from tests.functional.market_process import ROOT, ApiProcess, Client
-from tests.functional.session_process import eventually
+from tests.functional.serving import until
 
 pytestmark = pytest.mark.functional
 
@@ -39,12 +40,20 @@ BODIES = (
 )
 
 
+@contextmanager
+def serving(state_dir: Path) -> Iterator[ApiProcess]:
+    process = ApiProcess(state_dir)
+    try:
+        process.start()
+        yield process
+    finally:
+        assert process.stop() == 0
+
+
 @pytest.fixture
 def api(state_dir: Path) -> Iterator[ApiProcess]:
-    process = ApiProcess(state_dir)
-    process.start()
-    yield process
-    process.stop()
+    with serving(state_dir) as process:
+        yield process
 
 
 @pytest.fixture
@@ -104,9 +113,7 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path
 
     done = command(elsewhere, "restore", folder)
     assert (done.returncode, done.stderr) == (0, "")
-    restored = ApiProcess(elsewhere)
-    restored.start()
-    try:
+    with serving(elsewhere) as restored:
         assert restored.token("read") == token
         assert bodies(restored, token) == before
         with closing(Client(restored.port, restored.token("alg"))) as write:
@@ -118,103 +125,47 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path
             connection.execute("SET ROLE marketdata_reader")
             assert connection.execute("SELECT count(*) FROM md_ticks_v2").fetchone() == (0,)
         assert (elsewhere / "v2.env").read_text() == (state_dir / "v2.env").read_text()
-    finally:
-        restored.stop()
 
 
-def restored_after_all(elsewhere: Path, folder: Path, before: dict[str, Any], token: str) -> None:
-    """The same command continues a killed restore, and the API then gives the same bytes."""
-    done = command(elsewhere, "restore", folder)
-    assert (done.returncode, done.stderr) == (0, "") or was_complete(done.returncode, done.stderr)
-    restored = ApiProcess(elsewhere)
-    restored.start()
-    try:
-        assert bodies(restored, token) == before
-    finally:
-        assert restored.stop() == 0
-    assert not [path for path in elsewhere.rglob("*.part") if path.parent.name != "data"]
-
-
-def was_complete(code: int, said: str) -> bool:
-    """Whether a restore was refused because the one before had committed before it was killed."""
-    return code == 1 and "a restore replaces nothing" in said
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "point",
-    [
-        ("marketdata.backup.archive", "put_back", 1, "before"),
-        ("marketdata.backup.archive", "os.link", 2, "before"),
-        ("marketdata.backup.programs", "run", 1, "before"),
-        ("marketdata.backup.programs", "run", 1, "after"),
-        ("marketdata.operations.setup", "make_tables", 1, "after"),
-    ],
-    ids=lambda point: "-".join(map(str, point[1:])),
-)
-def test_nothing_is_served_from_a_killed_restore(
-    api: ApiProcess, state_dir: Path, elsewhere: Path, point: tuple[str, str, int, str]
+def test_nothing_is_served_from_a_killed_restore_and_the_same_command_goes_on(
+    api: ApiProcess, state_dir: Path, elsewhere: Path
 ) -> None:
     with closing(Client(api.port, api.token("alg"))) as write:
         fill(write)
     assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
     before, token, folder = bodies(api, api.token("read")), api.token("read"), elsewhere.parent / "backup"
     assert command(state_dir, "backup", folder).returncode == 0
+    place = ("marketdata.backup.programs", "run", "1", "after")
     killed = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, *map(str, point), "restore", str(folder)],
+        [sys.executable, "-P", "-c", KILLED, *place, "restore", str(folder)],
         cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(elsewhere)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     served = command(elsewhere, "api", MARKET_API_PORT="0")
     assert served.returncode == 1
     assert f"run bin/marketdata-restore {folder} again" in served.stderr
-    restored_after_all(elsewhere, folder, before, token)
+    done = command(elsewhere, "restore", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    with serving(elsewhere) as restored:
+        assert bodies(restored, token) == before
+    assert not [path for path in elsewhere.rglob("*.part") if path.parent.name != "data"]
 
 
-@pytest.mark.full
-def test_a_restore_that_is_killed_at_any_time_goes_on(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
-    with closing(Client(api.port, api.token("alg"))) as write:
-        fill(write)
-    assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
-    before, token, folder = bodies(api, api.token("read")), api.token("read"), elsewhere.parent / "backup"
-    assert command(state_dir, "backup", folder).returncode == 0
-    for number in range(8):
-        target = elsewhere.parent / f"state{number}"
-        for _ in range(3):
-            with subprocess.Popen(
-                [sys.executable, "-P", "-m", "marketdata", "restore", str(folder)], cwd=ROOT,
-                env=os.environ | {"MARKET_STATE_DIR": str(target)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            ) as process:  # fmt: skip
-                threading.Event().wait(random.uniform(0, 2))
-                process.kill()
-                assert process.stdout is not None
-                said = process.stdout.read().decode()
-            if process.returncode == 0 or was_complete(process.returncode, said):  # it ended before the kill
-                break
-            assert process.returncode == -signal.SIGKILL, said
-        else:
-            restored_after_all(target, folder, before, token)
-
-
-@pytest.mark.full
-def test_nothing_that_exists_is_replaced(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
+def test_nothing_that_exists_is_replaced_and_a_changed_backup_is_refused(
+    api: ApiProcess, state_dir: Path, elsewhere: Path
+) -> None:
     folder = elsewhere.parent / "backup"
     assert command(state_dir, "backup", folder).returncode == 0
     again = command(state_dir, "backup", folder)
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
     over = command(state_dir, "restore", folder)
     assert (over.returncode, "a restore replaces nothing" in over.stderr) == (1, True)
-    (elsewhere / "secrets").mkdir(parents=True)
-    (elsewhere / "secrets" / "read.json").write_text("{}")
-    other = command(elsewhere, "restore", folder)
-    assert (other.returncode, f"{elsewhere}/secrets/read.json exists" in other.stderr) == (1, True)
-    assert not (elsewhere / "cluster").exists()
-
-
-@pytest.mark.full
-def test_a_changed_backup_is_refused(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
-    folder = elsewhere.parent / "backup"
-    assert command(state_dir, "backup", folder).returncode == 0
+    used = elsewhere.parent / "used"
+    (used / "secrets").mkdir(parents=True)
+    (used / "secrets" / "read.json").write_text("{}")
+    other = command(used, "restore", folder)
+    assert (other.returncode, f"{used}/secrets/read.json exists" in other.stderr) == (1, True)
+    assert not (used / "cluster").exists()
     content = bytearray((folder / "database.dump").read_bytes())
     content[len(content) // 2] ^= 1
     (folder / "database.dump").write_bytes(content)
@@ -240,8 +191,6 @@ class Outgoing(threading.Thread):
         self.sent = 0
 
     def run(self) -> None:
-        from marketdata.ingest.outbox import Outbox, put
-
         with closing(Outbox(self._path)) as outbox, closing(Client(self._api.port, self._api.token("alg"))) as write:
             while not self.stopping.is_set():
                 with outbox.transaction() as transaction:
@@ -253,46 +202,27 @@ class Outgoing(threading.Thread):
                 self.sent += 20
 
 
-@pytest.mark.full
-def test_a_backup_holds_database_and_outbox_of_one_moment(
-    api: ApiProcess, state_dir: Path, elsewhere: Path, loops: Callable[..., int]
-) -> None:
+def test_a_backup_holds_database_and_outbox_of_one_moment(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
     """Everything that the ingestor had read is in the restored database or in the restored outbox. Nothing else is in
     the database."""
-    from marketdata.ingest.outbox import Outbox
-
     (state_dir / "ingestor").mkdir()
     outgoing = Outgoing(api, state_dir / "ingestor" / "md_ticks_v1.sqlite")
     outgoing.start()
     try:
-        for number in range(loops(quick=1, full=3)):
-            before = eventually(lambda: outgoing.sent > 100 and outgoing.sent)
-            folder, target = elsewhere.parent / f"backup{number}", elsewhere.parent / f"state{number}"
-            done = command(state_dir, "backup", folder)
-            assert (done.returncode, done.stderr) == (0, "")
-            done = command(target, "restore", folder)
-            assert (done.returncode, done.stderr) == (0, "")
-            with closing(Outbox(target / "ingestor" / "md_ticks_v1.sqlite")) as outbox:
-                (entered,) = outbox.rows("SELECT seq FROM sqlite_sequence WHERE name = 'items'")[0]
-                held = {json.loads(each.body)["id"] for each in outbox.first(10_000)}
-            client = subprocess.run(
-                [sys.executable, "-c", _IDS, str(target)], cwd=ROOT, capture_output=True, text=True, check=True
-            )
-            stored = set(client.stdout.split())
-            read = {f"a{each}" for each in range(entered)}
-            assert len(read) >= before
-            assert stored | held == read
+        before = until(lambda: outgoing.sent > 100 and outgoing.sent, 60)
+        folder = elsewhere.parent / "backup"
+        done = command(state_dir, "backup", folder)
+        assert (done.returncode, done.stderr) == (0, "")
     finally:
         outgoing.stopping.set()
         outgoing.join(60)
     assert outgoing.sent > before
-
-
-_IDS = """
-import sys
-from pathlib import Path
-import psycopg
-from marketdata.postgres.client import Client
-with Client(Path(sys.argv[1]), linger=False) as client, psycopg.connect(client.conninfo) as connection:
-    print(*(row[0] for row in connection.execute("SELECT id FROM md_ticks_v1")))
-"""
+    done = command(elsewhere, "restore", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    with closing(Outbox(elsewhere / "ingestor" / "md_ticks_v1.sqlite")) as outbox:
+        (entered,) = outbox.rows("SELECT seq FROM sqlite_sequence WHERE name = 'items'")[0]
+        held = {json.loads(each.body)["id"] for each in outbox.first(10_000)}
+    with DatabaseClient(elsewhere, linger=False) as client, psycopg.connect(client.conninfo) as connection:
+        stored = {id for (id,) in connection.execute("SELECT id FROM md_ticks_v1")}
+    assert entered >= before
+    assert stored | held == {f"a{each}" for each in range(entered)}

@@ -18,7 +18,7 @@ from tests.functional.market_process import ROOT, SECONDS
 pytestmark = pytest.mark.functional
 
 
-@pytest.mark.parametrize("address", ["{state}/notify", pytest.param("@{state}", marks=pytest.mark.full)])
+@pytest.mark.parametrize("address", ["{state}/notify", "@{state}"])
 def test_the_database_tells_systemd_that_it_is_ready(state_dir: Path, address: str) -> None:
     address = address.format(state=state_dir)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:

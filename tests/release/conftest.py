@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import axe  # noqa: F401
-from tests.functional import postgresql_wheels
 from tests.functional.conftest import *  # noqa: F403
 from tests.functional.registry import NpmPrograms
 from tests.marketdata.conftest import *  # noqa: F403
+from tests.release import postgresql_wheels
 from tests.release import session_image as image
 from tests.release.citus.cluster import CitusCluster, citus_cluster
 

@@ -20,8 +20,10 @@ from marketdata.store.pool import Connection
 from marketdata.store.prune import Line
 from marketdata.store.version import Version, registered
 from marketdata.tick import Finalize, FinalizeChain, Retract
+from tests.functional.killed import KILLED
 from tests.marketdata.conftest import Command
-from tests.marketdata.store.conftest import START, stored_rollups, tick
+from tests.marketdata.operations.test_copy import environment
+from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
 
 PLAIN, CHAINED, FINAL, UNFINAL = "X:PLAIN", "ETH:CHAINED", "ETH:FINAL", "BSC:UNFINAL"
 LATER = "later"
@@ -119,6 +121,26 @@ def test_a_block_that_arrives_while_the_lines_are_drawn_is_not_pruned(conn: Conn
     assert [line.until for line in work.lines] == [None]
     assert list(work.delete()) == []
     assert days(conn, PLAIN) == [0, 1, 2, 3, 4]
+
+
+def test_a_prune_that_was_killed_goes_on_and_no_candle_changes(
+    conn: Connection, fresh: Settings, command: Command
+) -> None:
+    """It is killed between two batches. The line is drawn by then, so later ticks below it are refused."""
+    version = version_of(conn)
+    many = [tick(PLAIN, f"more {n}", START + n * SECOND) for n in range(4100)]
+    ticks.ingest(conn, version, many)
+    rows = stored_rollups(conn, version, PLAIN)
+    place = ("marketdata.store.prune", "_delete", "1", "after")
+    arguments = ("prune", "--before", "2024-02-03", "--symbol", PLAIN)
+    killed = subprocess.run([sys.executable, "-c", KILLED, *place, *arguments], env=environment(fresh), check=False)
+    assert killed.returncode == -9
+    assert 0 < len(stored_ticks(conn, version, PLAIN)) - 8 < 4100 + 12
+    assert ticks.ingest(conn, version, [tick(PLAIN, "late", START)]).outcomes == ["pruned"]
+    assert stored_rollups(conn, version, PLAIN) == rows
+    assert command(*arguments).returncode == 0
+    assert days(conn, PLAIN) == [3, 4]
+    assert stored_rollups(conn, version, PLAIN) == rows
 
 
 def test_several_symbols_are_pruned(conn: Connection, command: Command) -> None:

@@ -18,7 +18,7 @@ from tests.functional.containers import BASE, Podman, everything_of, podman_with
 from tests.functional.session_process import eventually
 from tests.marketdata.frontend.nginx import free_port
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 READ_ONLY = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")

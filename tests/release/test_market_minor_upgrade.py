@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,11 @@ from typing import Any
 import pytest
 
 from tests.functional.market_process import ApiProcess, Client
+from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import Watched
 from tests.marketdata.postgres.minor_upgrade import Installation
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 CHART = "/v1/chart?symbol=UPGRADE:A&interval=1m"
 
@@ -39,12 +39,9 @@ def tick(number: int) -> dict[str, Any]:
     return {"symbol": "UPGRADE:A", "id": str(number), "ts": 1_700_000_000_000, "price": "1.5", "size": "2"}
 
 
-def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
-    for _ in range(600):
-        if wanted(found := ask()):
-            return found
-        threading.Event().wait(0.05)
-    pytest.fail(f"{found} to the end")
+def answer(read: Client, is_ready: bool) -> Any:
+    """The answer of /ready when it says so."""
+    return until(lambda: (found := read("GET", "/ready")) and (found[0] == 200) is is_ready and found, 60)
 
 
 def test_a_minor_upgrade_is_reported_until_postgresql_is_restarted(api: ApiProcess, installation: Installation) -> None:
@@ -56,7 +53,7 @@ def test_a_minor_upgrade_is_reported_until_postgresql_is_restarted(api: ApiProce
 
         installation.unpack()
         installation.put(installation.library)
-        status, problem = eventually(lambda: read("GET", "/ready"), lambda answer: answer[0] != 200)
+        status, problem = answer(read, is_ready=False)
         assert status == 503, problem
         health = read("GET", "/healthz")[1]
         assert not health["database"]["reachable"]
@@ -73,7 +70,7 @@ def test_a_minor_upgrade_is_reported_until_postgresql_is_restarted(api: ApiProce
         assert watched.status() == first  # the program is not there yet
 
         installation.put(installation.postgres)
-        eventually(lambda: read("GET", "/ready"), lambda answer: answer[0] == 200)
+        answer(read, is_ready=True)
         assert watched.status()["pid"] == first["pid"]
         assert watched.status()["postgres"] != first["postgres"]
         assert write("POST", "/v1/ingest/tick", tick(2))[0] == 201

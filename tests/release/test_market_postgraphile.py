@@ -32,7 +32,7 @@ from marketdata.store.version import Version
 from tests.functional.registry import NODE, npm_install
 from tests.marketdata.store.conftest import START, tick
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = Path(__file__).with_name("postgraphile_server.mjs")
