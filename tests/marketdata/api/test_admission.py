@@ -187,8 +187,9 @@ def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, 
     bearer = new_token(database, "write")
     body = ticks("held", 5000) + b" " * (MAX_BODY_BYTES // 2)
     eventually(lambda: service.listener.bodies_left == BODIES_BYTES)  # those of earlier clients are released
-    with connected(service.port) as client, sending(client, post(bearer, body)):
+    with connected(service.port) as client, ExitStack() as sender:
         with locked_tokens(admin):
+            sender.enter_context(sending(client, post(bearer, body)))
             eventually(lambda: waiting_for_locks(admin) > 0 and bool(held(service)))
             (connection,) = held(service)
             for _ in range(5):

@@ -48,7 +48,9 @@ def test_a_final_block_names_a_symbol_or_a_chain_with_its_time(api: Api) -> None
     ]
 
 
-@pytest.mark.parametrize("query", ["interval=1m&format=csv", "interval=5m&fill=previous&format=columns"])
+@pytest.mark.parametrize(
+    "query", ["interval=1m&format=csv", f"interval=5m&fill=previous&format=columns&startTime={T}&limit=9"]
+)
 def test_the_tag_of_candles_changes_with_the_finality_of_the_chain(api: Api, tick: Make, query: str) -> None:
     chain = f"TAG{len(query)}"
     symbol, trades, other = f"{chain}:A", f"{chain}:B", f"{chain}X:A"

@@ -213,12 +213,12 @@ def test_sql_in_a_parameter_changes_nothing(api: Api, admin: psycopg.Connection[
     api.ingest(TICK, {**TICK, "symbol": "FUZZ:A"})
     own = str(TICK["symbol"]) if route.path.startswith("/v1/ingest") else ""
     before = None
-    for way in ways(route):
+    for number, way in enumerate(ways(route)):
         which = int(way[1]) if way[0] == "body" else 0
         sound = sound_request(route, way)
         assert _send(api, route, sound, which) < 300 or (route.method, route.parameters) == ("DELETE", ("id",)), way
         before = before or _census(admin, own)
-        for text in INJECTIONS:
+        for text in INJECTIONS[number % 2 :: 2]:
             assert _send(api, route, _with(sound, way, text), which) < 500, (way, text)
     assert _census(admin, own) == before
     api.get("/ready")

@@ -74,6 +74,7 @@ def test_an_answer_sent_in_several_writes_is_complete() -> None:
         return [BODY]
 
     with listening(large, shared=with_small_buffers()) as listener, connected(listener.port) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)  # so that the kernel does not enlarge it
         for _ in range(2):
             client.sendall(HEALTH)
             eventually(lambda: any(each.unsent and not each.is_in_worker for each in listener.connections()))
