@@ -230,19 +230,20 @@ class ReloadingFile(Generic[Content]):
     """Keeps the parsed content of a secret file, and reads the file again after it has changed.
 
     Calling the object returns the content, parsed by ``load``, or raises the error of ``load``. A change takes effect
-    within ``CHECK_SECONDS``. Thread-safe.
+    within ``check_seconds``. Thread-safe.
     """
 
-    def __init__(self, path: Path, load: Callable[[Path], Content]) -> None:
+    def __init__(self, path: Path, load: Callable[[Path], Content], check_seconds: float = CHECK_SECONDS) -> None:
         self._path = path
         self._load = load
+        self._check_seconds = check_seconds
         self._lock = threading.Lock()
         self._held: tuple[tuple[int, ...], Content] | None = None
         self._looked_at = 0.0
 
     def __call__(self) -> Content:
         held, now = self._held, monotonic()
-        if held is not None and now - self._looked_at < CHECK_SECONDS:
+        if held is not None and now - self._looked_at < self._check_seconds:
             return held[1]
         try:
             status = self._path.stat()

@@ -174,13 +174,17 @@ def _credentials(authorization: str) -> tuple[str, bytes]:
 
 
 class Throttle:
-    """A token bucket for each key. With more than ``MAX_KEYS`` keys, the least recently used bucket is forgotten."""
+    """A token bucket for each key. With more than ``max_keys`` keys, the least recently used bucket is forgotten."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, max_keys: int = MAX_KEYS) -> None:
         self._clock = clock
+        self._max_keys = max_keys
         self._lock = threading.Lock()
         # The time at which each key's bucket is full again. Taking a token moves that time by SECONDS_EACH.
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._full_at)
 
     def take(self, *keys: Hashable) -> float:
         """Take a token from each key's bucket and return 0. If a bucket is empty, take no token and return the seconds
@@ -192,7 +196,7 @@ class Throttle:
                 return wait
             for key in keys:
                 self._full_at[key] = max(self._full_at.pop(key, now), now) + SECONDS_EACH
-            while len(self._full_at) > MAX_KEYS:
+            while len(self._full_at) > self._max_keys:
                 self._full_at.popitem(last=False)
             return 0.0
 

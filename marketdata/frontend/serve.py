@@ -16,6 +16,7 @@ from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import SECURITY_HEADERS, Access, Frontend
 from marketdata.frontend.pages import Pages
 from marketdata.frontend.problems import refusal
+from marketdata.frontend.times import TIMES, Times
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
 from marketdata.http import request_log
@@ -30,8 +31,6 @@ WORKERS = proxy.MAX_RUNNING + proxy.MAX_WAITING + login.MAX_RUNNING + login.MAX_
 requests. Most workers only wait, so the large number is cheap."""
 
 MAX_TUNNELS = 4000
-TUNNEL_SECONDS = 60.0
-"""The lifetime of a WebSocket with BASIC_AUTH_MODE=off."""
 WANTED_DESCRIPTORS = 16384
 
 _TOKEN = re.compile(r"[!-~]+")
@@ -41,21 +40,21 @@ _log = logging.getLogger("marketdata.frontend")
 class Service:
     """The frontend in one process. Call ``start`` once; ``stop`` is idempotent."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, times: Times = TIMES, max_tunnels: int = MAX_TUNNELS) -> None:
         """Raises MissingRequirement or StateError if the users' file or the read token's file cannot be used."""
-        token = ReloadingFile(settings.secrets_dir / secretfile.READ_TOKEN, _read_token)
+        token = ReloadingFile(settings.secrets_dir / secretfile.READ_TOKEN, _read_token, times.file_check)
         token()
         user_login = None
         if settings.basic_auth:
-            known_users = ReloadingFile(settings.secrets_dir / secretfile.FRONTEND_USERS, _users)
+            known_users = ReloadingFile(settings.secrets_dir / secretfile.FRONTEND_USERS, _users, times.file_check)
             known_users()
             user_login = login.Login(known_users)
-        self._upstream = Upstream(settings.api_upstream, proxy.MAX_RUNNING)
+        self._upstream = Upstream(settings.api_upstream, proxy.MAX_RUNNING, times)
         descriptors = _descriptors()
         # A tunnel uses two descriptors. If a proxy does the login, only a new handshake shows whether it still lets the
         # user in.
-        lifetime = None if settings.basic_auth else TUNNEL_SECONDS
-        self.tunnels = Tunnels(min(MAX_TUNNELS, descriptors // 4), lifetime)
+        lifetime = None if settings.basic_auth else times.tunnel
+        self.tunnels = Tunnels(min(max_tunnels, descriptors // 4), lifetime, times)
         access = Access(user_login, frozenset(settings.frontend_origins), settings.trusted_proxies)
         app = Frontend(access, proxy.Proxy(self._upstream, token, self.tunnels), Pages())
         self._listener = Listener(

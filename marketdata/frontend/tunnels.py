@@ -21,17 +21,13 @@ from math import inf
 from time import monotonic
 
 from marketdata.frontend.problems import Busy
+from marketdata.frontend.times import Times
 from marketdata.frontend.upstream import Connection
 from marketdata.frontend.websocket_frames import Frames, close_frame
 
 BUFFER_BYTES = 64 * 1024
 EXPECTED_SECONDS = 10.0
 """An expected tunnel is closed if its client does not arrive within this time."""
-IDLE_SECONDS = 90.0
-"""A tunnel without traffic for this long is closed. A live tunnel has more traffic, because the API sends pings."""
-SWEEP_SECONDS = 1.0
-CLOSING_SECONDS = 2.0
-"""After its lifetime, a tunnel ends within this time: the frame that has begun passes, and the client closes, too."""
 RENEW = 4000
 """The code of the Close frame (RFC 6455, section 7.4.2: for private use). The page then connects again at once."""
 
@@ -73,8 +69,15 @@ class Tunnel:
     called about once a second. When it returns False, the tunnel is closed. ``lifetime`` is in seconds, or None."""
 
     def __init__(
-        self, client: _Side, upstream: _Side, early: bytes, may_stay: Callable[[], bool], lifetime: float | None
+        self,
+        client: _Side,
+        upstream: _Side,
+        early: bytes,
+        may_stay: Callable[[], bool],
+        lifetime: float | None,
+        times: Times,
     ) -> None:
+        self._times = times
         self.sides = client, upstream
         self.may_stay = may_stay
         self.moved_at = monotonic()
@@ -98,7 +101,7 @@ class Tunnel:
 
     def is_overdue(self, now: float) -> bool:
         """Whether the tunnel must be closed now."""
-        return now - self.moved_at > IDLE_SECONDS or now > self.ends_at + CLOSING_SECONDS or not self.may_stay()
+        return now - self.moved_at > self._times.idle or now > self.ends_at + self._times.closing or not self.may_stay()
 
     def room(self, source: _Side) -> int:
         """The number of bytes that may be read from a side."""
@@ -134,8 +137,9 @@ class Tunnels:
     """All tunnels, at most ``limit``, each for at most ``lifetime`` seconds. Call ``start`` once; ``stop`` is
     idempotent."""
 
-    def __init__(self, limit: int, lifetime: float | None = None) -> None:
+    def __init__(self, limit: int, lifetime: float | None, times: Times) -> None:
         self.limit = limit
+        self._times = times
         self._lifetime = lifetime
         self._selector = selectors.DefaultSelector()
         self._tunnels: set[Tunnel] = set()
@@ -184,7 +188,7 @@ class Tunnels:
         upstream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         early, upstream.received = upstream.received, b""
         sides = _Side(client, response), _Side(upstream.socket, b"")
-        self._new.append(Tunnel(*sides, early, may_stay, self._lifetime))
+        self._new.append(Tunnel(*sides, early, may_stay, self._lifetime, self._times))
         self._wake()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -220,7 +224,7 @@ class Tunnels:
             upstream.close()
 
     def _turn(self) -> None:
-        ready = {key.data for key, _ in self._selector.select(SWEEP_SECONDS)}
+        ready = {key.data for key, _ in self._selector.select(self._times.sweep)}
         if None in ready:
             ready.remove(None)
             self._wakes.recv(4096)
@@ -231,7 +235,7 @@ class Tunnels:
         for tunnel in ready:
             self._serve(tunnel)
         if monotonic() >= self._sweep_at:
-            self._sweep_at = monotonic() + SWEEP_SECONDS
+            self._sweep_at = monotonic() + self._times.sweep
             self._close_unadopted(monotonic())
             for tunnel in list(self._tunnels):
                 if tunnel.is_overdue(monotonic()):

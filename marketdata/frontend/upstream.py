@@ -14,12 +14,10 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from marketdata.frontend.problems import UpstreamFailed, UpstreamSlow
+from marketdata.frontend.times import Times
 from marketdata.frontend.upstream_response import MAX_HEAD_BYTES, Body, Head, MalformedResponse, parse_head
 from marketdata.http.wsgi import Part
 
-CONNECT_SECONDS = 5.0
-RESPONSE_SECONDS = 30.0
-"""The longest silence of the API during a request. The API's statements in the database have shorter time limits."""
 _KEPT_SECONDS = 30.0
 """How long an idle connection is kept. The API closes it after 60 seconds."""
 _SURE_SECONDS = 0.02
@@ -33,7 +31,8 @@ Result = TypeVar("Result")
 class Connection:
     """One connection to the API. Its methods raise UpstreamFailed and UpstreamSlow."""
 
-    def __init__(self, opened: socket.socket) -> None:
+    def __init__(self, opened: socket.socket, response_seconds: float) -> None:
+        self._response_seconds = response_seconds
         self.socket = opened
         self.received = b""
         self.used_at = monotonic()
@@ -122,7 +121,7 @@ class Connection:
         try:
             return call()
         except (TimeoutError, BlockingIOError) as error:
-            raise UpstreamSlow(f"the data API did not answer within {RESPONSE_SECONDS:.0f} s") from error
+            raise UpstreamSlow(f"the data API did not answer within {self._response_seconds:.0f} s") from error
         except OSError as error:
             raise UpstreamFailed(f"the connection to the data API broke: {error.strerror or error}") from error
 
@@ -131,7 +130,8 @@ class Upstream:
     """Opens connections to the API at ``url``, and keeps at most ``limit`` idle ones. The caller limits the connections
     in use."""
 
-    def __init__(self, url: str, limit: int) -> None:
+    def __init__(self, url: str, limit: int, times: Times) -> None:
+        self._times = times
         parts = urlsplit(url)
         self._is_tls = parts.scheme == "https"
         self._host = parts.hostname or ""
@@ -174,11 +174,11 @@ class Upstream:
 
     def _opened(self) -> Connection:
         try:
-            plain = socket.create_connection((self._host, self._port), CONNECT_SECONDS)
+            plain = socket.create_connection((self._host, self._port), self._times.connect)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 plain = self._tls.wrap_socket(plain, server_hostname=self._host)
-            _limit_silence(plain, RESPONSE_SECONDS)
+            _limit_silence(plain, self._times.response)
         except TimeoutError as error:
             raise UpstreamSlow("the data API cannot be reached: the connection timed out") from error
         except ssl.SSLCertVerificationError as error:
@@ -190,7 +190,7 @@ class Upstream:
             raise UpstreamFailed(f"there is no TLS connection to API_UPSTREAM: {error.reason or error}") from error
         except OSError as error:
             raise UpstreamFailed(f"the data API cannot be reached: {error.strerror or 'no such host'}") from error
-        return Connection(plain)
+        return Connection(plain, self._times.response)
 
 
 def _limit_silence(opened: socket.socket, seconds: float) -> None:

@@ -6,17 +6,19 @@ import base64
 import http.client
 import json
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import bcrypt
 import pytest
 
 from marketdata import secretfile
-from marketdata.frontend.serve import Service
+from marketdata.frontend.serve import MAX_TUNNELS, Service
+from marketdata.frontend.times import Times
 from marketdata.settings import load
 from tests.functional.chromium import browser, pytest_runtest_setup, pytest_runtest_teardown  # noqa: F401
 from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
@@ -80,8 +82,21 @@ class Frontend:
         secretfile.write(self.secrets / secretfile.FRONTEND_USERS, {"users": users})
 
 
+TIMES = Times(file_check=0.0)
+"""The frontend looks at its files at each use, so that a test need not wait after it has changed one."""
+
+
 @contextmanager
-def running(state: Path, upstream: str, token: str = TOKEN, **settings: str) -> Iterator[Frontend]:
+def running(
+    state: Path,
+    upstream: str,
+    token: str = TOKEN,
+    *,
+    times: Mapping[str, float] = MappingProxyType({}),
+    max_tunnels: int = MAX_TUNNELS,
+    **settings: str,
+) -> Iterator[Frontend]:
+    """A running frontend. ``times`` replaces some of :class:`Times`."""
     found = load(
         {
             "MARKET_STATE_DIR": str(state),
@@ -93,7 +108,7 @@ def running(state: Path, upstream: str, token: str = TOKEN, **settings: str) -> 
     )
     found.secrets_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_files(found.secrets_dir, token)
-    service = Service(found)
+    service = Service(found, replace(TIMES, **times), max_tunnels)
     service.start()
     try:
         yield Frontend(service, found.secrets_dir)
@@ -104,12 +119,6 @@ def running(state: Path, upstream: str, token: str = TOKEN, **settings: str) -> 
 def write_files(folder: Path, token: str = TOKEN) -> None:
     secretfile.write(folder / secretfile.READ_TOKEN, {"token": token, "scope": "read", "name": "read"})
     secretfile.write(folder / secretfile.FRONTEND_USERS, {"users": {USER: HASH}})
-
-
-@pytest.fixture(autouse=True)
-def _files_are_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The frontend checks its files at each use, so that a test need not wait after it has changed one."""
-    monkeypatch.setattr(secretfile, "CHECK_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -148,14 +157,10 @@ def fresh(state_dir: Path) -> Iterator[tuple[Frontend, ScriptedApi]]:
 
 @pytest.fixture
 def frontend_with(upstream: ScriptedApi, state_dir: Path) -> Iterator[Callable[..., Frontend]]:
-    """``frontend_with(BASIC_AUTH_MODE="off")``: a frontend with these settings."""
-    contexts = []
+    """``frontend_with(BASIC_AUTH_MODE="off")``: a frontend with these arguments of :func:`running`."""
+    with ExitStack() as stack:
 
-    def start(**settings: str) -> Frontend:
-        context = running(state_dir, f"http://127.0.0.1:{upstream.port}", **settings)
-        contexts.append(context)
-        return context.__enter__()
+        def start(upstream: str = f"http://127.0.0.1:{upstream.port}", **settings: Any) -> Frontend:
+            return stack.enter_context(running(state_dir, upstream, **settings))
 
-    yield start
-    for context in contexts:
-        context.__exit__(None, None, None)
+        yield start

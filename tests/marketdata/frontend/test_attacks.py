@@ -42,33 +42,33 @@ def statuses(answer: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answer)]
 
 
-@pytest.mark.parametrize(
-    "framing",
-    [
-        f"Content-Length: {len(SMUGGLED)}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n5c\r\n{SMUGGLED}\r\n0\r\n\r\n",
-        f"Content-Length: 0\r\nContent-Length: {len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
-        f"Content-Length: {len(SMUGGLED)}, 0\r\n\r\n{SMUGGLED}",
-        f"Content-Length: +{len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
-        f"Content-Length : {len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
-        f"Content-Length: 0x10\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked\r\n\r\n0\n\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked\r\n\r\n0_2\r\nab\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked\r\n\r\n2;a=\nb\r\nab\r\n0\r\n\r\n{SMUGGLED}",
-        f"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n{SMUGGLED}",
-    ],
+FRAMINGS = (
+    f"Content-Length: {len(SMUGGLED)}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n5c\r\n{SMUGGLED}\r\n0\r\n\r\n",
+    f"Content-Length: 0\r\nContent-Length: {len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
+    f"Content-Length: {len(SMUGGLED)}, 0\r\n\r\n{SMUGGLED}",
+    f"Content-Length: +{len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
+    f"Content-Length : {len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
+    f"Content-Length: 0x10\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked\r\n\r\n0\n\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked\r\n\r\n0_2\r\nab\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked\r\n\r\n2;a=\nb\r\nab\r\n0\r\n\r\n{SMUGGLED}",
+    f"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n{SMUGGLED}",
 )
-def test_a_smuggled_request_never_reaches_the_api(frontend: Frontend, upstream: ScriptedApi, framing: str) -> None:
-    found = said(frontend.port, f"POST /api/v1/x HTTP/1.1\r\n{WHO}{framing}")
-    assert "smuggled" not in " ".join(request.line for request in upstream.received)
-    assert statuses(found)[-1] in (400, 501), found
-    assert TOKEN.encode() not in found
+
+
+def test_a_smuggled_request_never_reaches_the_api(frontend: Frontend, upstream: ScriptedApi) -> None:
+    for framing in FRAMINGS:
+        found = said(frontend.port, f"POST /api/v1/x HTTP/1.1\r\n{WHO}{framing}")
+        assert "smuggled" not in " ".join(request.line for request in upstream.received), framing
+        assert statuses(found)[-1] in (400, 501), (framing, found)
+        assert TOKEN.encode() not in found
 
 
 def test_a_second_request_needs_its_own_login(frontend: Frontend, upstream: ScriptedApi) -> None:
@@ -77,29 +77,30 @@ def test_a_second_request_needs_its_own_login(frontend: Frontend, upstream: Scri
     assert len(upstream.received) == 1
 
 
-@pytest.mark.parametrize(
-    ("lines", "status"),
-    [
-        ("X: a\rAuthorization: Bearer x", 400), ("X: a\nAuthorization: Bearer x", 400), ("X: a\x00b", 400),
-        ("X : a", 400), ("X\x00: a", 400), (": a", 400), ("X(y): a", 400), ("Host: b", 400),
-        # A line that begins with white space continues the line before it (obs-fold).
-        (" X: folded", 400), ("\tX: folded", 400), ("X: a\r\n Authorization: Bearer x", 400), ("X: a\r\n ", 400),
-        # These lines become a part of the login.
-        ("Authorization: Basic x", 401), ("Authorization:\tBearer x", 401),
-        # This line is dropped.
-        ("X_Remote_User: root", 200), ("X-Remote-User: root", 200),
-    ],
+INJECTIONS = (
+    ("X: a\rAuthorization: Bearer x", 400), ("X: a\nAuthorization: Bearer x", 400), ("X: a\x00b", 400),
+    ("X : a", 400), ("X\x00: a", 400), (": a", 400), ("X(y): a", 400), ("Host: b", 400),
+    # A line that begins with white space continues the line before it (obs-fold).
+    (" X: folded", 400), ("\tX: folded", 400), ("X: a\r\n Authorization: Bearer x", 400), ("X: a\r\n ", 400),
+    # These lines become a part of the login.
+    ("Authorization: Basic x", 401), ("Authorization:\tBearer x", 401),
+    # This line is dropped.
+    ("X_Remote_User: root", 200), ("X-Remote-User: root", 200),
 )  # fmt: skip
-def test_no_header_is_injected(frontend: Frontend, upstream: ScriptedApi, lines: str, status: int) -> None:
-    found = said(frontend.port, f"GET /api/v1/x HTTP/1.1\r\n{WHO}{lines}\r\n\r\n")
-    assert statuses(found) == [status]
-    assert len(upstream.received) == (status == 200)
-    assert TOKEN.encode() not in found
-    for request in upstream.received:
-        assert request.all("authorization") == [f"Bearer {TOKEN}"]
-        assert request.all("host") == [f"127.0.0.1:{upstream.port}"]
-        assert not any(character in value for _, value in request.fields for character in "\r\n\0")
-        assert "x-remote-user" not in [name.lower() for name, _ in request.fields]
+
+
+def test_no_header_is_injected(frontend: Frontend, upstream: ScriptedApi) -> None:
+    for lines, status in INJECTIONS:
+        upstream.received.clear()
+        found = said(frontend.port, f"GET /api/v1/x HTTP/1.1\r\n{WHO}{lines}\r\n\r\n")
+        assert statuses(found) == [status], lines
+        assert len(upstream.received) == (status == 200), lines
+        assert TOKEN.encode() not in found
+        for request in upstream.received:
+            assert request.all("authorization") == [f"Bearer {TOKEN}"]
+            assert request.all("host") == [f"127.0.0.1:{upstream.port}"]
+            assert not any(character in value for _, value in request.fields for character in "\r\n\0")
+            assert "x-remote-user" not in [name.lower() for name, _ in request.fields]
 
 
 def test_a_connection_header_cannot_remove_the_token_or_the_host(frontend: Frontend, upstream: ScriptedApi) -> None:
@@ -124,18 +125,20 @@ def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: Scri
     assert upstream.received == []
 
 
-@pytest.mark.parametrize("kind", [BadRequest, HeadersTooLarge, UnknownCoding, InternalError, TooLarge, Saturated])
-def test_the_listeners_refusals_have_the_same_status_as_at_the_api(kind: type[MarketError]) -> None:
+def test_the_listeners_refusals_have_the_same_status_as_at_the_api() -> None:
     """Frontend and API have separate tables, and one of them may lack a row."""
-    ours, of_the_api = refusal(kind("why")), problem(kind("why"))
-    assert ours.status == of_the_api.status
-    assert ours.headers == of_the_api.headers
-    assert isinstance(ours.body, bytes)
-    assert isinstance(of_the_api.body, bytes)
-    assert json.loads(ours.body) == json.loads(of_the_api.body)
+    kinds: tuple[type[MarketError], ...] = (
+        BadRequest, HeadersTooLarge, UnknownCoding, InternalError, TooLarge, Saturated,
+    )  # fmt: skip
+    for kind in kinds:
+        ours, of_the_api = refusal(kind("why")), problem(kind("why"))
+        assert (ours.status, ours.headers) == (of_the_api.status, of_the_api.headers), kind
+        assert isinstance(ours.body, bytes)
+        assert isinstance(of_the_api.body, bytes)
+        assert json.loads(ours.body) == json.loads(of_the_api.body), kind
 
 
-@pytest.mark.parametrize(("raw", "status"), [
+REFUSED = (
     ("GET\r\n\r\n", 400),
     ("GET / HTTP/1.1\r\n\r\n", 400),
     (f"GET / HTTP/1.1\r\n{LOGIN}X : y\r\n\r\n", 400),
@@ -147,16 +150,19 @@ def test_the_listeners_refusals_have_the_same_status_as_at_the_api(kind: type[Ma
     (f"GET /api/v1/../metrics HTTP/1.1\r\n{WHO}\r\n", 400),
     (f"GET /api/metrics HTTP/1.1\r\n{WHO}\r\n", 404),
     (f"GET /nothing HTTP/1.1\r\n{WHO}\r\n", 404),
-])  # fmt: skip
-def test_every_refusal_has_the_security_headers(frontend: Frontend, raw: str, status: int) -> None:
+)
+
+
+def test_every_refusal_has_the_security_headers(frontend: Frontend) -> None:
     """This includes the refusals of the listener, which never reach the application."""
-    found, headers, body = ask(frontend.port, raw.encode())
-    problem = json.loads(body)
-    assert (found, problem["status"]) == (status, status)
-    assert problem["type"].startswith("/problems#")
-    assert headers["cache-control"] == "no-store"
-    for name, value in SECURITY_HEADERS:
-        assert headers[name.lower()] == value
+    for raw, status in REFUSED:
+        found, headers, body = ask(frontend.port, raw.encode())
+        said = json.loads(body)
+        assert (found, said["status"]) == (status, status), raw[:200]
+        assert said["type"].startswith("/problems#")
+        assert headers["cache-control"] == "no-store"
+        for name, value in SECURITY_HEADERS:
+            assert headers[name.lower()] == value, raw[:200]
 
 
 def test_no_response_log_or_error_shows_the_token(

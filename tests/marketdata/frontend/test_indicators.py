@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,11 @@ from playwright.sync_api import Browser, Page
 
 from marketdata.frontend.pages import FOLDER
 from marketdata.limits import MAX_ROWS
-from tests.functional.conftest import browser  # noqa: F401
 
 pytestmark = pytest.mark.functional
 
 ADDRESS = "http://page.test/"
-ROWS = 50_000
+ROWS = 20_000
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Results = dict[str, Values]
 Rows = list[dict[str, Any]]
@@ -71,19 +70,6 @@ TAIL = """([text, json]) => {
   return faults;
 }"""
 
-# Milliseconds of the first computation of all rows, of the fastest one, and of one after a change of the last row.
-SPEED = """([text, json]) => {
-  const rows = JSON.parse(json);
-  const times = { all: [], last: [] };
-  const time = (name, act) => { const start = performance.now(); act(); times[name].push(performance.now() - start); };
-  for (let turn = 0; turn < 10; turn += 1) {
-    const calculation = new indicators.Calculation(indicators.read(text).chosen);
-    time('all', () => calculation.compute(rows));
-    time('last', () => { for (let tick = 0; tick < 100; tick += 1) calculation.compute(rows, rows.length - 1); });
-  }
-  return [times.all[0], Math.min(...times.all), Math.min(...times.last) / 100];
-}"""
-
 
 @dataclass
 class Module:
@@ -103,7 +89,7 @@ class Module:
 
 
 @pytest.fixture(scope="module")
-def module(browser: Browser) -> Iterator[Module]:  # noqa: F811
+def module(browser: Browser) -> Iterator[Module]:
     page = browser.new_page()
     page.route(f"{ADDRESS}**", lambda route: route.fulfill(path=FOLDER / route.request.url.removeprefix(ADDRESS)))
     page.route(ADDRESS, lambda route: route.fulfill(content_type="text/html", body="<!DOCTYPE html>"))
@@ -142,11 +128,11 @@ def with_flat_parts(count: int) -> Values:
 
 
 PRICES = {
-    "a walk": walk(3000),
-    "a wild walk": walk(3000, 2, volatility=0.03),
-    "a price that hardly moves": walk(3000, 3, start=1, volatility=1e-6),
+    "a walk": walk(1000),
+    "a wild walk": walk(600, 2, volatility=0.03),
+    "a price that hardly moves": walk(600, 3, start=1, volatility=1e-6),
     "a flat price": np.full(300, 0.1),
-    "a walk with flat parts": with_flat_parts(3000),
+    "a walk with flat parts": with_flat_parts(600),
     "steps between two prices": np.where(np.arange(600) // 25 % 2, 0.7, 0.1),
     "tiny prices": walk(600, 4) * 2.0**-110,
     "huge prices": walk(600, 5) * 2.0**88,
@@ -188,18 +174,13 @@ def assert_alike(name: str, found: Values, wanted: Values, scale: Values | float
     assert np.all(error <= allowed), f"{name}: {found[error > allowed][0]!r} instead of {wanted[error > allowed][0]!r}"
 
 
-LONG = ("a wild walk", "a price that hardly moves", "a walk with flat parts")
-
-
-@pytest.mark.parametrize(
-    "prices",
-    [pytest.param(each, id=name, marks=[pytest.mark.full] if name in LONG else []) for name, each in PRICES.items()],
-)
-def test_the_values_are_those_of_ta_lib(module: Module, prices: Values) -> None:
-    for text, values in module.compute(",".join(TALIB), candles(prices)).items():
-        names, reference = TALIB[text]
-        for name, wanted in zip(names, reference(prices), strict=True):
-            assert_alike(f"{text} {name}", values[name], wanted, prices if text.startswith("macd") else 0)
+def test_the_values_are_those_of_ta_lib(module: Module) -> None:
+    for row, prices in PRICES.items():
+        for text, values in module.compute(",".join(TALIB), candles(prices)).items():
+            names, reference = TALIB[text]
+            for name, wanted in zip(names, reference(prices), strict=True):
+                scale = prices if text.startswith("macd") else 0
+                assert_alike(f"{row}: {text} {name}", values[name], wanted, scale)
 
 
 # -- digits ------------------------------------------------------------------------------------------------------------
@@ -225,19 +206,17 @@ def exact_bands(prices: Values, count: int) -> tuple[Values, Values]:
     return np.array(means), np.array(deviations)
 
 
-@pytest.mark.parametrize("prices", [mixed(1000), walk(1000, 7, start=1e6, volatility=1e-9)], ids=["mixed", "calm"])
-@pytest.mark.parametrize("count", [2, 20, 150])
-def test_mean_and_deviation_lose_no_digits(module: Module, prices: Values, count: int) -> None:
-    found = module.compute(f"sma.{count},bb.{count}.1", candles(prices))
-    means, deviations = exact_bands(prices, count)
-    bollinger = found[f"bb.{count}.1"]
-    assert_alike("sma", found[f"sma.{count}"]["sma"][count - 1 :], means)
-    assert_alike("middle", bollinger["middle"][count - 1 :], means)
-    for name, sign in (("upper", 1), ("lower", -1)):
-        assert_alike(name, bollinger[name][count - 1 :], means + sign * deviations, means)
+def test_mean_and_deviation_lose_no_digits(module: Module) -> None:
+    for prices, count in product((mixed(1000), walk(1000, 7, start=1e6, volatility=1e-9)), (2, 20, 150)):
+        found = module.compute(f"sma.{count},bb.{count}.1", candles(prices))
+        means, deviations = exact_bands(prices, count)
+        bollinger = found[f"bb.{count}.1"]
+        assert_alike("sma", found[f"sma.{count}"]["sma"][count - 1 :], means)
+        assert_alike("middle", bollinger["middle"][count - 1 :], means)
+        for name, sign in (("upper", 1), ("lower", -1)):
+            assert_alike(name, bollinger[name][count - 1 :], means + sign * deviations, means)
 
 
-@pytest.mark.full
 def test_the_mean_does_not_drift_over_many_rows(module: Module) -> None:
     prices = walk(ROWS, 8)
     prices[1000:1020] = 1e30
@@ -264,13 +243,13 @@ def test_vwap_and_volume_by_side_are_those_of_the_candles(module: Module) -> Non
     assert_alike("sell", found["sides"]["sell"], np.array([2.25, 0, 2, 1e-10, np.nan]))
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "wanted"),
-    [("3", "1", "2"), ("10", "10", "0"), ("20", "10", "10"), ("3.50", "1.25", "2.25"), ("1", "0.999", "0.001"),
-     ("1.5", "0.5", "1"), ("100000000000000000000.1", "0.1", "100000000000000000000")],
-)  # fmt: skip
-def test_the_difference_of_decimals_is_exact(module: Module, one: str, other: str, wanted: str) -> None:
-    assert module.page.evaluate("([one, other]) => decimals.minus(one, other)", [one, other]) == wanted
+def test_the_difference_of_decimals_is_exact(module: Module) -> None:
+    rows = [
+        ("3", "1", "2"), ("10", "10", "0"), ("20", "10", "10"), ("3.50", "1.25", "2.25"), ("1", "0.999", "0.001"),
+        ("1.5", "0.5", "1"), ("100000000000000000000.1", "0.1", "100000000000000000000"),
+    ]  # fmt: skip
+    for one, other, wanted in rows:
+        assert module.page.evaluate("([one, other]) => decimals.minus(one, other)", [one, other]) == wanted
 
 
 # -- parts of the rows -------------------------------------------------------------------------------------------------
@@ -279,34 +258,25 @@ OUTPUTS = "(text) => indicators.INDICATORS.get(text.split('.')[0]).outputs.map((
 SEVERAL = "sma.20,sma.7,ema.50,vwap,bb.20.2,rsi.14,macd.12.26.9,macd.3.10.16,sides"
 
 
-@pytest.mark.full
+WARM_UP = "(text) => indicators.warmUp(indicators.read(text).chosen)"
+
+
 def test_older_rows_do_not_change_values_after_the_warm_up(module: Module) -> None:
-    prices = walk(8000, 6, volatility=0.01)
+    prices = walk(2500, 6, volatility=0.01)
     rows, first = candles(prices), len(prices) - 50
-    texts = [*TALIB, "ema.500", "rsi.200", "macd.20.200.100", "vwap", "sides"]
-    for text, whole in module.compute(",".join(texts), rows).items():
-        warm_up = module.page.evaluate("(text) => indicators.warmUp(indicators.read(text).chosen)", text)
-        assert warm_up <= MAX_ROWS, text
+    for text, whole in module.compute("sma.200,ema.50,bb.20.2,rsi.14,macd.12.26.9,vwap,sides", rows).items():
+        warm_up = module.page.evaluate(WARM_UP, text)
         part = module.compute(text, rows[first - warm_up :])[text]
         for name in module.page.evaluate(OUTPUTS, text):
             found = part[name][warm_up:]
             assert not np.isnan(found).any(), text
             assert_alike(f"{text} {name}", found, whole[name][first:], prices[first:] if text.startswith("macd") else 0)
+    largest = ("sma.500", "ema.500", "bb.500.2", "rsi.200", "macd.199.200.100")
+    assert [text for text in largest if module.page.evaluate(WARM_UP, text) > MAX_ROWS] == []
 
 
 def test_the_values_of_the_tail_are_those_of_all_rows(module: Module) -> None:
     assert module.run(TAIL, SEVERAL, candles(with_flat_parts(500))) == []
-
-
-@pytest.mark.full
-def test_many_rows_are_computed_quickly(module: Module) -> None:
-    """The times are far below the limits even under load. With -s, they are shown."""
-    rows = candles(walk(ROWS))
-    for text in ("sma.20,ema.50,bb.20.2", "sma.500,ema.500,bb.500.2", "rsi.14,macd.12.26.9,sides"):
-        first, whole, last = module.run(SPEED, text, rows)
-        sys.stdout.write(f"{text}: {whole:.1f} ms (first: {first:.1f}), last row {1000 * last:.0f} µs\n")
-        assert whole < 200
-        assert last < 1
 
 
 # -- the address -------------------------------------------------------------------------------------------------------
@@ -318,28 +288,23 @@ def read(module: Module, text: str) -> tuple[str, list[str]]:
     return module.page.evaluate("(chosen) => indicators.written(chosen)", found["chosen"]), found["faults"]
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("", ""),
-        (SEVERAL, SEVERAL),
-        ("sma", "sma.20"),
-        ("bb.30", "bb.30.2"),
-        ("sma.020,sma,,sma.20", "sma.20"),
-        ("macd.5", "macd.5.26.9"),
-        ("sma.2,sma.500", "sma.2,sma.500"),
-    ],
-)
-def test_the_address_names_indicators(module: Module, text: str, written: str) -> None:
-    assert read(module, text) == (written, [])
+def test_the_address_names_indicators(module: Module) -> None:
+    for text, written in {
+        "": "",
+        SEVERAL: SEVERAL,
+        "sma": "sma.20",
+        "bb.30": "bb.30.2",
+        "sma.020,sma,,sma.20": "sma.20",
+        "macd.5": "macd.5.26.9",
+        "sma.2,sma.500": "sma.2,sma.500",
+    }.items():
+        assert read(module, text) == (written, []), text
 
 
-@pytest.mark.parametrize(
-    "part", ["sma.1", "sma.501", "sma.", "sma.2.3", "sma.-5", "sma.1e2", "sma.20.", "sma.9" + "9" * 400]
-)
-def test_a_parameter_out_of_bounds_is_a_fault(module: Module, part: str) -> None:
-    says = f"“{part}” is not valid. SMA is written like sma.20: period from 2 to 500."
-    assert read(module, f"ema.9,{part},rsi") == ("ema.9,rsi.14", [says])
+def test_a_parameter_out_of_bounds_is_a_fault(module: Module) -> None:
+    for part in ("sma.1", "sma.501", "sma.", "sma.2.3", "sma.-5", "sma.1e2", "sma.20.", "sma.9" + "9" * 400):
+        says = f"“{part}” is not valid. SMA is written like sma.20: period from 2 to 500."
+        assert read(module, f"ema.9,{part},rsi") == ("ema.9,rsi.14", [says])
 
 
 def test_each_fault_has_a_sentence(module: Module) -> None:

@@ -8,7 +8,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ import pytest
 from playwright.sync_api import Browser, Error, WebSocket
 
 from marketdata.api.serve import Service, Times
-from marketdata.frontend import serve
 from marketdata.frontend.pages import FOLDER
-from tests.functional.conftest import browser  # noqa: F401
+from tests.capabilities import need, needs
 from tests.functional.serving import until
 from tests.marketdata.api import live_client
 from tests.marketdata.api.conftest import new_token, prepare
@@ -33,7 +32,8 @@ CHART = "/api/v1/chart?symbol=TEST:A&interval=1m"
 ANN = basic("ann", "the password of ann")
 HANDSHAKE = live_client.handshake
 
-needs_nginx = pytest.mark.skipif(PROGRAM is None, reason="there is no nginx here (Debian package nginx)")
+needs_nginx = needs(PROGRAM, "nginx (Debian package nginx)")
+CHART_LIBRARY = (FOLDER / "vendor" / "lightweight-charts.mjs").exists()
 
 
 class Market:
@@ -95,9 +95,8 @@ def console() -> Iterator[ScriptedApi]:
 
 @pytest.fixture(scope="module")
 def ingress(open_frontend: Frontend, console: ScriptedApi) -> Iterator[Nginx]:
-    if PROGRAM is None:
-        pytest.skip("there is no nginx here (Debian package nginx)")
-    users = {f"user{n}": f"the password of {n}" for n in range(50)} | {"ann": "the password of ann"}
+    need(PROGRAM, "nginx (Debian package nginx)")
+    users = {f"user{n}": f"the password of {n}" for n in range(6)} | {"ann": "the password of ann"}
     with (
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
         nginx(Path(folder), open_frontend.port, console.port, users) as found,
@@ -166,9 +165,9 @@ def test_heartbeats_pass_the_frontend(market: Market, open_frontend: Frontend, m
 
 
 @needs_nginx
-def test_many_users_log_in_at_nginx(ingress: Nginx, loops: Callable[..., int]) -> None:
+def test_many_users_log_in_at_nginx(ingress: Nginx) -> None:
     """All users log in at once, each from another address. The entity tag gives 304, a wrong password 401."""
-    count = loops(quick=6, full=50)
+    count = 6
     found: dict[int, list[Any]] = {}
 
     def visit(n: int) -> None:
@@ -208,12 +207,13 @@ def test_a_client_cannot_name_its_own_user(ingress: Nginx, market: Market) -> No
 
 
 @needs_nginx
-@pytest.mark.parametrize(
-    "path", ["/api/metrics", "/api/v1/admin/tokens", "/api/v1/../metrics", "/api/%2e%2e/api/metrics", "/api//metrics",
-             "/graphql/../api/metrics", "/api/v1/%61dmin/tokens", "/api%2fmetrics"],
-)  # fmt: skip
-def test_ambiguous_paths_fail_behind_nginx(ingress: Nginx, path: str) -> None:
-    assert asked(ingress.port, "GET", path, Authorization=ANN, Host="charts.example.org").status in (400, 404)
+def test_ambiguous_paths_fail_behind_nginx(ingress: Nginx) -> None:
+    for path in (
+        "/api/metrics", "/api/v1/admin/tokens", "/api/v1/../metrics", "/api/%2e%2e/api/metrics", "/api//metrics",
+        "/graphql/../api/metrics", "/api/v1/%61dmin/tokens", "/api%2fmetrics",
+    ):  # fmt: skip
+        answer = asked(ingress.port, "GET", path, Authorization=ANN, Host="charts.example.org")
+        assert answer.status in (400, 404), path
 
 
 @needs_nginx
@@ -223,21 +223,14 @@ def test_logout_works_behind_nginx(ingress: Nginx) -> None:
     assert answer.headers["WWW-Authenticate"] == 'X-Basic realm="marketdata"'
 
 
-@pytest.mark.full
-@needs_nginx
-def test_a_browser_asks_again_after_logout_behind_nginx(ingress: Nginx, browser: Browser) -> None:  # noqa: F811
-    asks_again_after_logout(browser, ingress.port, "ann", "the password of ann")
-
-
-def test_a_browser_asks_again_after_logout(market: Market, state_dir: Path, browser: Browser) -> None:  # noqa: F811
+def test_a_browser_asks_again_after_logout(market: Market, state_dir: Path, browser: Browser) -> None:
     with running(state_dir, market.url, market.read) as frontend:
         asks_again_after_logout(browser, frontend.port, USER, PASSWORD)
 
 
-def asks_again_after_logout(browser: Browser, port: int, user: str, password: str) -> None:  # noqa: F811
+def asks_again_after_logout(browser: Browser, port: int, user: str, password: str) -> None:
     """The browser keeps the password. Without a window, it shows a 401 instead of a prompt."""
-    if not (FOLDER / "vendor" / "lightweight-charts.mjs").exists():
-        pytest.skip("not run: the set-up could not fetch the chart library, without which the page has no user")
+    need(CHART_LIBRARY, "the chart library, which the set-up fetches")
     address = f"127.0.0.1:{port}/"
     with closing(browser.new_context()) as context:
         page = context.new_page()
@@ -284,23 +277,19 @@ def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypa
     assert asked(ingress.port, "GET", "/api/v1/live", **foreign).status == 403
 
 
-@pytest.mark.full
 @needs_nginx
 def test_a_user_removed_at_nginx_is_out(
     market: Market,
     console: ScriptedApi,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     state_dir: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A WebSocket ends after its lifetime. The page connects again at once, or asks for the login if it cannot."""
-    if not (FOLDER / "vendor" / "lightweight-charts.mjs").exists():
-        pytest.skip("not run: the set-up could not fetch the chart library, without which the page has no WebSocket")
-    monkeypatch.setattr(serve, "TUNNEL_SECONDS", 2.0)
+    need(CHART_LIBRARY, "the chart library, which the set-up fetches")
     users = {"ann": "the password of ann", "bob": "the password of bob"}
     with (
-        running(state_dir, market.url, market.read, BASIC_AUTH_MODE="off") as frontend,
+        running(state_dir, market.url, market.read, BASIC_AUTH_MODE="off", times={"tunnel": 2.0}) as frontend,
         nginx(tmp_path, frontend.port, console.port, users) as site,
         closing(browser.new_context(http_credentials={"username": "ann", "password": users["ann"]})) as context,
     ):

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from marketdata.frontend.login import BURST
+from tests.capabilities import needs
 from tests.marketdata.frontend.conftest import LOGIN, ORIGIN, Frontend, Response, basic
 from tests.marketdata.frontend.nginx import PROGRAM, Nginx, tls_nginx
 from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no nginx here (Debian package nginx)")
+pytestmark = needs(PROGRAM, "nginx (Debian package nginx)")
 
 HOST = "charts.example.org"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from marketdata.errors import StateError
 from marketdata.frontend.pages import Pages
 from tests.marketdata.frontend.conftest import Frontend
+from tests.marketdata.frontend.scripted_api import ScriptedApi
 
 ADDRESSES = ("/", "/whoami", "/static/market.css", "/api/v1/chart")
 BROWSER = "text/html,application/xhtml+xml"
@@ -37,33 +38,30 @@ def folder(file: Path) -> None:
     file.mkdir()
 
 
-@pytest.mark.parametrize("name", ["frontend.json", "read.json"])
-@pytest.mark.parametrize("damage", [missing, malformed, of_another_form, writable_by_others, folder])
 def test_a_file_that_cannot_be_used_is_named_in_the_log_alone(
-    frontend_with: Callable[..., Frontend],
-    caplog: pytest.LogCaptureFixture,
-    name: str,
-    damage: Callable[[Path], None],
+    frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
-    frontend = frontend_with()
-    damage(frontend.secrets / name)
-    found = [frontend.get(path, Accept=accept) for path in ADDRESSES for accept in (BROWSER, "application/json")]
-    assert 503 in {answer.status for answer in found}
-    assert not [
-        answer.body for answer in found if b"/tmp" in answer.body or str(frontend.secrets).encode() in answer.body
-    ]
-    assert str(frontend.secrets / name) in caplog.text
+    damages = (missing, malformed, of_another_form, writable_by_others, folder)
+    for name, damage in product(("frontend.json", "read.json"), damages):
+        file = frontend.secrets / name
+        kept = file.read_text()
+        caplog.clear()
+        damage(file)
+        found = [frontend.get(path, Accept=accept) for path in ADDRESSES for accept in (BROWSER, "application/json")]
+        assert 503 in {answer.status for answer in found}, (name, damage)
+        assert not [answer.body for answer in found if str(frontend.secrets).encode() in answer.body]
+        assert str(file) in caplog.text, (name, damage)
+        if file.is_dir():
+            file.rmdir()
+        file.write_text(kept)
+        file.chmod(0o600)
 
 
-@pytest.mark.parametrize("accept", [BROWSER, "application/json"])
 def test_a_fault_without_an_error_of_its_own_shows_no_path(
-    frontend_with: Callable[..., Frontend],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    accept: str,
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    frontend = frontend_with()
-    for fault in (StateError(f"{frontend.secrets} is broken"), PermissionError(13, "denied", str(frontend.secrets))):
+    faults = (StateError(f"{frontend.secrets} is broken"), PermissionError(13, "denied", str(frontend.secrets)))
+    for fault, accept in product(faults, (BROWSER, "application/json")):
 
         def broken(*_: object, fault: Exception = fault) -> None:
             raise fault

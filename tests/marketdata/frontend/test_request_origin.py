@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from itertools import product
 
-import pytest
-
-from marketdata.frontend.request_origin import client_address
 from tests.marketdata.frontend.conftest import LOGIN, ORIGIN, Frontend
 from tests.marketdata.frontend.scripted_api import ScriptedApi
 
@@ -77,29 +73,6 @@ def test_without_a_login_a_trusted_proxy_names_the_user(frontend_with: Callable[
 def test_with_a_login_the_proxys_user_is_ignored(frontend: Frontend) -> None:
     assert frontend.get("/whoami", X_Remote_User="bob").json == {"user": "alice", "auth": "basic"}
     assert frontend.ask("GET", "/whoami", X_Remote_User="bob").status == 401
-
-
-@pytest.mark.parametrize(
-    ("forwarded", "address"),
-    [
-        ("203.0.113.9", "203.0.113.9"),
-        ("203.0.113.9:51234", "203.0.113.9"),
-        ("[2001:db8::7]:443", "2001:db8::7"),
-        ("[2001:db8::7]", "2001:db8::7"),
-        ("2001:db8::7", "2001:db8::7"),
-        ("[::ffff:203.0.113.9]:80", "203.0.113.9"),
-        ("198.51.100.1, 203.0.113.9:1, 10.0.0.2:8080", "203.0.113.9"),
-        ("198.51.100.1, unknown", "127.0.0.1"),
-        ("203.0.113.9:port", "127.0.0.1"),
-        ("203.0.113.9:", "127.0.0.1"),
-        ("[203.0.113.9]:80", "127.0.0.1"),
-        ("[2001:db8::7", "127.0.0.1"),
-        ("[2001:db8::7]443", "127.0.0.1"),
-    ],
-)
-def test_the_address_that_a_proxy_names_may_have_a_port(forwarded: str, address: str) -> None:
-    head = {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_FORWARDED_FOR": forwarded}
-    assert client_address(head, [ipaddress.ip_network("10.0.0.0/8")]) == address
 
 
 def test_a_logout_from_another_site_is_refused(frontend: Frontend) -> None:

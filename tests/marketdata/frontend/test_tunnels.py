@@ -6,12 +6,13 @@ import logging
 import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 
 import pytest
 
-from marketdata.frontend import serve, tunnels
+from marketdata.frontend import tunnels
 from tests.functional.serving import until
 from tests.marketdata.frontend.conftest import ORIGIN, TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered
@@ -20,8 +21,6 @@ SWITCHED = answered(
     "101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: x",
     "X-Request-Id: of-the-api",
 )  # fmt: skip
-EARLY = b"early"
-"""What the API sends with its response."""
 
 
 def opened(
@@ -48,21 +47,25 @@ def opened(
     return client, head
 
 
-@pytest.fixture
-def peers(upstream: ScriptedApi) -> Iterator[list[socket.socket]]:
-    """The API's sockets of the tunnels, in the order of their opening. They stay open until the test ends."""
-    found: list[socket.socket] = []
+def keep_open(found: list[socket.socket], answer: bytes) -> Callable[[Received, socket.socket], None]:
+    """A script that answers, and keeps the connection in ``found``. It is closed when ``found`` is empty."""
 
     def script(_request: Received, connection: socket.socket) -> None:
         connection.settimeout(20)
         found.append(connection)  # before the client gets the response
-        connection.sendall(SWITCHED + EARLY)
-        ended.wait()
+        connection.sendall(answer)
+        until(lambda: connection not in found, 120)
 
-    ended = threading.Event()
-    upstream.script = script
+    return script
+
+
+@pytest.fixture
+def peers(upstream: ScriptedApi) -> Iterator[list[socket.socket]]:
+    """The API's sockets of the tunnels, in the order of their opening. They stay open until the test ends."""
+    found: list[socket.socket] = []
+    upstream.script = keep_open(found, SWITCHED + b"early")
     yield found
-    ended.set()
+    found.clear()
 
 
 def received(connection: socket.socket, size: int) -> bytes:
@@ -134,31 +137,34 @@ def test_a_refused_handshake_is_passed_on(frontend: Frontend, upstream: Scripted
     assert len(frontend.service.tunnels) == 0
 
 
-@pytest.mark.parametrize(("authorization", "path", "status"), [
-    (basic("alice", "wrong"), "/api/v1/live", 401), (None, "/api/v1/../metrics", 400), (None, "/api/metrics", 404),
-    (None, "/whoami", 200),
-])  # fmt: skip
-def test_origin_and_login_are_checked_before_a_tunnel(
-    frontend: Frontend, upstream: ScriptedApi, authorization: str | None, path: str, status: int
-) -> None:
-    client, head = opened(frontend.port, authorization, path)
-    client.close()
-    assert head.startswith(b"HTTP/1.1 %d " % status)
+def test_origin_and_login_are_checked_before_a_tunnel(frontend: Frontend, upstream: ScriptedApi) -> None:
+    for authorization, path, status in (
+        (basic("alice", "wrong"), "/api/v1/live", 401),
+        (None, "/api/v1/../metrics", 400),
+        (None, "/api/metrics", 404),
+        (None, "/whoami", 200),
+    ):
+        client, head = opened(frontend.port, authorization, path)
+        client.close()
+        assert head.startswith(b"HTTP/1.1 %d " % status), path
     assert upstream.received == []
 
 
-def test_removing_a_user_closes_their_tunnels(frontend: Frontend, peers: list[socket.socket]) -> None:
+def test_removing_a_user_closes_their_tunnels(
+    frontend_with: Callable[..., Frontend], peers: list[socket.socket]
+) -> None:
+    frontend = frontend_with(times={"sweep": 0.05})
     client, _ = opened(frontend.port)
     with closing(client):
         received(client, 5)
+        [tunnel] = frontend.service.tunnels.open()
+        assert tunnel.ends_at == math.inf
         frontend.set_users(bob="the password of bob")
-        assert client.recv(1) == b""  # about 1 s; the socket's timeout is 20 s
+        assert client.recv(1) == b""  # the socket's timeout is 20 s
 
 
-def test_an_idle_tunnel_is_closed(
-    frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tunnels, "IDLE_SECONDS", 0.1)
+def test_an_idle_tunnel_is_closed(frontend_with: Callable[..., Frontend], peers: list[socket.socket]) -> None:
+    frontend = frontend_with(times={"idle": 0.1, "sweep": 0.05})
     client, _ = opened(frontend.port)
     with closing(client):
         received(client, 5)
@@ -166,9 +172,9 @@ def test_an_idle_tunnel_is_closed(
 
 
 def test_tunnels_above_the_maximum_are_refused(
-    frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+    frontend_with: Callable[..., Frontend], peers: list[socket.socket]
 ) -> None:
-    monkeypatch.setattr(frontend.service.tunnels, "limit", 2)
+    frontend = frontend_with(max_tunnels=2)
     clients = [opened(frontend.port) for _ in range(3)]
     assert [head.split()[1] for _, head in clients] == [b"101", b"101", b"503"]
     for client, _ in clients:
@@ -198,7 +204,7 @@ def test_a_pipelined_upgrade_loses_nothing_of_the_previous_response(frontend: Fr
             f"GET /api/v1/live HTTP/1.1\r\n{login}Connection: Upgrade\r\nUpgrade: websocket\r\n"
             "Sec-WebSocket-Key: eHh4\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
-        assert not asked.wait(0.5), "a request is answered when the answers before it are sent"
+        assert not asked.wait(0.2), "a request is answered when the answers before it are sent"
         found = b""
         while b"HTTP/1.1 101" not in found:
             part = client.recv(65536)
@@ -221,15 +227,14 @@ def takes(peer: socket.socket) -> int:
 
 
 @pytest.fixture
-def many(frontend: Frontend, peers: list[socket.socket], loops: Callable[..., int]) -> Iterator[list[socket.socket]]:
-    clients = [opened(frontend.port, receive_buffer=4096)[0] for _ in range(loops(quick=40, full=1000))]
+def many(frontend: Frontend, peers: list[socket.socket]) -> Iterator[list[socket.socket]]:
+    clients = [opened(frontend.port, receive_buffer=4096)[0] for _ in range(40)]
     yield clients
     for client in clients:
         client.close()
     until(lambda: len(frontend.service.tunnels) == 0, seconds=60)
 
 
-@pytest.mark.full
 def test_slow_clients_use_little_memory_and_delay_nobody(
     frontend: Frontend, peers: list[socket.socket], many: list[socket.socket]
 ) -> None:
@@ -260,18 +265,18 @@ TEXT = b"\x81\x05hello"
 CLOSE = b"\x88\x0f\x0f\xa0connect again"
 
 
+Start = Callable[..., tuple[Frontend, socket.socket, socket.socket]]
+
+
 @pytest.fixture
-def short(
-    frontend_with: Callable[..., Frontend], peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]]:
+def short(frontend_with: Callable[..., Frontend], upstream: ScriptedApi, peers: list[socket.socket]) -> Start:
     """A frontend without a login whose tunnels live for half a second; a client and the API's side of its tunnel. The
     API sends ``early`` with its response."""
-    monkeypatch.setattr(serve, "TUNNEL_SECONDS", 0.5)
-    monkeypatch.setattr(tunnels, "SWEEP_SECONDS", 0.1)
 
-    def start(early: bytes) -> tuple[Frontend, socket.socket, socket.socket]:
-        monkeypatch.setattr("tests.marketdata.frontend.test_tunnels.EARLY", early)
-        frontend = frontend_with(BASIC_AUTH_MODE="off")
+    def start(early: bytes, closing: float = 30.0) -> tuple[Frontend, socket.socket, socket.socket]:
+        upstream.script = keep_open(peers, SWITCHED + early)
+        times = {"tunnel": 0.5, "sweep": 0.05, "closing": closing}
+        frontend = frontend_with(BASIC_AUTH_MODE="off", times=times)
         client, head = opened(frontend.port, host="127.0.0.1")
         assert head.startswith(b"HTTP/1.1 101 ")
         return frontend, client, peers[0]
@@ -280,7 +285,7 @@ def short(
 
 
 def test_without_a_login_a_websocket_is_closed_after_its_lifetime(
-    short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]],
+    short: Start,
 ) -> None:
     """The frontend sends a Close frame with a code after a complete frame. Then the client closes, and the frontend
     closes both connections."""
@@ -295,22 +300,20 @@ def test_without_a_login_a_websocket_is_closed_after_its_lifetime(
 
 
 def test_the_close_frame_waits_for_the_end_of_a_frame(
-    short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]],
+    short: Start,
 ) -> None:
-    _, client, peer = short(TEXT + TEXT[:3])
+    frontend, client, peer = short(TEXT + TEXT[:3])
     with closing(client):
         assert received(client, 10) == TEXT + TEXT[:3]
-        threading.Event().wait(1.0)
+        until(lambda: time.monotonic() > frontend.service.tunnels.open()[0].ends_at)
         peer.sendall(TEXT[3:] + TEXT)
         assert received(client, 4 + len(CLOSE)) == TEXT[3:] + CLOSE
 
 
-@pytest.mark.full
 def test_a_frame_that_never_ends_and_a_client_that_stays_cannot_prolong_a_tunnel(
-    short: Callable[[bytes], tuple[Frontend, socket.socket, socket.socket]], monkeypatch: pytest.MonkeyPatch
+    short: Start,
 ) -> None:
-    monkeypatch.setattr(tunnels, "CLOSING_SECONDS", 0.5)
-    frontend, client, _ = short(TEXT[:3])
+    frontend, client, _ = short(TEXT[:3], closing=0.2)
     with closing(client):
         assert received(client, 3) == TEXT[:3]
         assert client.recv(1) == b""
@@ -318,10 +321,3 @@ def test_a_frame_that_never_ends_and_a_client_that_stays_cannot_prolong_a_tunnel
     with closing(staying):
         assert head.startswith(b"HTTP/1.1 101 ")
         until(lambda: len(frontend.service.tunnels) == 0)
-
-
-def test_with_a_login_a_websocket_has_no_lifetime(frontend: Frontend, peers: list[socket.socket]) -> None:
-    client, _ = opened(frontend.port)
-    with closing(client):
-        received(client, 5)
-        assert [tunnel.ends_at for tunnel in frontend.service.tunnels.open()] == [math.inf]
