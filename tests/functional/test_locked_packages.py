@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -84,51 +84,33 @@ def line(name: str, version: str, path: Path) -> str:
     return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def repository() -> Iterator[Repository]:
     with tempfile.TemporaryDirectory(prefix="locked-", dir="/tmp") as folder:
         yield Repository(Path(folder))
 
 
-@pytest.fixture(scope="module")
-def tiny(repository: Repository) -> str:
-    """The lock line of an installed package."""
-    line = repository.add_wheel("tiny", "1.0")
-    done = repository.set_up(line)
+def test_only_the_locked_file_of_a_locked_wheel_is_installed(repository: Repository) -> None:
+    tiny = repository.add_wheel("tiny", "1.0")
+    done = repository.set_up(tiny)
     assert done.returncode == 0, done.stderr
     assert repository.version("tiny") == "1.0"
-    return line
 
-
-def test_a_package_that_is_not_the_locked_one_is_refused(repository: Repository, tiny: str) -> None:
-    wanted = tiny.replace("1.0", "1.1")
     repository.add_wheel("tiny", "1.1")
-    done = repository.set_up(wanted)
+    done = repository.set_up(tiny.replace("1.0", "1.1"))
     assert done.returncode == 3
     assert "DO NOT MATCH THE HASHES" in done.stderr
     assert "tiny-1.1-py3-none-any.whl" in done.stderr
     assert f"it refused a file that is not the one named in {repository.lock.parent}.\n" in done.stderr
     assert repository.version("tiny") == "1.0"
 
-
-@pytest.mark.usefixtures("tiny")
-def test_a_package_without_a_hash_is_refused(repository: Repository) -> None:
     repository.add_wheel("bare", "1.0")
-    done = repository.install("bare==1.0\n")
-    assert done.returncode == 3
-    assert "Hashes are required" in done.stderr
-    assert repository.version("bare") == ""
-
-
-def test_a_package_that_the_lock_forgot_is_refused(repository: Repository, tiny: str) -> None:
     repository.add_wheel("forgotten", "1.0")
-    done = repository.install(tiny + repository.add_wheel("needy", "1.0", "Requires-Dist: forgotten\n"))
-    assert done.returncode == 3
-    assert "forgotten" in done.stderr
-    assert repository.version("needy") == repository.version("forgotten") == ""
-
-
-def test_sources_are_not_built(repository: Repository, tiny: str) -> None:
-    done = repository.install(tiny + repository.add_sdist("sources", "1.0"))
-    assert done.returncode == 3
-    assert "No matching distribution found for sources==1.0" in done.stderr
+    for lock, words, absent in (
+        ("bare==1.0\n", "Hashes are required", "bare"),
+        (tiny + repository.add_wheel("needy", "1.0", "Requires-Dist: forgotten\n"), "forgotten", "needy"),
+        (tiny + repository.add_sdist("sources", "1.0"), "No matching distribution found for sources==1.0", "sources"),
+    ):
+        done = repository.install(lock)
+        assert (done.returncode, words in done.stderr) == (3, True), done.stderr
+        assert repository.version(absent) == ""

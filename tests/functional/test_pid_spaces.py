@@ -18,6 +18,7 @@ from cardapp import settings as settings_module
 from cardapp.errors import SessionUnavailable
 from cardapp.web.listener import Listener
 from cardapp.web.peer import only_chosen_container, pid_space_of
+from tests.capabilities import need
 from tests.functional.other_accounts import needs_root
 from tests.functional.serving import Api
 
@@ -73,6 +74,7 @@ class Client:
     """A client in a new pid namespace, which has connected already; ``space`` is that namespace."""
 
     def __init__(self, path: Path) -> None:
+        need(shutil.which("unshare"), "unshare (Debian package util-linux)")
         unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
         if os.geteuid() != 0:
             unshare.append("--map-current-user")
@@ -83,37 +85,28 @@ class Client:
         assert self._process.stdout is not None
         self.space = self._process.stdout.readline().strip()
         if not self.space:
-            _, why = self._process.communicate()
-            pytest.skip(f"not run: no process can have a pid namespace of its own here: {why}")
+            self._process.communicate()
+        need(self.space, "pid namespaces for this user")
 
     def answer(self) -> str:
         said, _ = self._process.communicate("\n", timeout=30)
         return said
 
 
-@pytest.fixture
-def client(listener: Listener, state_dir: Path) -> Client:
-    if shutil.which("unshare") is None:
-        pytest.skip("not run: unshare is not on PATH (Debian package util-linux)")
-    return Client(state_dir / "card-api.sock")
-
-
-def test_a_client_in_another_namespace_than_the_chosen_session_is_refused(client: Client, chosen: Chosen) -> None:
-    chosen.space = procfs.pid_space(os.getpid())
-    said = client.answer()
-    assert said.startswith("HTTP/1.1 403 ")
-    assert "foreign_session" in said
-
-
-def test_a_client_in_the_namespace_of_the_chosen_session_is_served(client: Client, chosen: Chosen) -> None:
-    chosen.space = client.space
-    assert client.answer().startswith("HTTP/1.1 200 ")
-
-
-def test_a_client_in_another_namespace_learns_that_the_chosen_session_does_not_answer(client: Client) -> None:
+def test_a_client_in_another_namespace_is_served_only_if_it_is_that_of_the_chosen_session(
+    listener: Listener, state_dir: Path, chosen: Chosen
+) -> None:
+    client = Client(state_dir / "card-api.sock")
     said = client.answer()
     assert said.startswith("HTTP/1.1 503 ")
     assert "no session is chosen" in said
+    client, chosen.space = Client(state_dir / "card-api.sock"), procfs.pid_space(os.getpid())
+    said = client.answer()
+    assert said.startswith("HTTP/1.1 403 ")
+    assert "foreign_session" in said
+    client = Client(state_dir / "card-api.sock")
+    chosen.space = client.space
+    assert client.answer().startswith("HTTP/1.1 200 ")
 
 
 def test_a_client_that_ended_before_it_was_looked_at_is_foreign(state_dir: Path, chosen: Chosen) -> None:

@@ -80,21 +80,19 @@ def test_a_session_copies_the_root_and_builds_only_a_change(repository: Reposito
     assert repository.built == 2
 
 
-@pytest.mark.full
 def test_check_builds_again_only_after_a_change_and_then_from_nothing(repository: Repository, tmp_path: Path) -> None:
     for expected in (1, 1):
         ended = check(repository, tmp_path / "state")
-        assert "replayed and matches the card" in ended.communicate(timeout=60)[0]
+        assert "replayed and matches the card" in ended.communicate(timeout=100)[0]
         assert repository.built == expected
     (copy,) = (tmp_path / "state" / "checks").glob("*/small")
     (repository.folder / "src" / "new.h").write_text("")
     (copy / "src" / "left.o").write_text("")
-    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=60)[0]
+    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=100)[0]
     assert repository.built == 2
     assert not (copy / "src" / "left.o").exists()
 
 
-@pytest.mark.full
 def test_a_check_that_was_killed_in_a_build_is_built_again(repository: Repository, tmp_path: Path) -> None:
     begun, script = tmp_path / "begun", "cc -g -O0 -o prog main.c"
     repository.write_card(
@@ -102,14 +100,14 @@ def test_a_check_that_was_killed_in_a_build_is_built_again(repository: Repositor
     )
     killed = check(repository, tmp_path / "state")
     try:
-        eventually(begun.exists)
+        eventually(begun.exists, 60)
         starts = [path for path in Path("/proc").iterdir() if path.name.isdecimal() and _is_start(path, repository)]
         assert len(starts) == 1
         os.kill(int(starts[0].name), 9)
     finally:
-        killed.communicate(timeout=60)
+        killed.communicate(timeout=100)
     assert killed.returncode != 0
-    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=60)[0]
+    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=100)[0]
 
 
 def _is_start(process: Path, repository: Repository) -> bool:

@@ -12,7 +12,7 @@ from tests.functional.attached_terminal import AttachedTerminal
 from tests.functional.serving import Stage, position, until
 from tests.functional.session_neovim import Neovim
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = pytest.mark.functional
 
 SIZES = ((200, 50), (120, 30), (80, 24), (70, 18), (60, 14))
 PANES = """
@@ -63,7 +63,6 @@ def text_of(neovim: Neovim, pane: str) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-@pytest.mark.full
 def test_gdbs_pane_is_the_larger_one_at_every_size(neovim: Neovim, terminal: AttachedTerminal) -> None:
     for columns, rows in (*SIZES, *reversed(SIZES)):
         terminal.resize(columns, rows)
@@ -102,7 +101,6 @@ def print_in_program(stage: Stage, neovim: Neovim, line: str) -> None:
         output.write(f"{line}\n")
 
 
-@pytest.mark.full
 def test_text_outlasts_a_narrow_terminal(stage: Stage, neovim: Neovim, terminal: AttachedTerminal) -> None:
     has_size(neovim, 200, 50)
     gdb = stage.sessions.session().gdb
@@ -143,23 +141,17 @@ def test_panes_keep_the_shares_that_the_learner_gave_them(neovim: Neovim, termin
 # -- the code --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lines", "expandtab", "tabstop", "shiftwidth"),
-    [
+def test_the_indent_is_the_cards(neovim: Neovim) -> None:
+    for lines, expandtab, tabstop, shiftwidth in (
         (["int f(void)", "{", "    if (a)", "        b();", "    c();", "}"], True, 4, 4),
         (["/*", " * about", " */", "{", "  if (a)", "    b();", "}"], True, 4, 2),
         (["{", "\tif (a)", "\t\tb();", "}"], False, 4, 4),
         (["{", "  if (a)", "    {", "      b ();", "      if (c)", "\td ();", "    }", "}"], True, 8, 2),  # GNU
         (["{", "\tcall(a,", "\t     b);", "\tif (c)", "\t\td();", "}"], False, 8, 8),  # Linux
         (["x"], True, 4, 4),
-    ],
-    ids=["four", "two", "tabs", "GNU", "Linux", "none"],
-)
-def test_the_indent_is_the_cards(
-    neovim: Neovim, lines: list[str], expandtab: bool, tabstop: int, shiftwidth: int
-) -> None:
-    found = neovim.lua("return require('card.indent').detect(...)", lines)
-    assert found == {"expandtab": expandtab, "tabstop": tabstop, "shiftwidth": shiftwidth}
+    ):
+        found = neovim.lua("return require('card.indent').detect(...)", lines)
+        assert found == {"expandtab": expandtab, "tabstop": tabstop, "shiftwidth": shiftwidth}, lines
 
 
 def test_the_code_is_not_wrapped_and_typed_lines_are_indented_as_it_is(neovim: Neovim) -> None:
@@ -224,7 +216,6 @@ def test_a_click_into_gdbs_pane_gives_it_the_keys(neovim: Neovim) -> None:
     gdb_takes(neovim, "print 40 + 4", "= 44")
 
 
-@pytest.mark.full
 def test_the_next_command_goes_to_the_gdb_that_a_reset_has_started(stage: Stage, in_gdb: Neovim) -> None:
     in_gdb.call("nvim_input", "shell sleep 1000<CR>")
     until(lambda: "sleep" in stage.sessions.session().processes().values())
