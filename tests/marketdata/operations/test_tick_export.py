@@ -227,15 +227,15 @@ def test_many_ticks_fill_row_groups_and_all_are_of_one_moment(
     version, path = version_1(conn), tmp_path / "ticks.parquet"
     many = [tick("X:M", f"{n:06}", START + n * SECOND) for n in range(2 * ROW_GROUP + 1)]
     ticks.ingest(conn, version, many)
-    stream = ticks.stream
+    blocks_of = ticks.blocks
 
     def disturbed(*arguments: object, **more: object) -> object:
-        blocks = stream(*arguments, **more)  # type: ignore[arg-type]
+        blocks = blocks_of(*arguments, **more)  # type: ignore[arg-type]
         yield next(blocks)
         ticks.ingest(conn, version, [tick("X:M", "late", START + DAY), tick("X:A", "late", START)])
         yield from blocks
 
-    monkeypatch.setattr(ticks, "stream", disturbed)
+    monkeypatch.setattr(ticks, "blocks", disturbed)
     assert command("export", "--format", "parquet", "-o", str(path)).returncode == 0
     file = parquet.ParquetFile(path)
     assert file.read(["id"])["id"].to_pylist() == [each.id for each in (*TICKS[:4], TICKS[4], *many)]

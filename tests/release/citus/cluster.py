@@ -167,13 +167,13 @@ class Database:
 
     def node_of(self, table: str, symbol: str) -> Node:
         """The node that holds the shard of a symbol."""
-        _shard, port = self._shard_and_port(table, symbol)
+        _shard, port = self.shard_and_port(table, symbol)
         return next(node for node in self.nodes if node.port == port)
 
     def move(self, table: str, symbol: str, mode: str = "block_writes") -> Node:
         """Move the shard of a symbol, with those that are colocated, to the next worker, which is returned. With
         ``block_writes`` writes wait meanwhile; with ``force_logical`` only at its end."""
-        shard, port = self._shard_and_port(table, symbol)
+        shard, port = self.shard_and_port(table, symbol)
         ports = [node.port for node in self.workers]
         target = self.workers[(ports.index(port) + 1) % len(ports)]
         self.execute(
@@ -213,7 +213,7 @@ class Database:
         """Drop it on every node, with the connections to it."""
         _on_each(self.nodes, lambda node: node.execute(f'DROP DATABASE "{self.name}" WITH (FORCE)'))
 
-    def _shard_and_port(self, table: str, symbol: str) -> tuple[int, int]:
+    def shard_and_port(self, table: str, symbol: str) -> tuple[int, int]:
         rows = self.execute(
             "SELECT shardid, nodeport FROM pg_dist_placement JOIN pg_dist_node USING (groupid)"
             " WHERE shardid = get_shard_id_for_distribution_column(%s::regclass, %s::text)",

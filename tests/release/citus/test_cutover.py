@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
+from typing import Any
 
 import pytest
 
 from marketdata.errors import Contended, StateError
 from marketdata.operations import aliases
-from marketdata.operations.cutover import Cutover, Differences
+from marketdata.operations.cutover import Cutover
+from marketdata.operations.pair_access import PairAccess
 from marketdata.operations.setup import initialise, make_version
 from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
@@ -87,16 +90,17 @@ def test_no_node_stores_anything_from_the_lock_to_the_end_of_the_pause(
     database: Database, conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = registered(conn, "md")[0].version
-    settled = Cutover._settled
+    overview, calls = PairAccess.overview, itertools.count()
     running: list[Future[None]] = []
     with ThreadPoolExecutor() as threads:
 
-        def during(self: Cutover, found: Differences, has_copy: bool) -> Differences:
-            running.extend(map(threads.submit, writers(database, conn, symbols)))
-            assert not wait(running, 2, FIRST_COMPLETED).done, "one did not wait"
-            return settled(self, found, has_copy)
+        def during(self: PairAccess, *arguments: Any) -> Any:
+            if next(calls) == 1:  # the second comparison, under the lock
+                running.extend(map(threads.submit, writers(database, conn, symbols)))
+                assert not wait(running, 2, FIRST_COMPLETED).done, "one did not wait"
+            return overview(self, *arguments)
 
-        monkeypatch.setattr(Cutover, "_settled", during)
+        monkeypatch.setattr(PairAccess, "overview", during)
         assert Cutover(pairs(conn, Pair.of(conn, "md", 1, 2)), lambda _text: None).switch() == []
         for each in running:
             each.result(SECONDS)

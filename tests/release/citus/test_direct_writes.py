@@ -184,7 +184,7 @@ def test_no_other_role_may_use_the_trigger_functions_for_a_table_of_its_own(
     citus_database: Database, version: Version, plain_writer: str
 ) -> None:
     """They run as their owner, and would take the rows of a temporary table for ticks of the shard with its name."""
-    shard, _ = citus_database._shard_and_port(version.ticks_table, new_symbol())
+    shard, _ = citus_database.shard_and_port(version.ticks_table, new_symbol())
     table = f"{version.ticks_table}_{shard}"
     attempt = (
         f"CREATE TRIGGER mine AFTER INSERT ON {table} REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT"
@@ -203,7 +203,7 @@ def test_rows_of_a_shard_that_was_split_are_refused_until_it_has_functions(
 ) -> None:
     symbols = new_symbols()
     write(conn, version, ingest, symbols, 51)
-    shard, _ = citus_database._shard_and_port(version.ticks_table, symbols[0])
+    shard, _ = citus_database.shard_and_port(version.ticks_table, symbols[0])
     citus_database.execute(
         "SELECT citus_split_shard_by_split_points(shardid, ARRAY[((shardminvalue::bigint + shardmaxvalue::bigint) / 2)"
         "::text], ARRAY[nodeid, nodeid], 'block_writes') FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.api import graphql_check
 from marketdata.api.serve import Service
 from marketdata.graphql.tracking import DISTRIBUTED
 from marketdata.settings import load
@@ -37,10 +36,9 @@ def test_a_backup_is_refused_until_the_version_is_dropped(prepared: Prepared, tm
     assert command("backup", str(tmp_path / "backup")).returncode == 0
 
 
-def test_graphql_is_refused(prepared: Prepared, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphql_is_refused(prepared: Prepared, state_dir: Path) -> None:
     command, url = prepared.command, prepared.database.url
     assert command("version", "1", "--shards", "4").returncode == 0
-    monkeypatch.setattr(graphql_check, "PERIOD_SECONDS", 0.1)
     with serving(url, "the admin secret") as hasura:
         secrets = state_dir / "secrets"
         secrets.mkdir(mode=0o700, exist_ok=True)
