@@ -10,7 +10,7 @@ import pytest
 from tests.functional.description import hold_true
 from tests.functional.serving import Stage, picture
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.timeout(900)]
 
 
 def test_every_response_matches_the_description(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

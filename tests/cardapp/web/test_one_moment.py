@@ -86,7 +86,7 @@ def assert_one_moment(found: dict[str, Any]) -> None:
 
 def test_a_reply_shows_a_concurrent_publication_completely_or_not_at_all(publishing: Services) -> None:
     api = Api(publishing)
-    for at in range(100):
+    for at in range(40):
         move = {"level": "step", "delta": (1, -1)[at % 2]}
         place = {"focus_level": "task", "task_id": ("t1", "t2")[at % 2], "sync_requested": True}
         for method, path, body in (
@@ -101,7 +101,7 @@ def test_every_move_answers_with_the_state_that_it_wrote(publishing: Services) -
     def walk(delta: int) -> list[dict[str, Any]]:
         api = Api(publishing)
         body = {"level": "step", "delta": delta, "actor": f"walker {delta}"}
-        return [api("POST", "/api/navigation/move", body, status=200).json for _ in range(25)]
+        return [api("POST", "/api/navigation/move", body, status=200).json for _ in range(15)]
 
     with ThreadPoolExecutor(4) as pool:
         replies = [reply for found in pool.map(walk, (1, -1, 2, -2)) for reply in found]
