@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cardapp.card.conftest import small_source
-from tests.functional.session_process import SessionTool, eventually
+from tests.functional.session_process import SessionTool
 
 
 class Repository:
@@ -91,28 +91,3 @@ def test_check_builds_again_only_after_a_change_and_then_from_nothing(repository
     assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=100)[0]
     assert repository.built == 2
     assert not (copy / "src" / "left.o").exists()
-
-
-def test_a_check_that_was_killed_in_a_build_is_built_again(repository: Repository, tmp_path: Path) -> None:
-    begun, script = tmp_path / "begun", "cc -g -O0 -o prog main.c"
-    repository.write_card(
-        ["sh", "-c", f"echo half > prog; [ -e {begun} ] || {{ touch {begun}; sleep 600; }}; {script}"]
-    )
-    killed = check(repository, tmp_path / "state")
-    try:
-        eventually(begun.exists, 60)
-        starts = [path for path in Path("/proc").iterdir() if path.name.isdecimal() and _is_start(path, repository)]
-        assert len(starts) == 1
-        os.kill(int(starts[0].name), 9)
-    finally:
-        killed.communicate(timeout=100)
-    assert killed.returncode != 0
-    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=100)[0]
-
-
-def _is_start(process: Path, repository: Repository) -> bool:
-    try:
-        command = (process / "cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"cardapp.session_host" in command and os.fsencode(repository.card) in command

@@ -1,5 +1,4 @@
-"""A bridge between MCP's Streamable HTTP and Unix sockets, in both directions, so that HTTP-only programs can test our
-server and client.
+"""A bridge from MCP's Streamable HTTP to Unix sockets, so that HTTP-only programs can test our server.
 
 The bridge is small on purpose. It forwards messages and answers with the status codes that the transport requires. It
 checks neither headers nor the origin, and stores no events for a client that reconnects. It listens on loopback while a
@@ -13,8 +12,6 @@ import json
 import queue
 import socket
 import threading
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,11 +19,8 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 30.0
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 STATUS = {-32601: 404, -32603: 500}
 """HTTP status for each JSON-RPC error code in the modern era. Any other error gets 400."""
-
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the user's proxy cannot reach loopback
 
 Message = dict[str, Any]
 
@@ -178,72 +172,3 @@ class HttpFront(ThreadingHTTPServer):
         for peer in self.sessions.values():
             peer.close()
         self.server_close()
-
-
-def _message(line: bytes) -> Message | None:
-    """The JSON value in a line of a JSON answer (one line) or of an event stream; None if the line has no value."""
-    with contextlib.suppress(ValueError):
-        found = json.loads(line.removeprefix(b"data:"))
-        if isinstance(found, dict) and "jsonrpc" in found:
-            return found
-    return None
-
-
-class HttpBack:
-    """Forwards our client's messages from one end of a socket pair to the server at ``url``, and returns its
-    answers."""
-
-    def __init__(self, url: str) -> None:
-        self.client_end, self._end = socket.socketpair()
-        self._url = url
-        self._lock = threading.Lock()
-        self._headers: dict[str, str] = {}
-        threading.Thread(target=self._carry, daemon=True).start()
-
-    def _carry(self) -> None:
-        with self._end, self._end.makefile("rb") as lines:
-            for line in lines:
-                message = json.loads(line)
-                if "id" in message and "method" in message:
-                    # In a thread, because the server may send a request of its own before it answers.
-                    threading.Thread(target=self._ask, args=(message,), daemon=True).start()
-                else:
-                    self._post(message).close()
-
-    def _ask(self, request: Message) -> None:
-        with self._post(request) as answer:
-            if (session := answer.headers.get("Mcp-Session-Id")) is not None:
-                self._headers["Mcp-Session-Id"] = session
-            answered, said = False, b""
-            for said in answer:
-                message = _message(said)
-                if message is not None and "method" not in message:
-                    answered = True
-                    message["id"] = request["id"]  # null if the server refused the message before it read the id
-                if message is not None:
-                    self._pass_on(message)
-        if not answered:
-            error = {"code": -32000, "message": f"no answer came with HTTP {answer.status}: {said[:200]!r}"}
-            self._pass_on({"jsonrpc": "2.0", "id": request["id"], "error": error})
-
-    def _pass_on(self, message: Message) -> None:
-        if (agreed := (message.get("result") or {}).get("protocolVersion")) is not None:
-            self._headers["MCP-Protocol-Version"] = agreed  # sent in a header of every request after the handshake
-        with self._lock, contextlib.suppress(OSError):
-            self._end.sendall(json.dumps(message).encode() + b"\n")
-
-    def _post(self, message: Message) -> Any:
-        request = urllib.request.Request(self._url, json.dumps(message).encode(), self._head(message))
-        try:
-            return _DIRECT.open(request, timeout=PATIENCE)
-        except urllib.error.HTTPError as refusal:
-            return refusal
-
-    def _head(self, message: Message) -> dict[str, str]:
-        params = message.get("params") or {}
-        head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **self._headers}
-        if (revision := params.get("_meta", {}).get(VERSION_KEY)) is not None:
-            head |= {"MCP-Protocol-Version": revision, "Mcp-Method": message["method"]}
-            if "name" in params:
-                head["Mcp-Name"] = params["name"]
-        return head

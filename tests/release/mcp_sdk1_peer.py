@@ -1,7 +1,5 @@
-"""A peer made with release 1.x of the reference implementation ``mcp``: ``serve`` over stdio, or ``drive COMMAND…``.
-
-It runs in a Python that has such a release and no code of this repository. ``drive`` starts a server and prints its
-findings as JSON.
+"""A client made with release 1.x of the reference implementation ``mcp``. It runs in a Python that has such a release
+and no code of this repository: it starts the server COMMAND… and prints its findings as JSON.
 """
 
 from __future__ import annotations
@@ -12,42 +10,8 @@ import json
 import sys
 from typing import Any
 
-from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.server import Server
-from mcp.server.stdio import stdio_server
-
-NUMBER = {"type": "number"}
-BOTH = {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}, "required": ["a", "b"]}
-
-server: Any = Server("first line")
-
-
-@server.list_tools()
-async def list_tools() -> list[types.Tool]:
-    nothing = {"type": "object", "properties": {}}
-    return [
-        types.Tool(name="add", description="Adds a and b.", inputSchema=BOTH),
-        types.Tool(name="count", description="Counts to three.", inputSchema=nothing),
-        types.Tool(name="fail", description="Fails.", inputSchema=nothing),
-    ]
-
-
-@server.call_tool()
-async def call_tool(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
-    if name == "fail":
-        raise ValueError("no luck")
-    if name == "count":
-        context = server.request_context
-        for done in (1, 2, 3):
-            await context.session.send_progress_notification(context.meta.progressToken, done, 3)
-        return []
-    return [types.TextContent(type="text", text=str(arguments["a"] + arguments["b"]))]
-
-
-async def serve() -> None:
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
 
 
 async def refused(request: Any) -> bool:
@@ -85,7 +49,4 @@ async def drive(command: str, *arguments: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        asyncio.run(serve())
-    else:
-        sys.stdout.write(json.dumps(asyncio.run(drive(*sys.argv[2:]))))
+    sys.stdout.write(json.dumps(asyncio.run(drive(*sys.argv[1:]))))

@@ -1,26 +1,22 @@
 """Older releases of the reference implementation of MCP, each in a separate virtual environment.
 
-A release of the first line (1.x) supports the revisions up to its newest one. It is tested with a peer written for that
-line. A release of the second line runs the same tests as the newest release.
+A release of the first line (1.x) supports the revisions up to its newest one. Its client is tested with a program
+written for that line. A release of the second line runs the same tests as the newest release.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from cardapp.mcp.client import McpClient, ToolResult
 from cardapp.mcp.server import UnixListener
 from tests.cardapp.mcp.example_server import example_server
 from tests.functional.registry import INSTALLING, python_with
@@ -32,8 +28,6 @@ PEER = Path(__file__).with_name("mcp_sdk1_peer.py")
 PATIENCE = 30.0
 FIRST_LINE = {"1.0.0": "2024-11-05", "1.30.0": "2025-11-25"}
 """Releases, each with the newest revision that it supports."""
-FALLS_AT_THE_PROBE = {"1.0.0"}
-"""Up to 1.9.0 a server exits when it receives an unknown request, such as the client's probe."""
 WITHOUT_PROGRESS = {"1.0.0"}
 """This release ignores the ``_meta`` of a request, so it sends no progress."""
 SECOND_LINE = "2.0.1"
@@ -61,7 +55,7 @@ def test_its_client_drives_our_server(release: tuple[str, Path], state_dir: Path
     listener = UnixListener(state_dir / "s", example_server())
     listener.start()
     relay = "from pathlib import Path; from cardapp.session_host.mcp_client import relay; relay(Path({!r}))"
-    command = [python, "-P", PEER, "drive", sys.executable, "-P", "-c", relay.format(str(state_dir / "s"))]
+    command = [python, "-P", PEER, sys.executable, "-P", "-c", relay.format(str(state_dir / "s"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     listener.stop()
     assert done.returncode == 0, done.stderr
@@ -73,42 +67,6 @@ def test_its_client_drives_our_server(release: tuple[str, Path], state_dir: Path
     assert found["failed"] == [True, "it cannot be done"]
     assert found["progress"] == (None if name in WITHOUT_PROGRESS else [1, 2, 3])
     assert (found["unknown tool refused"], found["unknown method refused"]) == (True, True)
-
-
-def test_our_client_drives_its_server(release: tuple[str, Path], state_dir: Path) -> None:
-    """One server for each connection, as inetd does. If the probe ends the first server, the second one gets the
-    handshake."""
-    name, python = release
-    command = [python, "-P", PEER, "serve"]
-    servers: list[subprocess.Popen[bytes]] = []
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(state_dir / "s"))
-        listening.listen()
-
-        def serve() -> None:
-            for _ in range(2 if name in FALLS_AT_THE_PROBE else 1):
-                with listening.accept()[0] as end:
-                    servers.append(subprocess.Popen(command, stdin=end, stdout=end, stderr=subprocess.DEVNULL))
-
-        serving = threading.Thread(target=serve, daemon=True)
-        serving.start()
-        with closing(McpClient.connect(state_dir / "s", timeout=PATIENCE)) as client:
-            drive(client, name)
-        serving.join(PATIENCE)
-    for server in servers:
-        server.wait(PATIENCE)
-
-
-def drive(client: McpClient, name: str) -> None:
-    agreed = (client.lifecycle, client.revision, client.server_info["name"])
-    assert agreed == ("handshake", FIRST_LINE[name], "first line")
-    client.ping(timeout=PATIENCE)
-    assert [tool["name"] for tool in client.list_tools()] == ["add", "count", "fail"]
-    assert client.call_tool("add", {"a": 1, "b": 2}, timeout=PATIENCE, maximum=PATIENCE) == ToolResult(None, False, "3")
-    assert client.call_tool("fail", {}, timeout=PATIENCE, maximum=PATIENCE) == ToolResult(None, True, "no luck")
-    seen: list[float] = []
-    client.call_tool("count", {}, timeout=PATIENCE, maximum=PATIENCE, on_progress=lambda done, *_: seen.append(done))
-    assert seen == ([] if name in WITHOUT_PROGRESS else [1, 2, 3])
 
 
 def test_the_first_release_of_the_second_line_passes_the_tests_of_the_newest() -> None:

@@ -112,13 +112,6 @@ def test_parameters_that_are_not_json_are_not_sent(talk: Connection) -> None:
         talk.client.request("x", {"n": float("nan")}, timeout=PATIENCE)
 
 
-def test_messages_may_be_split_at_every_byte(talk: Connection, background: Background) -> None:
-    asked = Asked(talk, background)
-    for byte in b'{"jsonrpc":"2.0","id":%d,"result":{"n":5}}\n' % asked.message["id"]:
-        talk.peer.send_raw(bytes([byte]))
-    assert asked.result() == {"n": 5}
-
-
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
@@ -274,14 +267,6 @@ def test_an_invalid_message_ends_the_connection(background: Background) -> None:
             assert talk.client.closed.wait(PATIENCE), nonsense[:100]
             with pytest.raises(McpProtocolError):
                 talk.request()
-
-
-def test_a_batch_is_taken_apart_where_the_revision_has_batches(talk: Connection, background: Background) -> None:
-    talk.client.batches = True
-    asked = Asked(talk, background)
-    note = {"jsonrpc": "2.0", "method": "notifications/x"}
-    talk.peer.send([note, {"jsonrpc": "2.0", "id": asked.message["id"], "result": {"n": 1}}])
-    assert asked.result() == {"n": 1}
 
 
 def test_a_peer_that_does_not_read_is_disconnected(talk: Connection) -> None:
