@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -24,7 +23,7 @@ from tests.marketdata.store.conftest import START, tick
 from tests.release.citus.cluster import Database
 from tests.release.citus.versions import distributed, placement_of
 
-SHARDS, SYMBOLS, CHAINS, BLOCKS, WRITERS = 8, 30, 3, 9, 4
+SHARDS, SYMBOLS, CHAINS, BLOCKS = 8, 30, 3, 9
 COLUMNS = {
     "ticks": "*", "rollups": "*", "retracted": "*", "pruned": "*", "chains": "*", "coverage": "*",
     # The counter grows by more in a transaction with items of several kinds, but a shard may get items of one kind
@@ -84,7 +83,7 @@ def rows(connection: Connection, version: Version, part: str, names: str) -> lis
 @pytest.fixture(scope="module")
 def pair(citus_database: Database, database: str) -> Iterator[Pair]:
     version, plain = distributed(citus_database, Version.of("t", 1), SHARDS), Version.of("t", 1)
-    coordinator = Pool(citus_database.url, application_name="test", size=WRITERS)
+    coordinator = Pool(citus_database.url, application_name="test", size=4)
     with (
         connect(citus_database.url) as connection,
         connect(database) as plain_connection,
@@ -166,29 +165,3 @@ def test_any_items_in_the_same_order(pair: Pair) -> None:
         pair.check(COLUMNS)
     assert found == set(Outcome)
     assert all(rows(pair.coordinator, pair.version, part, "*") for part in COLUMNS)
-
-
-def test_writers_at_once_whose_items_may_be_in_any_order(pair: Pair) -> None:
-    """Each writer sends all items. One of them retracts a block before or after its ticks arrive."""
-    for seed in range(1000, 1002):
-        sender = Sender(pair, seed)
-        items: list[Item] = [sender.new_tick() for _ in range(300)]
-        # Each symbol has a tick of a block that stays, so that its finality does not depend on the order.
-        items += [tick(symbol, "stays", START, block_number=0, block_hash="0xb") for symbol in sender.symbols]
-        items += [Finalize(symbol, n % BLOCKS, START + n % BLOCKS * DAY) for n, symbol in enumerate(sender.symbols)]
-        items += [FinalizeChain(chain, n, START + n * DAY) for n, chain in enumerate(sender.chains)]
-        items += [Retract(symbol, f"0xb{n % BLOCKS}") for n, symbol in enumerate(sender.symbols[::3])]
-
-        def write(order: random.Random, items: Sequence[Item] = items) -> None:
-            own = order.sample(items, len(items))
-            for start in range(0, len(own), 40):
-                outcomes = pair.ingest.ingest(pair.version, own[start : start + 40]).outcomes
-                assert Outcome.CONFLICT not in outcomes
-
-        with ThreadPoolExecutor(WRITERS) as threads:
-            list(threads.map(write, [random.Random(f"{seed} {writer}") for writer in range(WRITERS)]))
-        ticks.ingest(pair.plain_connection, pair.plain, items)
-        # The number of a retracted block is known if its ticks came before.
-        pair.check(COLUMNS | {"retracted": "symbol, block_hash"})
-        pair.plain_connection.execute(pair.plain.query("DELETE FROM {retracted}"))
-        pair.coordinator.execute(pair.version.query("DELETE FROM {retracted}"))
