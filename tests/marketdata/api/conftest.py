@@ -31,6 +31,7 @@ from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store import tokens
 from marketdata.store.pool import connect
+from tests.marketdata.api.live_client import LiveClient
 
 with warnings.catch_warnings():
     # WebOb still imports the standard library's deprecated cgi module.
@@ -240,6 +241,13 @@ def running_api(settings: Settings, times: Times = USUAL_TIMES) -> Iterator[Api]
         yield Api(service, new_token(database, "read"), new_token(database, "write"))
     finally:
         service.stop()
+
+
+@pytest.fixture
+def client(service: Service, read_token: str) -> Iterator[LiveClient]:
+    """A live connection with the token for reads."""
+    with LiveClient(service.port, read_token) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="session")

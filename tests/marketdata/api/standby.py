@@ -22,6 +22,7 @@ from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import Account, find_by_name, has_working_directory
 from marketdata.settings import Settings
+from tests.capabilities import need
 from tests.functional.market_process import give_cluster
 from tests.marketdata.api.conftest import prepare
 
@@ -52,8 +53,7 @@ class Standby:
 
     def __init__(self, primary: Cluster, folder: Path) -> None:
         self._found = binaries.find(data_major=None, data=folder).folder
-        if not (self._found / "pg_basebackup").exists():
-            pytest.skip("there is no pg_basebackup")
+        need((self._found / "pg_basebackup").exists(), "pg_basebackup (Debian package postgresql)")
         self._account = Account.of_this_process()
         self._primary = primary
         self._folder = folder / "standby"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api
 from tests.marketdata.api.live_client import LiveClient
 from tests.marketdata.api.test_live import MINUTE, T, block, settle
@@ -26,12 +25,6 @@ def minutes(tick: Make, symbol: str, count: int = 4) -> list[dict[str, Any]]:
 
 def cover(api: Api, start: int, end: int, state: str = "indexed", status: int = 200, **named: Any) -> Any:
     return api("PUT", "/v1/coverage", {**named, "from": start, "to": end, "state": state}, status=status).json
-
-
-@pytest.fixture
-def client(service: Service, read_token: str) -> Iterator[LiveClient]:
-    with LiveClient(service.port, read_token) as opened:
-        yield opened
 
 
 def test_a_final_block_names_a_symbol_or_a_chain_with_its_time(api: Api) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import psycopg
-import pytest
 
 from marketdata.api.live.subscriptions import SUMMARY_SECONDS
 from marketdata.api.serve import Service
@@ -25,12 +24,6 @@ DAY = 86_400_000
 
 def now() -> int:
     return time.time_ns() // 1_000_000
-
-
-@pytest.fixture
-def client(service: Service, read_token: str) -> Iterator[LiveClient]:
-    with LiveClient(service.port, read_token) as connected:
-        yield connected
 
 
 def summary(api: Api, *symbols: str) -> list[Item]:
