@@ -9,14 +9,13 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from cardapp.mcp.client import ToolResult
-from tests.functional.runtimes import PODMAN, container_state, podman, remove_containers
 from tests.functional.session_process import (
     RunningSession,
     SessionTool,
@@ -27,7 +26,7 @@ from tests.functional.session_process import (
     processes_of,
 )
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = [pytest.mark.functional]
 
 STOPS = [at("/* before */"), at("/* after */"), at("/* marked */", 3)]
 NEOVIM = ["nvim", "nvim-terminal"]
@@ -37,13 +36,11 @@ DEAD = {"debugger_dead", "editor_dead", "editor_blocked"}
 
 
 @pytest.fixture(scope="module")
-def tool(runtime: str) -> Iterator[SessionTool]:
+def tool() -> Iterator[SessionTool]:
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        made = SessionTool(Path(state), runtime)
+        made = SessionTool(Path(state))
         yield made
         made.stop_all()
-        if runtime == PODMAN:  # what a failed test left
-            remove_containers(Path(state))
 
 
 @pytest.fixture(scope="module")
@@ -70,22 +67,22 @@ def container_id(session: RunningSession) -> str:
     return found
 
 
-@pytest.mark.parametrize("program", ["nvim", pytest.param("nvim-terminal", marks=pytest.mark.full)])
-def test_a_dead_neovim_is_reported_and_restarted(session: RunningSession, program: str) -> None:
-    before = session.ask("session_binding")
-    parts = session.processes().keys() - {session.host_pid()}
-    kill(session, session.pid(program))
-    eventually(lambda: not parts & session.processes().keys())
-    eventually(lambda: not session.state()["editor_alive"])
-    assert session.state()["alive"] is False
-    binding = session.ask("session_binding")
-    assert binding["editor"]["available"] is False
-    assert binding["editor"]["reason"]
-    assert "down" in session.tool.must("list")
-    output = session.tool.must("reset")
-    assert "Neovim, gdb" in output
-    assert session.ask("session_binding") == before
-    session.check_usable()
+def test_a_dead_neovim_is_reported_and_restarted(session: RunningSession) -> None:
+    for program in NEOVIM:
+        before = session.ask("session_binding")
+        parts = session.processes().keys() - {session.host_pid()}
+        kill(session, session.pid(program))
+        eventually(lambda parts=parts: not parts & session.processes().keys())
+        eventually(lambda: not session.state()["editor_alive"])
+        assert session.state()["alive"] is False
+        binding = session.ask("session_binding")
+        assert binding["editor"]["available"] is False
+        assert binding["editor"]["reason"]
+        assert "down" in session.tool.must("list")
+        assert "Neovim, gdb" in session.tool.must("reset"), program
+        assert session.ask("session_binding") == before
+        session.replay(at("/* marked */"))
+        assert session.editor("line('.')") == str(line_of("/* marked */"))
 
 
 def test_a_dead_gdb_is_restarted_and_edits_are_kept(session: RunningSession) -> None:
@@ -111,47 +108,43 @@ def test_a_replay_restarts_a_dead_neovim_and_gdb(session: RunningSession) -> Non
     session.check_usable()
 
 
-@pytest.mark.parametrize(
-    ("program", "quick", "full"),
-    [("gdb", 2, 50), *(pytest.param(each, 1, 50, marks=pytest.mark.full) for each in NEOVIM)],
-)
-def test_a_session_survives_kills_at_any_moment(
-    session: RunningSession, program: str, quick: int, full: int, loops: Callable[..., int]
-) -> None:
-    chosen = random.Random(program)
-    for _ in range(loops(quick=quick, full=full)):
-        for stop in chosen.choices(STOPS, k=2):
-            session.replay(stop, "count")
-        ended = {session.pid(each) for each in ("gdb", *NEOVIM)} if program in NEOVIM else {session.pid(program)}
-        answers: list[ToolResult] = []
-        request = session.request(chosen.choice(STOPS), "count")
-        replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))  # noqa: B023
-        victim = session.pid(program)
-        replay.start()
-        replay.join(chosen.random() * 0.15)
-        kill(session, victim)
-        replay.join(60)
-        assert not answers[0].is_error or answers[0].structured["code"] in DEAD, answers[0].text
-        session.check_usable()
-        assert not ended & session.processes().keys()
+def test_a_session_survives_kills_at_any_moment(session: RunningSession, rng: random.Random) -> None:
+    for program in ("gdb", "gdb", *NEOVIM):
+        killed_during_a_replay(session, program, rng)
+
+
+def killed_during_a_replay(session: RunningSession, program: str, rng: random.Random) -> None:
+    """Kill a program at a random moment of a replay. The next replay succeeds, and what was killed is gone."""
+    for stop in rng.choices(STOPS, k=2):
+        session.replay(stop, "count")
+    ended = {session.pid(each) for each in ("gdb", *NEOVIM)} if program in NEOVIM else {session.pid(program)}
+    answers: list[ToolResult] = []
+    request = session.request(rng.choice(STOPS), "count")
+    replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
+    victim = session.pid(program)
+    replay.start()
+    replay.join(rng.random() * 0.15)
+    kill(session, victim)
+    replay.join(60)
+    assert not answers[0].is_error or answers[0].structured["code"] in DEAD, answers[0].text
+    session.check_usable()
+    assert not ended & session.processes().keys()
     eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("way_back", ["replay", "reset"])
-def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession, way_back: str) -> None:
+def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession) -> None:
     """Neovim runs an endless loop. Without its terminal it can neither be interrupted nor end by itself."""
-    server = session.pid("nvim")
-    session.editor('nvim_input(":lua while true do end<CR>")')
-    eventually(lambda: session.ask("session_binding")["editor"]["available"] is False)
-    kill(session, session.pid("nvim-terminal"))
-    if way_back == "reset":
-        assert session.ask("target_reset")["editor_restarted"] is True
-    session.check_usable()
-    assert server not in session.processes()
+    for way_back in ("replay", "reset"):
+        server = session.pid("nvim")
+        session.editor('nvim_input(":lua while true do end<CR>")')
+        eventually(lambda: session.ask("session_binding")["editor"]["available"] is False)
+        kill(session, session.pid("nvim-terminal"))
+        if way_back == "reset":
+            assert session.ask("target_reset")["editor_restarted"] is True
+        session.check_usable()
+        assert server not in session.processes()
 
 
-@pytest.mark.full
 def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     gone = session.pid("gdb")
@@ -163,7 +156,7 @@ def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession)
     session.check_usable()
 
 
-def test_a_dead_server_is_restarted_and_the_editor_keeps_running(session: RunningSession, runtime: str) -> None:
+def test_a_dead_server_is_restarted_and_the_editor_keeps_running(session: RunningSession) -> None:
     before = session.ask("session_binding")
     session.replay(at("/* before */"))
     session.editor("setline(1, '// not yet saved')")
@@ -177,14 +170,12 @@ def test_a_dead_server_is_restarted_and_the_editor_keeps_running(session: Runnin
     assert "MCP server" in session.tool.must("reset")
     after = session.ask("session_binding")
     assert after["container_id"] == before["container_id"]
-    # The container, which identifies the instance, has kept running.
-    assert (after["instance"] == before["instance"]) == (runtime == PODMAN)
+    assert after["instance"] != before["instance"]
     assert session.pid("nvim") == editor
     assert session.editor("getbufline('target.c', 1)[0]") == "// not yet saved"
     session.check_usable()
 
 
-@pytest.mark.full
 def test_a_server_that_hangs_is_replaced(session: RunningSession) -> None:
     hung = session.host_pid()
     session.close()
@@ -202,7 +193,6 @@ def test_a_dead_terminal_takes_neovim_with_it_and_both_come_back(session: Runnin
     assert session.screen().strip()
 
 
-@pytest.mark.full
 def test_a_session_without_living_processes_is_started_anew(session: RunningSession) -> None:
     before = container_id(session)
     session.close()
@@ -214,16 +204,6 @@ def test_a_session_without_living_processes_is_started_anew(session: RunningSess
     output = session.tool.must("start", "--name", "s", str(session.card.folder))
     assert "runs already" not in output
     assert container_id(session) != before
-    session.check_usable()
-
-
-@pytest.mark.full
-def test_a_start_after_the_server_died_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
-    old = set(session.processes())
-    session.close()
-    os.kill(session.host_pid(), signal.SIGKILL)
-    session.tool.must("start", "--name", "s", str(session.card.folder))
-    assert not old & set(session.processes())
     session.check_usable()
 
 
@@ -251,7 +231,6 @@ def damage(session: RunningSession) -> tuple[str, set[int]]:
     return mark, set(left)
 
 
-@pytest.mark.full
 def test_a_damaged_record_is_reported_and_a_stop_ends_its_processes(session: RunningSession) -> None:
     mark, _ = damage(session)
     assert "damaged" in session.tool.must("list")
@@ -266,12 +245,16 @@ def test_a_damaged_record_is_reported_and_a_stop_ends_its_processes(session: Run
     assert "no session" in session.tool.must("list")
 
 
-@pytest.mark.full
-def test_a_start_over_a_damaged_record_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
-    mark, left = damage(session)
+def test_a_start_after_the_server_died_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
+    old = set(session.processes())
+    session.close()
+    os.kill(session.host_pid(), signal.SIGKILL)
+    session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert not old & set(session.processes())
+    mark, old = damage(session)
     session.tool.must("start", "--name", "s", str(session.card.folder))
     assert container_id(session) != mark
-    assert not left & set(session.processes())
+    assert not old & set(session.processes())
     session.check_usable()
 
 
@@ -287,21 +270,9 @@ def test_a_reused_process_number_is_never_signalled(session: RunningSession) -> 
     session.check_usable()
 
 
-def test_the_line_of_the_stop_is_shown_after_a_restart(session: RunningSession) -> None:
-    kill(session, session.pid("nvim"))
-    session.tool.must("reset")
-    session.replay(at("/* marked */"))
-    assert session.editor("line('.')") == str(line_of("/* marked */"))
-
-
-def test_a_session_whose_directory_is_removed_ends(session: RunningSession, runtime: str) -> None:
+def test_a_session_whose_directory_is_removed_ends(session: RunningSession) -> None:
     """Otherwise no command could find and stop it."""
     mark, path = container_id(session), session.path
     session.close()
     shutil.rmtree(path)
     eventually(lambda: not processes_of(mark, path))
-    if runtime == PODMAN:
-        try:
-            eventually(lambda: (container_state(mark) or {}).get("Status") == "exited")
-        finally:
-            podman("rm", "--force", mark)
