@@ -111,3 +111,12 @@ def ended(client: socket.socket) -> bool:
 def counts() -> tuple[int, int]:
     """The numbers of open descriptors and of threads in this process."""
     return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+IPV6 = "an IPv6 loopback address"
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False

@@ -25,7 +25,18 @@ from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT
 from cardapp.web.listener import Listener, bind_tcp, bound
 from cardapp.web.waitress_adapter import Limits
 from tests.capabilities import needs
-from tests.functional.listening import WAIT, Served, answer, counts, ended, make_settings, problem, serve
+from tests.functional.listening import (
+    IPV6,
+    WAIT,
+    Served,
+    answer,
+    counts,
+    ended,
+    has_ipv6,
+    make_settings,
+    problem,
+    serve,
+)
 from tests.functional.serving import until
 
 __all__ = ["serve"]
@@ -524,13 +535,7 @@ def test_a_stop_does_not_remove_another_services_socket(served: Served) -> None:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def has_ipv6() -> bool:
-    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
-        return True
-    return False
-
-
-needs_ipv6 = needs(has_ipv6(), "an IPv6 loopback address")
+needs_ipv6 = needs(has_ipv6(), IPV6)
 
 
 def addresses(*arguments: Any) -> list[tuple[str, int]]:

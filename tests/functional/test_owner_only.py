@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.listening import WAIT, Served, answer, make_settings, serve
+from tests.functional.listening import WAIT, Served, answer, has_ipv6, make_settings, serve
 from tests.functional.other_accounts import NOBODY, SOMEBODY, needs_root, response_to, service_of
-from tests.functional.test_listener import has_ipv6
 
 __all__ = ["serve"]
 pytestmark = pytest.mark.functional

@@ -4,8 +4,6 @@ import errno
 import hashlib
 import os
 import stat
-import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from cardapp.card.model import Identity
 from cardapp.errors import InvalidValue, NotFound, StateError, UnsupportedMediaType
 from cardapp.state import events, evidence
 from cardapp.state.database import Database
+from tests.functional.serving import picture
 
 Add = Callable[..., dict[str, Any]]
 AT = "2025-03-01T10:00:00.000Z"
@@ -23,12 +22,7 @@ CARD = Identity("arena", "u-1", "1.0.0", "ab" * 32)
 
 
 def png(shade: int = 0) -> bytes:
-    def chunk(kind: bytes, content: bytes = b"") -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    pixels = zlib.compress(bytes([0, shade]))
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", pixels) + chunk(b"IEND")
+    return picture(shade)
 
 
 @pytest.fixture

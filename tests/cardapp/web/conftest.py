@@ -6,9 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import struct
 import warnings
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from cardapp.web.gate import Gate, Tcp
 from cardapp.web.live import LiveFeed
 from cardapp.web.routing import Route
 from cardapp.web.services import Services
+from tests.functional.serving import picture as one_pixel
 
 with warnings.catch_warnings():
     # WebOb still imports the standard library's deprecated cgi module.
@@ -85,17 +84,6 @@ def card_source(*, allocator: bool = True) -> dict[str, Any]:
     if allocator:
         source["allocator"] = {"base": "a.base", "size": "a.size", "used": "a.used"}
     return source
-
-
-def png(color: int = 0) -> bytes:
-    """A complete PNG of one gray pixel."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
-    body = zlib.compress(bytes([0, color]))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
 class StandIn:
@@ -406,7 +394,7 @@ def refusal(code: str, kind: type[CardAppError] = CardAppError) -> CardAppError:
 
 @pytest.fixture
 def picture() -> bytes:
-    return png()
+    return one_pixel(0)
 
 
 STRATEGY = {"key": "t1/b1/p1/s1/one", "label": "Look", "commands": ["print n"], "expected_observations": ["1"]}

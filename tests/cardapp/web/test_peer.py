@@ -24,18 +24,10 @@ from cardapp.web.peer import (
     uid_in_tables,
 )
 from tests.capabilities import need
+from tests.functional.listening import IPV6, has_ipv6
 from tests.functional.serving import until
 
 ROW = "  22: 0100007F:1F90 0100007F:C350 {state} 00000000:00000000 00:00000000 00000000  {uid}   0 {inode} 1 0 20 4\n"
-
-
-IPV6 = "an IPv6 loopback address"
-
-
-def has_ipv6() -> bool:
-    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
-        return True
-    return False
 
 
 @pytest.fixture

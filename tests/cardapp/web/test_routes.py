@@ -15,15 +15,13 @@ from cardapp.publish import export
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.routing import Route
-from tests.cardapp.web.conftest import ANNOTATION, STRATEGY
+from tests.cardapp.web.conftest import ANNOTATION, BINDING, STRATEGY
 
-IDENTITY = {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64}
-BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}
 ACTIVATION = {
     "snapshot_ref": "t1/b1/p1/s1/one",
     "generation": 2,
     "expected_binding": BINDING,
-    "expected_identity": IDENTITY,
+    "expected_identity": {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64},
 }
 
 # A request that succeeds for every row: the path's parameters filled in, and the body.
