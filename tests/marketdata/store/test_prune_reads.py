@@ -269,10 +269,7 @@ def _expected(symbol: str, sent: list[Tick], at: int, line: int) -> dict[str, An
 
 @pytest.mark.parametrize("by_seq", [True, False])
 def test_the_summary_numbers_trades_whose_ticks_are_pruned(
-    conn: Connection,
-    version: Version,
-    clock: Callable[[int], None],
-    by_seq: bool,
+    conn: Connection, version: Version, clock: Callable[[int], None], by_seq: bool
 ) -> None:
     symbol, line = new_symbol(), END // DAY * DAY
     moments = [END - DAY - 5 * MINUTE, END - DAY + 1, END - DAY + 2 * MINUTE, line - SECOND, line + SECOND]

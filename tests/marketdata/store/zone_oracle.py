@@ -64,9 +64,6 @@ class Window:
 def _label(interval: str, day: date) -> tuple[int, int]:
     """Equal for all days of a bucket."""
     number = (day - _EPOCH).days
-    return {
-        "1d": (number, 0),
-        "3d": (number // 3, 0),
-        "1w": day.isocalendar()[:2],
-        "1M": (day.year, day.month),
-    }[interval]
+    return {"1d": (number, 0), "3d": (number // 3, 0), "1w": day.isocalendar()[:2], "1M": (day.year, day.month)}[
+        interval
+    ]

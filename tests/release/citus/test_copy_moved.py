@@ -22,11 +22,7 @@ pytestmark = pytest.mark.parametrize("layout", ["to-citus", "from-citus", "citus
 
 @pytest.mark.parametrize("mode", ["block_writes", "force_logical"])
 def test_a_copy_that_follows_goes_on_while_shards_move(
-    two_versions: Connection,
-    coordinator: Database,
-    fresh: Settings,
-    command: Command,
-    mode: str,
+    two_versions: Connection, coordinator: Database, fresh: Settings, command: Command, mode: str
 ) -> None:
     pair = Pair.of(two_versions, "md", 1, 2)
     distributed = [each.ticks_table for each in (pair.source, pair.target) if each.shards is not None]

@@ -35,11 +35,10 @@ for module in (
     test_candles, test_chains, test_coverage, test_ingest, test_notifications, test_prune, test_prune_reads,
     test_summary, test_tick_pages, test_time_zones, test_trades, test_writers,
 ):  # fmt: skip
-    for name, test in list(vars(module).items()):
-        if name.startswith("test_") and callable(test):
-            if any(mark.name == "plain_only" for mark in getattr(test, "pytestmark", ())):
-                continue
-            assert globals().setdefault(name, test) is test, f"two tests are called {name}"
+    for name, each in list(vars(module).items()):
+        is_plain_only = any(mark.name == "plain_only" for mark in getattr(each, "pytestmark", ()))
+        if name.startswith("test_") and callable(each) and not is_plain_only:
+            assert globals().setdefault(name, each) is each, f"two tests are called {name}"
 
 
 @pytest.fixture(scope="module")
