@@ -23,7 +23,7 @@ from cardapp.publish.lualatex import TypesetPdf, typeset
 from tests.capabilities import need
 from tests.cardapp.layout.hostile import FILE, IDENTITY, SNIPPETS, hostile_cards, shipped
 
-pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.functional, pytest.mark.timeout(600)]
 
 STEP = "bump/anatomy/empty/fields"
 TITLE = "\\input{/etc/passwd} 100 % of $x_1^2$ & #1~ שלום مرحبا 👩‍👩‍👧 \x07\u202e\ud800"

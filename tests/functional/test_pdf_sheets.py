@@ -29,7 +29,7 @@ from cardapp.publish import layouts
 from cardapp.publish.lualatex import TypesetPdf, typeset
 from tests.cardapp.layout.hostile import SHIPPED, shipped, text_of
 
-pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.functional, pytest.mark.timeout(600)]
 
 MM = 25.4 / 72
 NEAR = 0.4  # mm; an invisible difference
