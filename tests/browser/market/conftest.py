@@ -86,7 +86,7 @@ class ChartPage:
     def choose(self, typed: str) -> None:
         """Choose what the search finds for the typed text: letters find a symbol, digits an interval."""
         self.page.keyboard.type(typed)
-        self.page.get_by_role("option").first.wait_for()
+        self.page.locator("dialog[open] [role=option]").first.wait_for()
         self.page.keyboard.press("Enter")
 
     def closes_at(self, price: str) -> None:
@@ -223,7 +223,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def tabs(browser: Browser, stage: Stage) -> Iterator[Tabs]:
     made = new_tabs(browser, stage)
     yield made
@@ -247,7 +247,7 @@ def tab(tabs: Tabs, stage: Stage) -> Iterator[Tab]:
         assert each.faults == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def blank(tabs: Tabs, stage: Stage) -> Page:
     """A page whose scripts a test may import."""
     return tabs.first

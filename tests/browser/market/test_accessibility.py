@@ -32,7 +32,7 @@ def test_every_state_of_the_page_is_accessible(browser: Browser, stage: Stage, a
     opened = ChartPage(context.new_page(), stage)
     found = {name: found_in(opened, axe) for name in states(opened, stage)}
     assert {name: faults for name, faults in found.items() if faults} == {}
-    assert len(found) == 17
+    assert len(found) == 18
     assert opened.faults == []
     context.close()
 

@@ -26,9 +26,9 @@ def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) ->
     opened.go(query()).drawn()
     page.keyboard.type("usdc")  # before the symbols arrive
     page.get_by_role("option", name="No symbol has that in its name.").wait_for()
-    page.unroute("**/api/v1/symbols")
     for route in lists:
         route.continue_()
+    page.unroute("**/api/v1/symbols")
     page.get_by_role("option", name=SYMBOL).wait_for()
     opened.keys("Escape")
     page.keyboard.type("wbtc")
@@ -91,8 +91,9 @@ def test_a_telephone_has_room_for_everything_and_closes_its_sheet(tab: Tab, stag
     assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
     opened.keys("Escape")
     in_sheet("#help")
-    page.get_by_role("dialog", name="Touch").get_by_text("Pinch").wait_for()
-    assert page.get_by_text("Alt").count() == 0
+    touch = page.get_by_role("dialog", name="Touch")
+    touch.get_by_text("Pinch").wait_for()
+    assert touch.get_by_text("Alt").count() == 0
     opened.keys("Escape")
     page.get_by_role("button", name="View and export").click()
     page.get_by_role("button", name="Go to date").click()
