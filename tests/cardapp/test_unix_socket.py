@@ -99,17 +99,6 @@ def test_the_peer_is_the_process_that_listens(path: Path) -> None:
         assert unix_socket.peer(client) == (os.getpid(), os.geteuid())
 
 
-def test_a_process_has_one_start_time_until_it_ends() -> None:
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        begun = start_time(process.pid)
-        assert begun is not None
-        assert begun == start_time(process.pid)
-        process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert start_time(process.pid) is None, "a zombie has ended"
-    assert start_time(process.pid) is None
-
-
 def test_a_command_with_spaces_and_parentheses_does_not_shift_the_fields(tmp_path: Path) -> None:
     strange = tmp_path / "a) Z 1 (b"
     strange.symlink_to("/bin/sleep")

@@ -16,7 +16,7 @@ from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.http import JSON
 from cardapp.web.routing import Route
-from tests.functional.serving import Api, Background, Response, Stage, make_card, picture, position, until
+from tests.functional.serving import Api, Background, Response, Stage, make_card, picture, position
 
 pytestmark = pytest.mark.functional
 
@@ -139,29 +139,10 @@ def test_a_running_activation_is_cancelled(stage: Stage) -> None:
     assert running.answer().json["code"] == "cancelled_by_request"
 
 
-def test_a_state_that_did_not_change_is_not_sent_again(stage: Stage) -> None:
-    def unchanged(path: str) -> bool:
-        tag = stage.tcp.request("GET", path).headers["ETag"]
-        answer = stage.tcp.request("GET", path, headers={"If-None-Match": tag})
-        return answer.status == 304 and not answer.body
-
-    for path in ("/api/state", "/api/control/state", "/api/navigation/current", "/api/checkpoint/status"):
-        until(lambda path=path: unchanged(path), 30)  # type: ignore[misc]
-
-
-def test_both_listeners_serve_one_application_and_refuse_a_stale_revision(stage: Stage) -> None:
+def test_both_listeners_serve_one_application(stage: Stage) -> None:
     stage.tcp.put("/api/navigation/current", position("quick"))
     moved = stage.unix.post("/api/navigation/move", {"level": "step", "delta": 1}).json
     assert stage.tcp.get("/api/navigation/current")["key"] == moved["key"] == "t1/b1/p1/slow"
-    for path, body in (
-        ("/api/navigation/current", position("quick")),
-        ("/api/viewer/state", {"scale": 2}),
-        (f"/api/progress/{ITEM}", {"status": "pending"}),
-    ):
-        revision = stage.tcp.put(path, body).json["revision"]
-        refused = stage.unix.put(path, {**body, "expected_revision": revision - 1})
-        assert (refused.status, refused.json["code"]) == (409, "revision_conflict"), refused.body
-        assert stage.tcp.put(path, {**body, "expected_revision": revision}).status == 200
 
 
 @pytest.fixture
