@@ -91,10 +91,11 @@ def test_a_stop_that_cannot_be_reached_says_why_and_others_are_replayed(card: Co
     add_stop(card, "mistyped", function="addd")
     add_stop(card, "condition", function="add", **{"if": "n == 9"})
     add_stop(card, "signal", signal="SIGSEGV")
+    add_stop(card, "variable", function="add", **{"if": "nobody == 9"})
     card.write()
     code, found = checked(card, capsys)
     assert code == 1
-    failed = dict.fromkeys(("mistyped", "condition", "signal"), "failed")
+    failed = dict.fromkeys(("mistyped", "condition", "signal", "variable"), "failed")
     assert states(found) == {"end": "ready", "second": "skipped", "missing": "skipped", **failed}
     for fault, (kind, place, said) in zip(
         found["faults"],
@@ -104,6 +105,7 @@ def test_a_stop_that_cannot_be_reached_says_why_and_others_are_replayed(card: Co
             ("stop_not_reached", "/snapshots/3/stop", "; did you mean add?"),
             ("target_exited", "/snapshots/4/stop", "; the stop waits for n == 9"),
             ("target_exited", "/snapshots/5/stop", "; the stop waits for SIGSEGV"),
+            ("bad_condition", "/snapshots/6/stop", "cannot be evaluated"),
         ),
         strict=True,
     ):
@@ -124,6 +126,15 @@ def test_a_build_that_fails_or_takes_too_long_is_one_fault(card: CountingCard, c
     fault = only_fault(card, capsys)
     assert (fault["code"], fault["pointer"]) == ("build_failed", "/target/build")
     assert "longer than 1 s (target.build_timeout_s)" in fault["detail"]
+
+
+def test_a_program_without_debug_information_is_named(card: CountingCard, capsys: Capture) -> None:
+    card.document["target"]["build"].remove("-g")
+    card.write()
+    code, found = checked(card, capsys, "--only", SECOND)
+    assert code == 1
+    assert [each["code"] for each in found["faults"]] == ["stop_not_reached"]
+    assert "without -g" in found["faults"][0]["detail"]
 
 
 def test_the_time_limit_of_a_replay_holds(card: CountingCard, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
