@@ -11,7 +11,7 @@ import webtest
 
 from cardapp.card.model import Identity
 from cardapp.card.progress import LastResult
-from cardapp.state import card_state, checkpoint_results
+from cardapp.state import checkpoint_results
 from cardapp.state import events as record
 from cardapp.web.services import Services
 
@@ -67,39 +67,6 @@ def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services
     execution = found["summary"]["execution"]
     assert (execution["ready"], execution["failed"], execution["never_run"]) == (1, 1, 2)
     assert found["items"][0]["last_result"]["state"] == "ready"
-
-
-def test_one_item_is_set_without_reading_the_others(api: Any, services: Services) -> None:
-    """All writers wait during this query, and a card may have thousands of steps."""
-    uuid = services.card_loader.current().identity.uuid
-
-    def work() -> int:
-        """The number of instructions of SQLite's virtual machine for one item."""
-        done = 0
-
-        def count() -> int:
-            nonlocal done
-            done += 1
-            return 0
-
-        with services.database.write() as tx:
-            tx.set_progress_handler(count, 1)
-        api("PUT", ITEM, {"status": "approved"}, status=200)
-        with services.database.write() as tx:
-            tx.set_progress_handler(None, 0)
-        return done
-
-    def settle(step: str) -> None:
-        with services.database.write() as tx:
-            card_state.set_status(tx, uuid, step.replace("/", "."), "approved", "", "me", AT)
-            checkpoint_results.save_result(tx, uuid, step, LastResult("ready", AT, f"{step}/one", None))
-
-    settle("t1/b1/p1/s1")
-    api("PUT", ITEM, {"status": "pending"}, status=200)
-    few = work()
-    for number in range(100):
-        settle(f"t1/b1/p1/x{number}")
-    assert work() == few > 0
 
 
 # -- events --------------------------------------------------------------------------------------------------------
