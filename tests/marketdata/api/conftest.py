@@ -111,13 +111,13 @@ def waiting_for_locks(connection: psycopg.Connection[Any]) -> int:
 
 
 def eventually(done: Callable[[], bool]) -> None:
-    """Wait until ``done()`` is true. The limit of half a minute is longer than anything here may take."""
+    """Wait until ``done()`` is true. The limit of a minute is longer than anything here may take."""
     waiting = threading.Event()
-    for _ in range(600):
+    for _ in range(1200):
         if done():
             return
         waiting.wait(0.05)
-    pytest.fail("did not happen within half a minute")
+    pytest.fail("did not happen within a minute")
 
 
 def with_files(app: WsgiApp) -> WsgiApp:
