@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.functional.session_process import document
+
 PROGRAM = """\
 #include <unistd.h>
 
@@ -72,20 +74,14 @@ def _document() -> dict[str, Any]:
     step = {"id": "s1", "title": "Step", "snapshots": [second, end]}
     phase = {"id": "p1", "title": "Phase", "steps": [step]}
     block = {"id": "b1", "title": "Block", "phases": [phase]}
-    return {
-        "schema": "card-source.v1",
-        "id": "counting",
+    target = {
+        "name": "counting",
+        "build": ["gcc", "-g", "-O0", "-o", "counting", "main.c"],
+        "program": "counting",
+        "sources": ["main.c"],
+    }
+    return document("counting", target, {}, {}) | {
         "uuid": "aaaaaaaa-0000-4000-8000-000000000026",
-        "version": "1.0.0",
         "title": "Counting",
-        "language": "en",
-        "layout": "karta-classic",
-        "target": {
-            "name": "counting",
-            "directory": "src",
-            "build": ["gcc", "-g", "-O0", "-o", "counting", "main.c"],
-            "program": "counting",
-            "sources": ["main.c"],
-        },
         "tasks": [{"id": "t1", "title": "Task", "blocks": [block]}],
     }

@@ -13,25 +13,12 @@ import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from time import monotonic
-from typing import TypeVar
 
 from cardapp.neovim import NeovimConnection
-
-Seen = TypeVar("Seen")
+from tests.functional.session_process import eventually
 
 # No configuration, no shada, no swap file.
 COMMAND = ("nvim", "-u", "NONE", "-i", "NONE", "-n", "--listen")
-
-
-def eventually(condition: Callable[[], Seen], seconds: float = 30.0) -> Seen:
-    """The first true value of ``condition``. Only a broken program reaches the deadline."""
-    deadline = monotonic() + seconds
-    pause = threading.Event()
-    while not (seen := condition()):
-        assert monotonic() < deadline, f"still {seen!r} after {seconds} s"
-        pause.wait(0.01)
-    return seen
 
 
 class NeovimProcess:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.functional.session_process import SessionTool, TestCard, line_of
+from tests.functional.session_process import RunningSession, SessionTool, TestCard, document, line_of
 
 
 class ProgramCard(TestCard):
@@ -24,26 +23,15 @@ class ProgramCard(TestCard):
             file = self.sources / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        target = {"name": "prog", "directory": "src", "build": ["make", "-s"], "program": "prog", "args": []}
-        snapshot = {"id": "x1", "title": "x", "stop": {"function": "main"}, "expect": {}}
-        step = {"id": "s1", "title": "s", "text": "t", "question": "q", "snapshots": [snapshot]}
-        phase = {"id": "p1", "title": "p", "steps": [step]}
-        block = {"id": "b1", "title": "b", "goal": "g", "phases": [phase]}
-        self.document: dict[str, Any] = {
-            "schema": "card-source.v1",
-            "id": "prog",
-            "uuid": str(uuid.uuid4()),
-            "version": "1.0.0",
-            "title": "A program",
-            "language": "en",
-            "layout": "karta-classic",
-            "target": {**target, "sources": list(sources)},
-            "tasks": [{"id": "t1", "title": "t", "blocks": [block]}],
-        }
+        target = {"name": "prog", "build": ["make", "-s"], "program": "prog", "sources": list(sources)}
+        self.document = document("prog", target, {"function": "main"}, {})
         self.write()
 
-    def write(self) -> None:
-        (self.folder / "card_source.json").write_text(json.dumps(self.document))
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """The card's only snapshot."""
+        found: dict[str, Any] = self.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
+        return found
 
     def at(self, text: str, file: str, **more: Any) -> dict[str, Any]:
         """The stop at the only line of ``file`` that contains ``text``."""
@@ -56,3 +44,21 @@ def session_tool() -> Iterator[SessionTool]:
         made = SessionTool(Path(state))
         yield made
         made.stop_all()
+
+
+class ProgramSession(RunningSession):
+    """A running session on a card of :class:`ProgramCard`."""
+
+    card: ProgramCard
+
+
+@contextmanager
+def program_session(build: str, sources: dict[str, str]) -> Iterator[ProgramSession]:
+    """A session on a card of this program, in separate folders."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        card = ProgramCard(Path(folder) / "card", build, sources)
+        started = ProgramSession(SessionTool(Path(folder) / "state"), card)
+        try:
+            yield started
+        finally:
+            started.stop()

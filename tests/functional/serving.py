@@ -12,7 +12,6 @@ import socket
 import struct
 import tempfile
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from cardapp import settings
 from cardapp.serve import Service
 from cardapp.session_client.link import SessionLink
 from tests.functional.runtimes import LOCAL
-from tests.functional.session_process import RunningSession, SessionTool
+from tests.functional.session_process import RunningSession, SessionTool, document, eventually
 
 PROGRAM = """\
 #include <stdio.h>
@@ -103,25 +102,15 @@ def make_card(
         "title": "Phase",
         "steps": [{"id": name, "title": f"Step {name}", "snapshots": found} for name, found in steps.items()],
     }
-    source = {
-        "schema": "card-source.v1",
-        "id": "probe",
-        "uuid": uuid,
-        "version": "1.0.0",
-        "title": "Probe",
-        "language": "en",
-        "layout": "karta-classic",
-        "target": {
-            "name": "probe",
-            "directory": "src",
-            "build": ["gcc", "-g", "-O0", "-o", "probe", "main.c"],
-            "program": "probe",
-            "sources": ["main.c"],
-        },
-        "tasks": [
-            {"id": "t1", "title": "Task", "blocks": [{"id": "b1", "title": "Block", "goal": "", "phases": [phase]}]}
-        ],
+    target = {
+        "name": "probe",
+        "build": ["gcc", "-g", "-O0", "-o", "probe", "main.c"],
+        "program": "probe",
+        "sources": ["main.c"],
     }
+    block = {"id": "b1", "title": "Block", "goal": "", "phases": [phase]}
+    source = document("probe", target, {}, {})
+    source |= {"uuid": uuid, "tasks": [{"id": "t1", "title": "Task", "blocks": [block]}]}
     (folder / "card_source.json").write_text(json.dumps(source, indent=1))
     return folder
 
@@ -291,16 +280,7 @@ def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL, **chang
             stage.close()
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Evaluate ``condition`` repeatedly and return its first true value. The test fails after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, "the awaited condition did not come true"
-        pause.wait(0.02)
+until = eventually
 
 
 class Background:

@@ -59,24 +59,8 @@ class TestCard:
         self.folder = folder
         self.sources = folder / "src"
         shutil.copytree(TARGET, self.sources)
-        self.document: dict[str, Any] = {
-            "schema": "card-source.v1",
-            "id": identifier,
-            "uuid": str(uuid.uuid4()),
-            "version": "1.0.0",
-            "title": "Probe",
-            "language": "en",
-            "layout": "karta-classic",
-            "target": {
-                "name": "probe",
-                "directory": "src",
-                "build": ["make", "-s"],
-                "program": "build/target",
-                "args": [],
-                "sources": ["target.c"],
-            },
-            "tasks": [_task()],
-        }
+        target = {"name": "probe", "build": ["make", "-s"], "program": "build/target", "sources": ["target.c"]}
+        self.document = document(identifier, target, {"function": "mark"}, {"n": "1"})
         self.write()
 
     def write(self) -> None:
@@ -88,11 +72,22 @@ class TestCard:
         self.write()
 
 
-def _task() -> dict[str, Any]:
-    snapshot = {"id": "x1", "title": "x", "stop": {"function": "mark"}, "expect": {"n": "1"}}
+def document(identifier: str, target: dict[str, Any], stop: dict[str, Any], expect: dict[str, Any]) -> dict[str, Any]:
+    """A card source with one snapshot, ``t1/b1/p1/s1/x1``."""
+    snapshot = {"id": "x1", "title": "x", "stop": stop, "expect": expect}
     step = {"id": "s1", "title": "s", "text": "t", "question": "q", "snapshots": [snapshot]}
     phase = {"id": "p1", "title": "p", "steps": [step]}
-    return {"id": "t1", "title": "t", "blocks": [{"id": "b1", "title": "b", "goal": "g", "phases": [phase]}]}
+    return {
+        "schema": "card-source.v1",
+        "id": identifier,
+        "uuid": str(uuid.uuid4()),
+        "version": "1.0.0",
+        "title": "Probe",
+        "language": "en",
+        "layout": "karta-classic",
+        "target": {"directory": "src", **target},
+        "tasks": [{"id": "t1", "title": "t", "blocks": [{"id": "b1", "title": "b", "goal": "g", "phases": [phase]}]}],
+    }
 
 
 def line_of(text: str, source: Path = TARGET / "target.c") -> int:

@@ -14,7 +14,8 @@ import pytest
 from cardapp.errors import EditorBlocked, EditorUnavailable, InvalidValue, TooSlow
 from cardapp.neovim import NeovimConnection
 from cardapp.session_client.editor import Editor
-from tests.functional.neovim_process import NeovimProcess, eventually, neovim_in_terminal, neovim_with_ui
+from tests.functional.neovim_process import NeovimProcess, neovim_in_terminal, neovim_with_ui
+from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 

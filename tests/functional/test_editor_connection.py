@@ -4,6 +4,7 @@ remains."""
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,13 @@ import pytest
 
 from cardapp.errors import Conflict, EditorUnavailable, TooSlow
 from cardapp.neovim import NeovimConnection
-from tests.functional.neovim_process import NeovimProcess, eventually, neovim_with_ui
+from tests.functional.neovim_process import NeovimProcess, neovim_with_ui
+from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
 SOON = 0.2  # seconds; for calls that are expected not to be answered
-LONG = 10.0  # seconds; for calls that are expected to be answered
+LONG = 30.0  # seconds; for calls that are expected to be answered
 
 
 @pytest.fixture
@@ -39,29 +41,23 @@ def rpc_threads() -> list[threading.Thread]:
 
 
 def test_a_call_returns_its_result_and_an_error_of_neovim_is_translated(connection: NeovimConnection) -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     assert connection.call("nvim_eval", "6 * 7", timeout=LONG) == 42
     with pytest.raises(Conflict) as refused:
         connection.call("nvim_eval", "nonsense(", timeout=LONG)
     assert refused.value.code == "editor_refused"
     assert connection.mode(LONG) == ("n", False)
-
-
-def test_signal_handlers_of_the_process_are_unchanged(connection: NeovimConnection) -> None:
-    import signal
-
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    connection.call("nvim_eval", "1", timeout=LONG)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-    assert [thread.name for thread in rpc_threads()]  # a separate thread
 
 
 def test_neovim_waiting_for_a_key_delays_calls_but_not_the_mode(connection: NeovimConnection) -> None:
     connection.call("nvim_input", "r", timeout=LONG)
     assert eventually(lambda: connection.mode(LONG).blocking)
     with pytest.raises(TooSlow):
-        connection.call("nvim_eval", "1", timeout=SOON)
+        connection.call("nvim_eval", "'late'", timeout=SOON)
     connection.call("nvim_input", "<Esc>", timeout=LONG)
-    assert connection.call("nvim_eval", "2", timeout=LONG) == 2
+    # The late response is dropped.
+    assert connection.call("nvim_eval", "'timely'", timeout=LONG) == "timely"
 
 
 def test_a_script_delays_the_mode_but_neither_input_nor_a_new_connection(
@@ -88,15 +84,6 @@ def test_close_does_not_wait_for_an_endless_lua_loop(neovim: NeovimProcess, conn
     connection.close()
     assert stuck.ended.is_set()
     assert connection.ended.is_set()
-
-
-def test_a_late_response_is_dropped_and_later_ones_are_matched(connection: NeovimConnection) -> None:
-    connection.call("nvim_input", "r", timeout=LONG)
-    assert eventually(lambda: connection.mode(LONG).blocking)
-    with pytest.raises(TooSlow):
-        connection.call("nvim_eval", "'late'", timeout=SOON)
-    connection.call("nvim_input", "<Esc>", timeout=LONG)
-    assert connection.call("nvim_eval", "'timely'", timeout=LONG) == "timely"
 
 
 def test_a_kill_fails_the_open_call_and_all_later_ones(neovim: NeovimProcess, connection: NeovimConnection) -> None:

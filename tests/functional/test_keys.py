@@ -15,7 +15,8 @@ import pytest
 
 from cardapp.card import keyboard
 from cardapp.neovim import NeovimConnection
-from tests.functional.neovim_process import eventually, neovim_in_terminal, neovim_with_ui
+from tests.functional.neovim_process import neovim_in_terminal, neovim_with_ui
+from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 

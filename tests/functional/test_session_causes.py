@@ -173,7 +173,6 @@ def test_a_library_without_debug_information_is_told(start: Callable[[str], Runn
     assert (got["function"], got["inside"], got["values"]["argc"]["value"]) == ("main", "price", "1")
 
 
-@pytest.mark.full
 def test_an_inlined_function_is_told(start: Callable[[str], RunningSession]) -> None:
     session = start("-g -O2")
     got = session.replay({"function": "square"}, "n")
@@ -196,8 +195,7 @@ def test_threads_are_told(start: Callable[[str], RunningSession]) -> None:
 
 def test_check_tells_the_causes_of_a_difference(tmp_path: Path) -> None:
     card = ProgramCard(tmp_path / "card", BUILD.format(flags=PLAIN), SOURCES)
-    snapshot = card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
-    snapshot |= {"stop": card.at("/* with a thread */", "main.c"), "expect": {"sum": "1"}}
+    card.snapshot.update({"stop": card.at("/* with a thread */", "main.c"), "expect": {"sum": "1"}})
     card.behave("threads")
     loaded = load_card(card.folder)
     (proof,) = proving.prove(loaded, Catalog(loaded.card), ["t1/b1/p1/s1/x1"])

@@ -10,8 +10,7 @@ import pytest
 from cardapp.authoring import proving
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card
-from tests.functional.program_cards import ProgramCard, session_tool
-from tests.functional.session_process import RunningSession, SessionTool
+from tests.functional.program_cards import ProgramSession, program_session
 
 pytestmark = [pytest.mark.functional]
 
@@ -58,21 +57,12 @@ DONE = {"function": "done"}
 
 
 @pytest.fixture(scope="module")
-def tool() -> Iterator[SessionTool]:
-    yield from session_tool()
+def session() -> Iterator[ProgramSession]:
+    with program_session(BUILD, SOURCES) as started:
+        yield started
 
 
-@pytest.fixture(scope="module")
-def card(tmp_path_factory: pytest.TempPathFactory) -> ProgramCard:
-    return ProgramCard(tmp_path_factory.mktemp("memory") / "card", BUILD, SOURCES)
-
-
-@pytest.fixture(scope="module")
-def session(tool: SessionTool, card: ProgramCard) -> RunningSession:
-    return RunningSession(tool, card, "memory")
-
-
-def memory(session: RunningSession, stop: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
+def memory(session: ProgramSession, stop: dict[str, Any], recipe: dict[str, Any]) -> dict[str, Any]:
     got = session.replay(stop, "list", allocator=recipe)
     assert got["allocator_error"] is None
     found: dict[str, Any] = got["allocator"]
@@ -87,9 +77,8 @@ def changed(recipe: dict[str, Any], **each: Any) -> dict[str, Any]:
     return recipe | {"each": recipe["each"] | each}
 
 
-@pytest.mark.full
-def test_a_list_is_read_in_its_order(session: RunningSession, card: ProgramCard) -> None:
-    before = memory(session, card.at("/* the third */", "main.c"), LIST)
+def test_a_list_is_read_in_its_order(session: ProgramSession) -> None:
+    before = memory(session, session.card.at("/* the third */", "main.c"), LIST)
     found = memory(session, DONE, LIST)
     assert (labels(before), labels(found)) == (["b", "c"], ["a", "b", "c"])
     assert found["blocks"][1:] == before["blocks"]
@@ -99,27 +88,24 @@ def test_a_list_is_read_in_its_order(session: RunningSession, card: ProgramCard)
     assert found["blocks"][0]["offset"] == int(value)
 
 
-def test_a_tree_is_read_by_its_levels(session: RunningSession) -> None:
+def test_a_tree_is_read_by_its_levels_up_to_max_nodes(session: ProgramSession) -> None:
     assert labels(memory(session, DONE, TREE)) == ["4", "2", "5", "1", "3"]
-
-
-def test_a_ring_ends_and_an_empty_list_has_no_nodes(session: RunningSession, card: ProgramCard) -> None:
-    ring = changed(LIST, first="ring")
-    assert labels(memory(session, DONE, ring)) == ["x"]
-    assert labels(memory(session, card.at("/* the third */", "main.c"), ring)) == []
-
-
-def test_at_most_max_nodes_are_read(session: RunningSession) -> None:
     assert labels(memory(session, DONE, changed(TREE, max=2))) == ["4", "2"]
 
 
-def test_the_learners_variable_of_the_same_name_stays(session: RunningSession) -> None:
+def test_a_ring_ends_and_an_empty_list_has_no_nodes(session: ProgramSession) -> None:
+    ring = changed(LIST, first="ring")
+    assert labels(memory(session, DONE, ring)) == ["x"]
+    assert labels(memory(session, session.card.at("/* the third */", "main.c"), ring)) == []
+
+
+def test_the_learners_variable_of_the_same_name_stays(session: ProgramSession) -> None:
     session.gdb("set $node = 42")
     memory(session, DONE, LIST)
     assert session.replay(DONE, "$node")["values"]["$node"]["value"] == "42"
 
 
-def test_a_recipe_that_gdb_cannot_evaluate_has_gdbs_words(session: RunningSession) -> None:
+def test_a_recipe_that_gdb_cannot_evaluate_has_gdbs_words(session: ProgramSession) -> None:
     broken = {
         "No symbol": changed(LIST, first="no_such_list"),
         "no member named nxt": changed(LIST, following=["$node->nxt"]),
@@ -134,9 +120,9 @@ def test_a_recipe_that_gdb_cannot_evaluate_has_gdbs_words(session: RunningSessio
     assert session.refusal(DONE, allocator={"each": {}})["code"] == "bad_recipe"
 
 
-def test_check_says_which_recipe_is_broken(card: ProgramCard) -> None:
-    snapshot = card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
-    snapshot |= {"stop": DONE, "expect": {"list->key": "a"}}
+def test_check_says_which_recipe_is_broken(session: ProgramSession) -> None:
+    card = session.card
+    card.snapshot.update({"stop": DONE, "expect": {"list->key": "a"}})
     card.document["allocator"] = {"each": {"root": "tree", "children": ["$node->lft"]}, "blocks": BLOCKS}
     card.write()
     loaded = load_card(card.folder)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.program_cards import ProgramCard, session_tool
-from tests.functional.session_process import RunningSession, SessionTool
+from tests.functional.program_cards import ProgramSession, program_session
 
 pytestmark = [pytest.mark.functional]
 
@@ -95,17 +94,13 @@ int inner(int n) { return helper(n); }
 
 
 @pytest.fixture(scope="module")
-def tool() -> Iterator[SessionTool]:
-    yield from session_tool()
-
-
-@pytest.fixture(scope="module")
-def started(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningSession:
-    return RunningSession(tool, ProgramCard(tmp_path_factory.mktemp("c") / "card", C_BUILD, C_SOURCES), "c")
+def started() -> Iterator[ProgramSession]:
+    with program_session(C_BUILD, C_SOURCES) as started:
+        yield started
 
 
 @pytest.fixture
-def session(started: RunningSession) -> RunningSession:
+def session(started: ProgramSession) -> ProgramSession:
     started.card.behave()
     return started
 
@@ -118,7 +113,7 @@ def in_main(text: str, **more: object) -> dict[str, object]:
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-def test_only_hits_for_which_the_condition_holds_are_counted(session: RunningSession) -> None:
+def test_only_hits_for_which_the_condition_holds_are_counted(session: ProgramSession) -> None:
     visited = in_main("/* visited */")
     assert session.replay(visited | {"if": "n == 7"}, "n")["values"]["n"]["value"] == "7"
     assert session.replay(visited | {"if": "n % 3 == 0", "hits": 3}, "n")["values"]["n"]["value"] == "6"
@@ -127,7 +122,7 @@ def test_only_hits_for_which_the_condition_holds_are_counted(session: RunningSes
     assert (refusal["code"], refusal["reached"]) == ("target_exited", 4)
 
 
-def test_a_condition_is_the_same_from_a_checkpoint(session: RunningSession) -> None:
+def test_a_condition_is_the_same_from_a_checkpoint(session: ProgramSession) -> None:
     stop = in_main("/* visited */", **{"if": "n == 7"})
     replays = [session.replay(stop, "n") for _ in range(2)]
     assert [got["values"]["n"]["value"] for got in replays] == ["7", "7"]
@@ -138,25 +133,20 @@ def test_a_condition_is_the_same_from_a_checkpoint(session: RunningSession) -> N
     assert session.refusal({"function": "main", "if": "argc == 2"})["code"] == "target_exited"
 
 
-@pytest.mark.parametrize(
-    ("condition", "words"),
-    [
+def test_a_condition_that_cannot_be_evaluated_is_refused_with_gdbs_words(session: ProgramSession) -> None:
+    for condition, words in (
         ("nowhere == 1", 'No symbol "nowhere"'),
         ("node->key == 1", "Cannot access memory at address 0x0"),
         ("n ==", "syntax error"),
         ("*node", "neither true nor false"),
         ("(helper)(1)", "may-call-functions"),
-    ],
-)
-def test_a_condition_that_cannot_be_evaluated_is_refused_with_gdbs_words(
-    session: RunningSession, condition: str, words: str
-) -> None:
-    refusal = session.refusal(in_main("/* visited */", **{"if": condition, "hits": 8}))
-    assert refusal["code"] == "bad_condition"
-    assert words in refusal["reason"]
+    ):
+        refusal = session.refusal(in_main("/* visited */", **{"if": condition, "hits": 8}))
+        assert refusal["code"] == "bad_condition", condition
+        assert words in refusal["reason"]
 
 
-def test_an_expression_that_changes_the_program_is_refused(session: RunningSession) -> None:
+def test_an_expression_that_changes_the_program_is_refused(session: ProgramSession) -> None:
     visited = in_main("/* visited */")
     for expression in ("n = 4", "$rip=0", "n++", "helper(1)"):
         refusal = session.refusal(visited, "n", expression)
@@ -167,7 +157,7 @@ def test_an_expression_that_changes_the_program_is_refused(session: RunningSessi
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_at_a_signal_is_the_delivery_with_the_values_there(session: RunningSession) -> None:
+def test_a_stop_at_a_signal_is_the_delivery_with_the_values_there(session: ProgramSession) -> None:
     session.card.behave("crash")
     got = session.replay({"signal": "SIGSEGV"}, "how", "sum")
     assert (got["signal"], got["method"], got["function"], got["inside"]) == ("SIGSEGV", "rerun", "raise_all", None)
@@ -180,7 +170,7 @@ def test_a_stop_at_a_signal_is_the_delivery_with_the_values_there(session: Runni
     assert (before["values"]["n"]["value"], before["signal"]) == ("0", None)
 
 
-def test_a_crash_in_code_without_source_has_its_caller_and_the_callers_values(session: RunningSession) -> None:
+def test_a_crash_in_code_without_source_has_its_caller_and_the_callers_values(session: ProgramSession) -> None:
     session.card.behave("library")
     got = session.replay({"signal": "SIGSEGV"}, "how")
     assert (got["function"], got["line"]) == ("raise_all", in_main("/* crashes in the library */")["line"])
@@ -188,7 +178,7 @@ def test_a_crash_in_code_without_source_has_its_caller_and_the_callers_values(se
     assert got["values"]["how"]["value"] == '"library"'
 
 
-def test_deliveries_of_a_signal_are_counted(session: RunningSession) -> None:
+def test_deliveries_of_a_signal_are_counted(session: ProgramSession) -> None:
     session.card.behave("usr1")
     got = session.replay({"signal": "SIGUSR1", "hits": 3}, "handled", "i")
     assert (got["values"]["handled"]["value"], got["values"]["i"]["value"]) == ("2", "2")
@@ -197,7 +187,7 @@ def test_deliveries_of_a_signal_are_counted(session: RunningSession) -> None:
     assert session.refusal({"signal": "SIGNONE"})["code"] == "stop_not_reached"
 
 
-def test_the_learners_handling_of_a_signal_stays(session: RunningSession) -> None:
+def test_the_learners_handling_of_a_signal_stays(session: ProgramSession) -> None:
     session.card.behave("usr1")
     session.replay(in_main("/* visited */"))
     session.gdb("handle SIGUSR1 nostop noprint")
@@ -207,7 +197,7 @@ def test_the_learners_handling_of_a_signal_stays(session: RunningSession) -> Non
     session.gdb("handle SIGUSR1 stop print")
 
 
-def test_the_programs_own_handlers_run(session: RunningSession) -> None:
+def test_the_programs_own_handlers_run(session: ProgramSession) -> None:
     session.card.behave("int")
     assert session.replay(in_main("/* the end */"), "handled")["values"]["handled"]["value"] == "1"
     assert session.replay({"signal": "SIGINT"}, "handled")["values"]["handled"]["value"] == "0"
@@ -221,7 +211,7 @@ def test_the_programs_own_handlers_run(session: RunningSession) -> None:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def test_files_of_the_same_name_are_told_apart(session: RunningSession) -> None:
+def test_files_of_the_same_name_are_told_apart(session: ProgramSession) -> None:
     inner = {"file": "sub/main.c", "line": 4, "text": "/* in the folder */"}
     assert session.replay(inner)["file"] == "sub/main.c"
     outer = in_main("static int helper(int n)")
@@ -231,20 +221,17 @@ def test_files_of_the_same_name_are_told_apart(session: RunningSession) -> None:
     assert session.replay({"function": "helper", "file": "main.c"})["file"] == "main.c"
 
 
-def test_a_name_of_several_functions_is_refused_with_their_places(session: RunningSession) -> None:
+def test_a_name_of_several_functions_or_of_none_in_the_file_is_refused(session: ProgramSession) -> None:
     refusal = session.refusal({"function": "helper"})
     assert refusal["code"] == "ambiguous_function"
     assert "helper (main.c:" in refusal["reason"]
     assert len(refusal["functions"]) == 2
-
-
-def test_a_function_that_another_file_defines_is_not_reached(session: RunningSession) -> None:
     refusal = session.refusal({"function": "visit", "file": "sub/main.c"})
     assert refusal["code"] == "stop_not_reached"
     assert "visit" in refusal["reason"]
 
 
-def test_a_stop_in_code_without_source_is_shown_at_its_caller(session: RunningSession) -> None:
+def test_a_stop_in_code_without_source_is_shown_at_its_caller(session: ProgramSession) -> None:
     got = session.replay({"function": "qsort"}, "numbers[0]")
     assert (got["function"], got["inside"]) == ("main", "qsort")
     assert got["line"] == in_main("/* sorts */")["line"]

@@ -44,7 +44,7 @@ Faults = Callable[[dict[str, Any]], list[str]]
 def faults_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faults]:
     """A function that returns the expressions whose expected values differ from those of the program."""
     card = ProgramCard(tmp_path_factory.mktemp("values") / "card", BUILD, SOURCES)
-    snapshot = card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
+    snapshot = card.snapshot
     snapshot["stop"] = card.at("/* the end */", "main.c")
     card.write()
 
@@ -83,18 +83,16 @@ FALSE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("values", TRUE, ids=repr)
-def test_the_program_has_these_values(faults_of: Faults, values: dict[str, Any]) -> None:
-    assert faults_of(values) == []
+def test_the_program_has_these_values(faults_of: Faults) -> None:
+    assert [(values, found) for values in TRUE if (found := faults_of(values))] == []
 
 
-@pytest.mark.parametrize("values", FALSE, ids=repr)
-def test_other_values_are_faults(faults_of: Faults, values: dict[str, Any]) -> None:
-    assert faults_of(values) == list(values)
+def test_other_values_are_faults(faults_of: Faults) -> None:
+    assert [values for values in FALSE if faults_of(values) != list(values)] == []
 
 
-@pytest.mark.parametrize("expression", ["flags = 4", "$rip=0", "flags++", "--flags", "strlen(name)", "flags <<= 1"])
-def test_a_card_cannot_change_the_program(faults_of: Faults, expression: str) -> None:
-    with pytest.raises(InvalidCard, match="must not"):
-        faults_of({expression: "4"})
+def test_a_card_cannot_change_the_program(faults_of: Faults) -> None:
+    for expression in ("flags = 4", "$rip=0", "flags++", "--flags", "strlen(name)", "flags <<= 1"):
+        with pytest.raises(InvalidCard, match="must not"):
+            faults_of({expression: "4"})
     assert faults_of({"flags": 64}) == []
