@@ -29,7 +29,7 @@ from tests.marketdata.operations.test_copy import FIRST, carry, environment
 from tests.marketdata.store.conftest import START, tick
 
 GONE, KEPT = "ETH:A", "ETH:B"
-MANY = 50_000
+MANY = 2_000
 
 TABLES = """
     SELECT c.oid::regclass::text FROM pg_class c
@@ -186,14 +186,17 @@ def fill(connection: Connection, version: Version, symbol: str, count: int) -> N
 def test_a_killed_drop_removes_nothing_and_other_symbols_are_stored_meanwhile(
     conn: Connection, fresh: Settings
 ) -> None:
-    """It is killed while it deletes the ticks, and before its last statement, for which it waits."""
+    """It is killed while it deletes the ticks, and before its last statement: it waits for a lock in both."""
     assert fresh.database_url is not None
     first = version_of(conn, 1)
     fill(conn, first, GONE, MANY)
     before = rows(conn, GONE)
-    for part in ('DELETE FROM "md_ticks_v1"%', "DELETE FROM market_aliases%"):
+    for lock, part in (
+        (f"SELECT FROM md_ticks_v1 WHERE symbol = '{GONE}' FOR UPDATE", 'DELETE FROM "md_ticks_v1"%'),
+        ("LOCK TABLE market_aliases IN EXCLUSIVE MODE", "DELETE FROM market_aliases%"),
+    ):
         with psycopg.connect(fresh.database_url) as blocker:
-            blocker.execute("LOCK TABLE market_aliases IN EXCLUSIVE MODE")
+            blocker.execute(lock.encode())
             process = subprocess.Popen(dropping(GONE, "--yes"), env=environment(fresh), stdout=subprocess.DEVNULL)
             wait_for_statement(conn, part)
             ticks.ingest(conn, first, [tick(KEPT, f"during {part}", START + DAY)])

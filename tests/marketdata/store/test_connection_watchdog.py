@@ -13,7 +13,7 @@ from marketdata import errors as e
 from marketdata.store.pool import ConnectionWatchdog, Patience, Pool, connect
 from tests.functional.serving import until
 
-STALL = 0.3
+STALL = 1.5
 """Seconds after which the database counts as stalled."""
 
 
@@ -65,10 +65,10 @@ def test_a_statement_that_is_never_answered_is_ended(made: Callable[..., Pool]) 
 
 
 def test_a_holder_that_waits_for_its_client_is_not_disturbed(made: Callable[..., Pool]) -> None:
-    pool = made(overdue=1.0)
+    pool = made(overdue=2.0)
     with pool.connection() as connection:
         connection.execute("SELECT 1")
-        threading.Event().wait(1.2)
+        threading.Event().wait(2.2)
         pool.renew(connection)
         connection.execute("SELECT pg_sleep(0.1)")
 
@@ -102,7 +102,7 @@ def test_slow_clients_that_hold_all_connections_are_no_stall(made: Callable[...,
 def test_slow_statements_are_no_stall_while_new_connections_are_answered(
     made: Callable[..., Pool], database: str
 ) -> None:
-    pool = made(wait=2 * STALL)
+    pool = made(wait=1.2 * STALL)
     with connect(database) as other, ThreadPoolExecutor(2) as threads:
         other.execute("SELECT pg_advisory_lock(1)")
         running = [threads.submit(ask, pool, "SELECT pg_advisory_xact_lock(1)") for _ in range(2)]
@@ -120,7 +120,7 @@ def test_open_connections_are_used_when_only_new_ones_are_not_answered(
     answers.value, pool = False, made()
     for _ in range(10):
         ask(pool)
-    threading.Event().wait(2 * STALL)  # idle for longer than a stall takes
+    threading.Event().wait(1.2 * STALL)  # idle for longer than a stall takes
     ask(pool)
     assert pool.error() is None
 
