@@ -37,6 +37,9 @@ class Account:
         self._runtime.mkdir(mode=0o700)
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, self.repository], check=True)
         small_profile.add_to(self.repository)
+        settings = self.home / ".config" / "containers" / "storage.conf"
+        settings.parent.mkdir(parents=True)
+        settings.write_text('[storage]\ndriver = "overlay"\n')  # podman's default may copy the image for each container
         subprocess.run(["chown", "--recursive", f"{self.name}:", self._runtime, self.home], check=True)
         need(self.run("podman", "unshare", "true").returncode == 0, "a kernel that runs podman without root")
         done = self.run("bin/card-session", "image", DEBIAN_MIRROR=mirror())

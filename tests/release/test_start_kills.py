@@ -43,9 +43,7 @@ def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str
     assert gone_soon(card_environment)
 
 
-@pytest.mark.parametrize(
-    "when", [READY, "cardapp.session_host start", "cardapp serve", "cardapp.session_host.mcp_server", "nvim"]
-)
+@pytest.mark.parametrize("when", [READY, "cardapp serve", "cardapp.session_host.mcp_server"])
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
     """SIGKILL ends it as soon as the given part runs, or when it is ready. Nothing prevents the next start."""
     with started(card_environment, until=READY if when == READY else "") as (process, _printed):
