@@ -67,7 +67,7 @@ def conn(database: str, version: Version) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def clock(conn: Connection) -> Iterator[Callable[[int], None]]:
     """``clock(at)`` makes ``at`` (microseconds) the database's time."""
     with clock_of(conn) as clock:
@@ -77,9 +77,9 @@ def clock(conn: Connection) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def clock_of(conn: Connection) -> Iterator[Callable[[int], None]]:
     """The clock of this connection, by a function ``now`` of its own."""
-    conn.execute("CREATE SCHEMA clock")
+    conn.execute("CREATE SCHEMA IF NOT EXISTS clock")
     conn.execute(
-        "CREATE FUNCTION clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$"
+        "CREATE OR REPLACE FUNCTION clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$"
         " SELECT '1970-01-01Z'::timestamptz + current_setting('test.now')::bigint * interval '1 us' $$"
     )
     conn.execute("SET search_path = clock, pg_catalog, public")
