@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import random
 import re
+import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from marketdata.ingest.lease import TTL
 from marketdata.tick import parse_tick
 from tests.functional.anvil import Anvil
 from tests.functional.evm_packages import EvmPackages
@@ -122,6 +125,47 @@ class Market:
         assert [round(time.time() - float(lag), -2) for lag in lags] == [round(expected[1] / 1000, -2)] * len(
             self.pools
         )
+
+
+M = TypeVar("M", bound=Market)
+
+
+@contextmanager
+def running(kind: Callable[[EvmPackages, Path], M], packages: EvmPackages) -> Iterator[M]:
+    """A market in a folder of its own, with some blocks and a running API. The ingestor is not started."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        found = kind(packages, Path(folder))
+        found.trade(5)
+        found.api.start()
+        yield found
+        found.close()
+
+
+def kill_in_turn(market: Market, count: int) -> None:
+    """Kill the ingestor, the database and the API in turn, at random moments, while pools are traded. Nothing is lost,
+    and nothing is stored twice."""
+    kills = (market.ingestor.kill, market.api.kill_database, market.api.kill)
+    for number in range(count):
+        kill, port = kills[number % len(kills)], market.api.port
+        instant = threading.Timer(market.random.uniform(0, 0.3), kill)
+        instant.start()
+        market.trade(market.random.randint(5, 15))
+        instant.join()
+        if market.random.random() < 0.3:
+            market.chain("anvil_reorg", market.random.randint(1, 3), [])
+        market.trade(2)
+        if kill == market.api.kill:
+            market.api.start(port)
+        elif kill == market.ingestor.kill:
+            market.ingestor.start()
+            if number % 9 == 0:  # at once, although the one that was killed held the lease
+                market.assert_complete(TTL / 2)
+    market.trade(5)
+    market.assert_complete(90)
+    done = market.ingestor.run("dead-letters", "list")
+    assert (done.returncode, done.stdout) == (0, "0 dead letters\n")
+    assert market.ingestor.stop() == 0
+    market.assert_covered()
 
 
 def stored_ticks(read: Client, symbol: str) -> list[dict[str, Any]]:

@@ -57,10 +57,9 @@ def latex_cache(run_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def evm_packages(run_folder: Path) -> EvmPackages:
-    """anvil and the contracts of the exchanges. All workers of a run share them, because some contracts are
-    compiled."""
-    return EvmPackages.install(run_folder / "evm-packages")
+def evm_packages() -> EvmPackages:
+    """anvil and the contracts of the exchanges."""
+    return EvmPackages.cached()
 
 
 @pytest.fixture(scope="module")

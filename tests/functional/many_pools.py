@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 from marketdata.ingest.discovery import CAUGHT_UP_BLOCKS
 from tests.functional.chain_market import indexed, stored_ticks
-from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.ingestor_process import BackfillProcess, IngestorProcess
 from tests.functional.market_process import ApiProcess, Client
 from tests.functional.serving import until
-from tests.functional.test_market_backfill import BackfillProcess
 from tests.marketdata.source.provider import Provider, Raw
 from tests.marketdata.source.synthetic_factory import FactoryChain, SyntheticPool
 

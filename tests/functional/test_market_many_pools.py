@@ -6,7 +6,7 @@ import json
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from tests.functional.many_pools import FIRST, ManyPools
 from tests.functional.market_process import Client
 from tests.marketdata.source.synthetic_factory import SyntheticPool
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = pytest.mark.functional
 
 
 @pytest.fixture
-def market(loops: Callable[..., int]) -> Iterator[ManyPools]:
+def market() -> Iterator[ManyPools]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        found = ManyPools(Path(folder), loops(quick=700, full=10_000))
+        found = ManyPools(Path(folder), 700)
         yield found
         found.close()
 
