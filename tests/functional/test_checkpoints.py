@@ -99,6 +99,34 @@ def test_a_ready_replay_is_proved_and_published(stage: Stage) -> None:
     assert editor["buffer"]["name"].endswith("/main.c")
 
 
+def test_setting_and_moving_never_start_the_program(stage: Stage) -> None:
+    before, generation = stage.link.debugger_state()["stop_id"], stage.tcp.get("/api/checkpoint/status")["generation"]
+    assert stage.tcp.put("/api/navigation/current", position("quick", "first", sync_requested=True)).status == 200
+    assert stage.tcp.post("/api/navigation/move", {"level": "step", "delta": 2}).status == 200
+    assert stage.tcp.get("/api/control/state")["requested"] is True
+    assert stage.link.debugger_state()["stop_id"] == before
+    assert stage.tcp.get("/api/checkpoint/status")["generation"] == generation
+
+
+def test_sync_replays_and_publishes(stage: Stage) -> None:
+    for body, key in (
+        (position("quick"), "t1/b1/p1/quick/first"),
+        (position("quick", "second"), "t1/b1/p1/quick/second"),
+        ({"task_id": "t1", "block_id": "b1", "focus_level": "block"}, "t1/b1/p1/quick/first"),
+        ({"task_id": "t1", "block_id": "b1", "phase_id": "p1", "focus_level": "phase"}, "t1/b1/p1/quick/first"),
+    ):
+        stage.tcp.put("/api/navigation/current", {**body, "sync_requested": True})
+        answer = stage.tcp.post("/api/navigation/sync")
+        assert (answer.status, answer.json["state"], answer.json["snapshot_ref"]) == (200, "ready", key), answer.body
+        control = stage.tcp.get("/api/control/state")
+        assert (control["sync"], control["key"]) == ("on", key)
+        assert (control["at_position"], control["requested"]) == (True, False)
+        assert stage.tcp.get("/api/navigation/current")["published"]["key"] == key
+    stage.tcp.put("/api/navigation/current", position("slow"))
+    control = stage.tcp.get("/api/control/state")
+    assert (control["sync"], control["at_position"]) == ("on", False)
+
+
 def test_a_fork_replay_is_proved_and_says_how_it_was_made(stage: Stage) -> None:
     stage.tcp.post("/api/editor/reset")
     observed = [activate(stage, key).json["observed"] for key in (QUICK, AGAIN, QUICK)]

@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ import pytest
 
 from cardapp.session_host.gdb_client import GdbChannel
 from cardapp.settings import ROOT
-from tests.functional.program_cards import ProgramCard
-from tests.functional.serving import Stage, until
+from tests.functional.program_cards import ProgramSession, program_session
+from tests.functional.serving import Stage, running_stage, until
 from tests.functional.session_neovim import Neovim
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, line_of
 
@@ -33,29 +33,16 @@ class Walk(NamedTuple):
     moves: list[tuple[str, str, str]]
 
 
-WALKS = {
-    "arena": Walk(
-        "bump/requests/three-requests/first/after-first",
-        ["demo_bump", "main"],
-        {"second": "char *", "a": "Arena"},
-        [
-            ("next", "demo_bump.c", "char *third ="),
-            ("step", "arena.c", "if (!is_power_of_two(align) ||"),
-            ("finish", "demo_bump.c", "char *third ="),
-            ("next", "demo_bump.c", "must(first && second"),
-        ],
-    ),
-    "calc": Walk(
-        "tokens/cursor/first-token/blanks/entered",
-        ["token_read", "lesson_tokens", "main"],
-        {"lexer": "struct lexer *", "start": "int"},
-        [
-            ("step", "token.c", "while (lexer->text[lexer->cursor] == ' '"),
-            ("finish", "token.c", "int start = lexer->cursor;\n    return"),
-            ("next", "token.c", "return read_from(lexer, start);\n}\n\nstruct"),
-        ],
-    ),
-}
+WALK = Walk(
+    "tokens/cursor/first-token/blanks/entered",
+    ["token_read", "lesson_tokens", "main"],
+    {"lexer": "struct lexer *", "start": "int"},
+    [
+        ("step", "token.c", "while (lexer->text[lexer->cursor] == ' '"),
+        ("finish", "token.c", "int start = lexer->cursor;\n    return"),
+        ("next", "token.c", "return read_from(lexer, start);\n}\n\nstruct"),
+    ],
+)
 PC_SIGNS = """
 local found = {}
 for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
@@ -70,30 +57,22 @@ return found
 """File and line of every sign that marks the program's place, and the line of the cursor in that file's window."""
 
 
-@pytest.fixture(
-    scope="module",
-    params=["calc", *(pytest.param(each, marks=pytest.mark.full) for each in sorted(WALKS) if each != "calc")],
-)
-def shipped(request: pytest.FixtureRequest) -> Iterator[tuple[Stage, Walk]]:
-    """The application and a session on a shipped card, and a walk in it."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", ROOT / "etc" / "cards" / request.param)
-        try:
-            stage.sessions.start(stage.card)
-            yield stage, WALKS[request.param]
-        finally:
-            stage.close()
+@pytest.fixture(scope="module")
+def shipped() -> Iterator[Stage]:
+    """The application and a session on a shipped card."""
+    with running_stage(lambda _folder: ROOT / "etc" / "cards" / "calc") as stage:
+        yield stage
 
 
 @pytest.fixture
-def walk(shipped: tuple[Stage, Walk]) -> Iterator[tuple[Stage, Walk, Neovim]]:
+def walk(shipped: Stage) -> Iterator[tuple[Stage, Walk, Neovim]]:
     """The program is at the stop of the walk, and SYNC is on."""
-    stage, walk = shipped
-    ids = dict(zip(("task_id", "block_id", "phase_id", "step_id", "snapshot_ref"), walk.stop.split("/"), strict=True))
+    stage = shipped
+    ids = dict(zip(("task_id", "block_id", "phase_id", "step_id", "snapshot_ref"), WALK.stop.split("/"), strict=True))
     assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "snapshot"}).status == 200
     assert stage.tcp.post("/api/navigation/sync").status == 200
     neovim = Neovim(stage)
-    yield stage, walk, neovim
+    yield stage, WALK, neovim
     neovim.close()
 
 
@@ -199,38 +178,26 @@ def test_before_the_first_start_there_is_nothing_to_move_or_read(session: Runnin
     assert session.ask("locals")["locals"] == []
 
 
-@pytest.mark.full
-def test_a_program_in_an_endless_loop_is_reported_as_running(session: RunningSession) -> None:
-    session.card.behave("loop")
-    session.replay(at("/* before */"))
-    assert session.ask("continue")["state"] == "running"
-    assert (session.ask("backtrace")["frames"], session.ask("locals")["locals"]) == ([], [])
-    assert refusal(session, "next")["code"] == "program_not_stopped"
-    session.check_usable()  # a replay ends the loop
-
-
 def test_a_running_program_can_be_interrupted_and_read(session: RunningSession) -> None:
     session.card.behave("loop")
     session.replay(at("/* before */"))
     assert refusal(session, "interrupt")["code"] == "program_not_running"
-    session.ask("continue")
+    assert session.ask("continue")["state"] == "running"
+    assert (session.ask("backtrace")["frames"], session.ask("locals")["locals"]) == ([], [])
+    assert refusal(session, "next")["code"] == "program_not_stopped"
     stopped = session.ask("interrupt")
     assert (stopped["state"], stopped["reason"], stopped["function"]) == ("stopped", "SIGINT", "misbehave")
     assert session.ask("locals")["locals"][0]["value"] == '"loop"'
     session.gdb("print 6 * 7")  # gdb shows its prompt again
     eventually(lambda: "(gdb) print 6 * 7" in session.screen())
-
-
-@pytest.mark.full
-def test_a_program_that_is_deaf_to_an_interrupt_runs_on(session: RunningSession) -> None:
     session.card.behave("deaf")
     session.replay(at("/* before */"))
     session.ask("continue")
     assert session.ask("interrupt")["state"] == "running"
-    session.check_usable()
+    session.check_usable()  # a replay ends the loop
 
 
-def test_a_running_program_that_is_killed_ends_the_command(session: RunningSession, loops: Callable[..., int]) -> None:
+def test_a_running_program_that_is_killed_ends_the_command(session: RunningSession) -> None:
     """gdb must notice it, even if a client reads the state meanwhile."""
     session.card.behave("loop")
     gdb, over = GdbChannel(session.path / "run" / "gdb.sock"), threading.Event()
@@ -242,23 +209,24 @@ def test_a_running_program_that_is_killed_ends_the_command(session: RunningSessi
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        for _ in range(loops(quick=2, full=20)):
-            session.replay(at("/* before */"))
-            killer = threading.Timer(0.5, kill_what_runs, [session])
-            killer.start()
-            ended = session.ask("continue")
-            killer.join()
-            assert (ended["state"], ended["reason"]) == ("exited", "killed by SIGKILL")
+        session.replay(at("/* before */"))
+        killer = threading.Thread(target=eventually, args=[lambda: kill_what_runs(session)])
+        killer.start()
+        ended = session.ask("continue")
+        killer.join()
+        assert (ended["state"], ended["reason"]) == ("exited", "killed by SIGKILL")
     finally:
         over.set()
         asking.join()
 
 
-def kill_what_runs(session: RunningSession) -> None:
-    """Kill the program, but not its stopped checkpoints."""
+def kill_what_runs(session: RunningSession) -> bool:
+    """Kill the program, but not its stopped checkpoints. Returns whether it ran."""
     for pid, command in session.processes().items():
         if command == "target" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R":
             os.kill(pid, signal.SIGKILL)
+            return True
+    return False
 
 
 def test_a_crash_is_a_stop_and_the_next_continue_is_the_end(session: RunningSession) -> None:
@@ -287,7 +255,6 @@ def test_the_outermost_function_cannot_be_finished(session: RunningSession) -> N
     assert session.ask("next")["state"] == "stopped"  # the refused command has not moved the program
 
 
-@pytest.mark.full
 def test_a_program_that_waits_for_input_goes_on_when_it_gets_some(session: RunningSession) -> None:
     session.card.behave("stdin")
     session.replay(at("/* before */"))
@@ -327,18 +294,12 @@ int main(void)
 
 
 @pytest.fixture(scope="module")
-def deep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
-    card = ProgramCard(
-        tmp_path_factory.mktemp("deep") / "card", "prog: main.c\n\t$(CC) -g -O0 -o $@ main.c\n", {"main.c": RECURSION}
-    )
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        running = RunningSession(SessionTool(Path(folder)), card)
-        yield running
-        running.stop()
+def deep() -> Iterator[ProgramSession]:
+    with program_session("prog: main.c\n\t$(CC) -g -O0 -o $@ main.c\n", {"main.c": RECURSION}) as started:
+        yield started
 
 
-def test_a_deep_call_stack_is_cut_and_inner_variables_hide_outer_ones(deep: RunningSession) -> None:
-    assert isinstance(deep.card, ProgramCard)
+def test_a_deep_call_stack_is_cut_and_inner_variables_hide_outer_ones(deep: ProgramSession) -> None:
     deep.replay(deep.card.at("/* the bottom */", "main.c"))
     frames = deep.ask("backtrace")["frames"]
     assert [frame["level"] for frame in frames] == [*range(64)]
@@ -351,8 +312,7 @@ def test_a_deep_call_stack_is_cut_and_inner_variables_hide_outer_ones(deep: Runn
     ]
 
 
-def test_long_values_are_cut_and_wild_pointers_are_shown(deep: RunningSession) -> None:
-    assert isinstance(deep.card, ProgramCard)
+def test_long_values_are_cut_and_wild_pointers_are_shown(deep: ProgramSession) -> None:
     deep.replay(deep.card.at("/* the dive */", "main.c"))
     found = {each["name"]: each["value"] for each in deep.ask("locals")["locals"]}
     assert found["odd"] == "{x = 1, wild = 0x8 <error: Cannot access memory at address 0x8>}"
@@ -360,9 +320,7 @@ def test_long_values_are_cut_and_wild_pointers_are_shown(deep: RunningSession) -
     assert found["long_text"] == f'"{("abcdefghijklmnopqrstuvwxyz" * 8)[:200]}"...'
 
 
-@pytest.mark.full
-def test_reading_leaves_the_learners_frame_and_settings_as_they_are(deep: RunningSession) -> None:
-    assert isinstance(deep.card, ProgramCard)
+def test_reading_leaves_the_learners_frame_and_settings_as_they_are(deep: ProgramSession) -> None:
     deep.replay(deep.card.at("/* the bottom */", "main.c"))
     for command in ("frame 100", "set output-radix 16"):
         deep.gdb(command)

@@ -25,14 +25,14 @@ from tests.functional.session_process import (
     line_of,
 )
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = [pytest.mark.functional]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, runtime: str) -> Iterator[RunningSession]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
     """One session for all tests that leave it usable."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        tool = SessionTool(Path(state), runtime)
+        tool = SessionTool(Path(state))
         running = RunningSession(tool, TestCard(tmp_path_factory.mktemp("card") / "card"))
         yield running
         running.stop()
@@ -75,9 +75,13 @@ def test_a_replay_answers_place_and_values(session: RunningSession) -> None:
     assert values["&zero"].endswith(" <zero>")
 
 
-def test_a_replay_stops_at_the_given_hit(session: RunningSession) -> None:
+def test_a_replay_stops_at_the_given_hit_with_the_given_arguments(session: RunningSession) -> None:
     assert session.replay(at("/* marked */", 3), "n")["values"]["n"]["value"] == "11"
     assert session.replay({"function": "mark", "hits": 6}, "n")["values"]["n"]["value"] == "14"
+    session.card.behave("none", "two words", "$HOME;'\"", "")
+    got = session.replay(at("/* before */"), "argc", "argv[2]", "argv[3]", "argv[4]")
+    values = [got["values"][name]["value"] for name in ("argc", "argv[2]", "argv[3]", "argv[4]")]
+    assert values == ["5", '"two words"', '"$HOME;\'\\""', '""']
 
 
 def test_an_expression_fails_alone_and_neither_calls_nor_changes_anything(session: RunningSession) -> None:
@@ -132,12 +136,11 @@ def test_the_arena_is_read_by_its_recipe(session: RunningSession) -> None:
         {"offset": 2, "size": 3, "label": None},
     ]
     assert got["allocator_error"] is None
-
-
-def test_an_unreadable_arena_is_reported_and_the_replay_succeeds(session: RunningSession) -> None:
     got = session.replay(at("/* after */"), allocator=RECIPE | {"used": "no_such_arena.used"})
     assert got["allocator"] is None
     assert "no_such_arena" in got["allocator_error"]
+    for recipe in ({"base": "arena.base"}, RECIPE | {"colour": "red"}, RECIPE | {"base": 7}):
+        assert session.refusal(at("/* after */"), allocator=recipe)["code"] == "bad_recipe", recipe
 
 
 def test_the_stages_are_reported_in_order(session: RunningSession) -> None:
@@ -146,13 +149,6 @@ def test_the_stages_are_reported_in_order(session: RunningSession) -> None:
     result = session.call("checkpoint_replay", request, on_progress=lambda *report: heard.append(report))
     assert not result.is_error
     assert heard == [(1, 4, "building"), (2, 4, "resetting"), (3, 4, "replaying"), (4, 4, "verifying")]
-
-
-def test_the_arguments_reach_the_program_as_they_are(session: RunningSession) -> None:
-    session.card.behave("none", "two words", "$HOME;'\"", "")
-    got = session.replay(at("/* before */"), "argc", "argv[2]", "argv[3]", "argv[4]")
-    values = [got["values"][name]["value"] for name in ("argc", "argv[2]", "argv[3]", "argv[4]")]
-    assert values == ["5", '"two words"', '"$HOME;\'\\""', '""']
 
 
 # -- what the learner sees -------------------------------------------------------------------------------------------
@@ -165,25 +161,20 @@ def test_the_sign_and_the_cursor_follow(session: RunningSession) -> None:
         assert shown(session) == ("target.c", line, [line])
 
 
-@pytest.mark.parametrize("command", ["continue", "kill", "detach", KILL])
-def test_no_line_is_marked_when_the_program_runs_or_has_ended(session: RunningSession, command: str) -> None:
-    for _ in range(2):  # the second replay restarts a checkpoint
+def test_no_line_is_marked_when_the_program_runs_or_has_ended(session: RunningSession) -> None:
+    for command in ("continue", "kill", "detach", KILL, KILL):  # the last one after a restart of a checkpoint
         session.replay(at("/* before */"))
         assert shown(session)[2] == [line_of("/* before */")]
         session.gdb(command)
         eventually(lambda: session.state()["state"] in ("none", "exited") and not shown(session)[2])
 
 
-def test_a_closed_code_window_is_opened_again(session: RunningSession) -> None:
+def test_the_code_window_is_opened_again_and_its_buffer_replaced(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     session.editor("execute('enew | only')")
     session.editor("execute('buffer ' .. bufnr('gdb$'))")
     session.replay(at("/* after */"))
     assert shown(session)[:2] == ("target.c", line_of("/* after */"))
-
-
-def test_another_buffer_in_the_code_window_is_replaced(session: RunningSession) -> None:
-    session.replay(at("/* before */"))
     session.editor("execute('wincmd t | edit Makefile')")
     session.replay(at("/* after */"))
     assert shown(session)[:2] == ("target.c", line_of("/* after */"))
@@ -203,15 +194,13 @@ def test_another_buffer_in_the_code_window_is_replaced(session: RunningSession) 
         pytest.param(":Gdb\ri", id="at-the-gdb-prompt"),
     ],
 )
-def test_an_editor_that_waits_is_freed(session: RunningSession, keys: str) -> None:
-    session.replay(at("/* before */"))
-    session.editor(f'nvim_input("{keys}")'.replace("\r", "<CR>"))
-    session.replay(at("/* after */"))
-    assert shown(session)[:2] == ("target.c", line_of("/* after */"))
-    assert not session.editor("join(filter(getbufline(1, 1, '$'), {_, l -> l =~ 'half a comm'}))")
+def test_an_editor_that_waits_is_freed(shared: RunningSession, keys: str) -> None:
+    shared.editor(f'nvim_input("{keys}")'.replace("\r", "<CR>"))
+    shared.replay(at("/* after */"))
+    assert shown(shared)[:2] == ("target.c", line_of("/* after */"))
+    assert not shared.editor("join(filter(getbufline(1, 1, '$'), {_, l -> l =~ 'half a comm'}))")
 
 
-@pytest.mark.full
 def test_an_editor_that_is_busy_is_left_alone_until_it_is_reset(session: RunningSession) -> None:
     session.editor(r'nvim_input("<C-\\><C-N>:while 1 | endwhile<CR>")')  # after a replay, keys go to gdb's prompt
     refusal = session.refusal(at("/* after */"))
@@ -268,25 +257,13 @@ def test_another_binding_is_refused(session: RunningSession) -> None:
         assert refusal["field"] == field
 
 
-@pytest.mark.parametrize("recipe", [{"base": "arena.base"}, RECIPE | {"colour": "red"}, RECIPE | {"base": 7}])
-def test_an_invalid_recipe_is_refused(session: RunningSession, recipe: dict[str, Any]) -> None:
-    assert session.refusal(at("/* after */"), allocator=recipe)["code"] == "bad_recipe"
-
-
-def test_a_file_outside_is_refused(session: RunningSession) -> None:
-    stop = {"file": "../../../../etc/passwd", "line": 1, "text": "root"}
-    assert session.refusal(stop)["code"] == "bad_recipe"
-
-
-def test_a_line_with_another_text_is_reported_as_drift(session: RunningSession) -> None:
+def test_a_stop_that_is_not_in_the_sources_is_refused(session: RunningSession) -> None:
+    assert session.refusal({"file": "../../../../etc/passwd", "line": 1, "text": "root"})["code"] == "bad_recipe"
     stop = at("/* after */")
     refusal = session.refusal(stop | {"line": stop["line"] + 1})
     assert refusal["code"] == "source_drift"
     assert refusal["found"] == '    printf("%d\\n", count);'
     assert session.refusal(stop | {"line": 100_000})["found"] is None
-
-
-def test_a_stop_without_code_is_not_reached(session: RunningSession) -> None:
     assert session.refusal({"function": "no_such_function"})["code"] == "stop_not_reached"
 
 
@@ -299,83 +276,64 @@ def test_an_exit_before_the_stop_is_refused_with_its_code(session: RunningSessio
     assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 0, 5)
 
 
-def test_a_crash_before_the_stop_is_refused_with_its_signal(session: RunningSession) -> None:
+def test_a_crash_before_the_stop_is_refused_with_its_signal_and_our_line(session: RunningSession) -> None:
     session.card.behave("crash")
     refusal = session.refusal(at("/* after */"))
     assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGSEGV")
     assert refusal["place"]["file"] == "target.c"
     assert refusal["place"]["line"] == line_of("/* the crash */")
     assert refusal["place"]["function"] == "crash"
-
-
-def test_a_crash_inside_the_library_names_our_line(session: RunningSession) -> None:
-    session.card.behave("abort")
+    session.card.behave("abort")  # in the library
     refusal = session.refusal(at("/* after */"))
     assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGABRT")
     assert refusal["place"]["function"] == "misbehave"
-
-
-def test_a_kill_from_outside_is_a_crash(session: RunningSession) -> None:
-    session.card.behave("kill")
+    session.card.behave("kill")  # from outside
     refusal = session.refusal(at("/* after */"))
     assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGKILL")
-
-
-def test_an_ignored_signal_does_not_end_a_replay(session: RunningSession) -> None:
     session.card.behave("signal")
     assert session.replay(at("/* after */"), "count")["values"]["count"]["value"] == "14"
 
 
-@pytest.mark.parametrize(
-    "behaviour", ["loop", "stdin", *(pytest.param(each, marks=pytest.mark.full) for each in ("deaf", "flood"))]
-)
-def test_a_program_that_never_reaches_the_stop_is_ended(session: RunningSession, behaviour: str) -> None:
-    session.card.behave(behaviour)
-    refusal = session.refusal(at("/* after */"), timeout_ms=1000)
-    assert (refusal["code"], refusal["reached"]) == ("replay_timeout", 0)
-    if behaviour == "loop":
-        assert refusal["place"]["function"] == "misbehave"
-    if behaviour == "stdin":
-        assert refusal["place"]["function"] == "await_line"
-    assert session.state()["state"] in ("none", "exited")
+def test_a_program_that_never_reaches_the_stop_is_ended(session: RunningSession) -> None:
+    places = {"loop": "misbehave", "stdin": "await_line", "deaf": None, "flood": None}
+    for behaviour, function in places.items():
+        session.card.behave(behaviour)
+        refusal = session.refusal(at("/* after */"), timeout_ms=1000)
+        assert (refusal["code"], refusal["reached"]) == ("replay_timeout", 0), behaviour
+        if function is not None:
+            assert refusal["place"]["function"] == function
+        assert session.state()["state"] in ("none", "exited"), behaviour
 
 
-def test_the_state_is_reported_while_a_program_floods_its_output(session: RunningSession) -> None:
-    session.card.behave("flood")
-    cancel = threading.Event()
-    outcome: list[BaseException] = []
-    request = session.request(at("/* after */"))
-
-    def run() -> None:
-        try:
-            session.call("checkpoint_replay", request, cancel=cancel)
-        except McpCancelled as error:
-            outcome.append(error)
-
-    replay = threading.Thread(target=run)
-    replay.start()
-    try:
-        eventually(lambda: session.state()["state"] == "running")
-        assert session.ask("session_binding")["editor"]["available"]
-    finally:
-        cancel.set()
-        replay.join(20)
-    assert outcome
-    eventually(lambda: session.state()["state"] in ("none", "exited"))
-
-
-def test_typed_input_reaches_the_program(session: RunningSession) -> None:
-    session.card.behave("stdin")
-    request = session.request(at("/* in the loop */"), "count")
+@contextlib.contextmanager
+def replaying(session: RunningSession, text: str = "/* after */") -> Iterator[list[Any]]:
+    """A replay in another thread, whose program runs. The result is in the list when the block has ended."""
+    request = session.request(at(text), "count")
     answers: list[Any] = []
     replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
     replay.start()
     try:
-        eventually(lambda: session.state()["state"] == "running" and awaits_line(session))
+        eventually(lambda: session.state()["state"] == "running")
+        yield answers
+    finally:
+        replay.join(60)
+
+
+def test_the_state_is_reported_while_a_program_floods_its_output(session: RunningSession) -> None:
+    session.card.behave("flood")
+    with replaying(session) as answers:
+        assert session.ask("session_binding")["editor"]["available"]
+        session.ask("target_reset")
+    assert answers[0].structured["code"] == "cancelled"
+    assert session.state()["state"] == "none"
+
+
+def test_typed_input_reaches_the_program(session: RunningSession) -> None:
+    session.card.behave("stdin")
+    with replaying(session, "/* in the loop */") as answers:
+        eventually(lambda: awaits_line(session))
         program = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb program'})[0].id"
         session.editor(f'chansend({program}, "hello\\r")')
-    finally:
-        replay.join(25)
     assert answers[0].structured["values"]["count"]["value"] == "6"
 
 
@@ -392,28 +350,17 @@ def awaits_line(session: RunningSession) -> bool:
 # -- ending and losing it --------------------------------------------------------------------------------------------
 
 
-def test_a_failed_build_is_reported_with_the_compiler_output(session: RunningSession) -> None:
-    source = session.work / "probe" / "target.c"
-    good = source.read_text()
-    try:
-        source.write_text(good.replace("arena.count", "arena.count") + "\nint broken(void) { return missing; }\n")
-        refusal = session.refusal(at("/* after */"))
-        assert refusal["code"] == "build_failed"
-        assert "missing" in refusal["reason"]
-        assert "undeclared" in refusal["reason"]
-    finally:
-        source.write_text(good)
-
-
 def test_an_edit_is_built_before_the_replay(session: RunningSession) -> None:
     source = session.work / "probe" / "target.c"
     good = source.read_text()
     try:
+        source.write_text(good + "\nint broken(void) { return missing; }\n")
+        refusal = session.refusal(at("/* after */"))
+        assert refusal["code"] == "build_failed"
+        assert "missing" in refusal["reason"]
+        assert "undeclared" in refusal["reason"]
         source.write_text(good.replace("return 2 * n;", "return 3 * n;"))
-        session.replay(at("return 0;"), "count")
-        stop = {"function": "twice"}
-        session.replay(stop)
-        got = session.replay({"file": "target.c", "line": line_of("return 0;"), "text": "return 0;"}, "count")
+        got = session.replay(at("return 0;"), "count")
         assert got["values"]["count"]["value"] == str(3 * 14 + 1 + 0 + 1)
     finally:
         source.write_text(good)
@@ -433,21 +380,6 @@ def test_a_cancelled_replay_ends_the_program(session: RunningSession) -> None:
     eventually(lambda: session.state()["state"] in ("none", "exited"))
 
 
-def test_a_reset_ends_a_replay_that_is_under_way(session: RunningSession) -> None:
-    session.card.behave("loop")
-    request = session.request(at("/* after */"))
-    answers: list[Any] = []
-    replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
-    replay.start()
-    try:
-        eventually(lambda: session.state()["state"] == "running")
-        session.ask("target_reset")
-    finally:
-        replay.join(30)
-    assert answers[0].structured["code"] == "cancelled"
-    assert session.state()["state"] == "none"
-
-
 def test_a_second_replay_waits_for_the_first(session: RunningSession) -> None:
     request = session.request(at("/* after */"), "count")
     answers: list[Any] = []
@@ -461,29 +393,13 @@ def test_a_second_replay_waits_for_the_first(session: RunningSession) -> None:
     assert [answer.structured["values"]["count"]["value"] for answer in answers] == ["14"] * 3
 
 
-def test_a_gdb_killed_during_a_replay_refuses_it_as_debugger_dead(session: RunningSession) -> None:
-    session.card.behave("loop")
-    assert kill_when_running(session, "gdb")["code"] == "debugger_dead"
-
-
-@pytest.mark.parametrize("program", ["nvim", "nvim-terminal"])
-def test_an_editor_killed_during_a_replay_refuses_it_as_editor_dead(session: RunningSession, program: str) -> None:
-    session.card.behave("loop")
-    assert kill_when_running(session, program)["code"] == "editor_dead"
-
-
-def kill_when_running(session: RunningSession, program: str) -> dict[str, Any]:
-    request = session.request(at("/* after */"))
-    answers: list[Any] = []
-    replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
-    replay.start()
-    try:
-        eventually(lambda: session.state()["state"] == "running")
-        os.kill(session.pid(program), signal.SIGKILL)
-    finally:
-        replay.join(40)
-    found: dict[str, Any] = answers[0].structured
-    return found
+def test_a_part_killed_during_a_replay_is_named(session: RunningSession) -> None:
+    for program, code in (("gdb", "debugger_dead"), ("nvim", "editor_dead"), ("nvim-terminal", "editor_dead")):
+        session.card.behave("loop")
+        with replaying(session) as answers:
+            os.kill(session.pid(program), signal.SIGKILL)
+        assert answers[0].structured["code"] == code, program
+        session.check_usable()
 
 
 # -- the learner at the prompt ---------------------------------------------------------------------------------------
@@ -546,7 +462,6 @@ def test_what_the_learner_left_at_the_prompt_is_no_obstacle(session: RunningSess
     session.replay(at("/* after */"))
 
 
-@pytest.mark.full
 def test_a_gdb_that_does_not_answer_is_started_anew_by_a_reset(session: RunningSession) -> None:
     before = session.pid("gdb")
     session.gdb("shell sleep 1000")
@@ -558,12 +473,11 @@ def test_a_gdb_that_does_not_answer_is_started_anew_by_a_reset(session: RunningS
     eventually(lambda: all(command != "sleep" for command in session.processes().values()))
 
 
-@pytest.mark.full
 def test_a_thousand_ignored_hits_of_a_visible_breakpoint_do_not_block_the_editor(session: RunningSession) -> None:
     session.card.behave("loop")
     session.replay(at("/* before */"))
     session.gdb(f"break target.c:{line_of('/* the loop */')}")
-    session.gdb("ignore $bpnum 3000")
+    session.gdb("ignore $bpnum 1000")
     session.gdb("continue")
     eventually(lambda: session.state()["state"] == "stopped" and session.state()["function"] == "misbehave")
     assert session.editor("mode()") == "n"
