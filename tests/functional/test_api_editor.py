@@ -11,7 +11,7 @@ import pytest
 from cardapp.neovim import NeovimConnection
 from tests.functional.serving import Stage, position, until
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = [pytest.mark.functional]
 
 PROMPT = ':echo "a\\nb\\nc\\nd"<CR>'
 
@@ -61,13 +61,6 @@ def test_the_cursor_walks_the_code_and_stays_in_it(calm: Stage) -> None:
     assert state(calm)["cursor"] == {"row": 6, "column": 3}
 
 
-def test_input_types_and_its_limit_is_256(calm: Stage) -> None:
-    keys(calm, "gg0" + "l" * 253)
-    assert until(lambda: state(calm)["cursor"]["row"] == 1)
-    refused = calm.tcp.post("/api/editor/input", {"text": "l" * 257})
-    assert (refused.status, [error["pointer"] for error in refused.json["errors"]]) == (422, ["/text"])
-
-
 def test_a_prompt_blocks_the_cursor_alone_and_a_sync_frees_it(calm: Stage) -> None:
     calm.tcp.put("/api/navigation/current", position("quick", "first"))
     keys(calm, PROMPT)
@@ -80,50 +73,35 @@ def test_a_prompt_blocks_the_cursor_alone_and_a_sync_frees_it(calm: Stage) -> No
     assert until(lambda: state(calm)["cursor"])["row"] == done.json["observed"]["line"]
 
 
-def test_redraw_at_a_prompt_fits_and_frees(calm: Stage) -> None:
-    keys(calm, PROMPT)
-    until(lambda: state(calm)["blocking"] is True)
-    drawn = calm.tcp.post("/api/editor/redraw", {"cols": 100, "rows": 30})
-    assert drawn.status == 200
-    assert drawn.json["grid"]["cols"] == 100
-    until(lambda: (now := state(calm))["blocking"] is False and now["grid"] == drawn.json["grid"])
+def test_redraw_resizes_a_busy_neovim_which_follows_when_it_continues(calm: Stage) -> None:
+    for cols, busy in ((91, "r"), (92, ":while 1<Bar>endwhile<CR>")):  # awaits a key, runs a script
+        last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
+        keys(calm, busy)
+        until(lambda: state(calm)["blocking"] is True)
+        drawn = calm.tcp.post("/api/editor/redraw", {"cols": cols, "rows": 28})
+        assert drawn.status == 200, drawn.json
+        assert drawn.json["host"] == drawn.json["grid"] == {"cols": cols, "rows": 28}
+        assert len(calm.tcp.get(f"/api/events?after={last}&kind=editor.redraw")["events"]) == 1
+        keys(calm, "<C-c>")
+        until(lambda at=drawn.json["grid"]: state(calm)["grid"] == at)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("busy", ["r", ":while 1<Bar>endwhile<CR>"], ids=["awaits a key", "runs a script"])
-def test_redraw_resizes_a_busy_neovim_which_follows_when_it_continues(calm: Stage, busy: str) -> None:
-    last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
-    cols = 90 + len(busy)  # a different size each time
-    keys(calm, busy)
-    until(lambda: state(calm)["blocking"] is True)
-    drawn = calm.tcp.post("/api/editor/redraw", {"cols": cols, "rows": 28})
-    assert drawn.status == 200, drawn.json
-    assert drawn.json["host"] == drawn.json["grid"] == {"cols": cols, "rows": 28}
-    assert len(calm.tcp.get(f"/api/events?after={last}&kind=editor.redraw")["events"]) == 1
-    keys(calm, "<C-c>")
-    until(lambda: state(calm)["grid"] == drawn.json["grid"])
-
-
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [
+def test_a_key_in_neovim_does_what_the_table_says(calm: Stage) -> None:
+    until(lambda: lua(calm, "return #(require('card.keys').status())") > 0)
+    calm.tcp.put("/api/navigation/current", position("quick", "first"))
+    for key, kind in (
         ("<F1>", "editor.reset"),
         ("<F2>", "navigation.synced"),
         ("<C-`>", "editor.redraw"),
         ("<M-Right>", "navigation.moved"),
-    ],
-)
-def test_a_key_in_neovim_does_what_the_table_says(calm: Stage, key: str, kind: str) -> None:
-    until(lambda: lua(calm, "return #(require('card.keys').status())") > 0)
-    calm.tcp.put("/api/navigation/current", position("quick", "first"))
-    last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
-    keys(calm, key)
-    events = until(lambda: calm.tcp.get(f"/api/events?after={last}&kind={kind}")["events"])
-    assert [event["actor"] for event in events] == ["editor"]
-    until(lambda: state(calm)["blocking"] is False)
+    ):
+        last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
+        keys(calm, key)
+        events = until(lambda at=f"after={last}&kind={kind}": calm.tcp.get(f"/api/events?{at}")["events"])
+        assert [event["actor"] for event in events] == ["editor"], key
+        until(lambda: state(calm)["blocking"] is False)
 
 
-@pytest.mark.full
 def test_a_killed_neovim_is_reported_and_a_reset_restarts_it(calm: Stage) -> None:
     os.kill(calm.sessions.session().pid("nvim"), signal.SIGKILL)
     until(lambda: state(calm)["available"] is False)

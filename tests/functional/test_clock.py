@@ -6,20 +6,18 @@ import itertools
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-from cardapp import serve
 from cardapp.state import events as record
 from cardapp.web import schemas
-from tests.functional.serving import Stage, make_card, picture, position
+from tests.functional.serving import Stage, make_card, picture, position, running_stage
 
-pytestmark = [pytest.mark.functional, pytest.mark.full]
+pytestmark = [pytest.mark.functional]
 
 
 @pytest.fixture
-def stage(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     """The application with a wall clock that is set back by an hour at each reading."""
     hours, lock = itertools.count(), threading.Lock()
 
@@ -28,13 +26,8 @@ def stage(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
             at = datetime(2026, 3, 1, tzinfo=UTC) - timedelta(hours=next(hours))
         return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    monkeypatch.setattr(serve, "now", backwards)
-    stage = Stage(state_dir / "state", make_card(state_dir / "card"))
-    try:
-        stage.sessions.start(stage.card)
+    with running_stage(make_card, options={"clock": backwards}) as stage:
         yield stage
-    finally:
-        stage.close()
 
 
 def test_the_service_works_while_the_clock_is_set_back(stage: Stage) -> None:

@@ -8,20 +8,19 @@ import random
 import re
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardapp.card.catalog import Catalog
-from cardapp.card.model import Card
 from tests.functional.card_proofs import CARDS, card_session
 from tests.functional.card_proofs import replayed as card_replay
-from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, processes_of
+from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually
 from tests.functional.test_session_replay import shown
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = [pytest.mark.functional]
 
 FIRST = at("mark(1); /* before */")
 LATER = at("/* after */")
@@ -29,9 +28,9 @@ MARKED = at("/* marked */", 4)
 
 
 @pytest.fixture(scope="module")
-def tool(runtime: str) -> Iterator[SessionTool]:
+def tool() -> Iterator[SessionTool]:
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        made = SessionTool(Path(state), runtime)
+        made = SessionTool(Path(state))
         yield made
         made.stop_all()
 
@@ -71,21 +70,6 @@ def handles(session: RunningSession) -> set[int]:
     return held
 
 
-def within(session: RunningSession, expression: str) -> str:
-    """The value of a Python expression inside gdb. The name ``replays`` is the plugin's object."""
-    output = session.path / "run" / "expression-value"
-    output.unlink(missing_ok=True)
-    found = "replays = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
-    session.gdb(f"python import gc; {found}; print({expression}, file=open('{output}', 'w'), flush=True)")
-    return eventually(lambda: output.exists() and output.read_text().strip())
-
-
-def remove_other_inferiors(session: RunningSession) -> None:
-    session.gdb("inferior 1")
-    session.gdb("python [gdb.execute(f'remove-inferiors {each.num}') for each in gdb.inferiors() if each.num != 1]")
-    eventually(lambda: within(session, "len(gdb.inferiors())") == "1")
-
-
 def descriptors(session: RunningSession) -> int:
     return len(list(Path("/proc", str(session.pid("gdb")), "fd").iterdir()))
 
@@ -96,16 +80,16 @@ def replayed(session: RunningSession, stop: dict[str, Any], **changes: Any) -> t
     return result["method"], {key: result[key] for key in ("file", "line", "function", "values", "allocator")}
 
 
-def replayed_after_a_kill(session: RunningSession, stop: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
-    """Replay ``stop`` after a process was killed: whether gdb had crashed, and the values at the stop.
+def settled(session: RunningSession, count: int, before: list[int] | None = None) -> list[int]:
+    """Wait until the target has ``count`` processes, and others than ``before``: checkpoints are taken and deleted
+    after the reply."""
+    return eventually(lambda: len(found := sorted(programs(session))) == count and found != before and found)
 
-    gdb crashes if the process is killed while gdb works on it. Then one replay fails, and the next starts gdb again.
-    """
-    found = session.call("checkpoint_replay", session.request(stop, "count", "letters", "arena", "&arena", "word"))
-    if found.is_error:
-        assert found.structured["code"] == "debugger_dead"
-        return True, replayed(session, stop)[1]["values"]
-    return False, found.structured["values"]
+
+def answered(session: RunningSession, number: int) -> None:
+    """Wait until gdb has run the commands that were typed before, and then prints ``number`` twice."""
+    session.gdb(f'printf "%d-%d\\n", {number}, {number}')
+    eventually(lambda: f"{number}-{number}" in session.screen())
 
 
 # -- replays from a checkpoint ---------------------------------------------------------------------------------------
@@ -132,18 +116,19 @@ def test_the_mark_of_a_restarted_stop_is_removed_when_the_program_continues(sess
 def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_again(session: RunningSession) -> None:
     _, before = replayed(session, MARKED)
     replayed(session, FIRST)
+    # The original process, the program, and the checkpoints of main and of both stops.
+    processes = settled(session, 5)
     for _ in range(3):
         assert replayed(session, MARKED) == ("fork", before)
-        # The checkpoint is taken after the reply. If the program has moved by then, no checkpoint is taken.
-        eventually(lambda: within(session, "replays._last_stop[0] in replays._checkpoints") == "True")
+        processes = settled(session, 5, processes)
         session.gdb("finish")
         eventually(lambda: session.state()["function"] == "main")
         stop_id = session.state()["stop_id"]
         session.gdb("set var count = 99")
-        eventually(lambda: session.state()["stop_id"] != stop_id)  # noqa: B023
+        eventually(lambda before=stop_id: session.state()["stop_id"] != before)
         line = session.state()["line"]
         session.gdb("next")
-        eventually(lambda: session.state()["line"] not in (None, line))  # noqa: B023
+        eventually(lambda before=line: session.state()["line"] not in (None, before))
 
 
 def test_output_of_the_program_is_shown_as_it_was(session: RunningSession) -> None:
@@ -179,32 +164,21 @@ def test_a_program_continues_from_a_checkpoint_without_traces_of_the_fork(sessio
     assert replayed(session, LATER)[0] == "rerun"  # from the checkpoint of main
     assert replayed(session, FIRST)[0] == "fork"
     replayed(session, MARKED)
-    # The checkpoint of the last stop is taken after the reply.
-    eventually(lambda: within(session, "replays._last_stop[0] in replays._checkpoints") == "True")
-    seen = [Path("/proc", str(pid), "status").read_text() for pid in programs(session)]
-    assert len(seen) > 3
+    # The original process, the program, and the checkpoints of main and of three stops.
+    seen = [Path("/proc", str(pid), "status").read_text() for pid in settled(session, 6)]
     assert all(re.search(r"^SigBlk:\s*0+$", status, re.MULTILINE) for status in seen)
 
 
 # -- where a fork would differ ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "file",
-        "thread",
-        *(pytest.param(each, marks=pytest.mark.full) for each in ("pipe", "shared", "daemon", "timer", "alarm")),
-    ],
-)
-def test_a_program_with_shared_files_memory_threads_children_or_timers_is_not_forked(
-    session: RunningSession, how: str
-) -> None:
-    session.card.behave(how)
-    ways = [replayed(session, stop)[0] for stop in (LATER, FIRST, LATER, FIRST, LATER)]
-    assert ways[::2] == ["rerun"] * 3
-    replayed(session, FIRST)
-    assert replayed(session, FIRST)[0] == "fork"  # nothing was opened yet
+def test_a_program_with_shared_files_memory_threads_children_or_timers_is_not_forked(session: RunningSession) -> None:
+    for how in ("file", "pipe", "shared", "thread", "daemon", "timer", "alarm"):
+        session.card.behave(how)
+        ways = [replayed(session, stop)[0] for stop in (LATER, FIRST, LATER)]
+        assert ways[::2] == ["rerun"] * 2, how
+        replayed(session, FIRST)
+        assert replayed(session, FIRST)[0] == "fork", how  # nothing was opened yet
 
 
 def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSession) -> None:
@@ -217,81 +191,46 @@ def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSe
     assert replayed(session, LATER)[0] == "rerun"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "checkpoint",
-        "run",
-        *(
-            pytest.param(each, marks=pytest.mark.full)
-            for each in ("restart 0", "watch count", "kill", "detach", "inferior 1\radd-inferior\rinferior 2")
-        ),
-    ],
-)
-def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession, command: str) -> None:
+def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession) -> None:
     _, reported = replayed(session, LATER)
     replayed(session, FIRST)
-    session.gdb(command)
-    session.gdb('printf "%d-%d\\n", 12, 34')
-    eventually(lambda: "12-34" in session.screen())
-    again = [replayed(session, stop) for stop in (LATER, FIRST, LATER)]
-    assert again[0][1] == again[2][1] == reported
-    session.gdb("delete")
-    remove_other_inferiors(session)
+    for number, command in enumerate(("checkpoint", "run", "restart 0", "watch count", "kill", "detach"), 10):
+        session.gdb(command)
+        answered(session, number)
+        assert replayed(session, LATER) == ("rerun", reported), command
+        replayed(session, FIRST)
+        session.gdb("delete")
 
 
-@pytest.mark.full
 def test_with_a_second_inferior_no_checkpoint_is_used(session: RunningSession) -> None:
     _, reported = replayed(session, LATER)
     replayed(session, FIRST)
     session.gdb("add-inferior")
-    eventually(lambda: within(session, "len(gdb.inferiors())") == "2")
+    answered(session, 20)
     assert replayed(session, LATER) == ("rerun", reported)  # though there is a checkpoint of it
-    for _ in range(3):
-        session.ask("target_reset")
+    session.gdb("inferior 2")
+    for _ in range(2):
         # If a checkpoint had been taken, a breakpoint left in it would change the program's behaviour.
         assert [replayed(session, stop)[0] for stop in (FIRST, MARKED)] == ["rerun"] * 2
         assert replayed(session, LATER) == ("rerun", reported)
-    remove_other_inferiors(session)
+        session.ask("target_reset")
+    session.gdb("inferior 1")
+    session.gdb("python [gdb.execute(f'remove-inferiors {each.num}') for each in gdb.inferiors() if each.num != 1]")
+    answered(session, 21)
     replayed(session, FIRST)
     assert replayed(session, LATER) == ("rerun", reported)
     assert replayed(session, LATER) == ("fork", reported)
 
 
-@pytest.mark.parametrize("index", [0, *(pytest.param(each, marks=pytest.mark.full) for each in range(1, 6))])
-def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, index: int) -> None:
-    before = [replayed(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
-    # The original process, the program, and the checkpoints of main and of the three stops. The remains of a restart
-    # are deleted after the reply.
-    eventually(lambda: within(session, "len(replays._checkpoints._numbers), replays._checkpoints._obsolete") == "4 []")
-    eventually(lambda: len(programs(session)) == 6)
-    os.kill(sorted(programs(session))[index], signal.SIGKILL)
-    for methods in (["rerun"] * 3, ["fork"] * 3):
-        assert [replayed(session, stop) for stop in (LATER, MARKED, FIRST)] == list(zip(methods, before, strict=True))
-    eventually(lambda: len(programs(session)) == 6)
-
-
-@pytest.mark.full
-def test_replays_succeed_after_any_process_is_killed_while_checkpoints_are_taken(
-    session: RunningSession, loops: Callable[..., int]
-) -> None:
-    chosen = random.Random(5)
-    values = {stop["line"]: replayed(session, stop)[1]["values"] for stop in (LATER, MARKED, FIRST)}
-    laps = loops(quick=15, full=400)
-    deaths = 0
-    for _ in range(laps):
-        replayed_after_a_kill(session, chosen.choice([LATER, MARKED, FIRST]))
-        running = programs(session)  # none, if the previous kill hit the shown program
-        with contextlib.suppress(ProcessLookupError):
-            if running:
-                os.kill(chosen.choice(running), signal.SIGKILL)
-        for stop in chosen.sample([LATER, MARKED, FIRST], 3):
-            died, seen = replayed_after_a_kill(session, stop)
-            deaths += died
-            assert seen == values[stop["line"]]
-    assert deaths <= laps // 15
-    session.ask("target_reset")
-    eventually(lambda: not programs(session))
+def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, rng: random.Random) -> None:
+    stops = [LATER, MARKED, FIRST]
+    before = [replayed(session, stop)[1] for stop in stops]
+    for index in rng.sample(range(6), 3):
+        # The original process, the program, and the checkpoints of main and of the three stops.
+        os.kill(settled(session, 6)[index], signal.SIGKILL)
+        for methods in (["rerun"] * 3, ["fork"] * 3):
+            expected = list(zip(methods, before, strict=True))
+            assert [replayed(session, stop) for stop in stops] == expected, index
 
 
 def test_a_program_that_is_killed_during_a_fork_leaves_no_process(session: RunningSession) -> None:
@@ -348,75 +287,46 @@ def test_only_a_run_from_the_start_decides_that_a_stop_is_not_reached(session: R
 # -- their number ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
 def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: RunningSession) -> None:
-    stops = [{"function": "mark", "hits": hits} for hits in (1, 2, 3, 4, 5, 6)]
+    stops = [{"function": "mark", "hits": hits} for hits in range(1, 7)]
     stops += [at(text, hits) for text in ("/* marked */", "/* in the loop */") for hits in range(1, 6)]
-    stops += [at("a->used += size;", hits) for hits in (1, 2)] + [at("a->count++;", hits) for hits in (1, 2)]
-    stops += [at("a->blocks[a->count].offset", hits) for hits in (1, 2)] + [FIRST, LATER, at("return 2 * n;")]
-    stops += [at("arena.base =", 1), at("arena.size =", 1), at('"first"', 1), at('"%d\\n"', 1), at("return 0;", 1)]
-    stops += [at("a->blocks[a->count].size", hits) for hits in (1, 2)]
-    stops += [at("a->blocks[a->count].label", hits) for hits in (1, 2)] + [at("misbehave(argc", 1)]
+    twice = ("a->used += size;", "a->count++;", "].offset =", "].size =", "].label =")
+    stops += [at(text, hits) for text in twice for hits in (1, 2)]
+    stops += [at(text) for text in ("arena.base =", "arena.size =", '"first"', "misbehave(argc", "return 2 * n;")]
+    stops += [FIRST, LATER, at("return 0;")]
     assert len(stops) > 33
     assert {replayed(session, stop)[0] for stop in stops} == {"rerun"}
     assert replayed(session, stops[-1])[0] == "fork"
     assert replayed(session, stops[0])[0] == "rerun"  # the oldest was deleted
-    eventually(lambda: len(programs(session)) <= 36)
-    eventually(lambda: handles(session) == set(programs(session)))
-    # Every checkpoint has a screen, except the one at the current stop.
-    assert within(session, "len(replays._screens)") == "31"
+    # The original process, the program, and the checkpoints of main and of 32 stops.
+    assert handles(session) == set(settled(session, 35))
     session.ask("target_reset")
     eventually(lambda: not programs(session))
     assert handles(session) == set()
 
 
-@pytest.mark.full
-def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession, loops: Callable[..., int]) -> None:
-    held = []
+def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession) -> None:
+    held, processes = [], None
     for _ in range(2):
-        for _ in range(loops(quick=10, full=200)):
+        for _ in range(8):
             replayed(session, LATER)
             replayed(session, FIRST)
-        eventually(lambda: within(session, "replays._checkpoints._obsolete") == "[]")
+        processes = settled(session, 5, processes)
         held.append(descriptors(session))
     assert held[1] <= held[0] + 5  # a connection or a checkpoint under way
-
-
-@pytest.mark.full
-def test_no_checkpoint_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:
-    own = RunningSession(tool, TestCard(tmp_path / "card", "other"), "own")
-    for stop in (FIRST, LATER, FIRST):
-        replayed(own, stop)
-    container = own.ask("session_binding")["container_id"]
-    assert len(programs(own)) >= 3
-    own.stop()
-    eventually(lambda: not processes_of(container, own.path))
 
 
 # -- whole cards -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [CARDS[0], *(pytest.param(each, marks=pytest.mark.full) for each in CARDS[1:])])
-def test_rerun_and_fork_prove_the_same_values(tool: SessionTool, name: str, loops: Callable[..., int]) -> None:
-    with card_session(tool, name) as (session, card):
-        _prove(session, card, loops(quick=1, full=10), seed=len(name))
-
-
-def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
-    """Each round starts the program again. Then it replays ten snapshots twice and four others once, in random
-    order."""
-    chosen = random.Random(seed)
-    snapshots = Catalog(card).snapshots
-    few = chosen.sample(sorted(snapshots), 10)
-    proofs: dict[str, dict[str, list[dict[str, Any]]]] = {key: {} for key in snapshots}
-    for _ in range(laps):
-        first, *others = chosen.sample(sorted(snapshots.keys() - set(few)), 5)
-        order = few * 2 + others
-        chosen.shuffle(order)
-        for key in [first, *order]:
-            result, proved = card_replay(session, card, key, snapshots[key], fresh=key == first)
-            proofs[key].setdefault(result["method"], []).append(proved)
-    for seen in proofs.values():
-        reported = [each for method in seen.values() for each in method]
-        assert all(each == reported[0] for each in reported)
-    assert [sorted(proofs[key]) for key in few] == [["fork", "rerun"]] * len(few)
+def test_rerun_and_fork_prove_the_same_values(tool: SessionTool, rng: random.Random) -> None:
+    with card_session(tool, CARDS[0]) as (session, card):
+        snapshots = Catalog(card).snapshots
+        few = rng.sample(sorted(snapshots), 8)
+        proofs: dict[str, dict[str, Any]] = {key: {} for key in few}
+        for key in rng.sample(few * 2, 16):
+            result, proved = card_replay(session, card, key, snapshots[key])
+            proofs[key][result["method"]] = proved
+        for key, seen in proofs.items():
+            assert sorted(seen) == ["fork", "rerun"], key
+            assert seen["fork"] == seen["rerun"], key

@@ -15,7 +15,7 @@ from tests.functional.attached_terminal import AttachedTerminal
 from tests.functional.serving import Stage, until
 from tests.functional.test_websockets import EDITOR, connect
 
-pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+pytestmark = [pytest.mark.functional]
 
 
 class Panel:
@@ -69,7 +69,6 @@ def panel(stage: Stage) -> Iterator[Panel]:
         yield found
 
 
-@pytest.mark.full
 def test_without_a_terminal_the_grid_follows_the_panel_of_the_page_focused_last(stage: Stage, panel: Panel) -> None:
     last = stage.tcp.get("/api/events?limit=1000")["last_seq"]
     panel.has(90, 30)

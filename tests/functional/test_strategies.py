@@ -96,7 +96,6 @@ def test_commands_that_move_the_program_switch_sync_off(counted: Stage) -> None:
     assert control(counted) == ("on", None, SECOND)
 
 
-@pytest.mark.full
 def test_a_program_that_does_not_stop_is_interrupted_and_the_rest_is_not_run(counted: Stage) -> None:
     results = run(counted, {"continue": "SIGINT", "print total": "7"})
     assert "SIGINT" in results[0]["output"]
