@@ -4,6 +4,7 @@ what it keeps, and how it continues."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, expect
 
+from marketdata.api.serve import Times
+from marketdata.frontend.pages import FOLDER
 from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage, Tab, new_tabs, query
 from tests.browser.market.stage import MINUTE, PASSWORD, Stage, minutes, now, running_stage, tick
 from tests.browser.requests import answer, held
@@ -113,6 +116,12 @@ def test_a_request_that_hangs_ends_at_its_deadline_and_silence_is_a_lost_connect
         opened.drawn()
 
 
+def test_the_page_takes_only_more_than_two_missing_heartbeats_for_silence() -> None:
+    found = re.search(r"SILENCE_MS = ([\d_]+);", (FOLDER / "live.js").read_text())
+    assert found is not None
+    assert 2000 * Times().heartbeat < int(found[1]) < 3000 * Times().heartbeat
+
+
 def test_changes_while_the_api_is_away_are_drawn_afterwards(tab: Tab, stage: Stage) -> None:
     """This also holds for candles before the newest, which the live stream does not send again."""
     symbol, start = "DEMO:MISSED", now()
@@ -130,6 +139,7 @@ def test_changes_while_the_api_is_away_are_drawn_afterwards(tab: Tab, stage: Sta
     (correction,) = page.evaluate(CORRECTIONS)
     assert (correction["before"]["c"], correction["after"]["c"]) == ("10", "11")
     assert start <= correction["at"] <= now() + 1000
+    opened.keys("Escape")
     for interval, count in (("1d", 0), ("1h", 1)):
         page.get_by_role("button", name=interval, exact=True).click()
         opened.becomes(lambda interval=interval: f"interval={interval}" in opened.url)
