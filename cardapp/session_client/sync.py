@@ -254,7 +254,11 @@ class SyncMonitor:
             self._link.await_move(published.stop_id, self._period, self._stopping)
 
     def _loop(self) -> None:
-        while not self._stopping.is_set():
+        while True:
+            # Cleared before the check, so that an activation that ends during it is checked next.
+            self._woken.clear()
+            if self._stopping.is_set():
+                return
             begun = time.monotonic()
             try:
                 self._await_move()
@@ -268,7 +272,6 @@ class SyncMonitor:
                 # The thread must continue, because otherwise SYNC would stay on forever.
                 _log.exception("internal error in the monitor of SYNC")
             self._woken.wait(max(0.0, self._period - (time.monotonic() - begun)))
-            self._woken.clear()
 
 
 def _moved(state: DebuggerState) -> str:
