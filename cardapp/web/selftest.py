@@ -27,7 +27,7 @@ from cardapp.settings import Settings
 from cardapp.web.attacks import Attack, Trap, attacks, message, traps
 
 TIMEOUT = 10.0
-"""Seconds for the answer to one attack."""
+"""Seconds for an answer; callers may wait less for the answer to an attack."""
 _HEADERS = ("content-security-policy", "x-content-type-options", "referrer-policy", "cross-origin-resource-policy")
 
 
@@ -121,22 +121,22 @@ def _on_server(settings: Settings, listener: _Listener, timeout: float) -> Itera
     yield _thrown(Attack("(a valid request over the Unix socket)", 200, valid, over_unix=True), settings, port, timeout)
     if len(listener.addresses) > 1:
         yield _thrown(Attack("(a valid request over [::1])", 200, valid, host="::1"), settings, port, timeout)
-    yield _of_another_account(port, timeout)
+    yield _of_another_account(port)
     yield Finding(
         "mode of socket and directory", "600 700", f"{_mode(settings.api_socket)} {_mode(settings.state_dir)}"
     )
     for attack in attacks(settings, port):
         yield _thrown(attack, settings, port, timeout)
-    yield Finding("events recorded by all these requests", "none", _recorded(settings, port, timeout))
+    yield Finding("events recorded by all these requests", "none", _recorded(settings, port))
 
 
-def _of_another_account(port: int, timeout: float) -> Finding:
+def _of_another_account(port: int) -> Finding:
     request = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close")
     name, expected = "a request of another account of this machine", "403"
     if os.geteuid() != 0:
         return Finding(name, expected, "only root can become another account", is_tried=False)
     command = [sys.executable, "-I", "-c", _OTHER_CLIENT, str(port), str(_OTHER_UID)]
-    done = subprocess.run(command, input=request, capture_output=True, timeout=2 * timeout, check=False)
+    done = subprocess.run(command, input=request, capture_output=True, timeout=2 * TIMEOUT, check=False)
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         return Finding(name, expected, reason, is_tried=False)
@@ -200,9 +200,9 @@ def _at_end(client: socket.socket) -> bool:
         return False
 
 
-def _recorded(settings: Settings, port: int, timeout: float) -> str:
+def _recorded(settings: Settings, port: int) -> str:
     attack = Attack("", 200, message("GET /api/events HTTP/1.1", f"Host: 127.0.0.1:{port}"))
-    with contextlib.closing(_connected(attack, settings, port, timeout)) as client:
+    with contextlib.closing(_connected(attack, settings, port, TIMEOUT)) as client:
         client.sendall(attack.request)
         response = http.client.HTTPResponse(client)
         response.begin()
