@@ -102,7 +102,7 @@ def _nginx(state: Path, api: int, token: str) -> Iterator[int]:
     folder.mkdir()
     (folder / "site.conf").write_text(SITE.format(api=api, port=port, token=token))
     (folder / "nginx.conf").write_text(MAIN.format(folder=folder).replace("access_log", "access_log off; #"))
-    with started(folder, port):
+    with started(folder):
         yield port
 
 

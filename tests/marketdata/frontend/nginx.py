@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from tests.functional.serving import until
 ROOT = Path(__file__).resolve().parents[3]
 SITES = ROOT / "etc" / "nginx"
 PROGRAM = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+TRIES = 5
 
 MAIN = """
 daemon off;
@@ -62,17 +64,18 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 @contextmanager
 def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *, tls: bool = False) -> Iterator[Nginx]:
     """The site with the login at nginx. ``tls`` takes ``marketdata.crt`` and its key from the folder."""
-    port = free_port()
     password_file(folder / "marketdata.htpasswd", users)
     password_file(folder / "marketdata-graphql.htpasswd", {"admin": "the password of admin"})
-    changes = {
-        "127.0.0.1:8081": f"127.0.0.1:{frontend}",
-        "127.0.0.1:8088": f"127.0.0.1:{graphql}",
-        "/etc/nginx/marketdata": f"{folder}/marketdata",
-    }
-    tls_changes = {"    listen 80;\n": "", "#tls ": "", "listen 443 ssl": f"listen 127.0.0.1:{port} ssl"}
-    changes |= tls_changes if tls else {"listen 80": f"listen 127.0.0.1:{port}"}
-    with _serving(folder, port, "marketdata.conf", changes) as found:
+
+    def changes(port: int, _plain: int) -> dict[str, str]:
+        tls_changes = {"    listen 80;\n": "", "#tls ": "", "listen 443 ssl": f"listen 127.0.0.1:{port} ssl"}
+        return {
+            "127.0.0.1:8081": f"127.0.0.1:{frontend}",
+            "127.0.0.1:8088": f"127.0.0.1:{graphql}",
+            "/etc/nginx/marketdata": f"{folder}/marketdata",
+        } | (tls_changes if tls else {"listen 80": f"listen 127.0.0.1:{port}"})
+
+    with _serving(folder, "marketdata.conf", changes) as found:
         yield found
 
 
@@ -80,22 +83,31 @@ def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *
 def tls_nginx(folder: Path, frontend: int) -> Iterator[Nginx]:
     """The site with the login by the frontend. Port ``plain_port`` redirects. The certificate is made in the folder."""
     certificate(folder)
-    port, plain = free_port(), free_port()
-    changes = {
-        "127.0.0.1:8081": f"127.0.0.1:{frontend}",
-        "/etc/nginx/marketdata": f"{folder}/marketdata",
-        "listen 80;": f"listen 127.0.0.1:{plain};",
-        "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
-    }
-    with _serving(folder, port, "marketdata-tls.conf", changes, plain) as found:
+
+    def changes(port: int, plain: int) -> dict[str, str]:
+        return {
+            "127.0.0.1:8081": f"127.0.0.1:{frontend}",
+            "/etc/nginx/marketdata": f"{folder}/marketdata",
+            "listen 80;": f"listen 127.0.0.1:{plain};",
+            "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+        }
+
+    with _serving(folder, "marketdata-tls.conf", changes) as found:
         yield found
 
 
 @contextmanager
-def _serving(folder: Path, port: int, site: str, changes: Mapping[str, str], plain: int = 0) -> Iterator[Nginx]:
-    (folder / "site.conf").write_text(replaced((SITES / site).read_text(), changes))
+def _serving(folder: Path, site: str, changes: Callable[[int, int], Mapping[str, str]]) -> Iterator[Nginx]:
+    """``changes`` are those of the site for its port and its port without TLS. If another program takes a port before
+    nginx does, other ports are tried."""
     (folder / "nginx.conf").write_text(MAIN.format(folder=folder))
-    with started(folder, port):
+    for _ in range(TRIES):
+        port, plain = free_port(), free_port()
+        (folder / "site.conf").write_text(replaced((SITES / site).read_text(), changes(port, plain)))
+        process = launched(folder)
+        if process.poll() is None:
+            break
+    with ended(folder, process):
         yield Nginx(port, folder, plain)
 
 
@@ -110,13 +122,27 @@ def certificate(folder: Path) -> None:
 
 
 @contextmanager
-def started(folder: Path, port: int) -> Iterator[None]:
-    """nginx with the ``nginx.conf`` of a folder. It listens on this port."""
+def started(folder: Path) -> Iterator[None]:
+    """nginx with the ``nginx.conf`` of a folder."""
+    with ended(folder, launched(folder)):
+        yield
+
+
+def launched(folder: Path) -> subprocess.Popen[bytes]:
+    """nginx, which listens or has ended."""
     assert PROGRAM is not None
     command = [PROGRAM, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
-    with subprocess.Popen(command) as process:
+    process = subprocess.Popen(command)
+    until(
+        lambda: process.poll() is not None or (folder / "nginx.pid").exists(), 30
+    )  # it writes the file after it listens
+    return process
+
+
+@contextmanager
+def ended(folder: Path, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    with process:
         try:
-            until(lambda: process.poll() is not None or _listens(port))
             yield
         finally:
             process.terminate()
@@ -127,9 +153,3 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
     return port
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
