@@ -34,14 +34,11 @@ class Market:
     has_idle_pools = False
     """Whether there may be pools without a swap."""
 
-    def __init__(
-        self, packages: EvmPackages, state_dir: Path, *, durable: bool = False, full: bool = False, **settings: str
-    ) -> None:
-        """``durable`` and ``settings`` as of :class:`ApiProcess`. With ``full`` there are pools of every variant of a
-        kind."""
+    def __init__(self, packages: EvmPackages, state_dir: Path, *, durable: bool = False, full: bool = False) -> None:
+        """``durable`` as of :class:`ApiProcess`. With ``full`` there are pools of every variant of a kind."""
         # With the last argument, the chain reports all blocks but the newest four as final.
         self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
-        self.api = ApiProcess(state_dir, durable=durable, **settings)
+        self.api = ApiProcess(state_dir, durable=durable)
         self.exchanges = exchanges = Exchanges(self.chain, packages)
         six, eight, coin, other = (exchanges.token(decimals) for decimals in (6, 8, 18, 18))
         self.route = (

@@ -53,8 +53,8 @@ class FactoryMarket(Market):
 
     has_idle_pools = True
 
-    def __init__(self, packages: EvmPackages, state_dir: Path, *, full: bool = False, **settings: str) -> None:
-        super().__init__(packages, state_dir, full=full, **settings)
+    def __init__(self, packages: EvmPackages, state_dir: Path, *, full: bool = False) -> None:
+        super().__init__(packages, state_dir, full=full)
         on = self.exchanges
         self.factories = {
             on.v2.factory: "uniswap-v2", on.v3.factory: "uniswap-v3", on.pancakeswap.factory: "pancakeswap-v3",
@@ -76,7 +76,6 @@ class FactoryMarket(Market):
         """The address of each pool, by the way in which it was made."""
         self.native_pool = on.v2.pool("", {self.weth: 10**22, self.usd: 3 * 10**13})
         self.traded.append(self.native_pool)
-        self.listed: dict[str, TestPool] = {}
         self.ingestor = IngestorProcess(self.api, self.chain.url, (), factories=self.entries(), quotes=self.quotes())
 
     def token(self, label: str, decimals: int) -> str:
@@ -140,7 +139,7 @@ class FactoryMarket(Market):
     def announced(self) -> list[Announced]:
         """The pools that the factories have announced and that can be read, in the order of their creation."""
         found: list[Announced] = []
-        taken = {pool.name for pool in self.listed.values()}
+        taken: set[str] = set()
         for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
             block = self.chain("eth_getBlockByNumber", hex(number), False)
             receipts = self.chain("eth_getBlockReceipts", hex(number)) if block["transactions"] else []
@@ -160,8 +159,6 @@ class FactoryMarket(Market):
         address = "0x" + log["data"][2 + 64 * word :][24:64]
         if kind == "uniswap-v4":
             address = f"{log['address']}#{log['topics'][1]}"
-        if address in self.listed:
-            return self.listed[address]
         decimals = (self.exchanges.tokens.decimals[a], self.exchanges.tokens.decimals[b])
         if NO_DECIMALS in decimals:
             return None
