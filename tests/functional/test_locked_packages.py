@@ -64,7 +64,7 @@ class Repository:
         self.lock.write_text(text)
         return subprocess.run(
             ["bash", "-euc", f'. "{self.root}/etc/setup.sh"; {what}'],
-            env=self.environment, capture_output=True, text=True, timeout=100, check=False,
+            env=self.environment, capture_output=True, text=True, timeout=200, check=False,
         )  # fmt: skip
 
     def install(self, text: str) -> subprocess.CompletedProcess[str]:
@@ -90,6 +90,7 @@ def repository() -> Iterator[Repository]:
         yield Repository(Path(folder))
 
 
+@pytest.mark.timeout(300)  # pip runs five times
 def test_only_the_locked_file_of_a_locked_wheel_is_installed(repository: Repository) -> None:
     tiny = repository.add_wheel("tiny", "1.0")
     done = repository.set_up(tiny)
