@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 RELEASE = Path(__file__).parent / "release"
 BENCH = Path(__file__).parent / "bench"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -41,16 +37,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("full"):
-            item.add_marker(pytest.mark.skip(reason="only with --full: it takes long"))
     # What drives real programs takes longest. Begun first, it is not what one worker has left when the others are done.
     items.sort(key=lambda item: item.get_closest_marker("functional") is None)
-
-
-@pytest.fixture(scope="session")
-def loops() -> Callable[..., int]:
-    return lambda *, quick, full: quick
 
 
 @pytest.fixture

@@ -679,5 +679,5 @@ def test_right_arguments_of_the_tests_are_passed_on(machine: Machine) -> None:
     assert done.stdout.startswith("ran -P -m pytest -n auto ")
     assert done.stdout.endswith(" -p tests.static_checks --seed 3 -k some name\n")
     done = machine.run("--release", launcher="bin/test")
-    assert done.stdout.endswith(" -o testpaths=tests/release -o timeout=1200 -p tests.release.record\n")
+    assert done.stdout.endswith(" -o testpaths=tests/release -p tests.release.record\n")
     assert "static_checks" not in done.stdout

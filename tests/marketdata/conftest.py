@@ -73,8 +73,8 @@ def prepare(postgres: str, folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def new_database(postgres: str) -> Callable[..., str]:
-    """``new_database()`` is the URL of a fresh, empty database in the run's cluster, and ``new_database(versions=2)`` of
-    one with the versions 1, the current one, and 2, without ticks. ``options`` are those of CREATE DATABASE."""
+    """``new_database()`` is the URL of a fresh, empty database in the run's cluster, and ``new_database(versions=2)``
+    of one with the versions 1, the current one, and 2, without ticks. ``options`` are those of CREATE DATABASE."""
 
     def make(options: str = "", versions: int = 0) -> str:
         name = f"test_{uuid.uuid4().hex}"

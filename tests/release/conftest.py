@@ -16,6 +16,14 @@ from tests.release import postgresql_wheels
 from tests.release import session_image as image
 from tests.release.citus.cluster import CitusCluster, citus_cluster
 
+TIMEOUT = 1200  # seconds of a test that has no limit of its own
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT))
+
 
 @pytest.fixture(scope="session")
 def npm_programs() -> Iterator[NpmPrograms]:

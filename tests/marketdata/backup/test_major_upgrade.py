@@ -20,6 +20,7 @@ from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from marketdata.store import ticks
 from marketdata.store.pool import Connection, connect
+from tests.capabilities import needs
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 
@@ -133,7 +134,7 @@ def test_an_upgrade_that_cannot_succeed_is_refused(
     assert list(state_dir.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another account")
+@needs(os.geteuid() == 0, "root, who can give files to another account")
 def test_the_database_of_another_account_is_left_to_it(
     command: Command, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,8 +72,8 @@ def test_the_forecast_is_within_a_quarter_of_the_backfill(tmp_path: Path) -> Non
             assert len(chain.asked) <= 30
             assert not [line for line in lines if line.startswith(check.WRONG)]
             said = re.fullmatch(
-                r"  since block 0 \(40 h 0 min\): (\d+) s, ([\d ]+) requests for 12 000 blocks and about ([\d ]+) swaps "
-                rf"\(limited by requests_per_s {per_second}\)",
+                r"  since block 0 \(40 h 0 min\): (\d+) s, ([\d ]+) requests for 12 000 blocks and about ([\d ]+) "
+                rf"swaps \(limited by requests_per_s {per_second}\)",
                 lines[-1],
             )
             assert said is not None, lines
