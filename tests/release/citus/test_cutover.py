@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -28,6 +27,7 @@ from tests.release.citus.cluster import CitusCluster, Database, Node
 
 SECONDS = 60.0
 SHARDS = 6
+LOCKED = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'ShareRowExclusiveLock'"
 
 
 @pytest.fixture
@@ -90,18 +90,19 @@ def test_no_node_stores_anything_from_the_lock_to_the_end_of_the_pause(
     database: Database, conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = registered(conn, "md")[0].version
-    overview, calls = PairAccess.overview, itertools.count()
+    overview = PairAccess.overview
     running: list[Future[None]] = []
     with ThreadPoolExecutor() as threads:
 
         def during(self: PairAccess, *arguments: Any) -> Any:
-            if next(calls) == 1:  # the second comparison, under the lock
+            if not running and self.connection.execute(LOCKED).fetchone() != (0,):
                 running.extend(map(threads.submit, writers(database, conn, symbols)))
                 assert not wait(running, 2, FIRST_COMPLETED).done, "one did not wait"
             return overview(self, *arguments)
 
         monkeypatch.setattr(PairAccess, "overview", during)
         assert Cutover(pairs(conn, Pair.of(conn, "md", 1, 2)), lambda _text: None).switch() == []
+        assert running
         for each in running:
             each.result(SECONDS)
     for write in writers(database, conn, symbols):

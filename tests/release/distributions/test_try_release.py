@@ -28,9 +28,7 @@ DEBOOTSTRAP = (
 
 def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [shutil.which("bash") or "bash", str(SCRIPT), *arguments]
-    return subprocess.run(
-        command, env=os.environ | more, capture_output=True, text=True, check=False, timeout=120
-    )
+    return subprocess.run(command, env=os.environ | more, capture_output=True, text=True, check=False, timeout=120)
 
 
 class Mirror(BaseHTTPRequestHandler):
