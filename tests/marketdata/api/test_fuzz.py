@@ -10,13 +10,10 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
 from marketdata.api.routing import Route
-from marketdata.http.reply import JSON, NDJSON
 from tests.marketdata.api.conftest import Api
 
 INJECTIONS = [
@@ -34,72 +31,6 @@ _USUAL: dict[str, Any] = {
     "block": {"number": 1, "hash": "0x"}, "side": "buy", "seq": 1, "tx": None, "expires_at": None,
     "fromId": 0,
 }  # fmt: skip
-_JSON = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.floats(allow_nan=False),
-        st.text(max_size=8),
-        st.sampled_from(INJECTIONS),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(sorted(_USUAL)), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-def _object(names: list[str], odd: st.SearchStrategy[Any], required: list[str]) -> st.SearchStrategy[dict[str, Any]]:
-    """An object whose members have mostly the usual values. Required members are mostly there."""
-    values = {name: st.one_of(st.just(_USUAL.get(name, "x")), st.just(_USUAL.get(name, "x")), odd) for name in names}
-    full = st.fixed_dictionaries(
-        {name: values[name] for name in required},
-        optional={name: values[name] for name in names if name not in required},
-    )
-    return st.one_of(full, full, full, st.fixed_dictionaries({}, optional=values))
-
-
-def _queries(route: Route) -> st.SearchStrategy[str]:
-    schema = schemas.definition(route.query)
-    odd = st.one_of(st.sampled_from(INJECTIONS), st.text(max_size=6), st.integers().map(str))
-    fields = _object([*schema.get("properties", {}), "more"], odd, schema.get("required", []))
-    return st.one_of(
-        fields.map(lambda chosen: urlencode(chosen, errors="surrogatepass")),
-        st.binary(max_size=12).map(lambda raw: quote(raw, safe="&=;%")),
-    )
-
-
-def _bodies(route: Route) -> st.SearchStrategy[bytes]:
-    assert route.body is not None
-    branches = [schemas.resolved(each) for each in schemas.definition(route.body.schema).get("anyOf", [])]
-    objects = [
-        _object(list(each["properties"]), _JSON, each.get("required", []))
-        for each in branches or [schemas.definition(route.body.schema)]
-    ]
-    batch = st.lists(st.one_of(*objects, _JSON), max_size=4).map(lambda items: {"ticks": items})
-    sent = st.one_of(*objects, *([batch] if branches else []), _JSON)
-    return st.one_of(sent.map(lambda value: json.dumps(value).encode()), st.binary(max_size=20))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(route=st.sampled_from(ROUTES), data=st.data())
-def test_no_request_makes_the_service_fail(api: Api, route: Route, data: st.DataObject) -> None:
-    path = route.path
-    for name in route.parameters:
-        value = data.draw(
-            st.one_of(st.just("999"), st.sampled_from(INJECTIONS), st.text("abc/ü\x00\u2028", min_size=1))
-        )
-        path = path.replace(f"{{{name}}}", quote(value.replace("/", "-"), safe="", errors="surrogatepass") or "x")
-    query = data.draw(_queries(route))
-    raw, headers = None, {}
-    if route.body is not None:
-        raw = data.draw(_bodies(route))
-        headers["Content-Type"] = data.draw(st.sampled_from([JSON, JSON, JSON, NDJSON, "text/plain"]))
-    response = api(route.method, f"{path}?{query}" if query else path, raw=raw, headers=headers)
-    assert response.status_int < 500, response.text
-
-
 # -- injections ------------------------------------------------------------------------------------------------------
 
 Way = tuple[str | int, ...]
