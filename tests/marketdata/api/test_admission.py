@@ -119,11 +119,6 @@ def test_a_refusal_does_not_wait_for_the_body(service: Service, read_token: str,
             assert client.recv(1) == b"", row
 
 
-def test_a_refusal_of_the_data_feed_has_its_words(service: Service) -> None:
-    _, _, body = ask(service.port, head("GET /v1/udf/config", None, LARGE))
-    assert json.loads(body)["s"] == "error"
-
-
 def test_a_refused_head_is_counted(service: Service, api: Api) -> None:
     def count() -> int:
         label = 'marketdata_requests_total{method="POST",path="/v1/ingest/tick",status="401"} '
@@ -133,19 +128,6 @@ def test_a_refused_head_is_counted(service: Service, api: Api) -> None:
     before = count()
     ask(service.port, head(INGEST, None))
     assert count() == before + 1
-
-
-def test_a_body_that_no_handler_reads_is_bounded_in_chunks_too(service: Service) -> None:
-    with connected(service.port) as client:
-        client.sendall(
-            head("GET /healthz", None, CHUNKED) + b"%x\r\n" % MAX_BODY_BYTES + b" " * (UNCOUNTED_BYTES + 1000)
-        )
-        assert answer(client)[0] == 413
-    small = b"5\r\nabcde\r\n0\r\n\r\n"
-    with connected(service.port) as client:
-        client.sendall(head("GET /healthz", None, CHUNKED) + small[:7])
-        client.sendall(small[7:])
-        assert answer(client)[0] == 200
 
 
 @pytest.mark.parametrize("fields", [JSON, JSON + EXPECT])
@@ -197,17 +179,6 @@ def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, 
             assert connection.request is not None
             assert connection.request.body_bytes_received == 0
             assert service.listener.bodies_left == BODIES_BYTES
-        assert answer(client)[0] == 200
-
-
-def test_a_head_without_any_of_its_body_is_decided(service: Service, database: str, admin: Admin) -> None:
-    body, bearer = ticks("stalled", 5000), new_token(database, "write")
-    with connected(service.port) as client:
-        with locked_tokens(admin):
-            client.sendall(post(bearer, body)[: -len(body)])
-            eventually(lambda: bool(held(service)))
-        eventually(lambda: not held(service))
-        client.sendall(body)
         assert answer(client)[0] == 200
 
 

@@ -59,14 +59,6 @@ def test_a_token_is_cached_for_half_a_minute_and_no_longer() -> None:
     assert CACHE_SECONDS == 30
 
 
-def test_use_does_not_prolong_the_caching() -> None:
-    database = Database()
-    for _ in range(60):
-        database.admit()
-        database.now += 1
-    assert database.asked == 2
-
-
 def test_the_caching_counts_from_the_query_not_from_its_result() -> None:
     database = Database()
     database.takes = 20
