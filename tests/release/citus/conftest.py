@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from marketdata.settings import Settings
 from marketdata.store.pool import Connection, connect
-from tests.functional.market_process import ApiProcess
 from tests.marketdata.conftest import Command
 from tests.marketdata.operations.accessed import end_access
-from tests.release.citus.citus_market import CitusMarket, running_market, running_plain
+from tests.release.citus.citus_market import CitusMarket
 from tests.release.citus.cluster import CitusCluster, Database
 from tests.release.citus.commands import prepare, prepared
 
@@ -29,15 +29,11 @@ def citus_database(citus: CitusCluster) -> Iterator[Database]:
 
 
 @pytest.fixture
-def market(citus: CitusCluster) -> Iterator[CitusMarket]:
-    with running_market(citus) as found:
-        yield found
-
-
-@pytest.fixture
-def plain() -> Iterator[ApiProcess]:
-    with running_plain() as found:
-        yield found
+def market(coordinator: Database, state_dir: Path) -> Iterator[CitusMarket]:
+    """A distributed version in a database of its own."""
+    found = CitusMarket(coordinator, state_dir)
+    yield found
+    found.close()
 
 
 class Layout(NamedTuple):

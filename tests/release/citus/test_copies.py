@@ -9,20 +9,13 @@ from tests.marketdata.operations.test_copy_pruned import conn, filled, pair  # n
 
 ON_EITHER_SIDE = (
     test_copy.test_everything_is_carried_over,
-    test_copy.test_ticks_that_arrive_during_a_pass_are_carried_by_the_next,
     test_copy_pruned.test_a_late_tick_goes_back_as_candles_to_the_version_whose_ticks_are_pruned,
     test_copy_pruned.test_versions_with_random_writes_prunes_copies_and_switches_stay_equal,
 )
 ON_BOTH_SIDES = (
+    test_copy.test_ticks_that_arrive_during_a_pass_are_carried_by_the_next,
     test_copy.test_times_that_a_chain_has_to_read_again_are_removed_from_the_target,
-    test_copy.test_ticks_that_the_target_received_by_itself_stay,
-    test_copy.test_a_copy_that_is_killed_goes_on,
-    test_copy_pruned.test_a_new_version_gets_the_same_candles_and_refuses_the_same,
-    test_copy_pruned.test_days_that_the_target_has_keep_their_ticks_and_the_target_its_line,
     test_copy_pruned.test_days_that_were_copied_in_part_are_replaced_and_their_ticks_deleted,
-    test_copy_pruned.test_what_only_the_target_has_stays,
-    test_copy_pruned.test_ticks_below_the_targets_line_are_never_stored_in_it,
-    test_copy_pruned.test_a_prune_during_a_pass_is_made_up_for,
     test_copy_pruned.test_a_killed_copy_goes_on,
     test_copy_pruned.test_a_copy_that_follows_while_ticks_are_stored_and_pruned,
 )

@@ -8,8 +8,6 @@ from tests.marketdata.operations.test_cutover import (  # noqa: F401
     conn,
     test_a_difference_is_refused_and_its_candles_are_named,
     test_equal_versions_are_switched_and_back,
-    test_every_interval_is_compared,
-    test_later_ticks_of_the_new_version_are_no_difference,
     test_the_former_version_takes_no_writes_for_a_while,
 )
 

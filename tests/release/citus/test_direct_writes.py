@@ -81,16 +81,7 @@ def new_symbols() -> list[str]:
     return [new_symbol() for _ in range(SYMBOLS)]
 
 
-def test_candles_of_rows_that_others_insert_and_delete_are_exact(
-    conn: Connection, version: Version, ingest: ShardIngest
-) -> None:
-    for seed in range(2):
-        symbols = new_symbols()
-        write(conn, version, ingest, symbols, seed)
-        check(conn, version, symbols)
-
-
-def test_they_are_exact_after_a_shard_has_moved(
+def test_candles_are_exact_after_a_shard_has_moved(
     citus_database: Database, conn: Connection, version: Version, ingest: ShardIngest
 ) -> None:
     symbols = new_symbols()
@@ -101,20 +92,6 @@ def test_they_are_exact_after_a_shard_has_moved(
         write(conn, version, ingest, symbols[:1], seed)
         write(conn, version, ingest, symbols, seed + 10)
         check(conn, version, symbols)
-
-
-def test_they_are_exact_on_a_node_that_was_added(
-    citus_database: Database, conn: Connection, version: Version, ingest: ShardIngest
-) -> None:
-    symbols = new_symbols()
-    write(conn, version, ingest, symbols, 31)
-    added = citus_database.add_node()
-    citus_database.rebalance()
-    there = [symbol for symbol in symbols if citus_database.node_of(version.ticks_table, symbol) == added]
-    assert there
-    write(conn, version, ingest, there, 32)
-    write(conn, version, ingest, symbols, 33)
-    check(conn, version, symbols)
 
 
 def test_they_are_exact_with_writers_of_every_kind_at_once(
@@ -159,32 +136,18 @@ def test_a_statement_for_symbols_on_several_nodes_is_refused(conn: Connection, v
     assert len(stored_ticks(conn, version, symbols[0])) == 1
 
 
-@pytest.fixture
-def plain_writer(citus_database: Database, version: Version) -> Iterator[str]:
-    """A role that may write to the table of ticks alone."""
-    role = "plain_writer"
+def test_another_role_may_store_ticks_and_not_use_the_functions_for_a_table_of_its_own(
+    citus_database: Database, conn: Connection, version: Version
+) -> None:
+    """They run as their owner, and would take the rows of a temporary table for ticks of the shard with its name."""
+    role, symbol = "plain_writer", new_symbol()
     citus_database.execute(f"CREATE ROLE {role} LOGIN")
     citus_database.execute(f"GRANT INSERT, DELETE, SELECT ON {version.ticks_table} TO {role}")
-    yield role
-    citus_database.execute(f"REVOKE ALL ON {version.ticks_table} FROM {role}")
-    citus_database.execute(f"DROP ROLE {role}")
-
-
-def test_another_role_stores_ticks_with_privileges_on_their_table_alone(
-    citus_database: Database, conn: Connection, version: Version, plain_writer: str
-) -> None:
-    symbol = new_symbol()
-    with psycopg.connect(citus_database.nodes[0].url(citus_database.name, plain_writer)) as own:
+    with psycopg.connect(citus_database.nodes[0].url(citus_database.name, role)) as own:
         insert(own, version, [tick(symbol, "a", START), tick(symbol, "b", START)])
         own.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])
-
-
-def test_no_other_role_may_use_the_trigger_functions_for_a_table_of_its_own(
-    citus_database: Database, version: Version, plain_writer: str
-) -> None:
-    """They run as their owner, and would take the rows of a temporary table for ticks of the shard with its name."""
-    shard, _ = citus_database.shard_and_port(version.ticks_table, new_symbol())
+    shard, _ = citus_database.shard_and_port(version.ticks_table, symbol)
     table = f"{version.ticks_table}_{shard}"
     attempt = (
         f"CREATE TRIGGER mine AFTER INSERT ON {table} REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT"
@@ -192,7 +155,7 @@ def test_no_other_role_may_use_the_trigger_functions_for_a_table_of_its_own(
         f"INSERT INTO {table} (symbol, id, ts, seq, price, size) VALUES ('X:Y', 'a', now(), 0, 1, 1)"
     )
     for node in citus_database.nodes:
-        with psycopg.connect(node.url(citus_database.name, plain_writer), autocommit=True) as own:
+        with psycopg.connect(node.url(citus_database.name, role), autocommit=True) as own:
             own.execute(f"CREATE TEMP TABLE {table} (LIKE public.{version.ticks_table})")
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 own.execute(attempt)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from time import monotonic
 from typing import Any, NamedTuple
@@ -102,39 +102,25 @@ def down(request: pytest.FixtureRequest, cluster: Cluster) -> Callable[[], Abstr
     return lambda: WAYS[request.param](cluster.node)
 
 
-class Crowd:
-    """Clients that ask for the symbols of the node, one request each, at the same time."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(CROWD)]
-        self.answers: list[Answer] = []
-
-    def __enter__(self) -> list[Answer]:
-        for thread in self._threads:
-            thread.start()
-        return self.answers
-
-    def __exit__(self, *_: object) -> None:
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, number: int) -> None:
-        symbol = self._cluster.lost[number % len(self._cluster.lost)]
-        self.answers.append(self._cluster.chart(symbol))
-
-
 def test_requests_for_its_symbols_end_and_take_no_workers_from_others(
     cluster: Cluster, down: Callable[[], AbstractContextManager[None]]
 ) -> None:
+    assert cluster.metric("marketdata_node_up") == 1
+    assert cluster.metric("marketdata_node_shards") == 2
+    crowd = (cluster.lost * CROWD)[:CROWD]
     with down():
-        with Crowd(cluster) as answers:
+        with ThreadPoolExecutor(CROWD) as threads:
+            asked = [threads.submit(cluster.chart, symbol) for symbol in crowd]
             others = [cluster.chart(symbol) for symbol in cluster.kept]
+        answers = [each.result() for each in asked]
         assert {each.status for each in others} == {200}
         assert max(each.seconds for each in others) < NODE_WAIT_SECONDS + 3
         assert {each.status for each in answers} <= {503, 504}
         assert max(each.seconds for each in answers) < BOUND
         eventually(lambda: cluster.states()[cluster.name] != "usable")
+        assert cluster.metric("marketdata_node_up") == 0
+        ready = cluster.api.get("/ready")
+        assert [each["reason"] is None for each in ready["nodes"]].count(True) == 2
         refused = cluster.chart(cluster.lost[0])
         assert (refused.status, refused.body["code"]) == (503, "database_unavailable")
         assert refused.seconds < 1
@@ -157,25 +143,6 @@ def test_a_batch_over_several_nodes_is_stored_where_it_can(
     eventually(lambda: cluster.store(identity, SYMBOLS).status == 200)
     again = cluster.store(identity, SYMBOLS)
     assert again.body == {"accepted": 0, "duplicates": len(SYMBOLS), "rejected": []}
-
-
-def test_the_node_is_shown_and_the_service_stays_ready(
-    cluster: Cluster, down: Callable[[], AbstractContextManager[None]]
-) -> None:
-    assert cluster.metric("marketdata_node_up") == 1
-    assert cluster.metric("marketdata_node_shards") == 2
-    assert cluster.metric("marketdata_node_pool_connections") > 0
-    with down():
-        eventually(lambda: cluster.states()[cluster.name] != "usable")
-        ready = cluster.api.get("/ready")
-        (shown,) = [each for each in ready["nodes"] if each["host"] == cluster.name]
-        assert shown["state"] in ("database_unavailable", "database_stalled")
-        assert ("check that it runs and accepts the login: pg_dist_node and pg_hba.conf" in shown["reason"]) == (
-            shown["state"] == "database_unavailable"
-        )
-        assert [each["reason"] for each in ready["nodes"]].count(None) == 2
-        assert cluster.metric("marketdata_node_up") == 0
-    eventually(cluster.is_whole)
 
 
 def test_the_service_is_not_ready_while_no_node_is_usable(cluster: Cluster, citus_database: Database) -> None:

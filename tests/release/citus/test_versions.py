@@ -1,5 +1,5 @@
-"""``bin/marketdata-init``, ``-version --shards`` and ``-drop`` on a Citus cluster: what they make, what new nodes and
-shards need, what is left after a drop, and each refusal."""
+"""``bin/marketdata-init``, ``-version --shards`` and ``-drop`` on a Citus cluster: what they make, what is left
+after a drop, and each refusal."""
 
 from __future__ import annotations
 
@@ -71,6 +71,10 @@ def test_a_version_is_distributed_beside_a_plain_one_by_an_owner_without_superus
     again = command("version", "2", "--shards", "6")
     assert "version 2: md_ticks_v2 and md_candles_v2 already exist, 6 shards on 3 nodes" in again.stdout
     assert command("version", "2").returncode == 0
+    for n, now in (("1", "no shards"), ("2", "6 shards")):
+        done = command("version", n, "--shards", "5")
+        assert done.returncode == 2
+        assert f"--shards 5: version {n} exists and has {now}. Create another version with --shards 5" in done.stderr
     with connect(database.url) as connection:
         assert [each.shards for each in registered(connection, "md")] == [None, 6]
         assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() == (False,)
@@ -149,42 +153,6 @@ def dropped(url: str) -> list[Path]:
         return drop.drop(connection, load(os.environ), 2)
 
 
-def test_an_added_node_needs_no_command(prepared: Prepared) -> None:
-    command, database = prepared.command, prepared.database
-    assert command("version", "1", "--shards", "8").returncode == 0
-    with connect(database.url) as connection:
-        version = registered(connection, "md")[0].version
-        store(connection, version, "a")
-        added = database.add_node()
-        database.rebalance()
-        moved = [symbol for symbol in SYMBOLS if database.node_of("md_ticks_v1", symbol) == added]
-        assert moved
-        store(connection, version, "b")
-        assert counts(connection, version) == [2] * len(SYMBOLS)
-
-
-def test_a_split_shard_gets_its_functions_by_the_same_command(prepared: Prepared) -> None:
-    command, database = prepared.command, prepared.database
-    assert command("version", "1").returncode == 0
-    assert command("version", "2", "--shards", "2").returncode == 0
-    with connect(database.url) as connection:
-        version = registered(connection, "md")[1].version
-        store(connection, version, "a")
-        database.execute(
-            "SELECT citus_split_shard_by_split_points(shardid, ARRAY[(shardminvalue::bigint + 1000000000)::text],"
-            " ARRAY[nodeid, nodeid]::int[], 'block_writes') FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)"
-            " JOIN pg_dist_node USING (groupid) WHERE logicalrelid = 'md_symbols_v2'::regclass ORDER BY shardid LIMIT 1"
-        )
-        done = command("version", "2")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "already exist, 3 shards on" in done.stdout
-        store(connection, version, "b")
-        assert counts(connection, version) == [2] * len(SYMBOLS)
-    assert command("drop", "2", "--yes").returncode == 0
-    database.execute("CALL citus_cleanup_orphaned_resources()")
-    assert objects(database, "_v2(_|$)") == [[]] * 4
-
-
 def test_a_worker_is_refused_before_anything_is_created(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     command, database = prepared.command, prepared.database
     monkeypatch.setenv("DATABASE_URL", database.node_urls[1])
@@ -205,16 +173,6 @@ def test_a_cluster_without_workers_is_refused(citus: CitusCluster, prepare: Prep
     )
     assert command("version", "1").returncode == 0, "a plain version needs none"
     database.drop()
-
-
-def test_another_number_of_shards_is_refused(prepared: Prepared) -> None:
-    command = prepared.command
-    assert command("version", "1").returncode == 0
-    assert command("version", "2", "--shards", "4").returncode == 0
-    for n, now in (("1", "no shards"), ("2", "4 shards")):
-        done = command("version", n, "--shards", "5")
-        assert done.returncode == 2
-        assert f"--shards 5: version {n} exists and has {now}. Create another version with --shards 5" in done.stderr
 
 
 def test_a_custom_candles_function_is_refused(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
