@@ -23,7 +23,7 @@ class SyntheticChain(Provider):
         super().__init__(lambda request, _: self._answer(request))
         self.head = head
         self._swaps = swaps
-        self._most = most
+        self.most = most
 
     def rpc_file(self, **content: Any) -> dict[str, Any]:
         pool = {"symbol": "A-B", "address": POOL, "kind": "uniswap-v2", "decimals": [18, 18]}
@@ -36,8 +36,8 @@ class SyntheticChain(Provider):
         for call in request if isinstance(request, list) else [request]:
             if call["method"] == "eth_getLogs" and "fromBlock" in call["params"][0]:
                 first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
-                if last - first >= self._most:
-                    return error(request, f"range {last - first + 1} exceeds limit of {self._most}", -32602)
+                if last - first >= self.most:
+                    return error(request, f"range {last - first + 1} exceeds limit of {self.most}", -32602)
         return result(request, self._value)
 
     def _value(self, method: str, params: Any) -> Any:

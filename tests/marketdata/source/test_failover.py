@@ -214,13 +214,13 @@ def test_a_final_range_is_not_compared_with_an_endpoint_that_fails(
 
 def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(chains: Chains, connect: Connect) -> None:
     provider = connect(10, 100)
-    chains[0]._most = 20
+    chains[0].most = 20
     with pytest.raises(RangeRefused) as caught:
         provider.logs_between(1, 50, WANTED, (1, 50))
     assert caught.value.suggested == 20
     assert chains[1].asked == []
     # The second one has more budget left and refuses, but the first one does not.
-    chains[0]._most, chains[1]._most = 1000, 20
+    chains[0].most, chains[1].most = 1000, 20
     assert len(provider.logs_between(1, 50, WANTED, (1, 50))[0]) == 50
     assert len(chains[1].asked) == 1
 
