@@ -46,6 +46,13 @@ def test_the_scheme_is_case_insensitive(api: Api) -> None:
         api("GET", "/v1/admin/tokens", authorization=f"{scheme} {ADMIN_SECRET}", status=200)
 
 
+def test_a_refusal_of_an_admin_request_names_the_file_of_the_secret(api: Api) -> None:
+    for bearer, status in ((None, 401), ("not-the-secret", 401), (token.generate(), 401), (api.tokens["read"], 403)):
+        shown = bearer and f"Bearer {bearer}"
+        detail = api("GET", "/v1/admin/tokens", authorization=shown, status=status).json["detail"]
+        assert "the administrator's secret, from the file admin.json in the folder of the token files" in detail
+
+
 def test_unusable_tokens_all_get_the_same_answer(api: Api, database: str) -> None:
     with connect(database) as connection:
         revoked, revoked_text = tokens.create(connection, "revoked", "write")

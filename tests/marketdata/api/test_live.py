@@ -18,7 +18,7 @@ from marketdata.api.serve import Service, Times
 from marketdata.settings import Settings
 from marketdata.store import tokens
 from marketdata.store.pool import connect
-from tests.marketdata.api.conftest import Api, check_shape, eventually, new_token, running_api
+from tests.marketdata.api.conftest import Api, check_shape, new_token, running_api
 from tests.marketdata.api.live_client import LiveClient
 
 T = 1_700_000_040_000
@@ -80,12 +80,16 @@ def test_a_stored_tick_is_pushed_as_its_candle(api: Api, client: LiveClient, tic
 
 
 def test_pushed_candles_of_all_intervals_equal_the_charts(api: Api, client: LiveClient, tick: Make) -> None:
-    symbol, zones = "LIVE:EACH", {"1s": "", "5m": "", "1h": "", "1d": "+05:30", "1w": "", "1M": "-08:00"}
+    symbol, zones = (
+        "LIVE:EACH",
+        {"1s": "", "5m": "", "1h": "+05:30", "1d": "America/New_York", "1w": "", "1M": "-08:00"},
+    )
     api.ingest(tick(symbol=symbol, id="1", ts=T - 3 * DAY))
     for interval, zone in zones.items():
         named = {"timeZone": zone} if zone else {}
+        asked = {name: each.lower() for name, each in named.items()}
         subscribed = {"type": "subscribed", "symbol": symbol, "interval": interval}
-        assert client.subscribe(symbol, interval, **named) == subscribed | named
+        assert client.subscribe(symbol, interval, **asked) == subscribed | named
     settle(api, client, tick)
     api.ingest(tick(symbol=symbol, id="2", ts=T))
     for message in [client.receive() for _ in zones]:
@@ -94,28 +98,6 @@ def test_pushed_candles_of_all_intervals_equal_the_charts(api: Api, client: Live
         assert message["candle"] == chart(api, symbol, message["interval"], **asked)[-1]
         assert message.get("timeZone", "") == zone
     assert not zones
-
-
-def test_pushed_candles_of_a_named_zone_equal_the_charts(api: Api, client: LiveClient, tick: Make) -> None:
-    """This holds across the end of summer time on 2023-11-05."""
-    symbol, change = "LIVE:NY", 1_699_164_000_000
-    times = [change + n * HOUR for n in (-900, -30, -5, 1, 21, 23, 24, 200)]
-    api.ingest(*(tick(symbol=symbol, id=f"{ts}", ts=ts, block=block(n)) for n, ts in enumerate(times)))
-    settle(api, client, tick)
-    named = {"symbol": symbol, "interval": "1d", "timeZone": "America/New_York"}
-    since = change - 40 * HOUR
-    client.send(op="subscribe", **(named | {"timeZone": "america/new_york"}), since=since)
-    assert client.receive() == {"type": "subscribed", **named}
-    whole = chart(api, symbol, "1d", timeZone="America/New_York")
-    expected = [candle for candle in whole if candle["t"] >= since]
-    assert client.candles(len(expected)) == expected
-    api.ingest(tick(symbol=symbol, id="late", ts=change + 22 * HOUR))
-    (changed,) = [each for each in chart(api, symbol, "1d", timeZone="America/New_York") if each not in whole]
-    assert client.receive() == {"type": "candle", **named, "candle": changed}
-    api.ingest(retract(symbol, 0))
-    assert client.candles() == [{"t": whole[0]["t"], "n": 0}]
-    client.send(op="unsubscribe", **(named | {"timeZone": "AMERICA/NEW_YORK"}))
-    assert client.receive() == {"type": "unsubscribed", **named}
 
 
 def test_late_ticks_retractions_and_finality_are_pushed(api: Api, client: LiveClient, tick: Make) -> None:
@@ -218,27 +200,6 @@ def test_ticks_are_pushed_once_and_named_when_they_are_retracted(api: Api, clien
     check_shape("LiveMessage", message)
     api.ingest({"restore": {"symbol": symbol, "block_hash": "0x2"}}, tick(symbol=symbol, id="2", ts=T, block=block(2)))
     assert "price" in client.receive()
-
-
-def test_among_many_ticks_only_removed_ones_are_reported_as_gone(api: Api, client: LiveClient, tick: Make) -> None:
-    symbol, count = "LIVE:GONE", PAGE_ROWS + 100
-    ends = (0, count - 1)
-    api.ingest(
-        *(tick(symbol=symbol, id=f"{n}", ts=T + n, block=block(2 if n in ends else 1)) for n in range(count)),
-    )
-    settle(api, client, tick)
-    client.subscribe(symbol, "ticks", since=T)
-    assert [client.receive()["id"] for _ in range(count)] == [f"{n}" for n in range(count)]
-    settle(api, client, tick)
-    api.ingest(retract(symbol, 2))
-    received = [client.receive()]
-    while received[-1].get("code") != "missed" and not received[-1].get("retracted"):
-        received.append(client.receive())
-    api.ingest(tick(symbol=symbol, id="after", ts=T + count))
-    while received[-1].get("id") != "after":
-        received.append(client.receive())
-    assert [each["id"] for each in received if each.get("retracted")] == [f"{count - 1}"]
-    assert [each["code"] for each in received if each["type"] == "error"] == ["missed"]
 
 
 # -- many changes ------------------------------------------------------------------------------------------------------
@@ -348,6 +309,8 @@ def test_a_wrong_message_is_answered_by_an_error(api: Api, client: LiveClient, t
         (json.dumps(subscribe | {"since": -1}), "invalid_value"),
         (json.dumps(subscribe | {"timeZone": "Europe/Brlin"}), "invalid_value"),
         (json.dumps(subscribe | {"interval": "ticks", "timeZone": "+01:00"}), "invalid_value"),
+        (json.dumps({"op": "subscribe", "interval": "summary"}), "invalid_value"),
+        (json.dumps({"op": "subscribe", "interval": "summary", "symbols": ["LIVE:NONE"]}), "unknown_symbol"),
         (json.dumps(subscribe | {"symbol": "LIVE:NONE"}), "unknown_symbol"),
         (json.dumps(subscribe | {"op": "unsubscribe"}), "not_subscribed"),
     ):
@@ -358,7 +321,19 @@ def test_a_wrong_message_is_answered_by_an_error(api: Api, client: LiveClient, t
     assert client.subscribe("LIVE:KNOWN", "1m")["type"] == "subscribed"
 
 
-# -- tokens, SQL, and lost notifications -------------------------------------------------------------------------------
+# -- processes, tokens, and lost notifications --------------------------------------------------------------------------
+
+
+def test_another_process_pushes_too_and_says_that_it_ends(api: Api, service_settings: Settings, tick: Make) -> None:
+    api.ingest(tick(symbol="LIVE:TWO", id="1", ts=T))
+    with running_api(service_settings) as other:
+        client = LiveClient(other.service.port, other.tokens["read"])
+        client.subscribe("LIVE:TWO", "1m")
+        api.ingest(tick(symbol="LIVE:TWO", id="2", ts=T))
+        while client.candles()[0]["n"] < 2:
+            pass
+    with client:
+        assert client.until_closed() == 1001
 
 
 def test_a_revoked_token_ends_its_connections_at_once(
@@ -404,34 +379,3 @@ def test_after_a_lost_database_connection_clients_learn_what_they_may_have_misse
     while symbol not in client.new_symbols:
         with suppress(TimeoutError):
             client.receive(0.05)
-
-
-def test_ticks_that_sql_wrote_are_pushed(api: Api, client: LiveClient, tick: Make, admin: Admin) -> None:
-    api.ingest(tick(symbol="LIVE:SQL", id="1", ts=T))
-    client.subscribe("LIVE:SQL", "1m")
-    settle(api, client, tick)
-    admin.execute(
-        "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('LIVE:SQL', '2', to_timestamp(%s), 4, 1)",
-        (T / 1000,),
-    )
-    assert client.candles()[0]["c"] == "4"
-    admin.execute("DELETE FROM md_ticks_v1 WHERE symbol = 'LIVE:SQL'")
-    assert client.candles() == [{"t": T, "n": 0}]
-
-
-def test_metrics_count_connections_and_messages(api: Api, client: LiveClient, tick: Make) -> None:
-    def figure(name: str) -> float:
-        lines = api("GET", "/metrics", status=200).text.splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
-
-    api.ingest(tick(symbol="LIVE:COUNT", id="1", ts=T))
-    client.subscribe("LIVE:COUNT", "1m")
-    settle(api, client, tick)
-    assert figure("marketdata_live_connections") >= 1
-    before = figure("marketdata_live_messages_total")
-    for n in range(20):  # more than new symbols of earlier tests may still be sent
-        api.ingest(tick(symbol="LIVE:COUNT", id=f"more-{n}", ts=T))
-        client.candles()
-    eventually(lambda: figure("marketdata_live_messages_total") >= before + 20)
-    client.close()
-    eventually(lambda: figure("marketdata_live_connections") == 0)

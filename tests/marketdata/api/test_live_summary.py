@@ -10,11 +10,8 @@ from typing import Any
 import psycopg
 
 from marketdata.api.live.subscriptions import SUMMARY_SECONDS
-from marketdata.api.serve import Service
-from marketdata.limits import MAX_SUMMARIES
 from tests.marketdata.api.conftest import Api, check_shape
 from tests.marketdata.api.live_client import LiveClient
-from tests.marketdata.api.test_live import cut_notifications
 
 Make = Callable[..., dict[str, Any]]
 Item = dict[str, Any]
@@ -79,22 +76,6 @@ def test_messages_are_a_second_apart_and_have_the_newest_state(api: Api, client:
         received += items(client)
 
 
-def test_more_symbols_than_one_reading_takes_are_sent(api: Api, service: Service, read_token: str, tick: Make) -> None:
-    """They have the longest names that are allowed."""
-    parts = [[f"LS:{'X' * 55}-{part}-{n:03}" for n in range(MAX_SUMMARIES)] for part in range(2)]
-    assert len(parts[0][0]) == 64
-    api.ingest(*(tick(symbol=name, id="1", ts=now()) for part in parts for name in part))
-    with LiveClient(service.port, read_token) as one, LiveClient(service.port, read_token) as two:
-        for client, part in zip((one, two), parts, strict=True):
-            assert [each["symbol"] for each in follow(client, *part)] == part
-        api.ingest(*(tick(symbol=name, id="2", ts=now()) for part in parts for name in part))
-        for client, part in zip((one, two), parts, strict=True):
-            changed: set[str] = set()
-            while len(changed) < len(part):
-                changed |= {each["symbol"] for each in items(client) if each["trades24h"] == 2}
-            assert changed == set(part)
-
-
 def test_a_retraction_changes_the_item(api: Api, client: LiveClient, tick: Make) -> None:
     symbol, at = "LS:REORG", now()
     api.ingest(
@@ -106,19 +87,6 @@ def test_a_retraction_changes_the_item(api: Api, client: LiveClient, tick: Make)
     api.ingest({"retract": {"symbol": symbol, "block_hash": "0x2"}})
     (then,) = items(client)
     assert (then["last"], then["high24h"], then["trades24h"]) == ("2", "2", 1)
-
-
-def test_a_tick_of_a_clock_that_is_ahead_counts_when_its_time_has_come(
-    api: Api, client: LiveClient, tick: Make
-) -> None:
-    symbol = "LS:AHEAD"
-    api.ingest(tick(symbol=symbol, id="1", ts=now()))
-    follow(client, symbol)
-    ahead = now() + 3000
-    api.ingest(tick(symbol=symbol, id="2", ts=ahead, price="7"))
-    (item,) = items(client)
-    assert (item["last"], item["ts"]) == ("7", ahead)
-    assert now() >= ahead
 
 
 def test_another_subscribe_replaces_the_symbols(
@@ -152,35 +120,3 @@ def test_it_counts_as_one_subscription(api: Api, client: LiveClient, tick: Make)
     for op, interval in (("subscribe", "1d"), ("unsubscribe", "1d"), ("subscribe", "1h")):  # the first replaces one
         client.send(op=op, symbol="LS:COUNT", interval=interval)
         assert client.answer()["type"] == f"{op}d"
-
-
-def test_a_wrong_message_is_answered_by_an_error(api: Api, client: LiveClient, tick: Make) -> None:
-    api.ingest(tick(symbol="LS:A", id="known", ts=now()))
-    subscribe = {"op": "subscribe", "interval": "summary"}
-    for message, code in (
-        (subscribe, "invalid_value"),
-        (subscribe | {"symbols": []}, "invalid_value"),
-        (subscribe | {"symbols": ["LS:A"] * (MAX_SUMMARIES + 1)}, "invalid_value"),
-        (subscribe | {"symbol": "LS:A", "symbols": ["LS:A"]}, "invalid_value"),
-        (subscribe | {"symbols": ["LS:A"], "timeZone": "+01:00"}, "invalid_value"),
-        (subscribe | {"symbols": ["LS:A"], "since": 0}, "invalid_value"),
-        (subscribe | {"symbols": ["LS:A"], "symbol": "LS:A", "interval": "1m"}, "invalid_value"),
-        (subscribe | {"symbols": ["LS:A", "LS:NONE"]}, "unknown_symbol"),
-        (subscribe | {"op": "unsubscribe"}, "not_subscribed"),
-    ):
-        client.send(**message)
-        received = client.receive()
-        assert (received["type"], received["code"]) == ("error", code), message
-        assert code != "unknown_symbol" or "LS:NONE" in received["detail"]
-        check_shape("LiveMessage", received)
-
-
-def test_changes_during_a_lost_connection_to_the_database_are_sent(
-    api: Api, client: LiveClient, tick: Make, admin: psycopg.Connection[Any]
-) -> None:
-    symbol = "LS:LOST"
-    api.ingest(tick(symbol=symbol, id="1", ts=now()))
-    follow(client, symbol)
-    cut_notifications(admin)
-    api.ingest(tick(symbol=symbol, id="2", ts=now()))
-    assert items(client) == summary(api, symbol)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from marketdata.api.live.subscriber import MAX_PENDING
 from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api, check_shape
 from tests.marketdata.api.live_client import LiveClient
@@ -67,21 +66,3 @@ def test_a_connection_without_a_subscription_gets_none(
         until_named(client, symbol)
         assert idle.subscribe("NEW:OWN", "1m")["type"] == "subscribed"
         assert idle.new_symbols == []
-
-
-def test_a_client_that_never_reads_learns_that_symbols_were_not_sent(
-    api: Api, client: LiveClient, service: Service, read_token: str, tick: Make
-) -> None:
-    api.ingest(*(tick(symbol="NEW:MANY", id=f"{n}", ts=T + n * 60_000) for n in range(4000)))
-    with LiveClient(service.port, read_token, receive_buffer=4096) as slow:
-        slow.subscribe("NEW:MANY", "1m", since=0)
-        slow.subscribe("NEW:MANY", "ticks", since=0)
-        for _ in range(3):
-            names = [name() for _ in range(MAX_PENDING)]
-            api.ingest(*(tick(symbol=each, id="1", ts=T) for each in names))
-            until_named(client, max(names))  # what the other client has, this one could have
-        while (message := slow.receive()).get("interval") != "symbols":
-            pass
-        assert (message["type"], message["code"]) == ("error", "missed")
-        assert "symbol" not in message
-        check_shape("LiveMessage", message)
