@@ -56,10 +56,6 @@ def programs(session: RunningSession) -> list[int]:
     return [pid for pid, command in session.processes().items() if command == "target"]
 
 
-def parent(pid: int) -> int:
-    return int(Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[1])
-
-
 def handles(session: RunningSession) -> set[int]:
     """The processes for which gdb holds a pidfd."""
     held = set()
@@ -68,10 +64,6 @@ def handles(session: RunningSession) -> set[int]:
             pid = re.search(r"^Pid:\s*(-?\d+)$", link.read_text(), re.MULTILINE)
             held |= {int(pid[1])} if pid is not None else set()
     return held
-
-
-def descriptors(session: RunningSession) -> int:
-    return len(list(Path("/proc", str(session.pid("gdb")), "fd").iterdir()))
 
 
 def replayed(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
@@ -131,30 +123,10 @@ def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_aga
         eventually(lambda before=line: session.state()["line"] not in (None, before))
 
 
-def test_output_of_the_program_is_shown_as_it_was(session: RunningSession) -> None:
-    session.card.behave("greet")
-    replayed(session, LATER)
-    eventually(lambda: "hello from the target" in session.screen())
-    replayed(session, FIRST)
-    eventually(lambda: "hello from the target" not in session.screen())
-    assert replayed(session, LATER)[0] == "fork"
-    eventually(lambda: "hello from the target" in session.screen())
-
-
 def test_a_fresh_replay_uses_no_checkpoint(session: RunningSession) -> None:
     method, reported = replayed(session, LATER)
     assert replayed(session, LATER) == ("fork", reported)
     assert (method, replayed(session, LATER, fresh=True)) == ("rerun", ("rerun", reported))
-
-
-def test_the_state_of_a_restarted_program_is_its_stop_until_it_moves(session: RunningSession) -> None:
-    replayed(session, LATER)
-    replayed(session, FIRST)
-    result = session.replay(LATER, "count")
-    state = session.state()
-    assert (state["state"], state["line"], state["stop_id"]) == ("stopped", LATER["line"], result["stop_id"])
-    session.gdb("next")
-    eventually(lambda: session.state()["stop_id"] != result["stop_id"])
 
 
 def test_a_program_continues_from_a_checkpoint_without_traces_of_the_fork(session: RunningSession) -> None:
@@ -202,26 +174,6 @@ def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession) ->
         session.gdb("delete")
 
 
-def test_with_a_second_inferior_no_checkpoint_is_used(session: RunningSession) -> None:
-    _, reported = replayed(session, LATER)
-    replayed(session, FIRST)
-    session.gdb("add-inferior")
-    answered(session, 20)
-    assert replayed(session, LATER) == ("rerun", reported)  # though there is a checkpoint of it
-    session.gdb("inferior 2")
-    for _ in range(2):
-        # If a checkpoint had been taken, a breakpoint left in it would change the program's behaviour.
-        assert [replayed(session, stop)[0] for stop in (FIRST, MARKED)] == ["rerun"] * 2
-        assert replayed(session, LATER) == ("rerun", reported)
-        session.ask("target_reset")
-    session.gdb("inferior 1")
-    session.gdb("python [gdb.execute(f'remove-inferiors {each.num}') for each in gdb.inferiors() if each.num != 1]")
-    answered(session, 21)
-    replayed(session, FIRST)
-    assert replayed(session, LATER) == ("rerun", reported)
-    assert replayed(session, LATER) == ("fork", reported)
-
-
 def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, rng: random.Random) -> None:
     stops = [LATER, MARKED, FIRST]
     before = [replayed(session, stop)[1] for stop in stops]
@@ -233,28 +185,6 @@ def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: Runni
             assert [replayed(session, stop) for stop in stops] == expected, index
 
 
-def test_a_program_that_is_killed_during_a_fork_leaves_no_process(session: RunningSession) -> None:
-    """The kernel has made the child, but gdb does not learn of it, because its parent is dead by then."""
-    _, reported = replayed(session, LATER)
-    session.card.behave("stop gdb at fork")
-    replayed(session, LATER)
-    gdb = session.pid("gdb")
-    eventually(lambda: len(programs(session)) == 3)  # the program, the checkpoint of main, the new child
-    (original,) = (pid for pid in programs(session) if parent(pid) == gdb)
-    os.kill(original, signal.SIGKILL)
-    os.kill(gdb, signal.SIGCONT)
-    session.card.behave()
-    assert replayed(session, LATER) == ("rerun", reported)
-    session.ask("target_reset")
-    eventually(lambda: not programs(session))
-
-
-def test_gdb_notices_a_stop_after_an_error_that_left_sigchld_blocked(session: RunningSession) -> None:
-    _, reported = replayed(session, LATER)
-    session.gdb("python import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})")
-    assert replayed(session, LATER, fresh=True) == ("rerun", reported)
-
-
 def test_the_checkpoints_end_with_the_program(session: RunningSession) -> None:
     _, reported = replayed(session, LATER)
     replayed(session, FIRST)
@@ -264,14 +194,6 @@ def test_the_checkpoints_end_with_the_program(session: RunningSession) -> None:
     assert session.state()["reason"] == "exit code 0"
     eventually(lambda: not programs(session))
     assert replayed(session, LATER) == ("rerun", reported)
-
-
-def test_an_exit_before_the_stop_is_reported_from_a_checkpoint_too(session: RunningSession) -> None:
-    session.card.behave("exit")
-    replayed(session, FIRST)
-    refusal = session.refusal(LATER)
-    assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 7, 0)
-    eventually(lambda: not programs(session))
 
 
 def test_only_a_run_from_the_start_decides_that_a_stop_is_not_reached(session: RunningSession) -> None:
@@ -303,17 +225,6 @@ def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: Runn
     session.ask("target_reset")
     eventually(lambda: not programs(session))
     assert handles(session) == set()
-
-
-def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession) -> None:
-    held, processes = [], None
-    for _ in range(2):
-        for _ in range(8):
-            replayed(session, LATER)
-            replayed(session, FIRST)
-        processes = settled(session, 5, processes)
-        held.append(descriptors(session))
-    assert held[1] <= held[0] + 5  # a connection or a checkpoint under way
 
 
 # -- whole cards -----------------------------------------------------------------------------------------------------

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from cardapp.session_host.gdb_client import GdbChannel
 from cardapp.settings import ROOT
 from tests.functional.program_cards import ProgramSession, program_session
 from tests.functional.serving import Stage, running_stage, until
 from tests.functional.session_neovim import Neovim
-from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, line_of
+from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually
 
 pytestmark = [pytest.mark.functional]
 
@@ -131,21 +127,6 @@ def test_a_program_that_runs_to_its_end_says_so_and_a_sync_brings_it_back(walk: 
     assert stage.tcp.get("/api/program")["state"] == "stopped"
 
 
-def test_gdbs_window_shows_the_commands_as_if_they_were_typed(walk: tuple[Stage, Walk, Neovim]) -> None:
-    stage, (*_, moves), _ = walk
-    session = stage.sessions.session()
-    for command, *_ in moves:
-        stage.tcp.post(f"/api/program/{command}")
-    session.gdb("print 6 * 7")
-    lines = eventually(lambda: "= 42" in session.screen() and session.screen()).splitlines()
-    right = [line.rpartition("│")[2].rstrip() for line in lines]
-    assert [line for line in right if line.startswith("(gdb)")][-len(moves) - 2 :] == [
-        *(f"(gdb) {command}" for command, *_ in moves),
-        "(gdb) print 6 * 7",
-        "(gdb)",
-    ]
-
-
 # -- other programs, by the session's tools ----------------------------------------------------------------------------
 
 
@@ -197,38 +178,6 @@ def test_a_running_program_can_be_interrupted_and_read(session: RunningSession) 
     session.check_usable()  # a replay ends the loop
 
 
-def test_a_running_program_that_is_killed_ends_the_command(session: RunningSession) -> None:
-    """gdb must notice it, even if a client reads the state meanwhile."""
-    session.card.behave("loop")
-    gdb, over = GdbChannel(session.path / "run" / "gdb.sock"), threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            gdb.call("state", timeout=5.0)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        session.replay(at("/* before */"))
-        killer = threading.Thread(target=eventually, args=[lambda: kill_what_runs(session)])
-        killer.start()
-        ended = session.ask("continue")
-        killer.join()
-        assert (ended["state"], ended["reason"]) == ("exited", "killed by SIGKILL")
-    finally:
-        over.set()
-        asking.join()
-
-
-def kill_what_runs(session: RunningSession) -> bool:
-    """Kill the program, but not its stopped checkpoints. Returns whether it ran."""
-    for pid, command in session.processes().items():
-        if command == "target" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "R":
-            os.kill(pid, signal.SIGKILL)
-            return True
-    return False
-
-
 def test_a_crash_is_a_stop_and_the_next_continue_is_the_end(session: RunningSession) -> None:
     session.card.behave("crash")
     session.replay(at("/* before */"))
@@ -237,14 +186,6 @@ def test_a_crash_is_a_stop_and_the_next_continue_is_the_end(session: RunningSess
     assert [frame["function"] for frame in session.ask("backtrace")["frames"]] == ["crash", "misbehave", "main"]
     ended = session.ask("continue")
     assert (ended["state"], ended["reason"]) == ("exited", "killed by SIGSEGV")
-
-
-def test_the_learners_breakpoint_stops_the_program(session: RunningSession) -> None:
-    session.replay(at("/* before */"))
-    session.gdb("tbreak twice")
-    eventually(lambda: "Temporary breakpoint" in session.screen())
-    assert session.ask("continue")["function"] == "twice"
-    assert session.ask("finish")["line"] == line_of("/* after */")
 
 
 def test_the_outermost_function_cannot_be_finished(session: RunningSession) -> None:

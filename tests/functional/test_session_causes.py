@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from cardapp.authoring import proving
-from cardapp.card.catalog import Catalog
-from cardapp.card.source import load_card
 from tests.functional.program_cards import ProgramCard, session_tool
 from tests.functional.session_process import RunningSession, SessionTool
 
@@ -191,14 +188,3 @@ def test_threads_are_told(start: Callable[[str], RunningSession]) -> None:
     session.card.behave("threads")
     got = session.replay(in_main(session, "/* with a thread */"))
     assert any("the program has threads at this stop" in cause for cause in got["causes"])
-
-
-def test_check_tells_the_causes_of_a_difference(tmp_path: Path) -> None:
-    card = ProgramCard(tmp_path / "card", BUILD.format(flags=PLAIN), SOURCES)
-    card.snapshot.update({"stop": card.at("/* with a thread */", "main.c"), "expect": {"sum": "1"}})
-    card.behave("threads")
-    loaded = load_card(card.folder)
-    (proof,) = proving.prove(loaded, Catalog(loaded.card), ["t1/b1/p1/s1/x1"])
-    (fault,) = proof.faults
-    assert (fault.code, fault.seen) == ("snapshot_drift", "24")
-    assert "the program has threads at this stop" in fault.sentence

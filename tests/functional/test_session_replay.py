@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from cardapp.errors import McpCancelled
-from cardapp.session_host.gdb_client import GdbChannel
 from tests.functional.session_process import (
     RECIPE,
     RunningSession,
@@ -93,16 +91,6 @@ def test_an_expression_fails_alone_and_neither_calls_nor_changes_anything(sessio
     assert all(values[name]["value"] is None for name in values if name != "count")
 
 
-def test_gdb_itself_refuses_to_change_the_program(session: RunningSession) -> None:
-    session.replay(at("/* marked */"))
-    expressions = ["count = 99", "count", "$rip = 0"]
-    gdb = GdbChannel(Path(session.outside(str(session.path / "run" / "gdb.sock"))))
-    found = gdb.call("read", timeout=10, expressions=expressions, formats={}, allocator=None)["values"]
-    assert "not allowed" in found["count = 99"]["error"]
-    assert found["count"]["value"] == "0"
-    assert "changes the program" in found["$rip = 0"]["error"]
-
-
 def test_a_value_is_printed_in_the_given_format(session: RunningSession) -> None:
     formats = {"count": "x", "colour": "d", "letters": "x", "word": "s", "&zero": "a"}
     got = session.replay(at("/* after */"), *formats, "arena.used", formats=formats)["values"]
@@ -143,22 +131,7 @@ def test_the_arena_is_read_by_its_recipe(session: RunningSession) -> None:
         assert session.refusal(at("/* after */"), allocator=recipe)["code"] == "bad_recipe", recipe
 
 
-def test_the_stages_are_reported_in_order(session: RunningSession) -> None:
-    heard: list[tuple[float, float | None, str | None]] = []
-    request = session.request(at("/* after */"))
-    result = session.call("checkpoint_replay", request, on_progress=lambda *report: heard.append(report))
-    assert not result.is_error
-    assert heard == [(1, 4, "building"), (2, 4, "resetting"), (3, 4, "replaying"), (4, 4, "verifying")]
-
-
 # -- what the learner sees -------------------------------------------------------------------------------------------
-
-
-def test_the_sign_and_the_cursor_follow(session: RunningSession) -> None:
-    for text in ("/* before */", "/* marked */", "/* after */"):
-        session.replay(at(text))
-        line = line_of(text)
-        assert shown(session) == ("target.c", line, [line])
 
 
 def test_no_line_is_marked_when_the_program_runs_or_has_ended(session: RunningSession) -> None:
@@ -221,21 +194,6 @@ def test_a_reset_brings_the_windows_back_to_their_places(session: RunningSession
     assert session.editor(places) == before
 
 
-def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession) -> None:
-    session.replay(at("/* before */"))
-    session.ask("target_reset")  # so gdb, which takes a checkpoint after the reply, prints nothing between the pieces
-    line = line_of("/* after */")
-    record = f'*stopped,frame={{fullname="{session.work}/probe/target.c",line="{line}"}}\n'
-    channels = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb communication'})"
-    half = len(record) // 2
-    with open(session.outside(session.editor(f"{channels}[0].pty")), "w", encoding="utf-8") as terminal:
-        for piece in (record[:half], record[half:]):
-            terminal.write(piece)
-            terminal.flush()
-            session.editor("execute('sleep 100m')")  # Neovim reads the first piece before there is another
-    eventually(lambda: shown(session) == ("target.c", line, [line]))
-
-
 def test_a_stop_that_termdebug_does_not_show_is_shown_and_reported(session: RunningSession) -> None:
     assert session.replay(at("/* before */"))["fallbacks"] == []
     script = "matchstr(filter(split(execute('scriptnames'), \"\\n\"), {_, l -> l =~ '/termdebug.vim'})[0], '\\d\\+')"
@@ -248,13 +206,6 @@ def test_a_stop_that_termdebug_does_not_show_is_shown_and_reported(session: Runn
 
 
 # -- how it fails ----------------------------------------------------------------------------------------------------
-
-
-def test_another_binding_is_refused(session: RunningSession) -> None:
-    for field in ("container_id", "instance", "profile", "target"):
-        refusal = session.refusal(at("/* after */"), **{field: "other"})
-        assert refusal["code"] == "binding_mismatch"
-        assert refusal["field"] == field
 
 
 def test_a_stop_that_is_not_in_the_sources_is_refused(session: RunningSession) -> None:
@@ -319,65 +270,7 @@ def replaying(session: RunningSession, text: str = "/* after */") -> Iterator[li
         replay.join(60)
 
 
-def test_the_state_is_reported_while_a_program_floods_its_output(session: RunningSession) -> None:
-    session.card.behave("flood")
-    with replaying(session) as answers:
-        assert session.ask("session_binding")["editor"]["available"]
-        session.ask("target_reset")
-    assert answers[0].structured["code"] == "cancelled"
-    assert session.state()["state"] == "none"
-
-
-def test_typed_input_reaches_the_program(session: RunningSession) -> None:
-    session.card.behave("stdin")
-    with replaying(session, "/* in the loop */") as answers:
-        eventually(lambda: awaits_line(session))
-        program = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb program'})[0].id"
-        session.editor(f'chansend({program}, "hello\\r")')
-    assert answers[0].structured["values"]["count"]["value"] == "6"
-
-
-def awaits_line(session: RunningSession) -> bool:
-    """Whether the kernel shows the program as sleeping in a read of its terminal. Its checkpoints are at other
-    places."""
-    for pid, command in session.processes().items():
-        with contextlib.suppress(OSError):
-            if command == "target" and Path(f"/proc/{pid}/syscall").read_text().startswith("0 0x0 "):
-                return True
-    return False
-
-
 # -- ending and losing it --------------------------------------------------------------------------------------------
-
-
-def test_an_edit_is_built_before_the_replay(session: RunningSession) -> None:
-    source = session.work / "probe" / "target.c"
-    good = source.read_text()
-    try:
-        source.write_text(good + "\nint broken(void) { return missing; }\n")
-        refusal = session.refusal(at("/* after */"))
-        assert refusal["code"] == "build_failed"
-        assert "missing" in refusal["reason"]
-        assert "undeclared" in refusal["reason"]
-        source.write_text(good.replace("return 2 * n;", "return 3 * n;"))
-        got = session.replay(at("return 0;"), "count")
-        assert got["values"]["count"]["value"] == str(3 * 14 + 1 + 0 + 1)
-    finally:
-        source.write_text(good)
-
-
-def test_a_cancelled_replay_ends_the_program(session: RunningSession) -> None:
-    session.card.behave("loop")
-    cancel = threading.Event()
-    request = session.request(at("/* after */"))
-
-    def on_progress(_done: float, _total: float | None, message: str | None) -> None:
-        if message == "replaying":
-            cancel.set()
-
-    with pytest.raises(McpCancelled):
-        session.call("checkpoint_replay", request, cancel=cancel, on_progress=on_progress)
-    eventually(lambda: session.state()["state"] in ("none", "exited"))
 
 
 def test_a_second_replay_waits_for_the_first(session: RunningSession) -> None:
@@ -403,27 +296,6 @@ def test_a_part_killed_during_a_replay_is_named(session: RunningSession) -> None
 
 
 # -- the learner at the prompt ---------------------------------------------------------------------------------------
-
-
-def test_the_stop_id_changes_with_every_move(session: RunningSession) -> None:
-    ids = [session.replay(at("/* before */"))["stop_id"]]
-    state = session.state()
-    assert (state["stop_id"], state["state"], state["line"]) == (ids[0], "stopped", line_of("/* before */"))
-    assert (state["file"], state["function"]) == ("target.c", "main")
-    for command in ("next", "set var count = 5", "continue"):
-        session.gdb(command)
-        ids.append(eventually(lambda: changed(session, ids[-1])))
-    eventually(lambda: session.state()["state"] == "exited")
-    ids.append(session.replay(at("/* before */"))["stop_id"])
-    session.gdb("kill")
-    ids.append(eventually(lambda: changed(session, ids[-1])))
-    ids.append(session.ask("target_reset")["stop_id"])
-    assert len(set(ids)) == len(ids)
-
-
-def changed(session: RunningSession, before: str) -> str | None:
-    now: str = session.state()["stop_id"]
-    return now if now != before else None
 
 
 def test_a_program_that_the_learner_let_run_is_replaced(session: RunningSession) -> None:
@@ -473,25 +345,4 @@ def test_a_gdb_that_does_not_answer_is_started_anew_by_a_reset(session: RunningS
     eventually(lambda: all(command != "sleep" for command in session.processes().values()))
 
 
-def test_a_thousand_ignored_hits_of_a_visible_breakpoint_do_not_block_the_editor(session: RunningSession) -> None:
-    session.card.behave("loop")
-    session.replay(at("/* before */"))
-    session.gdb(f"break target.c:{line_of('/* the loop */')}")
-    session.gdb("ignore $bpnum 1000")
-    session.gdb("continue")
-    eventually(lambda: session.state()["state"] == "stopped" and session.state()["function"] == "misbehave")
-    assert session.editor("mode()") == "n"
-    session.gdb("delete")
-
-
 # -- the terminal ----------------------------------------------------------------------------------------------------
-
-
-def test_pane_fit_resizes_the_terminal(session: RunningSession) -> None:
-    assert session.ask("pane_fit", cols=100, rows=30) == {
-        "host": {"cols": 100, "rows": 30},
-        "grid": {"cols": 100, "rows": 30},
-    }
-    session.replay(at("/* after */"))
-    assert session.ask("pane_fit", cols=132)["grid"] == {"cols": 132, "rows": 30}
-    assert session.ask("pane_fit")["grid"] == {"cols": 150, "rows": 42}
