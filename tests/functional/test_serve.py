@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,17 +21,6 @@ pytestmark = pytest.mark.functional
 def environment(card_environment: dict[str, str], state_dir: Path) -> dict[str, str]:
     card = make_card(state_dir / "card")
     return {**card_environment, "CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(card)}
-
-
-def refused(environment: dict[str, str], **changed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "cardapp", "serve"],
-        env={**environment, **changed},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def ended_by(number: signal.Signals, environment: dict[str, str], log: Path) -> tuple[list[str], list[str]]:
@@ -63,22 +50,6 @@ def test_it_says_where_it_listens_and_who_can_run_commands_and_a_signal_ends_it(
     _, errors = ended_by(signal.SIGHUP, {**environment, "CARD_API_PEERS": "any"}, state_dir / "log")
     assert len(errors) == 1 + is_root
     assert "CARD_API_PEERS=any: every account of this machine can" in errors[-1]
-
-
-def test_a_second_instance_is_refused_and_disturbs_nothing(environment: dict[str, str]) -> None:
-    server = Server(environment)
-    try:
-        ended = refused(environment)
-        assert ended.returncode == 1
-        assert environment["CARD_STATE_DIR"] in ended.stderr
-        port = server.address.rsplit(":", 1)[1]
-        elsewhere = str(Path(environment["CARD_STATE_DIR"]).with_name("elsewhere"))
-        ended = refused(environment, CARD_API_PORT=port, CARD_STATE_DIR=elsewhere)
-        assert (ended.returncode, port in ended.stderr) == (1, True)
-        assert server.api.get("/api/health")["status"] == "ok"
-        assert Api.unix(Path(environment["CARD_STATE_DIR"]) / "card-api.sock").get("/api/health")
-    finally:
-        server.kill()
 
 
 def test_what_prevents_a_start_is_named(

@@ -109,16 +109,6 @@ def test_the_choice_of_a_running_session_is_kept_until_another_one_is_selected(s
     assert choice(tool)["name"] == "second"
 
 
-def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, card: TestCard) -> None:
-    away = {"CARD_MCP_CHOICE": str(tool.state / "absent" / "choice.json")}
-    done = tool.run("start", "--name", "s", str(card.folder), **away)
-    assert done.returncode == 1
-    assert "CARD_MCP_CHOICE" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tool.state.glob("sessions/*/session.json"))
-    assert processes_of("none", tool.state / "sessions" / "s") == {}
-
-
 def test_wrong_usage_ends_with_exit_code_2(tool: SessionTool, card: TestCard, tmp_path: Path) -> None:
     for arguments, named in (
         ((), "COMMAND"),
@@ -144,28 +134,6 @@ def test_missing_programs_are_named_all_at_once(tool: SessionTool, card: TestCar
     assert "nvim, gdb, tmux" in done.stderr
     assert "apt-get install neovim gdb tmux" in done.stderr
     assert not list(tool.state.glob("sessions/*/session.json"))
-
-
-def test_a_failed_build_shows_the_output_of_the_compiler(tool: SessionTool, card: TestCard) -> None:
-    (card.sources / "target.c").write_text("int main(void) { return missing; }\n")
-    done = tool.run("start", str(card.folder))
-    assert done.returncode == 1
-    assert "undeclared" in done.stderr
-    assert not list(tool.state.glob("sessions/*/session.json"))
-
-
-def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool) -> None:
-    # When the reader has closed the pipe, data is left in Python's own buffers.
-    buffered = {name: value for name, value in tool.environment.items() if name != "PYTHONUNBUFFERED"}
-    for command, closed in (("list", "stdout"), ("reset", "stderr")):
-        gone, end = os.pipe()
-        os.close(gone)
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: end}
-        with subprocess.Popen(tool.command(command), env=buffered, **streams) as process:
-            os.close(end)
-            output = process.communicate(timeout=60)
-        assert b"".join(text for text in output if text) == b""
-        assert process.returncode == 128 + signal.SIGPIPE
 
 
 class Endless:
@@ -202,16 +170,6 @@ def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool
     eventually(lambda: not build.runs())
     assert session.state()["alive"]
     session.close()
-
-
-def test_a_state_directory_that_is_a_link_or_too_deep_is_refused(card: TestCard, state_dir: Path) -> None:
-    (state_dir / "link").symlink_to(state_dir)
-    for place, code, words in (
-        (state_dir / ("d" * 90), 2, ("CARD_STATE_DIR", "107")),
-        (state_dir / "link", 1, ("symbolic link",)),
-    ):
-        done = SessionTool(place).run("start", str(card.folder))
-        assert (done.returncode, all(word in done.stderr for word in words)) == (code, True), done.stderr
 
 
 def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None:
@@ -276,18 +234,6 @@ def test_the_bridge_transports_mcp_over_standard_streams(shared: RunningSession)
         assert bridge.wait(10) == 0
 
 
-def test_the_bridge_reads_from_a_file_too(shared: RunningSession, tmp_path: Path) -> None:
-    requests = tmp_path / "requests"
-    requests.write_text('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-    with requests.open() as file:
-        done = subprocess.run(
-            shared.tool.command("mcp"), env=shared.tool.environment, stdin=file, capture_output=True, text=True,
-            check=False, timeout=30,
-        )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["id"] == 1
-
-
 def attach(session: RunningSession) -> tuple[int, int]:
     """Attach a terminal. Returns the process and the descriptor of the terminal."""
     pid, terminal = pty.fork()
@@ -311,13 +257,6 @@ def test_attach_shows_the_session_and_detach_ends_it(shared: RunningSession) -> 
         os.close(terminal)
     assert "no terminal is attached" in shared.tool.must("detach")
     assert shared.tool.run("attach").returncode == 2
-
-
-def test_a_terminal_that_is_closed_is_not_attached_any_more(shared: RunningSession) -> None:
-    pid, terminal = attach(shared)
-    os.close(terminal)
-    os.waitpid(pid, 0)
-    eventually(lambda: not shared.tmux("list-clients").strip())
 
 
 def drained(terminal: int) -> bool:

@@ -101,13 +101,6 @@ def test_a_dead_gdb_is_restarted_and_edits_are_kept(session: RunningSession) -> 
     assert len(terminals) == 2  # the terminals of the ended gdb are gone
 
 
-def test_a_replay_restarts_a_dead_neovim_and_gdb(session: RunningSession) -> None:
-    kill(session, session.pid("gdb"))
-    session.check_usable()
-    kill(session, session.pid("nvim"))
-    session.check_usable()
-
-
 def test_a_session_survives_kills_at_any_moment(session: RunningSession, rng: random.Random) -> None:
     for program in ("gdb", "gdb", *NEOVIM):
         killed_during_a_replay(session, program, rng)
@@ -130,19 +123,6 @@ def killed_during_a_replay(session: RunningSession, program: str, rng: random.Ra
     session.check_usable()
     assert not ended & session.processes().keys()
     eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
-
-
-def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession) -> None:
-    """Neovim runs an endless loop. Without its terminal it can neither be interrupted nor end by itself."""
-    for way_back in ("replay", "reset"):
-        server = session.pid("nvim")
-        session.editor('nvim_input(":lua while true do end<CR>")')
-        eventually(lambda: session.ask("session_binding")["editor"]["available"] is False)
-        kill(session, session.pid("nvim-terminal"))
-        if way_back == "reset":
-            assert session.ask("target_reset")["editor_restarted"] is True
-        session.check_usable()
-        assert server not in session.processes()
 
 
 def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession) -> None:
@@ -255,18 +235,6 @@ def test_a_start_after_the_server_died_leaves_nothing_of_the_old_session(session
     session.tool.must("start", "--name", "s", str(session.card.folder))
     assert container_id(session) != mark
     assert not old & set(session.processes())
-    session.check_usable()
-
-
-def test_a_reused_process_number_is_never_signalled(session: RunningSession) -> None:
-    """The record names a pid whose process has another start time, because the kernel has reused the pid."""
-    session.close()
-    path = session.path / "session.json"
-    record = json.loads(path.read_text())
-    kill(session, session.host_pid())
-    record["host"] = {"pid": os.getpid(), "started": 1}
-    path.write_text(json.dumps(record))
-    session.tool.must("reset")
     session.check_usable()
 
 

@@ -277,27 +277,6 @@ def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dic
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
 
 
-def test_a_session_in_the_foreground_reports_that_another_command_stopped_it(card_environment: dict[str, str]) -> None:
-    arena = str(ROOT / "etc" / "cards" / "arena")
-    command = [SESSION, "start", "--foreground", "--name", "s", arena]
-    with subprocess.Popen(
-        command, env=card_environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert list(iter(process.stdout.readline, "Ctrl-C stops it.\n"))
-        subprocess.run([SESSION, "stop", "s"], env=card_environment, check=True, capture_output=True)
-        assert process.stderr.readline().startswith("card-session: session s was stopped by another command; ")
-        subprocess.run([SESSION, "start", "--name", "s", arena], env=card_environment, check=True, capture_output=True)
-        try:
-            process.terminate()
-            assert process.wait(timeout=30) == 0
-            assert left_over(card_environment), "the session that was started later stays"
-        finally:
-            subprocess.run([SESSION, "stop", "s"], env=card_environment, check=True, capture_output=True)
-    assert left_over(card_environment) == []
-
-
 def test_a_card_that_does_not_build_ends_the_service_too(card_environment: dict[str, str], tmp_path: Path) -> None:
     card = tmp_path / "calc"
     shutil.copytree(ROOT / "etc" / "cards" / "calc", card, ignore=shutil.ignore_patterns("build"))
