@@ -16,12 +16,11 @@ from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.http import JSON
 from cardapp.web.routing import Route
-from tests.functional.serving import Api, Background, Response, Stage, make_card, picture, position
+from tests.functional.serving import Api, Response, Stage, make_card, picture, position
 
 pytestmark = pytest.mark.functional
 
 KEY = "t1/b1/p1/quick/first"
-SLOW = "t1/b1/p1/slow/only"
 ITEM = "t1.b1.p1.quick"
 NOTE = {"kind": "note", "actor": "ada", "text": "hello"}
 STRATEGY = {"key": KEY, "label": "Look", "commands": ["print 1 + 1"], "expected_observations": ["2"]}
@@ -129,20 +128,6 @@ def test_every_endpoint_answers_with_a_session(stage: Stage) -> None:
             api.put("/api/navigation/current", position("quick"))
             assert api.post("/api/navigation/sync").status == 200
         assert_documented(route, call(api, route, body), route.status)
-
-
-def test_a_running_activation_is_cancelled(stage: Stage) -> None:
-    activation = stage.activation(SLOW)
-    running = Background(lambda: stage.tcp.post("/api/checkpoint/activate", activation))
-    stage.running(SLOW)
-    assert stage.unix.post("/api/checkpoint/cancel", {"actor": "ada"}).status == 200
-    assert running.answer().json["code"] == "cancelled_by_request"
-
-
-def test_both_listeners_serve_one_application(stage: Stage) -> None:
-    stage.tcp.put("/api/navigation/current", position("quick"))
-    moved = stage.unix.post("/api/navigation/move", {"level": "step", "delta": 1}).json
-    assert stage.tcp.get("/api/navigation/current")["key"] == moved["key"] == "t1/b1/p1/slow"
 
 
 @pytest.fixture

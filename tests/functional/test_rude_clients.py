@@ -6,13 +6,10 @@ Other clients are served on both transports, and no threads or descriptors remai
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import socket
 import struct
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardapp.web import schemas
 from cardapp.web.waitress_adapter import Limits
 from tests.functional.listening import WAIT, Served, answer, counts, ended, serve
 from tests.functional.serving import Api, make_card, until
@@ -110,46 +106,6 @@ def test_clients_that_never_read_free_their_workers(serve: Callable[..., Served]
     until(lambda: counts() <= before, WAIT)
 
 
-@contextlib.contextmanager
-def slowly(clients: list[socket.socket]) -> Iterator[list[socket.socket]]:
-    """Let the clients read a little during the block. Yields the list of those that the server has closed."""
-    closed: list[socket.socket] = []
-    left = threading.Event()
-    for client in clients:
-        client.setblocking(False)
-
-    def read() -> None:
-        while not left.wait(0.02):
-            for client in clients:
-                if client not in closed and is_closed(client):
-                    closed.append(client)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        yield closed
-    finally:
-        left.set()
-        thread.join()
-
-
-def is_closed(client: socket.socket) -> bool:
-    """Read some bytes that have arrived. Returns whether the connection is closed."""
-    try:
-        return not client.recv(20_000)
-    except BlockingIOError:
-        return False
-    except ConnectionResetError:
-        return True
-
-
-def test_clients_that_read_too_slowly_free_their_workers(serve: Callable[..., Served]) -> None:
-    served = serve(app, workers=4, unread_bytes=1 << 18, response=0.5)
-    with slowly([served.send("GET /endless HTTP/1.1") for _ in range(6)]) as closed:
-        assert_serves(served)
-        until(lambda: len(closed) >= 2, WAIT)
-
-
 def test_a_large_response_that_is_not_read_occupies_no_worker(serve: Callable[..., Served]) -> None:
     served = serve(app, workers=4)
     slow = [served.send("GET /large HTTP/1.1") for _ in range(8)]
@@ -197,43 +153,6 @@ def test_half_closed_and_reset_connections_are_released(serve: Callable[..., Ser
     assert_serves(served)
     served.leave()
     until(lambda: counts() <= before, WAIT)
-
-
-WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket")
-UPGRADES = {
-    "no key": (*WEBSOCKET, "Sec-WebSocket-Version: 13"),
-    "no version": (*WEBSOCKET, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
-    "a bad key": (*WEBSOCKET, "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"),
-    "an old version": (*WEBSOCKET, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 8"),
-    "no Connection": ("Upgrade: websocket",),
-    "another protocol": ("Connection: Upgrade", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"),
-    "many": ("Connection: Upgrade", f"Upgrade: {', '.join(['websocket'] * 200)}"),
-    "nothing": ("Connection: Upgrade", "Upgrade:"),
-    "a body": (*WEBSOCKET, "Content-Length: 3"),
-}
-
-
-def test_an_upgrade_without_a_handshake_is_an_ordinary_request(serve: Callable[..., Served]) -> None:
-    served = serve(app)
-    origin = f"Origin: http://127.0.0.1:{served.listener.port}"
-    for name, headers in UPGRADES.items():
-        for path in ("/", "/api/editor-ui", "/api/live"):
-            body = b"{ }" if name == "a body" else b""
-            status, found, raw = answer(served.send(f"GET {path} HTTP/1.1", origin, *headers, body=body))
-            assert status in {200, 400, 404, 415, 426}, (name, path)
-            if found["content-type"] == "application/problem+json":
-                assert schemas.faults("Problem", json.loads(raw)) == (), (name, path)
-    assert_serves(served)
-
-
-def test_a_stop_does_not_wait_for_the_wall_clock(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
-    served = serve(app)
-    assert served.send("GET /endless HTTP/1.1").recv(10)
-    ticks = iter(range(2_000_000_000, 0, -1))
-    monkeypatch.setattr("waitress.task.time.time", lambda: float(next(ticks)))
-    began = time.monotonic()
-    served.listener.stop(0.3)
-    assert time.monotonic() - began < WAIT
 
 
 SOUND = [

@@ -143,15 +143,6 @@ def test_a_client_that_sends_nonsense_or_faster_than_it_is_served_is_closed(serv
         until(lambda client=client: is_closed(client), WAIT)  # type: ignore[misc]
 
 
-def test_unknown_messages_do_not_delay_the_end_of_a_connection(service: Service) -> None:
-    client = connect(service, LIVE)
-    received(client)
-    for _ in range(200):
-        client.send("anything")
-    client.close()
-    until(lambda: len(service.websockets) == 0, WAIT)
-
-
 def test_closed_connections_leave_no_threads_or_descriptors(service: Service) -> None:
     held = connect(service, LIVE)
     received(held)
