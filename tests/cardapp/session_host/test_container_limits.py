@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,73 +130,3 @@ def test_a_program_that_starts_processes_without_end_is_killed_with_them(program
     assert container_limits.kill_program(lambda: family(program)) >= len(found)
     assert program.wait(30) == -signal.SIGKILL
     eventually(lambda: all(state(pid) in (None, "Z") for pid in found))
-
-
-def test_a_process_that_a_debugger_has_stopped_is_not_killed(program: subprocess.Popen[str]) -> None:
-    """gdb's checkpoints are stopped processes. If they were killed too, gdb would miss the program's end."""
-    wait = "python print('held', flush=True); import time; time.sleep(60)"
-    command = ["gdb", "-nx", "-batch", "-p", str(program.pid), "-ex", wait]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as debugger:
-        assert debugger.stdout is not None
-        assert "held\n" in debugger.stdout
-        container_limits.kill_program(lambda: family(program))
-        held = state(program.pid)
-        debugger.kill()
-    assert held == "t"
-
-
-class Watched:
-    """A watch with a short period, the exhaustion of processes that a test simulates, and the watch's actions."""
-
-    def __init__(self, groups: Path) -> None:
-        self.reports: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.killed = self.looks = 0
-        self.exhausted = threading.Event()
-        self.watch = LimitWatch(
-            LIMITS, self.reports.put, groups, period=0.01, can_start=self._can_start, kill=self._kill
-        )
-
-    def _can_start(self) -> bool:
-        self.looks += 1
-        return not self.exhausted.is_set()
-
-    def _kill(self) -> int:
-        self.killed += 1
-        self.exhausted.clear()
-        return 1
-
-    def look_twice(self) -> None:
-        """Wait until the watch has looked at everything once more."""
-        looks = self.looks
-        eventually(lambda: self.looks >= looks + 2)
-
-
-@pytest.fixture
-def watched(groups: Path) -> Iterator[Watched]:
-    found = Watched(groups)
-    found.watch.start()
-    yield found
-    found.watch.stop(5.0)
-
-
-def test_the_program_is_killed_when_no_process_is_left(watched: Watched) -> None:
-    before = watched.watch.reached()
-    for _ in range(2):
-        watched.exhausted.set()
-        assert "(processes)" in watched.reports.get(timeout=30)
-    assert watched.killed == 2
-    assert "(processes)" in (watched.watch.reason(before) or "")
-
-
-def test_a_lack_of_memory_is_reported_once_and_a_refused_process_never(watched: Watched, groups: Path) -> None:
-    """The program may have handled the refusal. The counter only explains a failed replay."""
-    before = watched.watch.reached()
-    rewrite(groups, Reached(0, 7))
-    watched.look_twice()
-    assert watched.reports.empty()
-    assert "(processes)" in (watched.watch.reason(before) or "")
-    rewrite(groups, Reached(1, 7))
-    assert "(memory)" in watched.reports.get(timeout=30)
-    watched.look_twice()
-    assert watched.reports.empty()
-    assert watched.killed == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.errors import StateError, UsageError
-from cardapp.session_host.directory import Record, SessionDirectory, State, write_json
+from cardapp.session_host.directory import Record, SessionDirectory, State
 from cardapp.session_host.process import Process
 
 RECORD = Record(
@@ -105,18 +105,6 @@ def test_a_second_command_waits_for_the_lock_and_names_the_reason(directory: Ses
         pass
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    path = tmp_path / "f.json"
-    write_json(path, {"a": 1})
-    before = path.stat().st_ino
-    with pytest.raises(TypeError):
-        write_json(path, {"a": object()})
-    assert json.loads(path.read_text()) == {"a": 1}
-    write_json(path, {"a": 2})
-    assert path.stat().st_ino != before
-    assert os.listdir(tmp_path) == ["f.json"]
-
-
 def test_whatever_a_program_left_in_run_is_removed(directory: SessionDirectory) -> None:
     """The log also remains, because it tells why a session ended."""
     directory.log.write_text("the end")
@@ -134,10 +122,6 @@ def test_whatever_a_program_left_in_run_is_removed(directory: SessionDirectory) 
     os.mkfifo(directory.log)
     directory.clear()
     assert not directory.log.exists()
-
-
-def test_a_session_that_was_never_started_is_cleared(state: State) -> None:
-    state.session("never").clear()
 
 
 def test_a_run_folder_that_a_program_closed_is_opened_again(directory: SessionDirectory) -> None:

@@ -89,18 +89,3 @@ def test_a_cancelled_wait_raises_cancelled(serve: Serve) -> None:
         threading.Timer(0.1, cancel.set).start()
         with pytest.raises(Cancelled):
             pending.result(60, cancel)
-
-
-def test_an_answer_may_be_awaited_again_after_a_timeout(serve: Serve) -> None:
-    go_on = threading.Event()
-
-    def handle(connection: socket.socket) -> None:
-        connection.recv(4096)
-        go_on.wait(30)
-        connection.sendall(b'{"ok": "late"}\n')
-
-    with serve(handle).begin("run") as pending:
-        with pytest.raises(TooSlow):
-            pending.result(0.05)
-        go_on.set()
-        assert pending.result(30) == "late"

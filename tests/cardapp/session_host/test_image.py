@@ -5,19 +5,15 @@ A script stands in for podman. The real one builds the image in ``tests/release/
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardapp.errors import MissingRequirement
-from cardapp.session_host import podman as podman_module
 from cardapp.session_host.image import CONTAINERFILE, RECIPE_LABEL, SET_UP, Image
 from cardapp.session_host.image_build import DEBIAN_BASE, StepFailed, check_user_ids
 from cardapp.session_host.podman import Podman
@@ -150,67 +146,6 @@ def test_a_missing_base_is_fetched(machine: Machine) -> None:
         machine.build()
 
 
-def test_a_failed_step_shows_the_end_of_its_output(machine: Machine) -> None:
-    lines = [f"line {number}" for number in range(100)]
-    (machine.folder / "build.fails").write_text("\n".join(lines))
-    with pytest.raises(StepFailed) as failed:
-        machine.build()
-    first, *shown = failed.value.detail.splitlines()
-    assert first == "building the image (two minutes or so) failed with exit code 125; the end of its output:"
-    assert shown == lines[-15:]
-    assert list(machine.folder.glob("card-session-image-*")) == []
-
-
-def test_the_leftovers_of_a_killed_build_are_removed_first(machine: Machine) -> None:
-    folder = machine.folder / f"card-session-image-{os.geteuid()}"
-    (folder / "tmp" / "buildah77").mkdir(parents=True)
-    folder.chmod(0o700)
-    (folder / "settings").mkdir()
-    machine.write_program("runtime", '#!/bin/sh\necho "runtime $*" >>"$STUB/log"\n')
-    machine.tell("info", INFO | {"host": INFO["host"] | {"ociRuntime": {"path": str(machine.bin / "runtime")}}})
-    machine.tell("ps", [{"Id": "abc"}])
-    assert machine.build()
-    ran = machine.ran()
-    assert "runtime delete --force buildah-buildah77" in ran
-    at = next(number for number, line in enumerate(ran) if line.startswith("build "))
-    assert ran.index("runtime delete --force buildah-buildah77") < ran.index("rm --force abc") < at
-    assert not folder.exists()
-
-
-def test_two_builds_at_once_build_once(machine: Machine) -> None:
-    """The second one waits for the lock, and then finds the image."""
-    folder = machine.folder / f"card-session-image-{os.geteuid()}"
-    folder.mkdir(mode=0o700)
-    lock = os.open(folder, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    waits, built = threading.Event(), []
-
-    def announce(text: str) -> None:
-        assert "waiting for its end" in text
-        waits.set()
-
-    second = threading.Thread(target=lambda: built.append(machine.image.build(machine.podman, None, announce)))
-    second.start()
-    assert waits.wait(30)
-    machine.tell_images(machine.as_listed())
-    folder.rmdir()
-    os.close(lock)
-    second.join(30)
-    assert built == [False]
-    assert not any(line.startswith("build ") for line in machine.ran())
-    assert not folder.exists()
-
-
-def test_without_debootstrap_a_base_has_to_be_named(machine: Machine) -> None:
-    (machine.folder / "image.fails").write_text("")
-    for name in ("setpriv", "rm", "cat"):
-        (machine.bin / name).symlink_to(shutil.which(name) or name)
-    environ = machine.podman.environ | {"PATH": str(machine.bin), "DEBIAN_MIRROR": "http://mirror.example"}
-    podman = Podman(environ, podman_module.Machine(system_path=str(machine.bin)))
-    with pytest.raises(MissingRequirement, match=r"apt-get install debootstrap\).*--base"):
-        machine.image.build(podman, None, machine.said.append)
-
-
 def test_without_a_mirror_one_has_to_be_named(machine: Machine) -> None:
     machine.write_program("apt-get", "#!/bin/sh\nexit 0\n")
     with pytest.raises(MissingRequirement, match="name one in DEBIAN_MIRROR"):
@@ -233,9 +168,3 @@ def test_a_user_without_ids_for_containers_is_told_how_to_get_them() -> None:
         info = INFO | {"host": INFO["host"] | {"idMappings": {"uidmap": mappings}}}
         with pytest.raises(MissingRequirement, match=r"usermod --add-subuids .* nobody; then run podman system migrat"):
             check_user_ids(info, 65534)
-
-
-def test_copies_of_whole_images_are_announced(machine: Machine) -> None:
-    machine.tell("info", INFO | {"store": {"graphDriverName": "vfs"}})
-    assert machine.build()
-    assert "storage driver vfs" in machine.said[0]

@@ -15,9 +15,8 @@ import pytest
 
 from cardapp.card.source import load_card
 from cardapp.session_host.sources import Fetched, SourcesUnusable, fetch
-from cardapp.session_host.workspace import FILE_TIME_LAG, BuildCancelled, Workspace
+from cardapp.session_host.workspace import FILE_TIME_LAG, Workspace
 from tests.cardapp.card.conftest import small_source
-from tests.cardapp.session_host.test_workspace import cancel_when
 
 ENOUGH = 1 << 30
 
@@ -133,27 +132,6 @@ def test_the_file_of_a_link_that_leaves_the_root_is_copied(sources: Sources) -> 
     assert not os.path.lexists(sources.copy / "gone")
 
 
-def test_submodules_and_nested_repositories_are_copied_and_missing_ones_are_not(sources: Sources) -> None:
-    for name in ("sub", "nested"):
-        (sources.origin / name).mkdir()
-        (sources.origin / name / "x.c").write_text("")
-        (sources.origin / name / "x.log").write_text("")
-        (sources.origin / name / ".gitignore").write_text("*.log\n")
-        sources.git("init", "-q", f"src/{name}")
-        sources.git("-C", f"src/{name}", "add", "-A")
-        sources.git("-C", f"src/{name}", "commit", "-qm", "x")
-    sources.git("init", "-q")
-    sources.git("add", "src/sub")
-    sources.fetch()
-    assert {name for name in files(sources.copy) if name.startswith(("sub/", "nested/"))} == {
-        "sub/x.c", "sub/.gitignore", "nested/x.c", "nested/.gitignore",
-    }  # fmt: skip
-    shutil.rmtree(sources.origin / "sub")
-    (sources.origin / "sub").mkdir()
-    sources.fetch()
-    assert not any(name.startswith("sub/") for name in files(sources.copy))
-
-
 def test_the_state_directory_is_no_source(sources: Sources) -> None:
     sources.card(root=".", directory="src", program="build/t")
     sources.fetch()
@@ -222,14 +200,6 @@ def test_too_many_bytes_are_refused_with_the_way_out(sources: Sources) -> None:
     assert sources.fetch(max_bytes=6000).updated
 
 
-def test_a_file_that_cannot_be_copied_is_named(sources: Sources) -> None:
-    sources.fetch()
-    sources.write("c.c", "")
-    (sources.copy / "c.c" / "a").mkdir(parents=True)
-    with pytest.raises(SourcesUnusable, match=r"c\.c cannot be copied"):
-        sources.fetch()
-
-
 def test_a_new_file_keeps_its_time_and_a_changed_one_is_new(sources: Sources) -> None:
     for name in ("a.c", "lib/b.c"):
         os.utime(sources.origin / name, (1000, 1000))
@@ -276,17 +246,6 @@ def test_what_a_build_changes_or_removes_is_no_edit(sources: Sources) -> None:
     sources.write("config.h", "new")
     sources.write("lib/b.c", "new")
     assert sources.fetch().updated == ["config.h", "lib/b.c"]
-
-
-def test_a_file_that_a_killed_build_wrote_is_no_edit(sources: Sources) -> None:
-    sources.write("config.h", "whole")
-    written = sources.copy / "config.h"
-    cancel = cancel_when(lambda: written.exists() and written.read_text() == "part")
-    with pytest.raises(BuildCancelled):
-        sources.built("mkdir -p build; printf part > config.h; sleep 1000", cancel)
-    assert sources.fetch().backups == {"config.h": "config.h.orig"}
-    assert (sources.copy / "config.h").read_text() == "whole"
-    assert (sources.copy / "config.h.orig").read_text() == "part"
 
 
 def test_an_unedited_file_is_removed_with_its_original(sources: Sources) -> None:
