@@ -73,12 +73,6 @@ async def called(opened: ClientSession, name: str, **arguments: Any) -> tuple[bo
     return result.is_error, text, result.structured_content
 
 
-async def code_of(opened: ClientSession, name: str, **arguments: Any) -> int:
-    with pytest.raises(MCPError) as refused:
-        await opened.call_tool(name, arguments)
-    return refused.value.code
-
-
 def drive(transport: Transport, revision: str) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
     begun = anyio.Event()

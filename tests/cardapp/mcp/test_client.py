@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types.methods import validate_client_request
 
-from cardapp.errors import FieldError, McpCancelled, McpProtocolError, McpRemoteError, McpTimeout
+from cardapp.errors import FieldError, McpProtocolError, McpRemoteError
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
 from cardapp.mcp.server import McpServer, UnixListener
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
@@ -94,13 +93,6 @@ def test_a_call_returns_structure_and_text(talk: Talk, background: Background) -
     peer.answer(request, {"content": [], "structuredContent": {"n": 2}})  # a result without a type is complete
     assert running.result(PATIENCE).structured == {"n": 2}
     ping(talk, background)
-
-
-def test_structured_content_may_be_any_json(modern_client: Talk, background: Background) -> None:
-    tool: dict[str, Any] | None = {**TOOL, "outputSchema": {}}
-    for value in ([1], 7, "text", None, False):
-        assert result_of(modern_client, background, complete(structuredContent=value), tool=tool).structured == value
-        tool = None
 
 
 def test_a_tools_failure_is_a_result_and_need_not_match_the_schema(modern_client: Talk, background: Background) -> None:
@@ -192,29 +184,6 @@ def test_the_list_of_tools_is_fetched_again_only_after_a_change(modern_client: T
     running.result(PATIENCE)
     text = {**TOOL, "outputSchema": {"type": "string"}}
     assert result_of(modern_client, background, complete(structuredContent="a text"), tool=text).structured == "a text"
-
-
-def test_the_request_for_the_list_ends_with_the_call(modern_client: Talk, background: Background) -> None:
-    client, peer = modern_client
-    cancel = threading.Event()
-    cancel.set()
-    for options, error in (
-        ({"maximum": 0.1}, McpTimeout), ({"timeout": 0.1}, McpTimeout), ({"cancel": cancel}, McpCancelled),
-    ):  # fmt: skip
-        running = background(call, client, **options)
-        request = peer.expect("tools/list")
-        with pytest.raises(error, match="tools/list was"):
-            running.result(PATIENCE)
-        assert peer.expect("notifications/cancelled")["params"]["requestId"] == request["id"]
-
-
-def test_a_cancel_event_ends_the_call_and_tells_the_server(modern_client: Talk, background: Background) -> None:
-    cancel = threading.Event()
-    running, request = start(modern_client, background, tool=TOOL, cancel=cancel)
-    cancel.set()
-    with pytest.raises(McpCancelled):
-        running.result(PATIENCE)
-    assert modern_client[1].expect("notifications/cancelled")["params"]["requestId"] == request["id"]
 
 
 def test_cursors_are_followed(modern_client: Talk, background: Background) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.errors import McpClosed, StateError, UsageError
+from cardapp.errors import McpClosed
 from cardapp.mcp.client import McpClient
 from cardapp.mcp.server import CallContext, McpServer, Tool, UnixListener
 from tests.cardapp.mcp.conftest import PATIENCE
@@ -73,72 +73,6 @@ def test_many_peers_are_served_at_once(path: Path, listen: Callable[..., UnixLis
     assert [each.result(PATIENCE) for each in sums] == [{"sum": 2 * n} for n in range(5)]
     for client in clients:
         client.close()
-
-
-def test_a_peer_waits_until_there_is_a_thread_for_it(
-    path: Path, listen: Callable[..., UnixListener], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start, failures = threading.Thread.start, iter(range(2))
-
-    def start_third_time(thread: threading.Thread) -> None:
-        if thread.name == "mcp-peer" and next(failures, None) is not None:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    listen()
-    monkeypatch.setattr(threading.Thread, "start", start_third_time)
-    client = connect(path)
-    assert add(client, 1, 1) == {"sum": 2}
-    client.close()
-
-
-def test_a_listener_stops_while_a_peer_waits_for_a_thread(
-    path: Path, listen: Callable[..., UnixListener], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        refused.set()
-        raise RuntimeError("can't start new thread")
-
-    refused, listener = threading.Event(), listen()
-    with monkeypatch.context() as context, socket.socket(socket.AF_UNIX) as waiting:
-        context.setattr(threading.Thread, "start", refuse)
-        waiting.connect(str(path))
-        assert refused.wait(PATIENCE)
-        listener.stop(PATIENCE)
-        assert waiting.recv(1) == b""
-
-
-def test_a_stale_socket_file_is_replaced_and_one_in_use_is_not(path: Path, listen: Callable[..., UnixListener]) -> None:
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(path))
-    listen()
-    second = UnixListener(path, example_server())
-    with pytest.raises(StateError, match="another process listens"):
-        second.start()
-    second.stop()
-    client = connect(path)
-    assert add(client, 1, 1) == {"sum": 2}
-    client.close()
-
-
-def test_a_file_that_is_no_socket_or_has_replaced_it_is_not_removed(
-    path: Path, listen: Callable[..., UnixListener]
-) -> None:
-    path.write_text("precious")
-    with pytest.raises(StateError, match="not a socket"):
-        UnixListener(path, example_server()).start()
-    assert path.read_text() == "precious"
-    path.unlink()
-    listener = listen()
-    path.unlink()
-    path.write_text("another's")
-    listener.stop(PATIENCE)
-    assert path.read_text() == "another's"
-
-
-def test_the_error_of_a_long_path_names_the_setting(state_dir: Path) -> None:
-    with pytest.raises(UsageError, match=r"107.*CARD_STATE_DIR"):
-        UnixListener(state_dir / ("x" * 107), example_server()).start()
 
 
 def test_a_connection_above_the_limit_is_closed(path: Path, listen: Callable[..., UnixListener]) -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -185,18 +183,6 @@ def test_initialize_is_never_cancelled(background: Background) -> None:
         assert "cancelled" not in silent.value.detail
 
 
-def test_a_server_may_ping_during_the_negotiation(background: Background) -> None:
-    with opening(background) as opened:
-        opened.peer.refuse(opened.probe(), -32601)
-        opened.peer.send({"id": "theirs", "method": "ping"})
-        request = opened.peer.receive(), opened.peer.receive()
-        assert {"jsonrpc": "2.0", "id": "theirs", "result": {}} in request
-        (initialize,) = [each for each in request if each.get("method") == "initialize"]
-        answer = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": SERVER_INFO}
-        opened.peer.answer(initialize, answer)
-        assert opened.agreed() == ("handshake", "2025-11-25")
-
-
 # -- nobody there ------------------------------------------------------------------------------------------------------
 
 
@@ -244,31 +230,6 @@ def test_connecting_to_a_path_without_a_listener_fails(state_dir: Path) -> None:
 
 
 # -- who is there ------------------------------------------------------------------------------------------------------
-
-LISTEN = """
-import socket, sys
-listening = socket.socket(socket.AF_UNIX)
-listening.bind(sys.argv[1])
-listening.listen()
-print("listening", flush=True)
-peer, _ = listening.accept()
-request = peer.recv(65536)
-answer = b'{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}'
-peer.sendall(answer + b"\\n")
-peer.recv(65536)
-"""
-
-
-def test_the_process_behind_the_socket_is_named_by_pid_and_start(state_dir: Path) -> None:
-    path = state_dir / "s"
-    command = [sys.executable, "-c", LISTEN, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        client = McpClient.connect(path, timeout=PATIENCE)
-        client.close()
-        started = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").split()[21]  # a name without a space
-        assert (client.peer_pid, client.peer_start) == (process.pid, int(started))
 
 
 def test_other_streams_have_no_known_process(background: Background) -> None:

@@ -202,14 +202,6 @@ def test_a_cancel_event_or_an_exception_of_on_progress_cancels_the_request(
     assert_usable(talk, background)
 
 
-def test_a_long_error_of_a_peer_is_cut(talk: Connection, background: Background) -> None:
-    asked = Asked(talk, background)
-    talk.peer.send({"id": asked.message["id"], "error": {"code": -32000, "message": LONG}})
-    with pytest.raises(McpRemoteError) as refused:
-        asked.result()
-    assert refused.value.detail == LONG[:2000] + "…"
-
-
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 

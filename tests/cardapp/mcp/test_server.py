@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +12,7 @@ from cardapp.mcp.revisions import REVISIONS
 from cardapp.mcp.server import CallContext, McpServer, Tool, ToolFailure
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 from tests.cardapp.mcp.conftest import PATIENCE, ScriptedPeer
-from tests.cardapp.mcp.example_server import example_server, schema
+from tests.cardapp.mcp.example_server import example_server
 
 HANDSHAKE = [name for name, revision in REVISIONS.items() if revision.lifecycle == "handshake"]
 MODERN = "2026-07-28"
@@ -222,21 +218,6 @@ def test_a_result_and_a_failure_match_the_listed_schema(modern: Caller) -> None:
         assert listed[name].faults({"code": "no_luck"})
 
 
-def test_a_listed_schema_keeps_its_dialect_and_its_definitions(served: Serve) -> None:
-    number = {"$ref": "#/$defs/number"}
-    output = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$defs": {"number": {"type": "number"}},
-        **schema(["sum"], sum=number),
-    }
-    tool = Tool("add", "Add", "Adds.", ANY, output, lambda *_: {"sum": 3})
-    [listed] = Caller(served(McpServer("x", "1", [tool])), MODERN).ask("tools/list")["result"]["tools"]
-    found = ToolSchema(listed["outputSchema"])
-    assert listed["outputSchema"]["$schema"] == output["$schema"]
-    assert found.faults({"sum": 3}) == ()
-    assert found.faults({"sum": "three"})
-
-
 def test_a_defect_in_a_tool_is_an_internal_error_without_details(
     modern: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -245,28 +226,6 @@ def test_a_defect_in_a_tool_is_an_internal_error_without_details(
         assert (code, message) == (-32603, f"internal error in the tool {name}; see the server's log")
         assert name in caplog.text
     assert "result" in modern.call("add", {"a": 1, "b": 1})
-
-
-def test_too_deeply_nested_arguments_are_refused_and_the_connection_stays(served: Serve) -> None:
-    tree = {"type": "object", "additionalProperties": {"$ref": "#"}}
-    tool = Tool("deep", "Deep", "", tree, ANY, lambda _arguments, _context: {})
-    caller = Caller(served(McpServer("deep", "1", [tool])), MODERN)
-    arguments: dict[str, Any] = {}
-    for _ in range(400):
-        arguments = {"a": arguments}
-    assert caller.refusal("tools/call", name="deep", arguments=arguments)[0] == -32602
-    assert "result" in caller.call("deep")
-
-
-def test_a_request_is_answered_although_the_input_ends_at_once() -> None:
-    """The input of ``serve_stdio`` ends after the request. What the tool prints must not be in the output."""
-    call = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
-    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
-    command = [sys.executable, str(Path(__file__).with_name("example_server.py"))]
-    done = subprocess.run(command, input=line, capture_output=True, timeout=PATIENCE, check=True)
-    answers = [json.loads(each) for each in done.stdout.splitlines()]
-    assert [answer["result"]["structuredContent"] for answer in answers] == [{"sum": 3}]
-    assert b"what a tool prints" in done.stderr
 
 
 def test_a_server_with_invalid_tools_is_refused() -> None:
@@ -371,19 +330,6 @@ def test_calls_above_the_limit_fail_as_busy(served: Serve) -> None:
         assert held.caller.call("held")["result"]["isError"] is False
 
 
-def test_a_call_for_which_there_is_no_thread_fails_as_busy(served: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_thread(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    caller = Caller(served(example_server(max_calls=1)), MODERN)
-    with monkeypatch.context() as context:
-        context.setattr(threading.Thread, "start", no_thread)
-        assert caller.call("add", {"a": 1, "b": 2})["result"]["structuredContent"]["code"] == "busy"
-    # The id and the slot of the call are free again, and the connection still works.
-    caller.next_id -= 1
-    assert caller.call("add", {"a": 1, "b": 2})["result"]["structuredContent"] == {"sum": 3}
-
-
 def test_when_a_peer_ends_its_side_its_calls_are_cancelled_and_answered(served: Serve) -> None:
     def handler(_arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         assert context.cancelled.wait(PATIENCE)
@@ -436,19 +382,3 @@ def test_a_batch_is_answered_with_one_array_in_the_revision_that_has_batches(cal
     assert next(answer for answer in answers if answer["id"] == "i")["error"]["code"] == -32600
     caller.peer.send([{"jsonrpc": "2.0", "method": "notifications/initialized"}])
     assert caller.ask("ping")["result"] == {}  # a batch of notifications got no answer
-
-
-def test_a_cancelled_call_of_a_batch_is_left_out_of_its_answers(served: Serve) -> None:
-    held = Held(served, "2025-03-26")
-    call = {"name": "held", "_meta": {"progressToken": 1}}
-    held.peer.send(
-        [
-            {"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": call},
-            {"jsonrpc": "2.0", "id": "p", "method": "ping"},
-        ]
-    )
-    held.peer.expect("notifications/progress")
-    held.peer.send({"method": "notifications/cancelled", "params": {"requestId": "c"}})
-    assert held.contexts[0].cancelled.wait(PATIENCE)
-    held.release.set()
-    assert [answer["id"] for answer in held.peer.receive()] == ["p"]

@@ -74,16 +74,6 @@ def test_shut_wakes_receivers_and_senders(ends: Ends, background: Callable[..., 
             each.result(PATIENCE)
 
 
-def test_a_closed_transport_sends_and_receives_nothing(ends: Ends) -> None:
-    transport, _, _ = ends
-    transport.close()
-    transport.close()
-    transport.shut()
-    assert transport.receive() == b""
-    with pytest.raises(TransportClosed):
-        transport.send(b"x", PATIENCE)
-
-
 def test_receive_returns_nothing_when_the_peer_has_ended() -> None:
     ours, theirs = socket.socketpair()
     transport = Transport(ours, ours)
