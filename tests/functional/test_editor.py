@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from cardapp.errors import EditorBlocked, EditorUnavailable, InvalidValue, TooSlow
 from cardapp.neovim import NeovimConnection
 from cardapp.session_client.editor import Editor
-from tests.functional.neovim_process import NeovimProcess, neovim_in_terminal, neovim_with_ui
+from tests.functional.neovim_process import NeovimProcess, neovim_with_ui
 from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
@@ -200,14 +199,6 @@ def test_a_neovim_that_awaits_a_key_refuses_the_cursor_and_takes_input(patient: 
         assert eventually(lambda: patient.state()["cursor"]) == {"row": 1, "column": 0}, mode
 
 
-def test_getchar_in_a_script_blocks_no_call(patient: Editor, nvim: NeovimConnection) -> None:
-    patient.input(":let g:key = getchar()<CR>")
-    assert patient.availability()["available"] is True
-    patient.state()
-    patient.input("k")
-    assert eventually(lambda: ask(nvim, "get(g:, 'key', 0)")) == ord("k")
-
-
 def test_a_busy_script_is_seen_bounded_and_interrupted_by_input(editor: Editor, patient: Editor) -> None:
     patient.input(SCRIPT)
     state = editor.state()
@@ -280,18 +271,6 @@ def test_a_hit_enter_prompt_is_freed(patient: Editor, nvim: NeovimConnection) ->
     assert ask(nvim, "g:second") == 1
 
 
-def test_a_more_prompt_is_freed(session: Session, patient: Editor, state_dir: Path) -> None:
-    # Only a Neovim with a terminal pages its messages.
-    with (
-        neovim_in_terminal(state_dir / "t.sock"),
-        closing(Editor(lambda: str(state_dir / "t.sock"), session.reset, session.fit)) as paged,
-    ):
-        eventually(lambda: paged.state()["buffer"])  # null while Neovim is starting
-        bring_to(paged, ":highlight<CR>", "rm")
-        assert paged.free_prompt() is True
-        assert paged.state()["mode"] == "n"
-
-
 def test_a_prompt_that_needs_a_decision_is_kept(patient: Editor) -> None:
     bring_to(patient, ':call confirm("delete?", "&yes\\n&no")<CR>', "r?")
     assert patient.free_prompt() is False
@@ -352,27 +331,3 @@ def test_a_killed_neovim_is_unavailable_until_it_is_started_again_at_the_same_pa
         session.neovim.start()
         assert patient.state()["available"] is True
         assert patient.set_cursor(2, 1)["cursor"] == {"row": 2, "column": 1}
-
-
-def test_another_neovim_at_the_path_gets_the_calls_though_the_old_one_lives(
-    session: Session, patient: Editor, state_dir: Path
-) -> None:
-    assert patient.set_cursor(3, 0)["cursor"]["row"] == 3
-    other = NeovimProcess(Path(session.neovim.path))
-    try:
-        other.start()
-        assert patient.state()["buffer"]["line_count"] == 1
-        rpc = [thread for thread in threading.enumerate() if thread.name == "neovim-rpc"]
-        assert len(rpc) == 2  # the attached UI's and the new one; the old one was closed
-    finally:
-        other.kill()
-
-
-def test_two_hundred_rapid_operations_from_eight_threads_all_succeed(patient: Editor) -> None:
-    def operate(n: int) -> bool:
-        if n % 2:
-            return bool(patient.set_cursor(n % 3 + 1, 0)["cursor"]["row"] == n % 3 + 1)
-        return bool(patient.state()["available"] and patient.availability()["available"])
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(operate, range(200)))

@@ -300,15 +300,6 @@ def test_a_list_waits_until_a_command_has_been_typed(nvim: NeovimConnection) -> 
     assert ask(nvim, "g:kept") == 1
 
 
-def test_in_the_command_line_window_a_list_is_its_first_line(nvim: NeovimConnection) -> None:
-    press(nvim, "q:")
-    until(lambda: ask(nvim, "getcmdwintype()"))
-    lua(nvim, "require('card.message').list({ 'the first', 'the second' })")
-    says(nvim, "card: the first")
-    press(nvim, ":quit<CR>")
-    until(lambda: not ask(nvim, "getcmdwintype()"))
-
-
 def test_without_the_service_every_command_says_what_to_do(state_dir: Path) -> None:
     environment = {"CARD_API_SOCKET": str(state_dir / "api.sock")}
     with neovim_with_ui(state_dir / "n", *LOAD, environment=environment) as neovim:

@@ -50,16 +50,6 @@ def test_a_call_returns_its_result_and_an_error_of_neovim_is_translated(connecti
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_neovim_waiting_for_a_key_delays_calls_but_not_the_mode(connection: NeovimConnection) -> None:
-    connection.call("nvim_input", "r", timeout=LONG)
-    assert eventually(lambda: connection.mode(LONG).blocking)
-    with pytest.raises(TooSlow):
-        connection.call("nvim_eval", "'late'", timeout=SOON)
-    connection.call("nvim_input", "<Esc>", timeout=LONG)
-    # The late response is dropped.
-    assert connection.call("nvim_eval", "'timely'", timeout=LONG) == "timely"
-
-
 def test_a_script_delays_the_mode_but_neither_input_nor_a_new_connection(
     neovim: NeovimProcess, connection: NeovimConnection
 ) -> None:
@@ -100,30 +90,6 @@ def test_a_kill_fails_the_open_call_and_all_later_ones(neovim: NeovimProcess, co
         connection.call("nvim_eval", "1", timeout=LONG)
 
 
-def test_a_missing_and_a_stale_socket_are_named_in_the_error(neovim: NeovimProcess, state_dir: Path) -> None:
-    absent = NeovimConnection(str(state_dir / "absent.sock"))
-    with pytest.raises(EditorUnavailable, match=r"absent\.sock"):
-        absent.call("nvim_eval", "1", timeout=LONG)
-    neovim.kill()
-    stale = NeovimConnection(neovim.path)
-    with pytest.raises(EditorUnavailable, match="refused"):
-        stale.mode(LONG)
-
-
-def test_close_is_idempotent_ends_open_calls_and_may_be_called_at_any_time(neovim: NeovimProcess) -> None:
-    connection = NeovimConnection(neovim.path)
-    connection.call("nvim_input", "r", timeout=LONG)
-    assert eventually(lambda: connection.mode(LONG).blocking)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(connection.call, "nvim_eval", "1", timeout=60)
-        connection.close()
-        connection.close()
-        with pytest.raises(EditorUnavailable, match="closed"):
-            waiting.result(LONG)
-    assert not rpc_threads() or connection.ended.is_set()
-    NeovimConnection(neovim.path).close()  # before it was attached
-
-
 def test_open_and_close_leak_no_descriptor_and_no_thread(neovim: NeovimProcess) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -137,31 +103,3 @@ def test_open_and_close_leak_no_descriptor_and_no_thread(neovim: NeovimProcess) 
         connection.close(LONG)
         assert connection.ended.is_set()
     assert (descriptors(), len(rpc_threads())) == (before, threads)
-
-
-def test_two_hundred_rapid_calls_from_eight_threads_get_their_own_answers(connection: NeovimConnection) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda n: connection.call("nvim_eval", f"{n} * 2", timeout=LONG), range(200)))
-    assert answers == [n * 2 for n in range(200)]
-
-
-def test_a_kill_in_the_middle_of_many_calls_leaves_no_caller_waiting(
-    neovim: NeovimProcess, connection: NeovimConnection
-) -> None:
-    first = threading.Event()
-
-    def ask(n: int) -> str:
-        try:
-            connection.call("nvim_eval", str(n), timeout=LONG)
-        except EditorUnavailable:
-            return "unavailable"
-        first.set()
-        return "answered"
-
-    with ThreadPoolExecutor(8) as pool:
-        outcomes = [pool.submit(ask, n) for n in range(400)]
-        assert first.wait(LONG)
-        neovim.kill()
-        seen = {outcome.result(60) for outcome in outcomes}
-    assert seen <= {"answered", "unavailable"}
-    assert connection.ended.wait(LONG)

@@ -155,26 +155,6 @@ def test_the_mappings_are_the_tables_editor_entries(api: Application, nvim: Neov
         assert ask(nvim, f"maparg('<F2>', '{mode}', 0, 1).desc") == "card: Run the program to the stop of the position"
 
 
-def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConnection) -> None:
-    api.answers[TABLE] = response(
-        200,
-        {
-            "levels": [],
-            "shortcuts": [
-                {"action": "sync", "keys": ["Ctrl+Shift+F9", "Alt+ArrowUp"], "scope": "editor", "description": "d"},
-                {"action": "sync", "keys": ["F2"], "scope": "page", "description": "d"},
-                {"action": "unknown here", "keys": ["F3"], "scope": "editor", "description": "d"},
-            ],
-        },
-    )
-    when_bound(nvim)
-    lua(nvim, "require('card.keys').setup()")
-    eventually(lambda: bound(nvim) == ["<C-S-F9>", "<M-Up>"])
-    assert ask(nvim, "maparg('<F1>', 'n')") == ""
-    press(nvim, "<M-Up>")
-    shows(nvim, "card: sync: ready at arena.c:31")
-
-
 def test_a_key_sends_a_request_and_shows_the_result(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
     for keys, path, body, message in (
@@ -214,35 +194,6 @@ def test_neovim_stays_usable_while_an_answer_is_awaited(api: Application, nvim: 
     shows(nvim, "ready")
 
 
-SPY = """
-said, echo = {}, vim.api.nvim_echo
-vim.api.nvim_echo = function(chunks, ...)
-  said[#said + 1] = chunks[1][1]
-  return echo(chunks, ...)
-end
-"""
-
-
-def test_only_the_newest_request_of_an_action_shows_its_result(api: Application, nvim: NeovimConnection) -> None:
-    when_bound(nvim)
-    lua(nvim, SPY)
-    first = api.held = threading.Event()
-    press(nvim, "<F2>")
-    eventually(lambda: len(api.asked(*SYNC)) == 1)
-    api.held = None
-    press(nvim, "<F2>")
-    shows(nvim, "ready at arena.c:31")
-    api.answers = {**api.answers, SYNC: response(409, {"detail": "superseded"})}
-    answered = api.answered
-    first.set()
-    eventually(lambda: api.answered > answered)
-    press(nvim, "<M-Right>")  # requested after that answer was sent, so shown after it
-    shows(nvim, "next: t1/b1")
-    said = lua(nvim, "return said")
-    assert said[:3] == ["card: sync …", "card: sync …", "card: sync: ready at arena.c:31"]
-    assert said[3:] == ["card: next …", "card: next: t1/b1 (the last)"]
-
-
 LONG = "the program ended before the stop: " + "größer 漢字 " * 60
 
 
@@ -266,41 +217,6 @@ def test_every_outcome_is_one_line_that_awaits_no_key(api: Application, nvim: Ne
         press(nvim, "<F2>")
         shows(nvim, message)
         assert nvim.mode(PATIENCE) == ("n", False), message
-
-
-def test_a_message_is_cut_to_what_fits(api: Application, nvim: NeovimConnection) -> None:
-    when_bound(nvim)
-    lua(nvim, SPY + "vim.o.cmdheight = 1")
-    api.answers[SYNC] = response(409, {"detail": LONG})
-    for number, columns in enumerate((80, 20), 1):
-        lua(nvim, "vim.o.columns = ...", columns)
-        press(nvim, "<F2>")
-        said = eventually(lambda last=2 * number: lua(nvim, "return said[...]", last))
-        assert said.endswith("…")
-        assert lua(nvim, "return vim.fn.strdisplaywidth(...)", said) < columns, said
-        assert nvim.mode(PATIENCE) == ("n", False), columns
-    lua(nvim, "vim.o.columns = 12")  # leaves no room for a message
-    press(nvim, "<F2>")
-    eventually(lambda: len(api.asked(*SYNC)) == 3)
-    press(nvim, "<M-Right>")  # answered after the other request
-    eventually(lambda: api.asked("POST", "/api/navigation/move") and api.answered == 5)
-    assert lua(nvim, "return #said") == 4
-    assert nvim.mode(PATIENCE) == ("n", False)
-
-
-def test_a_message_waits_while_a_command_line_is_typed(api: Application, nvim: NeovimConnection) -> None:
-    when_bound(nvim)
-    api.held = threading.Event()
-    press(nvim, "<F2>")
-    eventually(lambda: api.asked(*SYNC))
-    press(nvim, ":let typed = 1")
-    eventually(lambda: nvim.mode(PATIENCE).name == "c")
-    api.held.set()
-    eventually(lambda: ask(nvim, "exists('#CmdlineLeave')"))
-    assert ":let typed = 1" in screen(nvim)
-    press(nvim, "<CR>")
-    shows(nvim, "sync: ready")
-    assert ask(nvim, "g:typed") == 1
 
 
 def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: Path, nvim: NeovimConnection) -> None:
@@ -327,16 +243,6 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
     assert len(api.requests) == known
 
 
-def test_the_keys_are_bound_once_the_session_was_chosen(api: Application, state_dir: Path) -> None:
-    """Until then the application refuses the requests of a container."""
-    api.answers[TABLE] = response(403, {"detail": "another session is chosen"}, "application/problem+json")
-    with loaded(state_dir) as nvim:
-        eventually(lambda: len(api.requests) >= 5)
-        assert bound(nvim) == []
-        api.answers[TABLE] = response(200, keyboard.as_json())
-        when_bound(nvim)
-
-
 def test_without_the_variable_the_reason_is_shown(state_dir: Path) -> None:
     with loaded(state_dir, None) as nvim:
         nvim.call("nvim_command", "CardKeys", timeout=PATIENCE)
@@ -355,31 +261,3 @@ def test_ctrl_backtick_arrives_from_a_terminal(api: Application, state_dir: Path
             type_in(typed)
             eventually(lambda number=number: len(api.asked("POST", "/api/editor/redraw")) == number)
         shows(nvim, "redraw: 80 x 24")
-
-
-PARSE = """
-local whole, ended = ...
-local sound, answer = pcall(require('card.api').parse, whole, ended)
-return sound and (answer or 'more') or tostring(answer)
-"""
-
-
-def test_a_response_is_understood_wherever_it_is_cut(nvim: NeovimConnection) -> None:
-    for whole, status, body in (
-        (response(200, {"a": "b"}), 200, '{"a": "b"}'),
-        (response(200, {"a": "b"}).replace(b"HTTP/1.1", b"HTTP/1.0"), 200, '{"a": "b"}'),
-        (b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, ""),
-    ):
-        assert parsed(nvim, whole, False) == {"status": status, "body": body}
-        for cut in range(len(whole)):
-            assert parsed(nvim, whole[:cut], False) == "more", whole[:cut]
-            assert "response" in parsed(nvim, whole[:cut], True), whole[:cut]
-    # Without a length the end of the connection ends it.
-    whole = unmeasured({"a": "b"})
-    assert parsed(nvim, whole, False) == "more"
-    assert parsed(nvim, whole, True) == {"status": 200, "body": '{"a": "b"}'}
-    assert parsed(nvim, b"HTTP/1.0 204 No Content\r\n\r\n", True) == {"status": 204, "body": ""}
-
-
-def parsed(nvim: NeovimConnection, data: bytes, ended: bool) -> Any:
-    return lua(nvim, PARSE, data, ended)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,13 +49,6 @@ def panes(neovim: Neovim) -> dict[str, Any]:
     return found
 
 
-def drag(neovim: Neovim, start: tuple[int, int], end: tuple[int, int]) -> None:
-    """Drag the border of a window, with rows and columns from 0."""
-    for action, place in (("press", start), ("drag", end), ("release", end)):
-        neovim.call("nvim_input_mouse", "left", action, "", 0, *place)
-        neovim.screen()  # Neovim takes inputs that arrive together as one
-
-
 def text_of(neovim: Neovim, pane: str) -> list[str]:
     """The lines of a terminal pane that are not blank."""
     lines = neovim.lua(f"return vim.api.nvim_buf_get_lines(require('card.windows').{pane}, 0, -1, false)")
@@ -71,28 +63,6 @@ def test_gdbs_pane_is_the_larger_one_at_every_size(neovim: Neovim, terminal: Att
         assert found["gdb"][1] > found["program"][1] > 0, (columns, rows)
         share = found["code"][0] / columns if columns > 110 else found["code"][1] / (rows - 5)
         assert 0.5 < share < 0.6, (columns, rows)
-
-
-def test_a_terminal_is_followed_again_after_a_fit(stage: Stage, neovim: Neovim) -> None:
-    def fit(**size: int) -> Any:
-        return stage.tcp.post("/api/editor/redraw", size).json["grid"]
-
-    with AttachedTerminal(stage.sessions, 200, 50) as terminal:
-        has_size(neovim, 200, 50)
-        assert fit(cols=100, rows=30) == {"cols": 100, "rows": 30}
-        terminal.resize(150, 45)
-        has_size(neovim, 150, 45)
-        terminal.resize(120, 40)
-        has_size(neovim, 120, 40)
-        assert fit(cols=100, rows=30) == {"cols": 100, "rows": 30}
-        assert fit() == {"cols": 120, "rows": 40}  # as Ctrl+` in the terminal
-        terminal.resize(130, 41)
-        has_size(neovim, 130, 41)
-    fit(cols=90, rows=33)
-    with AttachedTerminal(stage.sessions, 110, 44) as terminal:
-        has_size(neovim, 110, 44)
-        terminal.resize(111, 40)
-        has_size(neovim, 111, 40)
 
 
 def print_in_program(stage: Stage, neovim: Neovim, line: str) -> None:
@@ -124,34 +94,6 @@ def test_text_outlasts_a_narrow_terminal(stage: Stage, neovim: Neovim, terminal:
     until(lambda: text_of(neovim, "program")[-1] == "the next line")
 
 
-NOTE_PANES = f"""
-local path, columns, rows = ...
-vim.api.nvim_create_autocmd({{ 'WinScrolled', 'CursorHold' }}, {{
-  callback = function()
-    local found = (function() {PANES} end)()
-    if found.code[1] == columns and found.gdb[2] == rows then vim.fn.writefile({{}}, path) end
-  end,
-}})
-"""
-"""Makes a file when Neovim has noticed these sizes. It notices them only if it is idle, so a test must not ask it."""
-
-
-def test_panes_keep_the_shares_that_the_learner_gave_them(
-    neovim: Neovim, terminal: AttachedTerminal, tmp_path: Path
-) -> None:
-    has_size(neovim, 200, 50)
-    neovim.lua(NOTE_PANES, str(tmp_path / "noticed"), 60, 10)
-    drag(neovim, (5, 110), (5, 60))
-    drag(neovim, (panes(neovim)["gdb"][1], 150), (10, 150))
-    until((tmp_path / "noticed").exists, 30)
-    terminal.resize(120, 30)
-    until(lambda: panes(neovim)["code"][0] == 36)
-    terminal.resize(80, 24)
-    has_size(neovim, 80, 24)
-    terminal.resize(200, 50)
-    until(lambda: (panes(neovim)["code"][0], panes(neovim)["gdb"][1]) == (60, 10))
-
-
 # -- the code --------------------------------------------------------------------------------------------------------
 
 
@@ -166,15 +108,6 @@ def test_the_indent_is_the_cards(neovim: Neovim) -> None:
     ):
         found = neovim.lua("return require('card.indent').detect(...)", lines)
         assert found == {"expandtab": expandtab, "tabstop": tabstop, "shiftwidth": shiftwidth}, lines
-
-
-def test_the_code_is_not_wrapped_and_typed_lines_are_indented_as_it_is(neovim: Neovim) -> None:
-    code = neovim.lua("return require('card.windows').code_window()")
-    options = "vim.wo[window].wrap, vim.bo[buffer].expandtab, vim.bo[buffer].shiftwidth, vim.bo[buffer].softtabstop"
-    found = neovim.lua(
-        f"local window = ... local buffer = vim.api.nvim_win_get_buf(window) return {{ {options} }}", code
-    )
-    assert found == [False, True, 4, -1]
 
 
 # -- the focus -------------------------------------------------------------------------------------------------------
@@ -228,13 +161,6 @@ def test_a_click_into_gdbs_pane_gives_it_the_keys(neovim: Neovim) -> None:
         neovim.call("nvim_input_mouse", "left", action, "", 0, place[0] + 1, place[1] + 2)
     until(lambda: neovim.call("nvim_get_mode")["mode"] == "t")
     gdb_takes(neovim, "print 40 + 4", "= 44")
-
-
-def test_the_next_command_goes_to_the_gdb_that_a_reset_has_started(stage: Stage, in_gdb: Neovim) -> None:
-    in_gdb.call("nvim_input", "shell sleep 1000<CR>")
-    until(lambda: "sleep" in stage.sessions.session().processes().values())
-    press(stage, in_gdb, "<F1>", "editor.reset")
-    gdb_takes(in_gdb, "print 40 + 3", "= 43")
 
 
 def test_a_replay_leaves_the_focus_in_a_terminal_window_that_takes_no_keys(stage: Stage, in_gdb: Neovim) -> None:
