@@ -20,7 +20,7 @@ from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
-from marketdata.postgres.processes import Account, find_by_name, has_working_directory
+from marketdata.postgres.processes import Account
 from marketdata.settings import Settings
 from tests.capabilities import need
 from tests.functional.market_process import give_cluster
@@ -55,19 +55,22 @@ class Standby:
         self._found = binaries.find(data_major=None, data=folder).folder
         need((self._found / "pg_basebackup").exists(), "pg_basebackup (Debian package postgresql)")
         self._account = Account.of_this_process()
-        self._primary = primary
         self._folder = folder / "standby"
         self._folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             os.chown(self._folder, self._account.uid, self._account.gid)
         folder.chmod(0o711)
         self._process: subprocess.Popen[bytes] | None = None
-        self._connections = self._max_connections()
-        self._run(
-            "pg_basebackup", "-h", primary.folder, "-U", SUPERUSER, "-D", self._folder / "data", "-R", "-c", "fast"
-        )
-        self.host = str(self._folder)
-        self.url = make_conninfo(primary.conninfo, host=self.host)
+        with psycopg.connect(primary.conninfo) as connection:
+            row = connection.execute("SHOW max_connections").fetchone()
+        assert row is not None
+        self._connections = row[0]  # a standby needs at least as many as its primary
+        done = subprocess.run(
+            [self._found / "pg_basebackup", "-h", primary.folder, "-U", SUPERUSER, "-D", self._folder / "data", "-R",
+             "-c", "fast"], capture_output=True, text=True, check=False, cwd="/", **self._account.options,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        self.url = make_conninfo(primary.conninfo, host=str(self._folder))
 
     def start(self) -> None:
         command = [
@@ -91,30 +94,6 @@ class Standby:
             self._process.wait(60)
             self._process = None
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def promote(self) -> None:
-        assert self.value("SELECT pg_promote()")
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Stop all of its processes while the block runs."""
-        assert self._process is not None
-        pids = [self._process.pid]
-        os.kill(pids[0], signal.SIGSTOP)  # the postmaster starts no other processes from now on
-        for pid in find_by_name("postgres"):
-            if pid != pids[0] and has_working_directory(pid, self._folder / "data"):
-                os.kill(pid, signal.SIGSTOP)
-                pids.append(pid)
-        try:
-            yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Let it receive, but not replay what is committed during the block."""
@@ -129,18 +108,17 @@ class Standby:
     @contextmanager
     def delayed(self, milliseconds: int) -> Iterator[None]:
         """Let it replay each commit after this delay."""
-        self.set_delay(milliseconds)
+        self._set_delay(milliseconds)
         try:
             yield
         finally:
-            self.set_delay(0)
+            self._set_delay(0)
 
-    def set_delay(self, milliseconds: int) -> None:
+    def _set_delay(self, milliseconds: int) -> None:
         self.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = '{milliseconds}ms'")
         self.execute("SELECT pg_reload_conf()")
-        while self.value("SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay'") != str(
-            milliseconds
-        ):
+        shown = "SELECT setting FROM pg_settings WHERE name = 'recovery_min_apply_delay'"
+        while self.value(shown) != str(milliseconds):
             threading.Event().wait(0.01)
 
     def value(self, query: str) -> Any:
@@ -152,17 +130,3 @@ class Standby:
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[arg-type]
-
-    def _max_connections(self) -> str:
-        """A standby needs at least as many as its primary."""
-        with psycopg.connect(self._primary.conninfo) as connection:
-            row = connection.execute("SHOW max_connections").fetchone()
-        assert row is not None
-        return str(row[0])
-
-    def _run(self, program: str, *arguments: str | Path) -> None:
-        done = subprocess.run(
-            [self._found / program, *arguments], capture_output=True, text=True, check=False, cwd="/",
-            **self._account.options,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
