@@ -80,10 +80,7 @@ def test_a_stored_tick_is_pushed_as_its_candle(api: Api, client: LiveClient, tic
 
 
 def test_pushed_candles_of_all_intervals_equal_the_charts(api: Api, client: LiveClient, tick: Make) -> None:
-    symbol, zones = (
-        "LIVE:EACH",
-        {"1s": "", "5m": "", "1h": "+05:30", "1d": "America/New_York", "1w": "", "1M": "-08:00"},
-    )
+    symbol, zones = "LIVE:EACH", {"1s": "", "1h": "+05:30", "1d": "America/New_York", "1w": "", "1M": "-08:00"}
     api.ingest(tick(symbol=symbol, id="1", ts=T - 3 * DAY))
     for interval, zone in zones.items():
         named = {"timeZone": zone} if zone else {}
@@ -321,7 +318,7 @@ def test_a_wrong_message_is_answered_by_an_error(api: Api, client: LiveClient, t
     assert client.subscribe("LIVE:KNOWN", "1m")["type"] == "subscribed"
 
 
-# -- processes, tokens, and lost notifications --------------------------------------------------------------------------
+# -- processes, tokens, and lost notifications -------------------------------------------------------------------------
 
 
 def test_another_process_pushes_too_and_says_that_it_ends(api: Api, service_settings: Settings, tick: Make) -> None:
