@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from marketdata.postgres import client
+from tests.functional.killed import KILLED
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 60.0
@@ -38,6 +39,18 @@ def give_cluster(state_dir: Path) -> None:
     """Give a state directory without a cluster a new one. Copying a cluster is quicker than making one."""
     if not (state_dir / "cluster").exists():
         subprocess.run(["cp", "-a", f"{_template().name}/cluster", state_dir], check=True)
+
+
+def command(
+    state_dir: Path, *arguments: str | Path, killed_at: Sequence[str] = (), **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the product. ``killed_at`` are the first four arguments of :data:`KILLED`."""
+    program = ["-c", KILLED, *killed_at] if killed_at else ["-m", "marketdata"]
+    return subprocess.run(
+        [sys.executable, "-P", *program, *map(str, arguments)],
+        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings,
+        capture_output=True, text=True, timeout=2 * SECONDS, check=False,
+    )  # fmt: skip
 
 
 class ApiProcess:

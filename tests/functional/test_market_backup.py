@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -20,8 +17,7 @@ import pytest
 from marketdata.ingest.outbox import Outbox, put
 from marketdata.postgres.client import Client as DatabaseClient
 from marketdata.postgres.cluster import conninfo
-from tests.functional.killed import KILLED
-from tests.functional.market_process import ROOT, ApiProcess, Client
+from tests.functional.market_process import ApiProcess, Client, command
 from tests.functional.serving import until
 
 pytestmark = pytest.mark.functional
@@ -62,14 +58,6 @@ def elsewhere() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o711)
         yield Path(folder) / "state"
-
-
-def command(state_dir: Path, *arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "marketdata", *map(str, arguments)],
-        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings,
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
 
 
 def tick(number: int, block: int | None = None, fork: str = "a") -> dict[str, Any]:
@@ -136,10 +124,7 @@ def test_nothing_is_served_from_a_killed_restore_and_the_same_command_goes_on(
     before, token, folder = bodies(api, api.token("read")), api.token("read"), elsewhere.parent / "backup"
     assert command(state_dir, "backup", folder).returncode == 0
     place = ("marketdata.backup.programs", "run", "1", "after")
-    killed = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, *place, "restore", str(folder)],
-        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(elsewhere)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    killed = command(elsewhere, "restore", folder, killed_at=place)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     served = command(elsewhere, "api", MARKET_API_PORT="0")
     assert served.returncode == 1

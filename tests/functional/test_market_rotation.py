@@ -3,54 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from marketdata.postgres.cluster import conninfo
-from tests.functional.market_process import ROOT, ApiProcess, Client
+from tests.functional.market_process import ApiProcess, Client, command
 from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
-KILLED_AT = """
-import os, runpy, signal, sys
-from pathlib import Path
-from marketdata import secretfile
-from marketdata.operations import credential_files
-from marketdata.store import tokens
-
-point = sys.argv.pop(1)
-def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-replace = Path.replace
-def counted(self, target):
-    if point == "before the files": die()
-    replace(self, target)
-    if point == "after a file": die()
-Path.replace = counted
-if point == "before the commit":
-    encoded = secretfile.replaced
-    def staged(*arguments):
-        staging = encoded(*arguments)
-        class Dying:
-            def __enter__(self): staging.__enter__(); die()
-            def __exit__(self, *_): pass
-        return Dying()
-    credential_files.secretfile.replaced = staged
-if point == "before the revocation": tokens.revoke = die
-sys.argv[0] = "marketdata"
-runpy.run_module("marketdata", run_name="__main__", alter_sys=True)
-"""
-POINTS = {"before the commit": False, "before the files": True, "after a file": True, "before the revocation": True}
-"""Whether the rotation is completed afterwards, or had not happened."""
+POINTS = {
+    ("marketdata.secretfile", "replaced", "2", "after"): False,
+    ("pathlib", "Path.replace", "1", "before"): True,
+    ("pathlib", "Path.replace", "1", "after"): True,
+    ("marketdata.store.tokens", "revoke", "1", "before"): True,
+}
+"""Before the commit, before the files get their names, after the first one has it, and before the revocation; and
+whether the rotation is completed afterwards, or had not happened."""
 
 
 @pytest.fixture
@@ -65,13 +40,9 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
     process.stop()
 
 
-def rotate(api: ApiProcess, identity: str, *, point: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = ["-m", "marketdata"] if point is None else ["-c", KILLED_AT, point]
-    return subprocess.run(
-        [sys.executable, "-P", *program, "token", "rotate", identity, "--overlap", "0.3"],
-        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(api.state_dir), "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+def rotate(api: ApiProcess, identity: str, point: Sequence[str] = ()) -> int:
+    """Returns the exit code."""
+    return command(api.state_dir, "token", "rotate", identity, "--overlap", "0.3", killed_at=point).returncode
 
 
 def works(api: ApiProcess, token: str) -> bool:
@@ -87,7 +58,7 @@ def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProce
     identity = 1
     for point, is_completed in POINTS.items():
         first = api.token("read")
-        assert rotate(api, f"{identity}", point=point).returncode == -signal.SIGKILL, point
+        assert rotate(api, f"{identity}", point) == -signal.SIGKILL, point
         assert all(works(api, token) for token in held(api)), "no user of a file is without a valid token"
         api.kill()
         api.start()
@@ -96,17 +67,11 @@ def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProce
         assert (token != first) == is_completed, point
         assert works(api, first) != is_completed, "one of the two is valid"
         assert [path.name for path in (api.state_dir / "secrets").iterdir() if path.name.startswith(".")] == []
-        identity = newest_identity(api) if is_completed else identity
-    assert rotate(api, f"{identity}").returncode == 0, "it can be rotated again"
+        if is_completed:
+            listed = command(api.state_dir, "token", "list").stdout.splitlines()
+            identity = max(int(line.split()[0]) for line in listed if line[:1].isdigit())
+    assert rotate(api, f"{identity}") == 0, "it can be rotated again"
     assert works(api, api.token("read"))
-
-
-def newest_identity(api: ApiProcess) -> int:
-    listed = subprocess.run(
-        [sys.executable, "-P", "-m", "marketdata", "token", "list"], cwd=ROOT, text=True, check=True,
-        capture_output=True, env=os.environ | {"MARKET_STATE_DIR": str(api.state_dir)},
-    )  # fmt: skip
-    return max(int(line.split()[0]) for line in listed.stdout.splitlines() if line[:1].isdigit())
 
 
 @pytest.mark.parametrize("obstacle", ["no database", ""])
@@ -114,7 +79,7 @@ def test_an_api_of_another_state_directory_completes_a_rotation_if_it_can(
     api: ApiProcess, state_dir: Path, obstacle: str
 ) -> None:
     first, folder = api.token("read"), state_dir / "secrets"
-    assert rotate(api, "1", point="before the files").returncode == -signal.SIGKILL
+    assert rotate(api, "1", list(POINTS)[1]) == -signal.SIGKILL
     url = "postgresql://127.0.0.1:1/none" if obstacle else conninfo(state_dir)
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as state:
         other = ApiProcess(Path(state), DATABASE_URL=url, MARKET_SECRETS_DIR=str(folder))
@@ -126,17 +91,6 @@ def test_an_api_of_another_state_directory_completes_a_rotation_if_it_can(
         other.stop()
     assert (f"a rotation of the tokens in {folder} may be incomplete: " in said) == bool(obstacle)
     assert any(path.name.startswith(".") for path in folder.iterdir()) == bool(obstacle)
-
-
-def test_the_next_rotation_completes_one_that_was_killed(api: ApiProcess) -> None:
-    first = api.token("read")
-    assert rotate(api, "1", point="after a file").returncode == -signal.SIGKILL
-    done = rotate(api, "3")
-    assert done.returncode == 0
-    assert "token 1: revoked" in done.stderr
-    assert not works(api, first)
-    (token,) = held(api)
-    assert works(api, token)
 
 
 def test_who_reads_the_file_for_each_request_is_never_refused(api: ApiProcess) -> None:
@@ -151,7 +105,7 @@ def test_who_reads_the_file_for_each_request_is_never_refused(api: ApiProcess) -
         reader.start()
     try:
         before = api.token("read")
-        assert rotate(api, "1").returncode == 0
+        assert rotate(api, "1") == 0
         assert api.token("read") != before
         eventually(lambda: not works(api, before), 60)
         asked = len(statuses)
