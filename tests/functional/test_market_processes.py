@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client, give_cluster
+from tests.functional.market_process import ApiProcess, Client, command, give_cluster
 from tests.marketdata.api.conftest import eventually
 
 pytestmark = pytest.mark.functional
@@ -177,40 +175,22 @@ def test_a_process_that_is_asked_to_end_is_replaced(api: Processes) -> None:
     assert f"process {first} of the API ended with exit code 0; it is started again now" in api.log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("settings", "code", "said"),
-    [
-        (
-            {"DATABASE_URL": "postgresql://user:hidden@/x?nonsense=1"},
-            2,
-            "DATABASE_URL or DATABASE_READ_URL is malformed",
-        ),
-        ({"TICKS_TABLE": "md_ticks_v7", "CANDLES_FUNCTION": "md_candles_v7"}, 1, "md_ticks_v7"),
-        ({"MARKET_API_PROCESSES": "65"}, 2, "MARKET_API_PROCESSES='65': must be a number of processes from 1 to 64"),
-    ],
-)
-def test_a_wrong_setting_is_told_once(state_dir: Path, settings: dict[str, str], code: int, said: str) -> None:
+def test_a_wrong_setting_is_told_once(state_dir: Path) -> None:
     give_cluster(state_dir)
-    done = launch(state_dir, **settings)
-    assert (done.returncode, done.stdout) == (code, "")
-    (error,) = [line for line in done.stderr.splitlines() if line.startswith("bin/marketdata-api: ")]
-    assert said in error
-    assert "hidden" not in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def launch(state_dir: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    names = {"MARKET_STATE_DIR": str(state_dir), "MARKET_API_PORT": "0", "MARKET_API_PROCESSES": "4"}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "marketdata", "api", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS, env=os.environ | names | settings,
-    )  # fmt: skip
-
-
-def test_a_number_of_processes_has_bounds(state_dir: Path) -> None:
-    done = launch(state_dir, "--processes=0")
-    assert done.returncode == 2
-    assert done.stderr.endswith("argument --processes: must be a number of processes from 1 to 64\n")
+    for changed, code, said in (
+        ({"DATABASE_URL": "postgresql://user:hidden@/x?nonsense=1"}, 2, "DATABASE_URL or DATABASE_READ_URL is malf"),
+        ({"TICKS_TABLE": "md_ticks_v7", "CANDLES_FUNCTION": "md_candles_v7"}, 1, "md_ticks_v7"),
+        ({"MARKET_API_PROCESSES": "0"}, 2, "must be a number of processes from 1 to 64"),
+        ({"MARKET_API_PROCESSES": "65"}, 2, "MARKET_API_PROCESSES='65': must be a number of processes from 1 to 64"),
+    ):
+        settings = {"MARKET_API_PORT": "0", "MARKET_API_PROCESSES": "4"} | changed
+        done = command(state_dir, "api", **settings)
+        assert (done.returncode, done.stdout) == (code, ""), said
+        (error,) = [line for line in done.stderr.splitlines() if line.startswith("bin/marketdata-api: ")]
+        assert said in error
+        assert "hidden" not in done.stderr
+        assert "Traceback" not in done.stderr
+    assert command(state_dir, "api", "--processes=0").returncode == 2
 
 
 # -- reports about all processes --------------------------------------------------------------------------------------
