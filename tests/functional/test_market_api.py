@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,11 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
-from marketdata import token
+from marketdata import secretfile, token
 from marketdata.api.app import ROUTES
 from marketdata.postgres import binaries
 from marketdata.settings import load
-from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
+from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client, command
 
 pytestmark = pytest.mark.functional
 
@@ -32,9 +30,7 @@ ADMIN_SECRET = "an-administrators-secret-of-this-test"
 @pytest.fixture
 def api(state_dir: Path) -> Iterator[ApiProcess]:
     (state_dir / "secrets").mkdir(mode=0o700)
-    admin = state_dir / "secrets" / "admin.json"
-    admin.touch(0o600)
-    admin.write_text(json.dumps({"token": ADMIN_SECRET}))
+    secretfile.write(state_dir / "secrets" / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
     process = ApiProcess(state_dir)
     process.start()
     yield process
@@ -54,19 +50,15 @@ def test_every_example_of_the_pages_works(api: ApiProcess) -> None:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert answer in done.stdout
-    check_sql_examples(environment)
+    check_sql_examples(api.state_dir)
 
 
-def check_sql_examples(environment: dict[str, str]) -> None:
+def check_sql_examples(state_dir: Path) -> None:
     """psql, as the reader, prints what the page shows."""
     psql = binaries.find(data_major=None, data=Path("psql")).folder / "psql"
     if not psql.exists():  # a PostgreSQL from a Python package has none
         return
-    changed = subprocess.run(
-        [sys.executable, "-P", "-m", "marketdata", "reader", "passwd"], cwd=ROOT, env=environment, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
-    reader = changed.stdout.splitlines()[-1].removeprefix('psql "').removesuffix('"')
+    reader = command(state_dir, "reader", "passwd").stdout.splitlines()[-1].removeprefix('psql "').removesuffix('"')
     examples = re.findall(r"^    marketdata=> (SELECT .*;)\n((?:    .+\n)+)", SQL_PAGE, re.MULTILINE)
     assert len(examples) == 2
     for statement, output in examples:
@@ -91,22 +83,19 @@ def method_of(example: str) -> str:
     return "POST" if re.search(r" (-d|--data-binary) ", example) else "GET"
 
 
-@pytest.mark.parametrize(
-    ("user", "variables"),
-    [(0, {}), (1000, {}), (1000, {"XDG_STATE_HOME": "/s"}), (0, {"MARKET_STATE_DIR": "/m"}),
-     (1000, {"MARKET_STATE_DIR": "/m", "MARKET_SECRETS_DIR": "/n"})],
-)  # fmt: skip
-def test_the_examples_look_where_the_tokens_are(
-    variables: dict[str, str], user: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: user)
+def test_the_examples_look_where_the_tokens_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/h")
-    environment = {"HOME": "/h", "PATH": os.environ["PATH"], **variables}
     lines, repeated = (re.findall(r"^(?:STATE|SECRETS)=.*$", page, re.MULTILINE) for page in (README, API_PAGE))
     assert repeated == lines
-    script = "\n".join(["set -eu", f"id() {{ echo {user}; }}", *lines, 'echo "$SECRETS"'])
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(load(variables).secrets_dir)
+    for user, variables in (
+        (0, {}), (1000, {}), (1000, {"XDG_STATE_HOME": "/s"}),
+        (1000, {"MARKET_STATE_DIR": "/m", "MARKET_SECRETS_DIR": "/n"}),
+    ):  # fmt: skip
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        environment = {"HOME": "/h", "PATH": os.environ["PATH"], **variables}
+        script = "\n".join(["set -eu", f"id() {{ echo {user}; }}", *lines, 'echo "$SECRETS"'])
+        done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(load(variables).secrets_dir), (user, variables)
 
 
 def test_nothing_secret_is_where_others_look_and_a_stop_leaves_no_traceback(api: ApiProcess) -> None:
@@ -114,10 +103,8 @@ def test_nothing_secret_is_where_others_look_and_a_stop_leaves_no_traceback(api:
     unusable = [token.generate(), secrets[1][:-1], secrets[1] + " twice", "ä" + secrets[1]]
     for secret in [*secrets, *unusable]:
         with closing(Client(api.port, secret)) as client:
-            responses = [
-                client(method, path) for method, path in (("GET", "/v1/admin/tokens"), ("POST", "/v1/ingest/tick"))
-            ]
-            responses += [client("GET", path) for path in ("/v1/symbols", "/v1/nothing", "/metrics", "/openapi.json")]
+            paths = ("/v1/admin/tokens", "/v1/symbols", "/v1/nothing", "/metrics", "/openapi.json")
+            responses = [client("POST", "/v1/ingest/tick"), *(client("GET", path) for path in paths)]
             assert not [each for each in responses for known in (secret, *secrets) if known in str(each)]
             client("GET", f"/v1/chart?symbol={quote(secret)}&interval=1m")
             client("POST", "/v1/ingest/tick", {"secret": secret})

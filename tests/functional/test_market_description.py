@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from marketdata import secretfile
 from tests.functional.description import hold_true
 from tests.functional.market_process import ApiProcess, Client
 
@@ -26,8 +26,7 @@ def api() -> Iterator[ApiProcess]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         secrets = Path(folder, "secrets")
         secrets.mkdir(mode=0o700)
-        (secrets / "admin.json").touch(0o600)
-        (secrets / "admin.json").write_text(json.dumps({"token": ADMIN_SECRET}))
+        secretfile.write(secrets / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
         process = ApiProcess(Path(folder))
         process.start()
         try:
