@@ -114,13 +114,3 @@ def test_bytes_after_a_refused_request_are_not_parsed() -> None:
             client.sendall(HEALTH)
             assert client.recv(1) == b""
     assert asked == []
-
-
-def test_stop_does_not_wait_for_a_lingering_connection() -> None:
-    with listening(quick, body_bytes=1, limits=Limits(linger_seconds=600)) as listener:
-        with connected(listener.port) as client:
-            client.sendall(REFUSED % 10**6)
-            assert answer(client)[0] == 413
-            began = monotonic()
-            listener.stop(timeout=120)
-        assert monotonic() - began < 60

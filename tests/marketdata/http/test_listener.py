@@ -17,7 +17,6 @@ from marketdata.api.serve import Service
 from marketdata.errors import StateError
 from marketdata.http.connection import MIN_SPOOL_RATE, Limits, arrival_limit
 from marketdata.http.listener import WORKERS, Listener
-from marketdata.http.listener import listening as bind
 from marketdata.http.wsgi import StartResponse
 from marketdata.limits import MAX_CSV_BYTES
 from tests.marketdata.api.conftest import eventually
@@ -295,31 +294,3 @@ def test_the_refusal_of_a_head_request_has_no_body(service: Service) -> None:
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 4")
     assert body == b""
-
-
-class Broken(socket.socket):
-    """A socket that cannot be watched."""
-
-    def fileno(self) -> int:
-        return -1
-
-
-def test_a_failed_start_leaves_no_worker() -> None:
-    before = threading.active_count()
-    with Broken() as shared:
-        shared.bind(("127.0.0.1", 0))
-        listener = Listener(quick, "127.0.0.1", 0, body_bytes=1, admit=lambda _head, _block: 1, shared=shared)
-        with pytest.raises(ValueError, match="negative"):
-            listener.start()
-    eventually(lambda: threading.active_count() <= before)
-
-
-def test_a_pause_of_a_shared_socket_is_kept_by_the_sweep(caplog: pytest.LogCaptureFixture) -> None:
-    shared = bind("127.0.0.1", 0, "api")
-    with ExitStack() as clients:
-        waiting = [clients.enter_context(connected(shared.getsockname()[1])) for _ in range(3)]
-        with listening(quick, shared=shared):
-            for each in waiting:
-                each.sendall(HEALTH)
-                assert answer(each)[0] == 200
-    assert not caplog.records

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from marketdata.api.serve import Service
-from marketdata.errors import Saturated, StorageUnavailable
+from marketdata.errors import Saturated
 from marketdata.http.spool import Spools
 from marketdata.http.waitress_adapter import BODIES_BYTES, UNCOUNTED_BYTES
 from marketdata.limits import MAX_CSV_BYTES
@@ -127,13 +127,6 @@ def test_a_full_disk_is_a_503(tmp_path: Path, is_chunked: bool) -> None:
     assert (status, "retry-after" in headers, b'"storage_unavailable"' in problem) == (503, True, True)
     assert b"No space left on device" in problem
     assert is_free(spools)
-
-
-def test_a_folder_that_cannot_be_written_is_a_fault_of_the_storage() -> None:
-    spools = Spools(Path("/nonexistent"))
-    for _ in range(2):  # the turn is free again
-        with pytest.raises(StorageUnavailable):
-            spools.take(1)
 
 
 def test_a_service_that_ends_stops_between_two_blocks(service: Service, write_token: str) -> None:

@@ -98,15 +98,6 @@ class Busy:
 BUSY = b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-def test_a_worker_leaves_a_silent_connection_and_resumes_it() -> None:
-    with listening(quick, workers=2) as listener, connected(listener.port) as silent, connected(listener.port) as other:
-        for _ in range(3):
-            for client in (silent, other, other):
-                client.sendall(HEALTH)
-                assert answer(client)[2] == b"ok"
-            eventually(lambda: not any(each.is_in_worker for each in listener.connections()))
-
-
 def test_a_worker_stays_only_while_another_one_is_free() -> None:
     """Otherwise new connections would wait while all workers wait for next requests."""
     app = Busy()
