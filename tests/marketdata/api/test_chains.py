@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -65,15 +64,6 @@ def test_the_tag_of_candles_changes_with_the_finality_of_the_chain(api: Api, tic
     api("GET", paths[symbol], headers={"If-None-Match": found.headers["ETag"]}, status=304)
 
 
-def test_cached_candles_become_final_with_the_chain(api: Api, tick: Make) -> None:
-    api.ingest(*minutes(tick, "CACHED:A"))
-    path = "/v1/chart?symbol=CACHED:A&interval=1m"
-    for number in range(5):
-        api.ingest(final("CACHED", number, T + number * MINUTE))
-        for _ in range(2):
-            assert [each["finalized"] for each in api.get(path)["candles"]] == [n < number for n in range(4)]
-
-
 def test_subscribers_of_a_chain_get_the_candles_that_became_final_once(
     api: Api, client: LiveClient, tick: Make
 ) -> None:
@@ -122,14 +112,3 @@ def test_coverage_names_exactly_one(api: Api) -> None:
         ({"chain": ""}, "pattern"),
     ]:
         assert message in cover(api, T, T + MINUTE, status=422, **named)["detail"], message
-
-
-def test_the_lag_of_a_chain_is_a_metric(api: Api) -> None:
-    cover(api, T, T + MINUTE, "joined", symbols=["LAG:A", "LAG:B"])
-    cover(api, T + MINUTE, T + 9 * MINUTE, chain="LAG")
-    text = api("GET", "/metrics", status=200).text
-    found = dict(
-        re.findall(r'^marketdata_backfill_(?:chain_)?lag_seconds\{\w+="(LAG(?::.)?)"\} ([0-9.]+)$', text, re.M)
-    )
-    assert found.keys() == {"LAG", "LAG:A", "LAG:B"}
-    assert len(set(found.values())) == 1

@@ -75,13 +75,6 @@ def test_the_version_is_of_the_own_symbols_when_requests_share_a_transaction(api
         assert list(clients.map(client, range(8))) == [list(range(1, 21))] * 8
 
 
-def test_numbers_are_taken_by_their_text(api: Api, tick: Make) -> None:
-    raw = b'{"symbol":"TEST:NUM","id":"a","ts":1700000000000,"price":1.10,"size":15E-8}'
-    assert api("POST", INGEST, raw=raw, status=201)
-    exact = tick(symbol="TEST:NUM", price="1.1", size="0.00000015")
-    assert api("POST", INGEST, exact, status=200).json["status"] == "duplicate"
-
-
 def test_a_number_is_stored_with_every_digit_of_its_text(api: Api) -> None:
     widest = "9" * 30 + "." + "9" * 30
     for number, text in (
@@ -155,15 +148,6 @@ def test_a_block_is_retracted_and_restored(api: Api, tick: Make) -> None:
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
-def test_a_candle_is_final_once_its_bucket_ends_by_the_finalized_time(api: Api, tick: Make) -> None:
-    final = {"symbol": "TEST:FINAL", "block": 7}
-    api.ingest(tick(symbol="TEST:FINAL", block={"number": 7, "hash": "0x7"}), {"finalize": final})
-    path = "/v1/chart?symbol=TEST:FINAL&interval=1m&startTime=0&limit=2&fill=previous"
-    assert [each["finalized"] for each in api.get(path)["candles"]] == [False, False]
-    assert api.ingest({"finalize": {**final, "ts": "2023-11-14T22:14:00Z"}})["accepted"] == 1
-    assert [each["finalized"] for each in api.get(path)["candles"]] == [True, False]
-
-
 def test_ndjson_lines_are_stored_and_rejected_by_number(api: Api, tick: Make) -> None:
     """A rejected item has the number of its line; blank lines are counted, but are not items."""
     lines = [json.dumps(tick(symbol="TEST:LINES", id=str(n))) for n in range(3)]
@@ -176,12 +160,6 @@ def test_ndjson_lines_are_stored_and_rejected_by_number(api: Api, tick: Make) ->
         (6, "invalid_value"),
         (7, "malformed_json"),
     ]
-
-
-def test_blank_lines_alone_are_an_empty_batch(api: Api) -> None:
-    for raw in (b"", b"\n", b"\n" * 20_000, b" \r\n\t\n"):
-        result = api("POST", INGEST, raw=raw, headers=NDJSON, status=200).json
-        assert result == {"accepted": 0, "duplicates": 0, "rejected": []}, raw[:9]
 
 
 def test_a_single_tick_with_a_fault_inside_its_block(api: Api, tick: Make) -> None:
@@ -226,11 +204,6 @@ def test_other_media_types_are_refused(api: Api, tick: Make) -> None:
     ):  # fmt: skip
         headers = {"Content-Type": kind} | ({"Content-Encoding": coding} if coding else {})
         api.problem("POST", INGEST, tick(), headers=headers, status=415, code="unsupported_media_type")
-
-
-def test_an_unknown_parameter_is_refused(api: Api, tick: Make) -> None:
-    problem = api.problem("POST", INGEST + "?dry=1", tick(), status=422, code="invalid_value")
-    assert "dry" in problem["detail"]
 
 
 # -- the fast path and the schema ------------------------------------------------------------------------------------

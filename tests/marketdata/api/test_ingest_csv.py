@@ -21,7 +21,7 @@ from marketdata.http.wsgi import RESERVE
 from marketdata.limits import MAX_BODY_BYTES, MAX_CSV_BYTES, MAX_REJECTED_LINES
 from marketdata.tick import Tick
 from marketdata.tick_columns import reading
-from marketdata.tick_csv import COLUMNS, MAX_LINE_BYTES, tick_of
+from marketdata.tick_csv import COLUMNS, tick_of
 from tests.marketdata.api.conftest import Api
 
 INGEST = "/v1/ingest/tick"
@@ -53,12 +53,6 @@ def test_lines_are_ticks(api: Api) -> None:
         "side": "buy", "block": {"number": 7, "hash": "0xaa"}, "tx": "0x1",
     }  # fmt: skip
     assert (second["seq"], second["side"], second["block"], second["tx"]) == (0, None, None, None)
-
-
-def test_columns_have_any_order_and_absent_ones_are_null(api: Api) -> None:
-    assert send(api, "size,price,ts,id,symbol\n2,1.5,1704067200000,1,CSV:ORDER\n")["accepted"] == 1
-    (tick,) = stored(api, "CSV:ORDER")
-    assert (tick["price"], tick["size"], tick["side"], tick["tx"]) == ("1.5", "2", None, None)
 
 
 def test_rfc_4180(api: Api) -> None:
@@ -115,12 +109,6 @@ def test_a_block_of_which_a_part_is_stored_is_no_count_of_the_file(api: Api, mon
     assert "accepted" not in problem
 
 
-def test_a_retracted_block_is_rejected(api: Api) -> None:
-    api.ingest({"retract": {"symbol": "CSV:GONE", "block_hash": "0xbb"}})
-    result = send(api, f"{HEADER}\nCSV:GONE,1,1704067200000,,1,1,,7,0xbb,\n")
-    assert [each["code"] for each in result["rejected"]] == ["retracted"]
-
-
 def test_a_wrong_first_line_is_refused(api: Api) -> None:
     for text, detail in [
         ("", "the first line is empty"),
@@ -140,13 +128,6 @@ def test_a_wrong_first_line_is_refused(api: Api) -> None:
 
 def test_bytes_that_are_not_utf_8_are_rejected_with_their_line(api: Api) -> None:
     result = send(api, b"symbol,id,ts,price,size\nCSV:U,\xff,1704067200000,1,1\nCSV:U,\xc3\xa4,1704067200000,1,1\n")
-    assert (result["accepted"], [each["index"] for each in result["rejected"]]) == (1, [0])
-
-
-def test_a_long_line_is_rejected_and_the_next_one_is_read(api: Api) -> None:
-    long = "x" * (3 * MAX_LINE_BYTES)
-    text = f"symbol,id,ts,price,size\nCSV:L,{long},1704067200000,1,1\nCSV:L,1,1704067200000,1,1\n"
-    result = send(api, text)
     assert (result["accepted"], [each["index"] for each in result["rejected"]]) == (1, [0])
 
 
@@ -184,12 +165,6 @@ def test_every_kind_of_body_may_be_packed(api: Api, coding: str) -> None:
         assert result["accepted"] + result["duplicates"] == 1
     headers = {"Content-Type": "application/json", "Content-Encoding": coding}
     assert api("POST", INGEST, raw=gzip.compress(ONE), headers=headers, status=200).json["status"] == "duplicate"
-
-
-def test_a_body_of_several_members_is_one_body(api: Api) -> None:
-    packed = gzip.compress(LINE) + gzip.compress(b"CSV:Z,2,1704067200000,1,1\n") + gzip.compress(b"")
-    result = send(api, packed, **GZIP)
-    assert result["accepted"] + result["duplicates"] == 2
 
 
 @pytest.mark.parametrize("kind", BODIES)
@@ -314,9 +289,3 @@ def assert_like_json(rows: list[dict[str, str]], quoting: Any) -> None:
 @given(_ROWS, st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
 def test_the_columns_give_the_ticks_that_json_gives(rows: list[dict[str, str]], quoting: Any) -> None:
     assert_like_json(rows, quoting)
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-def test_one_odd_value_in_a_column(name: str) -> None:
-    for value in ["", *dict.fromkeys(each for values in _VALUES.values() for each in values)]:
-        assert_like_json([_SOUND, _SOUND | {name: value}], csv.QUOTE_ALL)

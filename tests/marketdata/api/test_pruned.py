@@ -46,12 +46,6 @@ def _pruned(service: Service, database: str, write_token: str, read_token: str) 
         ] == [1]
 
 
-def test_a_tick_before_the_line_is_refused(api: Api) -> None:
-    found = api.problem("POST", "/v1/ingest/tick", tick(9, LINE - 1), status=409, code="pruned")
-    assert (found["type"], found["title"]) == ("/problems#pruned", "Pruned")
-    assert "ticks of its time are pruned" in found["detail"]
-
-
 def test_items_before_the_line_are_rejected_by_name(api: Api) -> None:
     found = api.ingest(
         tick(9, LINE - 1),

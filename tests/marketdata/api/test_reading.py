@@ -51,23 +51,6 @@ def test_a_chart_has_candles_and_says_whether_there_are_more(api: Api, minutes: 
     assert not rest["more"]
 
 
-def test_a_refusal_is_in_words(api: Api) -> None:
-    for query, detail in [
-        ("", "the query is missing interval or resolution"),
-        ("&interval=1m&resolution=1", "the query has interval and resolution: send one of them"),
-        ("&interval=1m&timeZone=14:30", "the query, /timeZone: must be an offset from UTC like +05:30, "),
-        (
-            "&interval=1m&timeZone=Europe/Brlin",
-            "/timeZone Europe/Brlin is not a time zone that PostgreSQL knows: send an ",
-        ),
-        ("&interval=1m&startTime=yesterday", "the query, /startTime: must be a time: RFC 3339 with its offset, "),
-    ]:
-        problem = api.problem("GET", f"/v1/chart?symbol=A{query}", status=422, code="invalid_value")
-        assert problem["detail"].startswith(detail), query
-        assert len(problem["errors"]) == 1
-        assert "^" not in problem["detail"]
-
-
 def test_all_formats_of_a_chart_have_the_same_candles(api: Api, minutes: str) -> None:
     path = f"/v1/chart?symbol={minutes}&interval=1m"
     candles = api.get(path)["candles"]
@@ -91,26 +74,6 @@ def test_a_chart_follows_the_time_zone_and_fills_gaps(api: Api, minutes: str) ->
     seconds = f"/v1/chart?symbol={minutes}&interval=1s&startTime={START}&endTime={START + 59_000}"
     assert len(api.get(seconds)["candles"]) == 2
     assert [c["n"] for c in api.get(seconds + "&fill=previous")["candles"]] == [1] + [0] * 29 + [1] + [0] * 29
-
-
-def test_a_chart_follows_a_named_time_zone(api: Api, tick: Make) -> None:
-    """The test covers 2024-03-31, a day of 23 hours in Berlin."""
-    midnights = [1_711_753_200_000, 1_711_839_600_000, 1_711_922_400_000]
-    api.ingest(
-        *(tick(symbol="READ:ZONE", id=f"{at}", ts=at) for midnight in midnights for at in (midnight - 1, midnight))
-    )
-    path = "/v1/chart?symbol=READ:ZONE&timeZone=europe/berlin&interval="
-    days = api.get(path + "1d")["candles"]
-    assert [day["t"] for day in days[1:]] == midnights
-    assert [day["T"] + 1 for day in days[:3]] == midnights
-    assert [day["n"] for day in days] == [1, 2, 2, 1]
-    assert api.get(path + "1h")["candles"] == api.get("/v1/chart?symbol=READ:ZONE&interval=1h")["candles"]
-    assert [each["t"] for each in api.get(path + "1M")["candles"]] == [1_709_247_600_000, midnights[2]]
-    tag = {"If-None-Match": api("GET", path + "1d", status=200).headers["ETag"]}
-    api("GET", path + "1d", headers=tag, status=304)
-    api.ingest(tick(symbol="READ:ZONE", id="late", ts=midnights[1] + 5))
-    changed = api("GET", path + "1d", headers=tag, status=200).json["candles"]
-    assert [day["n"] for day in changed] == [1, 2, 3, 1]
 
 
 def test_tradingview_gets_the_days_of_a_time_zone(api: Api, tick: Make) -> None:

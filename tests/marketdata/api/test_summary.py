@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
-
 from marketdata.limits import DEFAULT_SUMMARIES, MAX_SUMMARIES
 from tests.marketdata.api.conftest import Api
 
@@ -41,12 +39,6 @@ def test_items_have_exact_amounts(api: Api, tick: Make) -> None:
     assert {"2.1", "3", "4"} == set(item["closes24h"])
 
 
-def test_an_alias_gets_the_item_of_its_symbol(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
-    admin.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('SUM-ALIAS', 'SUM:REAL')")
-    api.ingest(tick(symbol="SUM:REAL", ts=now()))
-    assert [each["symbol"] for each in api.get("/v1/summary?symbol=SUM-ALIAS,SUM:REAL")["items"]] == ["SUM:REAL"]
-
-
 def test_an_unknown_symbol_is_named(api: Api, tick: Make) -> None:
     api.ingest(tick(symbol="SUM:KNOWN", ts=now()))
     problem = api.problem("GET", "/v1/summary?symbol=SUM:KNOWN,SUM:NONE", status=404, code="unknown_symbol")
@@ -61,13 +53,6 @@ def test_a_wrong_query_is_refused(api: Api) -> None:
     ]:  # fmt: skip
         found = api("GET", f"/v1/summary?{query}")
         assert (found.status_int, found.json["code"]) == (422, "invalid_value"), query[:40]
-
-
-def test_as_many_long_names_as_allowed_are_read(api: Api, tick: Make) -> None:
-    names = [f"SUM:{'X' * 56}-{n:03}" for n in range(MAX_SUMMARIES)]
-    api.ingest(*(tick(symbol=name, ts=now()) for name in names))
-    found = api.get(f"/v1/summary?symbol={','.join(names)}")["items"]
-    assert [each["symbol"] for each in found] == names
 
 
 def test_an_order_has_at_most_the_limit(api: Api, tick: Make) -> None:

@@ -82,9 +82,3 @@ def test_an_invalid_query_is_refused_in_the_protocols_form(api: Api) -> None:
     for query in ("", "symbols=", "symbols=A,,B", "symbols=A%20B", "symbols=" + ",".join("A" * 201)):
         problem = api.problem("GET", f"/v1/udf/quotes?{query}", status=422, code="invalid_value")
         assert (problem["s"], problem["errmsg"]) == ("error", problem["detail"]), query[:40]
-
-
-def test_an_unchanged_answer_is_not_sent_again(api: Api, tick: Make) -> None:
-    api.ingest(tick(symbol="QUOTE:SAME", ts=now() - HOUR))
-    first = api("GET", "/v1/udf/quotes?symbols=QUOTE:SAME", status=200)
-    api("GET", "/v1/udf/quotes?symbols=QUOTE:SAME", headers={"If-None-Match": first.headers["ETag"]}, status=304)
