@@ -103,8 +103,3 @@ def test_an_example_is_a_request_that_the_service_takes(api: Api, document: dict
         if method == "GET" and "x-websocket" not in operation:
             assert line.startswith(f"GET {path}")
             api("GET", line.removeprefix("GET "), status=200)
-
-
-def test_the_page_needs_no_script_and_no_other_file(page: Page) -> None:
-    assert not page.elements & {"script", "img", "iframe", "object", "form"}
-    assert {link for link in page.links if not link.startswith(("#", "/problems#"))} == {"data:,"}

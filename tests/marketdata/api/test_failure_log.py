@@ -68,11 +68,6 @@ def test_all_failures_of_an_outage_are_counted_but_few_are_logged(
     assert caplog.messages[-1].endswith("(9 more of this kind since the last line)")
 
 
-def test_a_failure_without_sqlstate_has_its_own_label(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:
-    log.note("GET '/'", e.DatabaseStalled("does not react"))
-    assert counted == {("database_stalled", failure_log.NO_SQLSTATE): 1}
-
-
 def test_the_cause_is_found_behind_our_own_errors(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:
     outer = e.DatabaseUnavailable("later")
     outer.__cause__ = caused_by(errors.ReadOnlySqlTransaction("no writes"))

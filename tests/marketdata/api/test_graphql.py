@@ -156,27 +156,6 @@ def test_a_credential_may_come_change_and_go(
     assert len(warnings) == 4, "one for each reason, not for each check"
 
 
-def test_a_warning_about_the_file_is_logged_once(
-    hasura: StandIn, credential: Credential, check: Check, caplog: pytest.LogCaptureFixture
-) -> None:
-    credential(url=hasura.url, admin_secret=SECRET).chmod(0o644)
-    asked = len(hasura.requests)
-    check()
-    eventually(lambda: len(hasura.requests) > asked + 2)
-    assert sum("readable by group or others" in each for each in caplog.messages) == 1
-
-
-def test_an_engine_that_is_not_there_is_named(
-    credential: Credential, check: Check, caplog: pytest.LogCaptureFixture
-) -> None:
-    with socket.socket() as bound:  # and not listening: connections are refused
-        bound.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        path = credential(url=url, admin_secret=SECRET)
-        reason = rf"{url} does not answer: .*Connection refused; start Hasura, or correct url in {path}$"
-        eventually_failed(check(), caplog, reason)
-
-
 def test_an_engine_that_never_answers_delays_nothing(
     credential: Credential, check: Check, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from marketdata.api.app import make_app
 from marketdata.api.serve import Service
-from marketdata.errors import VersionMissing
 from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store.pool import connect
@@ -46,17 +45,3 @@ def test_the_service_starts_names_the_command_and_serves_after_it(
         eventually(lambda: app.get("/ready", expect_errors=True).status_int == 200)
     finally:
         service.stop()
-
-
-def test_a_missing_version_that_the_settings_name_stops_the_start(without_version: Settings) -> None:
-    assert without_version.database_url is not None
-    named = load(
-        {
-            "DATABASE_URL": without_version.database_url,
-            "MARKET_STATE_DIR": str(without_version.state_dir),
-            "MARKET_API_PORT": "0",
-            "TICKS_TABLE": "md_ticks_v1",
-        }
-    )
-    with pytest.raises(VersionMissing, match="TICKS_TABLE=md_ticks_v1 belongs to no registered version"):
-        Service(named).start()

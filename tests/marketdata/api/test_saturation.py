@@ -91,15 +91,6 @@ def test_blocked_ingests_leave_workers_for_other_requests(
     assert {name for (name,) in rows} == accepted
 
 
-def test_as_many_clients_as_the_benches_have_all_wait_for_their_commit(
-    admin: Admin, crowd: Callable[[str, int], Crowd]
-) -> None:
-    with stalled(admin):
-        waiting = crowd("usual", 32)
-        eventually(lambda: waiting_for_locks(admin) == 1)
-    assert set(waiting.join().values()) == {(201, None)}
-
-
 def test_an_ingest_beyond_the_limit_waits_while_others_finish(
     service_settings: Settings, admin: Admin, tick: Make
 ) -> None:
@@ -113,10 +104,6 @@ def test_an_ingest_beyond_the_limit_waits_while_others_finish(
             waiting = Crowd(send, [f"moving{n}" for n in range(100)])
             eventually(lambda: service.services.backlog() == 100 - WORKERS)
         assert set(waiting.join().values()) == {(201, None)}
-
-
-def test_workers_are_left_beside_ingests_and_streams() -> None:
-    assert WORKERS - MAX_CONCURRENT - MAX_STREAMS >= 4
 
 
 def test_more_batches_than_are_stored_at_once(api: Api, tick: Make, admin: Admin) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
-from marketdata.api.serve import Service, Times
 from marketdata.settings import Settings
 from tests.marketdata.api.conftest import Api, running_api
 
@@ -44,21 +43,6 @@ def test_a_ready_service_says_so(api: Api) -> None:
         "nodes": [],
         "graphql": None,
     }
-
-
-def test_a_start_without_the_database_is_logged_with_its_host_and_the_reason(
-    service_settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    url = "postgresql://me:secret@127.0.0.1:1/none"
-    running = Service(dataclasses.replace(service_settings, database_url=url), times=Times(connection=0.1))
-    try:
-        running.start()
-    finally:
-        running.stop()
-    (said,) = [each for each in caplog.messages if each.startswith("started without")]
-    assert said.startswith("started without the database (host 127.0.0.1, port 1): ")
-    assert said.endswith('connection to server at "127.0.0.1", port 1 failed: Connection refused')
-    assert "secret" not in caplog.text
 
 
 def test_metrics_are_well_formed(api: Api) -> None:
@@ -121,22 +105,6 @@ def test_the_api_description_is_valid_and_complete(api: Api) -> None:
         assert f'/{name}"' in used, f"{name} is used nowhere"
 
 
-def test_the_headers_of_an_answer_are_described(api: Api, bars: str) -> None:
-    page = api("GET", f"/v1/ticks?symbol={bars}&format=csv&limit=1", status=200)
-    described = api.get("/openapi.json")["paths"]["/v1/ticks"]["get"]["responses"]["200"]["headers"]
-    assert {name for name in page.headers if name == "ETag" or name.startswith("X-")} == set(described)
-
-
-def test_problem_types_are_described(api: Api) -> None:
-    document = api.get("/openapi.json")
-    kind = api.problem("GET", "/nothing", status=404, code="not_found")["type"]
-    page, _, code = kind.partition("#")
-    assert document["x-problem-types"][code]["status"] == 404
-    response = api("GET", page, status=200)
-    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert f'id="{code}"'.encode() in response.body
-
-
 # -- tokens ----------------------------------------------------------------------------------------------------------
 
 
@@ -176,11 +144,6 @@ def test_an_unknown_token_is_not_found(api: Api) -> None:
 
 
 # -- TradingView's feed ----------------------------------------------------------------------------------------------
-
-
-def test_udf_tells_its_resolutions_and_the_time(api: Api) -> None:
-    assert "60" in api.get("/v1/udf/config")["supported_resolutions"]
-    assert api("GET", "/v1/udf/time", status=200).text.isdigit()
 
 
 def test_udf_describes_a_symbol(api: Api, bars: str) -> None:

@@ -127,26 +127,6 @@ def test_the_counters_are_noted_although_another_part_of_the_request_fails(
     assert shards.noted == [{"S:1": 1}]
 
 
-def test_the_counters_of_a_shared_transaction_are_noted_once(shards: Shards, commits: ShardCommits) -> None:
-    waits = [commits.begin(VERSION, ticks_of("1a"))]
-    eventually(lambda: commits.depth == 0)
-    waits += [commits.begin(VERSION, ticks_of(name)) for name in ("1b", "1c")]
-    shards.open[1].set()
-    for wait in waits:
-        wait()
-    assert len(shards.noted) == len(shards.transactions) == 2
-
-
-def test_many_items_have_a_transaction_of_their_own(shards: Shards, commits: ShardCommits) -> None:
-    held = commits.begin(VERSION, ticks_of("1a"))
-    eventually(lambda: commits.depth == 0)
-    large = commits.begin(VERSION, ticks_of(*(f"1{n}" for n in range(MAX_SHARED_ITEMS + 1))))
-    assert commits.depth == 0
-    shards.open[1].set()
-    assert len(large().outcomes) == MAX_SHARED_ITEMS + 1
-    held()
-
-
 def test_items_that_belong_to_another_shard_meanwhile_are_stored_there(shards: Shards, commits: ShardCommits) -> None:
     ingest = ShardIngest(cast(Placement, shards), cast(Any, None), commits.begin)
     held = commits.begin(VERSION, ticks_of("1a"))

@@ -6,10 +6,7 @@ import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from marketdata.api.symbol_versions import RequestCoalescing
-from marketdata.errors import DatabaseUnavailable
 
 
 class Clock:
@@ -41,23 +38,6 @@ def test_callers_during_a_round_are_answered_by_the_next_one() -> None:
         assert first.result(10) == 1
         assert [each.result(10) for each in later] == [2, 2, 2, None, 2, 2, 2, 2]
     assert clock.rounds == [{"a"}, {"a", "b", "c", "unknown"}]
-
-
-def test_a_failure_reaches_only_the_callers_of_its_round() -> None:
-    failing = [True]
-
-    def ask(names: Collection[str]) -> dict[str, int]:
-        if failing[0]:
-            raise DatabaseUnavailable("gone")
-        return dict.fromkeys(names, 1)
-
-    coalescing = RequestCoalescing(ask)
-    with ThreadPoolExecutor(8) as pool:
-        for outcome in [pool.submit(coalescing.get, "a") for _ in range(50)]:
-            with pytest.raises(DatabaseUnavailable, match="gone"):
-                outcome.result(10)
-    failing[0] = False
-    assert coalescing.get("a") == 1
 
 
 def test_answers_are_never_older_than_their_questions() -> None:
