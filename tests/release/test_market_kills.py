@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from marketdata.store.pool import connect
 from marketdata.store.version import Version
 from tests.functional.market_process import SECONDS, ApiProcess, Client
 from tests.functional.test_market_crash import assert_survives_kills
-from tests.functional.test_market_processes import PROCESSES, START, SYMBOLS, Processes, freeze, peers_of, tick
+from tests.functional.test_market_processes import PROCESSES, SYMBOLS, Processes, freeze, peers_of, tick
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.api.live_client import LiveClient
 from tests.marketdata.store.brute_force import rollups
 from tests.marketdata.store.conftest import stored_rollups, stored_ticks
 
@@ -114,69 +113,25 @@ class Loading:
 
 
 def test_killed_processes_lose_nothing_and_disturb_no_others(api: Processes) -> None:
-    token = api.token("read")
     with closing(Client(api.port, api.token("alg"))) as writer:
         for symbol in SYMBOLS:
             assert writer("POST", "/v1/ingest/tick", tick(0, symbol))[0] == 201
-    with ExitStack() as stack:
-        live = [stack.enter_context(Subscriber(api, token)) for _ in range(16)]
-        clients = [Loading(api, number) for number in range(64)]
-        may_break: set[int] = set()
-        for number in range(KILLS):
-            answered = sum(client.answered for client in clients)
-            eventually(lambda answered=answered: sum(client.answered for client in clients) > answered + 200)  # type: ignore[misc]
-            victim = api.pids()[number % PROCESSES]
-            freeze(victim)  # so that what it holds is known
-            lost = peers_of(victim)
-            os.kill(victim, signal.SIGKILL)
-            may_break |= lost
-            lost_live = [each for each in live if each.port in lost]
-            live = [each for each in live if each.port not in lost]
-            live += [stack.enter_context(Subscriber(api, token)) for _ in lost_live]
-            eventually(lambda victim=victim: victim not in api.pids() and api.all_serve())  # type: ignore[misc]
-        for client in clients:
-            client.stop()
-        assert [client.trouble for client in clients if client.trouble] == []
-        assert {port for client in clients for port in client.broken} <= may_break
-        assert all(client.answered for client in clients)
-        with closing(Client(api.port, api.token("alg"))) as writer:
-            assert writer("POST", "/v1/ingest/tick", tick(10**9, ts=START + 10**9, price="31.25"))[0] == 201
-        for each in live:
-            eventually(lambda each=each: each.newest == "31.25")  # type: ignore[misc]
-            assert each.trouble == []
+    clients = [Loading(api, number) for number in range(64)]
+    may_break: set[int] = set()
+    for number in range(KILLS):
+        answered = sum(client.answered for client in clients)
+        eventually(lambda answered=answered: sum(client.answered for client in clients) > answered + 200)  # type: ignore[misc]
+        victim = api.pids()[number % PROCESSES]
+        freeze(victim)  # so that what it holds is known
+        may_break |= peers_of(victim)
+        os.kill(victim, signal.SIGKILL)
+        eventually(lambda victim=victim: victim not in api.pids() and api.all_serve())  # type: ignore[misc]
+    for client in clients:
+        client.stop()
+    assert [client.trouble for client in clients if client.trouble] == []
+    assert {port for client in clients for port in client.broken} <= may_break
+    assert all(client.answered for client in clients)
     assert_everything_is_stored(api, {each for client in clients for each in client.acknowledged})
-
-
-class Subscriber:
-    """A live client that reads in a thread of its own. ``newest`` is the price of the last candle."""
-
-    def __init__(self, api: Processes, token: str) -> None:
-        self._client = LiveClient(api.port, token)
-        self.port: int = self._client.socket.getsockname()[1]
-        self.newest = ""
-        self.trouble: list[Any] = []
-        assert self._client.subscribe(SYMBOLS[0], "1m")["type"] == "subscribed"
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Subscriber:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.socket.shutdown(2)
-        self._thread.join(SECONDS)
-        self._client.close()
-
-    def _run(self) -> None:
-        try:
-            while True:
-                message = self._client.receive(SECONDS)
-                if message["type"] == "candle":
-                    self.newest = message["candle"]["c"]
-                else:
-                    self.trouble.append(message)
-        except OSError as error:
-            self.trouble.append(error)
 
 
 def assert_everything_is_stored(api: Processes, acknowledged: set[str]) -> None:
