@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.functional.session_process import eventually
-from tests.functional.test_start import READY, ROOT, SESSION, gone_soon, identity, left_over, started
+from tests.functional.test_start import READY, gone_soon, identity, left_over, started
 from tests.functional.test_start import card_environment as card_environment
 
 pytestmark = pytest.mark.functional
@@ -43,7 +42,7 @@ def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str
     assert gone_soon(card_environment)
 
 
-@pytest.mark.parametrize("when", [READY, "cardapp serve", "cardapp.session_host.mcp_server"])
+@pytest.mark.parametrize("when", [READY, "cardapp.session_host.mcp_server"])
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
     """SIGKILL ends it as soon as the given part runs, or when it is ready. Nothing prevents the next start."""
     with started(card_environment, until=READY if when == READY else "") as (process, _printed):
@@ -57,18 +56,4 @@ def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str
         assert printed.endswith(READY)
         assert identity(printed)["id"] == "arena"
         assert "session default runs\n" in printed
-    assert left_over(card_environment) == []
-
-
-def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environment: dict[str, str]) -> None:
-    arena = str(ROOT / "etc" / "cards" / "arena")
-    try:
-        subprocess.run([SESSION, "start", "--name", "default", arena], env=card_environment, check=True)
-        before = left_over(card_environment)
-        with started(card_environment) as (process, _printed):
-            process.kill()
-            process.wait(timeout=30)
-            eventually(lambda: left_over(card_environment) == before, 60)
-    finally:
-        subprocess.run([SESSION, "stop", "default"], env=card_environment, check=False)
     assert left_over(card_environment) == []
