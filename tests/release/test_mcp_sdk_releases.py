@@ -1,7 +1,7 @@
 """Older releases of the reference implementation of MCP, each in a separate virtual environment.
 
 A release of the first line (1.x) supports the revisions up to its newest one. Its client is tested with a program
-written for that line. A release of the second line runs the same tests as the newest release.
+written for that line. ``tests/functional`` has the newest release, of the second line.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import json
 import re
 import subprocess
 import sys
-import sysconfig
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cardapp.mcp.server import UnixListener
 from tests.cardapp.mcp.example_server import example_server
-from tests.functional.registry import INSTALLING, python_with
+from tests.functional.registry import python_with
 
 pytestmark = pytest.mark.functional
 
@@ -30,7 +27,6 @@ FIRST_LINE = {"1.0.0": "2024-11-05", "1.30.0": "2025-11-25"}
 """Releases, each with the newest revision that it supports."""
 WITHOUT_PROGRESS = {"1.0.0"}
 """This release ignores the ``_meta`` of a request, so it sends no progress."""
-SECOND_LINE = "2.0.1"
 OLD_PYDANTIC = "pydantic==2.11.10"
 """The earlier releases of the first line need a feature that later releases of pydantic have removed."""
 
@@ -42,16 +38,9 @@ def pins(*without: str) -> list[str]:
     return [line for line in lines if not line.startswith(without)]
 
 
-@pytest.fixture(scope="module", params=FIRST_LINE)
-def release(request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
-    """A release of the first line, and the Python of an environment with that release."""
-    with tempfile.TemporaryDirectory(prefix="card-sdk-", dir="/tmp") as folder:
-        wanted = (f"mcp=={request.param}", OLD_PYDANTIC)
-        yield request.param, python_with(wanted, pins("mcp", "pydantic"), Path(folder))
-
-
-def test_its_client_drives_our_server(release: tuple[str, Path], state_dir: Path) -> None:
-    name, python = release
+@pytest.mark.parametrize("name", FIRST_LINE)
+def test_its_client_drives_our_server(name: str, state_dir: Path) -> None:
+    python = python_with((f"mcp=={name}", OLD_PYDANTIC), pins("mcp", "pydantic"), state_dir / "environment")
     listener = UnixListener(state_dir / "s", example_server())
     listener.start()
     relay = "from pathlib import Path; from cardapp.session_host.mcp_client import relay; relay(Path({!r}))"
@@ -67,18 +56,3 @@ def test_its_client_drives_our_server(release: tuple[str, Path], state_dir: Path
     assert found["failed"] == [True, "it cannot be done"]
     assert found["progress"] == (None if name in WITHOUT_PROGRESS else [1, 2, 3])
     assert (found["unknown tool refused"], found["unknown method refused"]) == (True, True)
-
-
-def test_the_first_release_of_the_second_line_passes_the_tests_of_the_newest() -> None:
-    """They run in a Python where the older release precedes the other packages on the path."""
-    with tempfile.TemporaryDirectory(prefix="card-sdk-", dir="/tmp") as folder:
-        python = python_with([f"mcp=={SECOND_LINE}"], pins("mcp"), Path(folder))
-        ours, theirs = sysconfig.get_path("purelib"), sysconfig.get_path("purelib", vars={"base": folder})
-        (Path(theirs) / "others.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
-        tests = [ROOT / "tests" / "functional" / f"test_mcp_interop_sdk_{side}.py" for side in ("client", "server")]
-        command = [python, "-P", "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=INSTALLING, check=False)
-        version = "import mcp.client, importlib.metadata as of; print(of.version('mcp'), mcp.client.__file__)"
-        output = subprocess.run([python, "-P", "-c", version], capture_output=True, text=True, check=True).stdout
-    assert output.startswith(f"{SECOND_LINE} {folder}"), output
-    assert done.returncode == 0, done.stdout
