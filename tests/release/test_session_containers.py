@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tarfile
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardapp.session_host.commands import LOOK_SECONDS
-from cardapp.session_host.image import REPOSITORY
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with
 from tests.functional.runtimes import LOCAL, PODMAN, container_state, containers_of, podman, remove_containers
@@ -96,12 +91,7 @@ def assert_usable(own: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("words", "condition"),
-    [
-        (("kill",), "exited"),
-        (("pause",), "paused"),
-        (("restart", "--time=1"), "no answer"),
-        (("rm", "--force", "--time=1"), "removed"),
-    ],
+    [(("pause",), "paused"), (("restart", "--time=1"), "no answer"), (("rm", "--force", "--time=1"), "removed")],
 )
 def test_a_replay_is_rejected_and_a_reset_is_the_way_back(own: Stage, words: tuple[str, ...], condition: str) -> None:
     session, tool = own.sessions.session(), own.sessions
@@ -145,14 +135,6 @@ def test_a_replay_continues_after_a_short_pause_and_ends_with_the_session(own: S
     assert container_state(container) is None
     assert container_of(own.sessions.session()) != container
     assert_usable(own)
-
-
-def test_sync_goes_off_when_the_container_is_paused(own: Stage) -> None:
-    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
-    podman("pause", container_of(own.sessions.session()))
-    control = until(lambda: (now := own.tcp.get("/api/control/state"))["sync"] == "off" and now, 30)
-    assert control["reason"] == "session_paused"
-    own.sessions.must("reset")
 
 
 # -- the commands ----------------------------------------------------------------------------------------------------
@@ -203,74 +185,6 @@ def test_a_start_repairs_what_a_killed_one_left(tool: SessionTool, card: TestCar
             session.close()
         tool.must("stop", "s")
         assert_nothing_left(path)
-
-
-def test_a_session_in_the_foreground_ends_with_its_command(tool: SessionTool, card: TestCard) -> None:
-    """It is the same session after its container was replaced."""
-    path = tool.state / "sessions" / "s"
-    command = tool.command("start", "--foreground", "--name", "s", str(card.folder))
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=tool.environment, stdout=pipe, stderr=pipe, text=True) as process:
-        assert process.stdout is not None
-        assert any("Ctrl-C stops it" in line for line in process.stdout)
-        podman("rm", "--force", "--time=1", *containers_of(path))
-        tool.must("reset", "s")
-        threading.Event().wait(2 * LOOK_SECONDS)
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert (process.communicate(timeout=60)[1], process.returncode) == ("", 0)
-    assert_nothing_left(path)
-    with subprocess.Popen(command, env=tool.environment, stdout=pipe) as process:
-        eventually(lambda: containers_of(path), 60)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    assert_nothing_left(path)
-
-
-@pytest.fixture
-def storage() -> Iterator[dict[str, str]]:
-    """The environment of a podman with an empty storage."""
-    folder = Path(tempfile.mkdtemp(prefix="card-storage-", dir="/var/tmp"))
-    settings = folder / "storage.conf"
-    settings.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n')
-    environment = {"CONTAINERS_STORAGE_CONF": str(settings)}
-    try:
-        yield environment
-    finally:
-        Podman(os.environ | environment).run("rmi", "--all", "--force")
-        shutil.rmtree(folder)
-
-
-def test_what_is_missing_is_named_and_nothing_is_lost(
-    tool: SessionTool, card: TestCard, storage: dict[str, str], tmp_path: Path
-) -> None:
-    def refused() -> str:
-        done = tool.run("start", "--name", "s", str(card.folder), **storage)
-        assert (done.returncode, "bin/card-session image" in done.stderr) == (3, True), done.stderr
-        assert not list(tool.state.glob("sessions/*/session.json"))
-        return done.stderr
-
-    assert "the image for sessions in a container is missing" in refused()
-    with tarfile.open(tmp_path / "older.tar", "w") as archive:
-        archive.add(__file__, "file")
-    Podman(os.environ | storage).run("import", tmp_path / "older.tar", f"{REPOSITORY}:0123456789ab")
-    assert "older than its recipe" in refused()
-
-    session = RunningSession(tool, card)
-    record = session.record()
-    podman("kill", record["container_id"])
-    few, broken = {"PATH": str(tmp_path)}, {"CONTAINERS_STORAGE_CONF": str(tmp_path / "absent")}
-    for command in ("start", "reset", "refresh", "stop"):
-        arguments = ("start", "--name", "s", str(card.folder)) if command == "start" else (command, "s")
-        done = tool.run(*arguments, **few)
-        assert (done.returncode, "podman is not on PATH" in done.stderr) == (3, True), (command, done.stderr)
-    assert "no podman" in tool.run("list", **few).stdout
-    assert "podman failed" in tool.run("list", **broken).stdout
-    done = tool.run("reset", "s", **broken)
-    assert (done.returncode, "absent" in done.stderr) == (1, True), done.stderr
-    assert session.record() == record
-    tool.must("reset", "s")
-    session.check_usable()
 
 
 # -- who may use the API ---------------------------------------------------------------------------------------------
