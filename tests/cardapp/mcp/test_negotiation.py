@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -230,15 +229,3 @@ def test_connecting_to_a_path_without_a_listener_fails(state_dir: Path) -> None:
 
 
 # -- who is there ------------------------------------------------------------------------------------------------------
-
-
-def test_other_streams_have_no_known_process(background: Background) -> None:
-    in_read, in_write = os.pipe()
-    out_read, out_write = os.pipe()
-    connecting = background(McpClient, os.fdopen(in_read, "rb"), os.fdopen(out_write, "wb"), timeout=PATIENCE)
-    with open(out_read, "rb") as requests, open(in_write, "wb", buffering=0) as answers:
-        requests.readline()
-        answers.write(b'{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"]}}\n')
-        client = connecting.result(PATIENCE)
-        assert (client.peer_pid, client.peer_start) == (None, None)
-        client.close()

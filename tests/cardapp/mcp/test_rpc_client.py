@@ -294,11 +294,3 @@ def test_requests_of_the_peer_are_answered_unless_that_is_switched_off(
     talk.peer.send(*requests)
     assert_usable(talk, background)  # the answer to this request is read after both requests
     assert_usable(talk, background)  # answers to the requests would have come before this one
-
-
-def test_other_notifications_are_passed_on(talk: Connection, background: Background) -> None:
-    seen: list[str] = []
-    talk.client.on_notification = lambda notification: seen.append(notification.method)
-    talk.peer.send({"method": "notifications/x"}, {"method": "notifications/progress", "params": {"progressToken": 1}})
-    assert_usable(talk, background)
-    assert seen == ["notifications/x"]
