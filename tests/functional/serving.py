@@ -280,6 +280,19 @@ def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL, **chang
             stage.close()
 
 
+@contextmanager
+def running_service(card: Callable[[Path], Path] = make_card, **environment: str) -> Iterator[Service]:
+    """The service without a session, on the card that ``card`` writes into the folder it is given."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        own = {"CARD_STATE_DIR": f"{folder}/state", "CARD_SOURCE": str(card(Path(folder) / "card"))}
+        service = Service(settings.load({"CARD_API_PORT": "0"} | own | environment))
+        service.start()
+        try:
+            yield service
+        finally:
+            service.stop()
+
+
 until = eventually
 
 

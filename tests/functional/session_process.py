@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -280,6 +282,17 @@ class RunningSession:
     def outside(self, path: str) -> str:
         """This process's path to the file that the session's processes see at ``path``."""
         return f"/proc/{self.host_pid()}/root{path}"
+
+
+@contextmanager
+def small_session() -> Iterator[RunningSession]:
+    """A session on the small target, in separate folders. At the end it is stopped."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        running = RunningSession(SessionTool(Path(folder) / "state"), TestCard(Path(folder) / "card"))
+        try:
+            yield running
+        finally:
+            running.stop()
 
 
 def _is_embedded(pid: int) -> bool:

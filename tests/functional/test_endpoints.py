@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from cardapp import settings
 from cardapp.serve import Service
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.http import JSON
 from cardapp.web.routing import Route
-from tests.functional.serving import Api, Response, Stage, make_card, picture, position
+from tests.functional.serving import Api, Response, Stage, picture, position, running_service
 
 pytestmark = pytest.mark.functional
 
@@ -132,14 +129,8 @@ def test_every_endpoint_answers_with_a_session(stage: Stage) -> None:
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    """The whole service without a session."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        card = make_card(Path(folder) / "card")
-        names = {"CARD_STATE_DIR": f"{folder}/state", "CARD_SOURCE": str(card), "CARD_API_PORT": "0"}
-        service = Service(settings.load(names))
-        service.start()
+    with running_service() as service:
         yield service
-        service.stop()
 
 
 def test_every_endpoint_answers_without_a_session(service: Service) -> None:

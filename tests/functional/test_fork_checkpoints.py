@@ -7,17 +7,13 @@ import os
 import random
 import re
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardapp.card.catalog import Catalog
-from tests.functional.card_proofs import CARDS, card_session
-from tests.functional.card_proofs import replayed as card_replay
-from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually
+from tests.functional.session_process import RunningSession, at, eventually, small_session
 from tests.functional.test_session_replay import shown
 
 pytestmark = [pytest.mark.functional]
@@ -28,16 +24,9 @@ MARKED = at("/* marked */", 4)
 
 
 @pytest.fixture(scope="module")
-def tool() -> Iterator[SessionTool]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        made = SessionTool(Path(state))
-        yield made
-        made.stop_all()
-
-
-@pytest.fixture(scope="module")
-def shared(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningSession:
-    return RunningSession(tool, TestCard(tmp_path_factory.mktemp("card") / "card"))
+def shared() -> Iterator[RunningSession]:
+    with small_session() as running:
+        yield running
 
 
 @pytest.fixture
@@ -228,16 +217,3 @@ def test_the_number_of_checkpoints_is_limited_and_a_reset_ends_all(session: Runn
 
 
 # -- whole cards -----------------------------------------------------------------------------------------------------
-
-
-def test_rerun_and_fork_prove_the_same_values(tool: SessionTool, rng: random.Random) -> None:
-    with card_session(tool, CARDS[0]) as (session, card):
-        snapshots = Catalog(card).snapshots
-        few = rng.sample(sorted(snapshots), 8)
-        proofs: dict[str, dict[str, Any]] = {key: {} for key in few}
-        for key in rng.sample(few * 2, 16):
-            result, proved = card_replay(session, card, key, snapshots[key])
-            proofs[key][result["method"]] = proved
-        for key, seen in proofs.items():
-            assert sorted(seen) == ["fork", "rerun"], key
-            assert seen["fork"] == seen["rerun"], key

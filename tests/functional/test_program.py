@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,7 +11,7 @@ from cardapp.settings import ROOT
 from tests.functional.program_cards import ProgramSession, program_session
 from tests.functional.serving import Stage, running_stage, until
 from tests.functional.session_neovim import Neovim
-from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually
+from tests.functional.session_process import RunningSession, at, eventually, small_session
 
 pytestmark = [pytest.mark.functional]
 
@@ -138,11 +136,9 @@ def refusal(session: RunningSession, command: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        running = RunningSession(SessionTool(Path(folder)), TestCard(tmp_path_factory.mktemp("shared") / "card"))
+def shared() -> Iterator[RunningSession]:
+    with small_session() as running:
         yield running
-        running.stop()
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardapp import settings as settings_module
 from cardapp.card.source import load_card
 from cardapp.errors import InvalidCard
 from cardapp.serve import Service
 from cardapp.web import schemas
 from tests.cardapp.mutation import Mutation, mutations
-from tests.functional.serving import Api, make_card
+from tests.functional.serving import Api, make_card, running_service
 
 pytestmark = pytest.mark.functional
 
@@ -38,13 +37,9 @@ REPORTS = ("/api/report/teams.md", "/api/report/lesson.html")
 
 
 @pytest.fixture
-def service(state_dir: Path) -> Iterator[Service]:
-    folder = make_card(state_dir / "card")
-    names = {"CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(folder), "CARD_API_PORT": "0"}
-    service = Service(settings_module.load(names))
-    service.start()
-    yield service
-    service.stop()
+def service() -> Iterator[Service]:
+    with running_service() as service:
+        yield service
 
 
 @pytest.fixture
@@ -85,24 +80,15 @@ def test_every_endpoint_serves_while_the_card_file_changes(
 
 
 def test_the_card_of_the_chosen_session_of_a_series_is_served(state_dir: Path) -> None:
-    series, state = state_dir / "series", state_dir / "state"
-    state.mkdir(mode=0o700)
+    series = state_dir / "series"
     for number in (1, 2):
         make_card(series / f"session-{number}", uuid=f"aaaaaaaa-0000-4000-8000-00000000000{number}")
     outside = make_card(state_dir / "outside", uuid="aaaaaaaa-0000-4000-8000-000000000003")
-    names = {
-        "CARD_STATE_DIR": str(state),
-        "CARD_SOURCE": str(series / "session-1"),
-        "CARD_SERIES": str(series),
-        "CARD_API_PORT": "0",
-    }
-    service = Service(settings_module.load(names))
-    service.start()
-    try:
+    with running_service(lambda _folder: series / "session-1", CARD_SERIES=str(series)) as service:
         api = Api.tcp(service.listener.port)
 
         def served_after_choice_of(name: str) -> str:
-            (state / "mcp-choice.json").write_text(json.dumps({"name": name, "socket": "/nonexistent"}))
+            service.settings.mcp_choice.write_text(json.dumps({"name": name, "socket": "/nonexistent"}))
             identity: str = api.get("/api/identity")["uuid"]
             return identity[-1]
 
@@ -111,5 +97,3 @@ def test_the_card_of_the_chosen_session_of_a_series_is_served(state_dir: Path) -
         for other in ("default", "", "..", f"../{outside.name}", str(outside), "session-1\0"):
             assert served_after_choice_of(other) == "2"
         assert served_after_choice_of("session-1") == "1"
-    finally:
-        service.stop()

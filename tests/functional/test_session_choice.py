@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.serving import Stage, make_card, position, until
+from tests.functional.serving import Stage, make_card, position, running_stage, until
 from tests.functional.test_websockets import LIVE, connect, received
 
 pytestmark = [pytest.mark.functional]
@@ -19,16 +17,11 @@ pytestmark = [pytest.mark.functional]
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """The service on one card, with a session on that card (``s``, chosen) and a session on another card (``b``)."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        found = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
-        try:
-            found.sessions.start(found.card)
-            other = make_card(Path(folder) / "other", uuid="bbbbbbbb-0000-4000-8000-000000000002")
-            found.sessions.start(other, "b")
-            yield found
-        finally:
-            found.sessions.stop("b")
-            found.close()
+    with running_stage(make_card) as found:
+        other = make_card(found.card.with_name("other"), uuid="bbbbbbbb-0000-4000-8000-000000000002")
+        found.sessions.start(other, "b")
+        yield found
+        found.sessions.stop("b")
 
 
 def choose(stage: Stage, name: str) -> None:

@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,19 +22,17 @@ from tests.functional.session_process import (
     at,
     eventually,
     processes_of,
+    small_session,
 )
 
 pytestmark = pytest.mark.functional
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+def shared() -> Iterator[RunningSession]:
     """A running session for the tests that do not change it."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        card = TestCard(tmp_path_factory.mktemp("shared") / "card")
-        running = RunningSession(SessionTool(Path(folder)), card)
+    with small_session() as running:
         yield running
-        running.stop()
 
 
 def choice(tool: SessionTool) -> dict[str, str]:

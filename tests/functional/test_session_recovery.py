@@ -7,15 +7,14 @@ import os
 import random
 import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from cardapp.mcp.client import ToolResult
+from tests.functional.program_cards import session_tool
 from tests.functional.session_process import (
     RunningSession,
     SessionTool,
@@ -37,10 +36,7 @@ DEAD = {"debugger_dead", "editor_dead", "editor_blocked"}
 
 @pytest.fixture(scope="module")
 def tool() -> Iterator[SessionTool]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        made = SessionTool(Path(state))
-        yield made
-        made.stop_all()
+    yield from session_tool()
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,24 +14,20 @@ import pytest
 from tests.functional.session_process import (
     RECIPE,
     RunningSession,
-    SessionTool,
-    TestCard,
     at,
     eventually,
     line_of,
+    small_session,
 )
 
 pytestmark = [pytest.mark.functional]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+def shared() -> Iterator[RunningSession]:
     """One session for all tests that leave it usable."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        tool = SessionTool(Path(state))
-        running = RunningSession(tool, TestCard(tmp_path_factory.mktemp("card") / "card"))
+    with small_session() as running:
         yield running
-        running.stop()
 
 
 KILL = "python import os; os.kill(gdb.selected_inferior().pid, 9)"

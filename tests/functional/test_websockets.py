@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from simple_websocket import Client, ConnectionClosed
 
-from cardapp import settings as settings_module
 from cardapp.serve import Service
 from tests.functional.listening import WAIT, counts
-from tests.functional.serving import Api, make_card, until
+from tests.functional.serving import Api, running_service, until
 
 pytestmark = pytest.mark.functional
 
@@ -33,13 +30,8 @@ HANDSHAKE = {
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        card = make_card(Path(folder) / "card")
-        names = {"CARD_STATE_DIR": f"{folder}/state", "CARD_SOURCE": str(card), "CARD_API_PORT": "0"}
-        service = Service(settings_module.load(names))
-        service.start()
+    with running_service() as service:
         yield service
-        service.stop()
 
 
 @pytest.fixture(autouse=True)
