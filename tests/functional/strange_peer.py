@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,47 +69,34 @@ def answering(answer: Answer) -> Behaviour:
 
 
 def _opening(method: str) -> dict[str, Any]:
-    if method == "server/discover":
-        return {"error": {"code": -32601, "message": "what?"}}
-    if method == "initialize":
-        agreed = {"protocolVersion": LATEST_HANDSHAKE.name, "capabilities": {}, "serverInfo": {}}
-        return {"result": agreed}
-    return {}
+    agreed = {"protocolVersion": LATEST_HANDSHAKE.name, "capabilities": {}, "serverInfo": {}}
+    refused = {"code": -32601, "message": "what?"}
+    return {"server/discover": {"error": refused}, "initialize": {"result": agreed}}.get(method, {})
 
 
-def saying(structured: Any, *, is_error: bool = False) -> Behaviour:
-    """A peer that lists no tools, and answers each tool call with ``structured``."""
+def saying(structured: Any, *, is_error: bool = False, tools: Sequence[dict[str, Any]] = ()) -> Behaviour:
+    """A peer that lists ``tools``, and answers each tool call with ``structured``."""
 
     def answer(method: str, _params: dict[str, Any]) -> dict[str, Any]:
         if method == "tools/list":
-            return {"result": {"tools": []}}
+            return {"result": {"tools": tools}}
         return {"result": {"content": [], "structuredContent": structured, "isError": is_error}}
 
     return answering(answer)
 
 
 def listing(output_schema: Any, structured: Any) -> Behaviour:
-    """A peer whose tools have the names of a session's tools and this output schema. All tools answer
-    ``structured``."""
-
-    def answer(method: str, _params: dict[str, Any]) -> dict[str, Any]:
-        if method == "tools/list":
-            tools = [
-                {"name": described[0], "inputSchema": {}, "outputSchema": output_schema} for described in DESCRIBED
-            ]
-            return {"result": {"tools": tools}}
-        return {"result": {"content": [], "structuredContent": structured}}
-
-    return answering(answer)
+    """A peer whose tools have the names of a session's tools and this output schema. All answer ``structured``."""
+    tools = [{"name": described[0], "inputSchema": {}, "outputSchema": output_schema} for described in DESCRIBED]
+    return saying(structured, tools=tools)
 
 
-def sending(data: bytes, *, after: int = 1) -> Behaviour:
-    """A peer that reads once, sends ``data`` as often as ``after`` says, and then only reads."""
+def sending(data: bytes) -> Behaviour:
+    """A peer that reads once, sends ``data``, and then only reads."""
 
     def behave(connection: socket.socket) -> None:
         connection.recv(65536)
-        for _ in range(after):
-            connection.sendall(data)
+        connection.sendall(data)
         while connection.recv(65536):
             pass
 
@@ -131,7 +118,3 @@ def endless_tools(method: str, params: dict[str, Any]) -> dict[str, Any]:
     page = int(params.get("cursor", "0"))
     tools = [{"name": f"{page}.{number}", "inputSchema": {"type": "object"}} for number in range(1000)]
     return {"result": {"tools": tools, "nextCursor": str(page + 1)}} if method == "tools/list" else {"result": {}}
-
-
-def notification(method: str, params: dict[str, Any]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"

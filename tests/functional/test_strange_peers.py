@@ -8,7 +8,6 @@ import json
 import os
 import random
 import resource
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from tests.cardapp.mutation import values
 from tests.functional import strange_peer as peers
-from tests.functional.serving import Api, Response, Stage, make_card, position
+from tests.functional.serving import Api, Response, Stage, make_card, position, running_stage
 from tests.functional.strange_peer import Peer
 
 pytestmark = pytest.mark.functional
@@ -42,49 +41,29 @@ DOUBLING["s49"] = {"type": "null"}
 
 PEERS: dict[str, peers.Behaviour] = {
     "garbage": peers.sending(random.Random(1).randbytes(5000)),
-    "text": peers.sending(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     "an end at once": lambda connection: None,
     "an end in the middle": lambda connection: connection.sendall(b'{"jsonrpc":"2.0","id":1,"res'),
     "a line without end": peers.flooding(b"x" * 65536),
-    "spaces without end": peers.flooding(b" " * 65536),
     "depth": peers.sending(b"[" * 100_000 + b"\n"),
     "a depth that just fits": peers.sending(b"[" * 985 + b"]" * 985 + b"\n"),
     "half a surrogate pair": peers.sending(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"\\ud800"}}\n'),
     "tools without end": peers.answering(peers.endless_tools),
     "huge refusals": peers.answering(lambda *_: {"error": {"code": 1, "message": BIG}}),
-    "nothing": peers.saying({}),
-    "null": peers.saying(None),
-    "other shapes": peers.saying({"card": 1, "editor": [], "container_id": {}}),
-    "failures without words": peers.saying({"code": "", "reason": ""}, is_error=True),
     "failures that are no code": peers.saying({"code": "Ein Übel\n", "reason": BIG}, is_error=True),
-    "failures of another shape": peers.saying([1], is_error=True),
     "a card that it cannot read": peers.saying({"code": "card_unreadable", "reason": "no"}, is_error=True),
-    "calls that it calls off": peers.saying({"code": "cancelled", "reason": "no"}, is_error=True),
     "output schemas that are none": peers.listing({"type": "objekt"}, BINDING),
     "output schemas that lead elsewhere": peers.listing({"$ref": "http://127.0.0.1:9/schema.json"}, BINDING),
-    "output schemas that lead in a circle": peers.listing({"$ref": "#"}, BINDING),
-    "output schemas that match for ever": peers.listing({"additionalProperties": {"pattern": "^(.+)+ $"}}, BINDING),
     "output schemas that double": peers.listing({"$ref": "#/$defs/s0", "$defs": DOUBLING}, BINDING),
     "output schemas as long as can be": peers.listing({"enum": [[]] * 19_990}, BINDING),
-    "output schemas of another dialect": peers.listing({"$schema": "https://json-schema.org/draft-07/schema"}, BINDING),
     "an editor elsewhere": peers.saying(BINDING | {"editor": {"socket": "a\0b"}}),
     "another card": peers.saying(BINDING),
 }
 
-SILENCE = peers.sending(b"")
-"""A peer that never answers a request, so every request waits until its timeout."""
-
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        card = make_card(Path(folder) / "card")
-        stage = Stage(Path(folder) / "state", card, CARD_REPLAY_TIMEOUT="3")
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
+    with running_stage(make_card, CARD_REPLAY_TIMEOUT="3") as stage:
+        yield stage
 
 
 class Place:
@@ -190,7 +169,7 @@ def test_a_strange_peer_is_a_documented_problem_and_the_session_is_had_again(
 
 
 def test_a_peer_that_never_answers_is_given_up_in_time(stage: Stage, place: Place) -> None:
-    with taken(stage, place, SILENCE):
+    with taken(stage, place, peers.sending(b"")):
         ask_all(stage.tcp, "GET /api/session", "POST /api/navigation/sync")
 
 
