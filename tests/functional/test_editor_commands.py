@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -208,13 +207,6 @@ def test_the_text_and_the_question_of_the_step_are_shown_and_wrapped(stage: Stag
     says(nvim, "text: the position is not at a step")
 
 
-def test_levels_are_completed(nvim: NeovimConnection) -> None:
-    complete: Callable[[str], Any] = lambda typed: ask(nvim, f"getcompletion('{typed}', 'cmdline')")  # noqa: E731
-    assert complete("CardMove s") == ["step", "snapshot"]
-    assert complete("CardMove step ") == []
-    until(lambda: complete("CardGo t1/b1/p1/quick/") == ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"])
-
-
 def test_a_strategy_is_listed_and_run_at_its_stop(stage: Stage, nvim: NeovimConnection) -> None:
     press(nvim, ":CardStrategy<CR>")
     says(nvim, "this card has no strategies; :CardStrategy add")
@@ -288,16 +280,6 @@ def test_every_command_is_in_the_list(nvim: NeovimConnection) -> None:
     press(nvim, ":CardHelp<CR>")
     named = {line.split()[0].lstrip(":") for line in listed(nvim)[2:]}
     assert named == set(ask(nvim, "getcompletion('Card', 'command')"))
-
-
-def test_a_list_waits_until_a_command_has_been_typed(nvim: NeovimConnection) -> None:
-    press(nvim, ":CardPosition<CR>:let g:kept = 1")
-    until(lambda: nvim.mode(20).name == "c")
-    until(lambda: ask(nvim, "exists('#CmdlineLeave')"))
-    assert lua(nvim, FLOATING) == []
-    press(nvim, "<CR>")
-    assert listed(nvim)[0].startswith("t1/b1/p1/slow: ")
-    assert ask(nvim, "g:kept") == 1
 
 
 def test_without_the_service_every_command_says_what_to_do(state_dir: Path) -> None:

@@ -167,20 +167,6 @@ def read_only(server: Server, folder: Path) -> Iterator[None]:
     assert within(server, "mount", "-o", "remount,bind,rw", str(folder)).returncode == 0
 
 
-def test_a_database_that_turned_read_only_refuses_writes_and_serves_reads(stage: Stage) -> None:
-    """A database connection that may only query simulates a file system that has become read-only."""
-    writer, database = Writer(stage.tcp), stage.service.services.database
-    assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
-    with database.write() as connection:
-        connection.execute("PRAGMA query_only = ON")
-    refused = writer.all()
-    assert {(answer.status, answer.json["code"]) for answer in refused} == {(503, "state_read_only")}
-    assert {stage.tcp.request("GET", path).status for path in READS} == {200}
-    connection.execute("PRAGMA query_only = OFF")
-    assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
-    assert_kept(stage.tcp, writer)
-
-
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,13 +56,6 @@ def tool(tmp_path: Path) -> Iterator[SessionTool]:
     tool.stop_all()
 
 
-def check(repository: Repository, state: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "cardapp", "check", "--replay", str(repository.card)],
-        env=os.environ | {"CARD_STATE_DIR": str(state)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
 def test_a_session_copies_the_root_and_builds_only_a_change(repository: Repository, tool: SessionTool) -> None:
     tool.must("start", "--name", "s", str(repository.card))
     copy = tool.state / "sessions" / "s" / "work" / "small"
@@ -78,16 +69,3 @@ def test_a_session_copies_the_root_and_builds_only_a_change(repository: Reposito
     tool.must("refresh", "s")
     assert (copy / "src" / "new.h").exists()
     assert repository.built == 2
-
-
-def test_check_builds_again_only_after_a_change_and_then_from_nothing(repository: Repository, tmp_path: Path) -> None:
-    for expected in (1, 1):
-        ended = check(repository, tmp_path / "state")
-        assert "replayed and matches the card" in ended.communicate(timeout=100)[0]
-        assert repository.built == expected
-    (copy,) = (tmp_path / "state" / "checks").glob("*/small")
-    (repository.folder / "src" / "new.h").write_text("")
-    (copy / "src" / "left.o").write_text("")
-    assert "replayed and matches the card" in check(repository, tmp_path / "state").communicate(timeout=100)[0]
-    assert repository.built == 2
-    assert not (copy / "src" / "left.o").exists()

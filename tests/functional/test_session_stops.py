@@ -187,16 +187,6 @@ def test_deliveries_of_a_signal_are_counted(session: ProgramSession) -> None:
     assert session.refusal({"signal": "SIGNONE"})["code"] == "stop_not_reached"
 
 
-def test_the_learners_handling_of_a_signal_stays(session: ProgramSession) -> None:
-    session.card.behave("usr1")
-    session.replay(in_main("/* visited */"))
-    session.gdb("handle SIGUSR1 nostop noprint")
-    assert session.replay({"signal": "SIGUSR1"}, "handled")["values"]["handled"]["value"] == "0"
-    assert session.replay(in_main("/* the end */"), "handled")["values"]["handled"]["value"] == "3"
-    session.gdb("continue")
-    session.gdb("handle SIGUSR1 stop print")
-
-
 def test_the_programs_own_handlers_run(session: ProgramSession) -> None:
     session.card.behave("int")
     assert session.replay(in_main("/* the end */"), "handled")["values"]["handled"]["value"] == "1"

@@ -200,21 +200,6 @@ def test_with_rpc_json_its_chain_is_read_instead_of_the_demo(card_environment: d
     assert gone_soon(card_environment)
 
 
-def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str]) -> None:
-    for _ in range(2):
-        command = [str(ROOT / "bin" / "cardapp"), "serve"]
-        with subprocess.Popen(command, env=card_environment, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.stdout.readline()
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
-                process.send_signal(number)
-            try:
-                assert process.wait(timeout=30) == 0
-            finally:
-                process.kill()
-
-
 def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environment: dict[str, str]) -> None:
     """The API acts on the session default, although another one is chosen."""
     environment = card_environment | {"CARD_SOURCE": str(ROOT / "etc" / "cards" / "calc")}
