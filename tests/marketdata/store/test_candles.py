@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import re
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -175,19 +174,6 @@ def test_a_finalized_time_in_the_future_makes_no_open_candle_final(conn: Connect
         assert finalized(conn, version, symbol, interval) == [False]
 
 
-def test_candles_are_final_up_to_a_block_far_below_the_newest(conn: Connection, version: Version) -> None:
-    """This holds also where blocks and times are not in the same order, and where days are skipped without reading
-    them."""
-    symbol = new_symbol()
-    held = [in_block(symbol, n * 7 % 40, START + n * DAY // 3) for n in range(60)]
-    ticks.ingest(conn, version, held)
-    for block in (0, 3, 17, 38, 39):
-        ticks.ingest(conn, version, [Finalize(symbol, block)])
-        final = max(each.ts for each in held if (each.block_number or 0) <= block)
-        made = brute_force.candles(held, "1d")
-        assert finalized(conn, version, symbol, "1d") == [candle.end <= final for candle in made]
-
-
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, rng: random.Random
 ) -> None:
@@ -229,20 +215,6 @@ def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version) -
             back += json.loads(page.body)["candles"]
             end, more = back[-1]["t"] * 1000 - 1, page.more
         assert back[::-1] == whole, interval
-
-
-def test_bounds_are_inclusive_and_a_candle_covers_its_whole_bucket(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    opened = bucket_open(START, "1h")
-    ticks.ingest(conn, version, [tick(symbol, "a", opened, "5"), tick(symbol, "b", opened + 3599 * SECOND, "7")])
-
-    def closes(**bounds: int) -> list[str]:
-        return [row["c"] for row in json.loads(candles.read(conn, version, symbol, "1h", **bounds).body)["candles"]]
-
-    assert closes(start=opened, end=opened) == ["7"]
-    assert closes(start=opened + 1) == []
-    assert closes(end=opened - 1) == []
-    assert closes(start=opened, end=opened + 1) == ["7"], "an end inside the bucket cuts nothing off the candle"
 
 
 def test_all_formats_have_the_same_candles(conn: Connection, version: Version) -> None:
@@ -289,23 +261,6 @@ def test_the_function_alone_tells_a_candle_whole_however_few_are_wanted(conn: Co
     )
     found = [conn.execute(statement, (symbol, wanted)).fetchone() for wanted in (1, 2, 500)]
     assert found == [(8, 9, 9, 8)] * 3
-
-
-@pytest.mark.plain_only("a distributed version has no candles function but its own")
-def test_another_candles_function_is_asked_for_every_interval(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "1", START, "5", "2")])
-    conn.execute(
-        version.query(
-            """CREATE OR REPLACE FUNCTION {candle}(text, text, timestamptz, timestamptz, integer, text, text, text)
-               RETURNS SETOF {candle} LANGUAGE sql STABLE AS
-               'SELECT * FROM {candles}($1, $2, $3, $4, $5, $6, $7, $8) WHERE false'"""
-        )
-    )
-    other = replace(version, candles_function=version.name("candle"))
-    for interval in WIDTHS:
-        assert candles.read(conn, version, symbol, interval).count == 1
-        assert candles.read(conn, other, symbol, interval).count == 0
 
 
 def test_a_range_without_candles_gives_an_empty_list(conn: Connection, version: Version) -> None:
@@ -399,15 +354,6 @@ def test_the_function_refuses_unknown_arguments(conn: Connection, version: Versi
     ):  # fmt: skip
         with pytest.raises(InvalidValue, match=re.escape("candles: ")), translated():
             conn.execute(version.query("SELECT * FROM {candles}(ARGUMENTS)".replace("ARGUMENTS", arguments)))
-
-
-def test_the_function_alone_is_enough_for_another_client(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START, "2", "3")])
-    row = conn.execute(
-        version.query("SELECT symbol, bucket, open, volume, quote, n, closed FROM {candles}(%s, '1d')"), (symbol,)
-    )
-    assert row.fetchall() == [(symbol, "1d", 2, 3, 6, 1, True)]
 
 
 def test_bounds_outside_of_all_times_select_all_or_nothing(conn: Connection, version: Version) -> None:

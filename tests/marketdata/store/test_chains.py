@@ -5,23 +5,19 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.interval import DAY, SECOND, WIDTHS, Zone, bucket_open
+from marketdata.interval import DAY, SECOND
 from marketdata.store import candles, coverage, symbols, ticks
 from marketdata.store.coverage import Range
 from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, FinalizeChain, Item, Retract, Tick, chain_of
-from tests.functional.serving import until
 
 from .conftest import START, tick
 from .test_candles import MINUTE, finalized, in_block
@@ -115,28 +111,6 @@ def test_the_state_names_the_first_bucket_that_is_not_final(conn: Connection, ve
     assert states == [(1, 0), (1, 60), (1, 60), (1, 120)]
 
 
-def test_equal_states_have_equal_candles(conn: Connection, version: Version, chain: str, rng: random.Random) -> None:
-    """The ETag is made from the state: when the finality of the chain changes a candle, the state has changed."""
-    symbol = f"{chain}:A"
-    held = [in_block(symbol, number, START + number * 5 * MINUTE) for number in range(200)]
-    held += [in_block(symbol, 200 + number, START + number * DAY) for number in range(90)]
-    ticks.ingest(conn, version, held)
-    zones = [Zone.fixed(offset) for offset in (0, 330, -570)]
-    times = sorted(START + rng.choice([rng.randrange(90 * DAY), rng.randrange(DAY)]) for _ in range(8))
-    times += [bucket_open(ts, interval) + change for ts in times[-1:] for interval in WIDTHS for change in (-1, 0)]
-    seen: dict[object, bytes] = {}
-    reads = 0
-    for number, ts in enumerate(sorted(times)):
-        ticks.ingest(conn, version, [FinalizeChain(chain, number, ts)])
-        for interval in WIDTHS:
-            zone = rng.choice(zones)
-            found = candles.read(conn, version, symbol, interval, zone=zone)
-            key = (replace(found.state, as_of=0), interval, zone)
-            assert seen.setdefault(key, found.head) == found.head
-            reads += 1
-    assert len(WIDTHS) < len(seen) < reads
-
-
 def test_one_notification_names_the_chain(database: str, conn: Connection, version: Version, chain: str) -> None:
     ticks.ingest(conn, version, [*minutes(f"{chain}:A"), *minutes(f"{chain}:B"), FinalizeChain(chain, 1, START)])
     found = notified(database, conn, version, FinalizeChain(chain, 2, START + MINUTE))
@@ -184,47 +158,6 @@ def test_chains_and_ticks_at_once_neither_wait_for_each_other_nor_deadlock(
         list(threads.map(write, range(6)))
     for each in names:
         assert finalized(conn, version, each) == [n < 29 for n in range(30)]
-
-
-def test_a_round_of_many_pools_writes_one_row_of_finality_and_one_of_coverage(
-    new_store: Callable[[], AbstractContextManager[tuple[str, Version]]], chain: str
-) -> None:
-    """In a database of its own, in which nobody else writes."""
-    pools = [f"{chain}:{n}" for n in range(500)]
-    with new_store() as (database, version), connect(database) as conn:
-        ticks.ingest(conn, version, [in_block(name, 1, START) for name in pools])
-        coverage.record(conn, version, pools, Range(START, START + DAY, "joined"))
-        with conn.transaction():
-            conn.execute("SELECT pg_stat_force_next_flush()")
-        until(lambda: conn.execute(OTHERS).fetchone() == (0,), 60)  # a connection that ends still counts what it wrote
-        before = written(conn)
-        for number in range(1, 4):
-            end = START + DAY + number * MINUTE
-            with conn.transaction():
-                ticks.ingest(conn, version, [FinalizeChain(chain, number, end)])
-                coverage.record_chain(conn, version, chain, Range(end - MINUTE, end, "indexed"))
-                conn.execute("SELECT pg_stat_force_next_flush()")
-        # Each round inserts or updates the row of the chain. The row of its range is written anew: at first only
-        # inserted.
-        assert written(conn) - before == 3 + 1 + 2 * 2
-        assert finalized(conn, version, pools[-1]) == [True]
-        assert coverage.ranges(conn, version, pools[-1])[1] == [
-            Range(START, START + DAY, "indexed"),
-            Range(START + DAY, START + DAY + 3 * MINUTE, "no_trades"),
-        ]
-
-
-OTHERS = """
-    SELECT count(*) FROM pg_stat_activity
-    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
-
-
-def written(conn: Connection) -> int:
-    """The number of rows that were inserted, updated or deleted in all tables."""
-    conn.execute("SELECT pg_stat_clear_snapshot()")
-    row = conn.execute("SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint FROM pg_stat_user_tables").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @pytest.mark.plain_only("of a distributed version, the coordinator erases what concerns chains and imports")

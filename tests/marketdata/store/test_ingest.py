@@ -116,21 +116,6 @@ def test_plain_deletes_are_followed_too(conn: Connection, version: Version, data
     assert (candles.counters(conn, version, [symbol])[symbol].counter > before) == bool(gone)
 
 
-def test_a_whole_batch_again_is_all_duplicates(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    batch = [tick(symbol, f"0x{n:x}:{n}", START + n, "1.5", "2") for n in range(1000)]
-    assert set(ticks.ingest(conn, version, batch).outcomes) == {"created"}
-    assert set(ticks.ingest(conn, version, batch).outcomes) == {"duplicate"}
-    assert stored_rollups(conn, version, symbol) == rollups(batch)
-
-
-def test_the_first_of_two_with_one_id_is_stored(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    batch = [tick(symbol, "a", START, "1"), tick(symbol, "a", START, "1.0"), tick(symbol, "a", START, "2")]
-    assert ticks.ingest(conn, version, batch).outcomes == ["created", "duplicate", "conflict"]
-    assert [each.price for each in stored_ticks(conn, version, symbol)] == ["1"]
-
-
 def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     late = tick(symbol, "a", START, block_number=7, block_hash="h")
@@ -263,28 +248,3 @@ def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connectio
     late = tick(symbol, "d", START, block_number=1, block_hash="h")
     assert ticks.ingest(conn, version, [late]).outcomes == ["retracted"]
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START), tick(symbol, "c", START)])
-
-
-def test_blocks_that_others_retracted_are_not_read(conn: Connection, version: Version) -> None:
-    """The number of retracted blocks only grows, and most ticks name a block, so a write must not read all of them."""
-    symbol, other = new_symbol(), new_symbol()
-    conn.execute(
-        version.query(
-            "INSERT INTO {retracted} (symbol, block_hash) SELECT %s, 'h' || n FROM generate_series(1, 20000) AS n"
-        ),
-        (other,),
-    )
-    conn.execute(version.query("ANALYZE {retracted}"))
-    pages = version.query(
-        "SELECT sum(pg_stat_get_xact_blocks_fetched(part))::integer"
-        " FROM pg_index, unnest(ARRAY[indrelid, indexrelid]) AS part WHERE indrelid = '{retracted}'::regclass"
-    )
-    with conn.transaction():
-        before = conn.execute(pages).fetchone()
-        ticks.ingest(
-            conn, version, [tick(symbol, str(n), START, block_number=n, block_hash=f"h{n % 5}") for n in range(50)]
-        )
-        after = conn.execute(pages).fetchone()
-    assert before is not None
-    assert after is not None
-    assert after[0] - before[0] < 5 * 4

@@ -169,14 +169,6 @@ def test_the_error_of_a_node_that_still_holds_the_shard_is_raised(cluster: Clust
         cluster.placement.write(VERSION, ["LOW:A"], failing_first([kind("down")]))
 
 
-def test_a_write_that_has_waited_long_for_a_move_is_repeated(cluster: Cluster) -> None:
-    def moved() -> None:
-        Event().wait(2 * PATIENCE)
-        cluster.at[LOW] = THERE
-
-    assert cluster.placement.write(VERSION, ["LOW:A"], failing_first([Contended("moved")], moved)) == THERE
-
-
 def test_contention_is_repeated_for_a_limited_time(cluster: Cluster) -> None:
     assert cluster.placement.write(VERSION, ["LOW:A"], failing_first([Contended("busy")] * 3)) == HERE
     with pytest.raises(Contended):

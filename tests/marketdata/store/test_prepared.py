@@ -8,7 +8,6 @@ import socket
 import psycopg
 import pytest
 
-from marketdata import errors as e
 from marketdata.store import prepared
 from marketdata.store.pool import Connection, Pool
 
@@ -81,14 +80,3 @@ def test_a_failure_raises_the_driver_s_error(database: str) -> None:
     ):
         with psycopg.connect(database, autocommit=True) as connection, pytest.raises(error):
             prepared.rows(connection, statement, {"n": 0})
-
-
-def test_a_lost_connection_is_replaced(database: str) -> None:
-    pool = Pool(database, application_name="test", size=1)
-    try:
-        with pytest.raises(e.DatabaseUnavailable), pool.connection() as connection:
-            prepared.rows(connection, b"SELECT pg_terminate_backend(pg_backend_pid())", {})
-        with pool.connection() as connection:
-            assert prepared.rows(connection, b"SELECT 1", {}) == [(b"1",)]
-    finally:
-        pool.close()

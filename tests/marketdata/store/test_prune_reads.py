@@ -7,7 +7,6 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 
 from marketdata.errors import MarketError, Pruned
 from marketdata.interval import DAY, MINUTE, SECOND, WIDTHS, Zone, bucket_open
-from marketdata.store import candles, coverage, markets, summary, ticks, trades
-from marketdata.store.coverage import Range
+from marketdata.store import candles, markets, summary, ticks, trades
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
@@ -292,24 +290,3 @@ def test_a_market_without_stored_ticks_stays_listed(conn: Connection, version: V
     pruned(conn, version, symbol, START + DAY)
     assert (markets.read(conn, version, [symbol]), markets.last_prices(conn, version, [symbol])) == before
     assert before[1] == {symbol: text(Decimal("2.25"))}
-
-
-def test_coverage_of_pruned_parts_of_a_day(conn: Connection, version: Version) -> None:
-    """The parts of a day begin and end at a second, but only the stored minutes show whether there were ticks."""
-    symbol = new_symbol()
-    hour = 3600 * SECOND
-    ticks.ingest(conn, version, [tick(symbol, "a", START + hour + SECOND), tick(symbol, "b", START + 5 * hour)])
-    bounds = [0, hour + SECOND, hour + 2 * SECOND, 5 * hour, 6 * hour, 7 * hour]
-
-    def states() -> list[str]:
-        found = []
-        for start, end in pairwise(bounds):
-            coverage.record(conn, version, [symbol], Range(START - DAY, START + 2 * DAY, "failed"))
-            coverage.record(conn, version, [symbol], Range(START + start, START + end, "indexed"))
-            found += [each.state for each in coverage.ranges(conn, version, symbol)[1] if each.start == START + start]
-        return found
-
-    before = states()
-    assert before == ["no_trades", "indexed", "no_trades", "indexed", "no_trades"]
-    pruned(conn, version, symbol, START + 40 * DAY)
-    assert states() == before

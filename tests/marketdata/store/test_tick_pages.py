@@ -99,14 +99,6 @@ def test_inserts_and_retractions_leave_the_pages_whole(conn: Connection, version
     assert seen == [*(f"{n:02}" for n in range(6)), "05x", "06", "07x", *(f"{n:02}" for n in range(8, 20, 2))]
 
 
-def test_without_bounds_the_newest_in_the_asked_order(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, str(n), START + n) for n in range(9)])
-    assert [each.id for each in on(ticks.read(conn, version, symbol, limit=3))] == ["6", "7", "8"]
-    assert [each.id for each in on(ticks.read(conn, version, symbol, limit=3, sort="desc"))] == ["8", "7", "6"]
-    assert [each.id for each in on(ticks.read(conn, version, symbol, limit=3, end=START + 4))] == ["2", "3", "4"]
-
-
 def test_a_stream_holds_them_all(conn: Connection, version: Version) -> None:
     for count, sort in itertools.product((0, 1, 5, 6, 11), ("asc", "desc")):
         symbol = new_symbol()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from marketdata.errors import InvalidValue
 from marketdata.interval import DAY, MINUTE, SECOND, WIDTHS, Zone, bucket_end, bucket_open
-from marketdata.store import candles, ticks
+from marketdata.store import ticks
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.postgres_errors import translated
 from marketdata.store.time_zones import TimeZones
@@ -145,54 +144,6 @@ def test_where_no_bucket_of_a_zone_is_empty_so_many_rows_are_enough(
             for days in (-1, 0, 1):
                 for bounds in ({"start": around + days * DAY}, {"end": around + days * DAY}):
                     check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
-
-
-def test_days_of_25_hours_alone_are_read_whole(conn: Connection, version: Version, zones: TimeZones) -> None:
-    """Only these days have ticks, so each candle takes more stored rows than a usual one."""
-    zone, symbol = zones.find("America/New_York"), new_symbol()
-    opened = [bucket_open(int(datetime(year, 11, day, 12, tzinfo=UTC).timestamp()) * SECOND, "1d", zone)
-              for year, day in ((2020, 1), (2021, 7), (2022, 6), (2023, 5), (2024, 3))]  # fmt: skip
-    held = [tick(symbol, f"{day}:{n}", day + n * 900 * SECOND, str(n + 1)) for day in opened for n in range(100)]
-    ticks.ingest(conn, version, held)
-    for interval in ("12h", "1d", "3d", "1w", "1M"):
-        made = brute_force.candles(held, interval, zone)
-        for limit in (1, 3):
-            for bounds in ({"start": 0}, {"start": opened[1] + 1}, {}, {"end": opened[3]}):
-                check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
-
-
-def test_candles_of_now_are_exact_in_a_zone(
-    conn: Connection, version: Version, zones: TimeZones, rng: random.Random
-) -> None:
-    zone, symbol = zones.find(rng.choice(["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Kiritimati"])), new_symbol()
-    ((now,),) = conn.execute("SELECT (date_part('epoch', now()) * 1000000)::bigint").fetchall()
-    ages = [0, 30, 7200, 90_000, 900_000, -40, -4000, -400_000]
-    held = [tick(symbol, str(n), now - age * SECOND, str(n + 1)) for n, age in enumerate(ages)]
-    ticks.ingest(conn, version, held)
-    for interval in WIDTHS:
-        made = brute_force.candles(held, interval, zone)
-        for current in ("include", "exclude"):
-            fill = "previous" if interval in ("12h", "1d", "1w", "1M") else "none"
-            asked = Asked(interval, limit=20, fill=fill, zone=zone, current=current)
-            check(conn, version, symbol, made, asked, None)
-
-
-def test_pages_in_a_zone_meet_without_gap_or_overlap(conn: Connection, version: Version, zones: TimeZones) -> None:
-    zone, symbol = zones.find("America/New_York"), new_symbol()
-    held = [tick(symbol, str(n), moment("an hour back") + n * 1777 * SECOND, str(n + 61)) for n in range(-60, 60)]
-    ticks.ingest(conn, version, held)
-    for interval in WIDTHS:
-        made = [candle.opened // 1000 for candle in brute_force.candles(held, interval, zone)]
-        for first, step in (({"start": 0}, 1), ({"end": None}, -1)):
-            found: list[int] = []
-            bounds, more = dict(first), True
-            while more:
-                page = candles.read(conn, version, symbol, interval, limit=7, zone=zone, format="columns", **bounds)
-                read = json.loads(page.body)["candles"]["t"]
-                found = found + read if step > 0 else read + found
-                bounds = dict.fromkeys(bounds, found[-1 if step > 0 else 0] * 1000 + step)
-                more = page.more
-            assert found == made, (interval, step)
 
 
 def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version: Version, zones: TimeZones) -> None:

@@ -23,7 +23,6 @@ from .brute_force import rollups
 from .conftest import START, insert, new_symbol, stored_rollups, stored_ticks, tick
 
 BLOCKS = 4
-LOCK = threading.Lock()
 
 
 def some_ticks(symbols: list[str], writer: int, count: int, rng: random.Random) -> list[Tick]:
@@ -125,19 +124,6 @@ def by_plain_sql(crowd: Crowd, own: Connection, seed: int) -> None:
             crowd.until_it_goes(partial(own.execute, delete, (gone, symbols)))
 
 
-def the_same_shuffled(crowd: Crowd, own: Connection, seed: int) -> None:
-    rng, sent = random.Random(seed), the_same(crowd.symbols)
-    rng.shuffle(sent)
-    for start in range(0, len(sent), 50):
-        outcomes = ticks.ingest(own, crowd.version, sent[start : start + 50]).outcomes
-        with LOCK:
-            crowd.created += outcomes.count(ticks.Outcome.CREATED)
-
-
-def the_same(symbols: list[str]) -> list[Tick]:
-    return [tick(symbol, str(n), START + n * SECOND, str(n + 1)) for n in range(200) for symbol in symbols]
-
-
 def test_eight_writers_of_every_kind(conn: Connection, database: str, version: Version, rng: random.Random) -> None:
     for seed in rng.sample(range(10**6), 2):
         crowd = Crowd(database, version)
@@ -146,16 +132,6 @@ def test_eight_writers_of_every_kind(conn: Connection, database: str, version: V
             assert stored_rollups(conn, version, symbol) == rollups(stored_ticks(conn, version, symbol))
         # Deadlocks must not occur. The only SQLSTATE allowed is 40001 (serialization failure), under REPEATABLE READ.
         assert set(crowd.states) <= {"40001"}
-
-
-def test_the_same_ticks_from_everyone_are_stored_once(conn: Connection, database: str, version: Version) -> None:
-    for seed in range(2):
-        crowd = Crowd(database, version)
-        crowd.run(seed, [the_same_shuffled] * 8)
-        sent = the_same(crowd.symbols)
-        assert crowd.created == len(sent)
-        for symbol in crowd.symbols:
-            assert stored_rollups(conn, version, symbol) == rollups([each for each in sent if each.symbol == symbol])
 
 
 def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
@@ -181,24 +157,6 @@ def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
         waiting.join(30)
     assert outcomes == [[ticks.Outcome.DUPLICATE]]
     assert len(stored_ticks(conn, version, symbol)) == 2
-
-
-def test_repeatable_read_gets_a_serialization_failure_rather_than_lose_a_candle(
-    conn: Connection, database: str, version: Version
-) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START)])
-    with connect(database) as other:
-        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        other.execute("SELECT 1 FROM pg_class LIMIT 1")  # the snapshot is taken here
-        ticks.ingest(conn, version, [tick(symbol, "b", START)])
-        with pytest.raises(psycopg.errors.SerializationFailure):
-            other.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
-        other.execute("ROLLBACK")
-        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        other.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
-        other.execute("COMMIT")
-    assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])
 
 
 @pytest.mark.parametrize("kind", ["tick", "duplicate", "retract", "restore", "finalize"])
