@@ -7,11 +7,10 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -27,7 +26,7 @@ from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
 from marketdata.store import candles as store_candles
 from marketdata.store import prune, ticks
-from marketdata.store.pool import Connection, connect
+from marketdata.store.pool import Connection
 from marketdata.store.ticks import Outcome
 from marketdata.store.version import Version
 from marketdata.tick import Item, Restore, Retract, Tick
@@ -199,16 +198,6 @@ def test_days_that_were_copied_in_part_are_replaced_and_their_ticks_deleted(
     assert min(each.ts for each in history() if each.id in ids(conn, target)) >= START + 3 * DAY
     assert outcomes(conn, target) == REFUSED
     assert differences(conn, pair) == []
-
-
-def test_what_only_the_target_has_stays(conn: Connection, pair: Pair, filled: Candles) -> None:
-    """The target accepted a late tick, since its own ticks are not pruned. The comparison finds it."""
-    carry(conn, pair)
-    pruned(conn, pair.source, 3)
-    store(conn, pair.target, tick("A", "late", START, "9"))
-    assert carry(conn, pair) == Carried()
-    assert "late" in ids(conn, pair.target)
-    assert {(each.symbol, each.day.start) for each in differences(conn, pair)} == {("A", FIRST)}
 
 
 def test_a_late_tick_goes_back_as_candles_to_the_version_whose_ticks_are_pruned(
@@ -408,34 +397,3 @@ def following(fresh: Settings, source: int, target: int) -> Iterator[subprocess.
     finally:
         process.kill()
         process.communicate()
-
-
-def test_a_backup_of_a_pruned_version_gives_the_same_answers_when_it_is_restored(
-    conn: Connection,
-    pair: Pair,
-    filled: Candles,
-    command: Command,
-    new_database: Callable[[], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is made while the ticks are being deleted. The rest is deleted from the restored database."""
-    version = pair.source
-    draw(conn, version, 3)
-    delete(conn, version, 3)
-    assert command("backup", str(tmp_path / "backup")).returncode == 0
-    other = new_database()
-    monkeypatch.setenv("DATABASE_URL", other)
-    monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path / "state"))
-    done = command("restore", str(tmp_path / "backup"))
-    assert (done.returncode, done.stderr) == (0, "")
-    with connect(other) as restored:
-        assert ids(restored, version) == ids(conn, version)
-        delete(restored, version)
-        delete(conn, version)
-        for each in (conn, restored):
-            assert candles(each, version) == filled
-            assert lines(each, version) == [3, 3]
-            assert outcomes(each, version) == REFUSED
-            assert_has_seconds_from(each, version, 3)
-        assert hashes(restored, version) == hashes(conn, version)

@@ -132,11 +132,3 @@ def answered(fresh: Settings, answer: str) -> int:
 
 def dropping() -> list[str]:
     return [sys.executable, "-P", "-m", "marketdata", "drop", "2"]
-
-
-def test_unknown_numbers_are_named(conn: Connection, command: Command) -> None:
-    for text, words in (("3", "version 3: there is no such version"), ("two", "argument N: must be the number")):
-        done = command("drop", text, "--yes")
-        assert done.returncode == 2
-        assert words in done.stderr
-    assert "existing versions: 1, 2" in command("drop", "3", "--yes").stderr

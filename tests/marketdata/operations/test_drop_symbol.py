@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -106,15 +104,6 @@ def test_the_symbol_stays_in_another_version_with_its_aliases_and_what_a_copy_kn
     assert rows(conn, GONE) == left
 
 
-def test_a_named_version_loses_the_symbol(conn: Connection, command: Command, fresh: Settings) -> None:
-    carry(conn, Pair.of(conn, "md", 1, 2))
-    assert command("version", "2").returncode == 0
-    done = command("symbol", "--env-file", str(fresh.state_dir / "v2.env"), "drop", GONE, "--yes")
-    assert "dropped ETH:A from version 2 (md_ticks_v2): 1 ticks" in done.stdout
-    assert "md_ticks_v1" in rows(conn, GONE)
-    assert "md_ticks_v2" not in rows(conn, GONE)
-
-
 def test_an_unknown_symbol_is_refused_with_the_nearest_one(conn: Connection, command: Command) -> None:
     for name, words in (
         ("ETH:AA", "SYMBOL 'ETH:AA': version 1 (md_ticks_v1) has no such symbol; did you mean ETH:A?"),
@@ -139,33 +128,6 @@ def test_it_is_allowed_while_an_ingestor_runs_but_not_during_a_copy(
         "note: the ingestor here 1 writes to md_ticks_v1; it stores ETH:A again if its pools still have it"
         in done.stdout.splitlines()
     )
-
-
-def test_it_asks_on_a_terminal_alone(conn: Connection, fresh: Settings) -> None:
-    for answer, code, is_left in (("", 1, True), ("y", 0, False)):
-        said, returncode = answered(fresh, answer)
-        assert (returncode, bool(rows(conn, GONE))) == (code, is_left)
-        assert "It cannot be undone.\r\nDrop ETH:A? [y/N] " in said
-    done = subprocess.run(
-        dropping(KEPT), env=environment(fresh), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "standard input is no terminal, so nobody can be asked whether to drop ETH:B: give --yes" in done.stderr
-    assert rows(conn, KEPT)
-
-
-def answered(fresh: Settings, answer: str) -> tuple[str, int]:
-    """What the command says on a terminal when it gets this answer, and its exit code."""
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, f"{answer}\n".encode())
-        done = subprocess.run(
-            dropping(GONE), env=environment(fresh), stdin=theirs, stdout=theirs, timeout=60, check=False
-        )
-        return os.read(ours, 65536).decode(), done.returncode
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 def dropping(symbol: str, *more: str) -> list[str]:

@@ -143,12 +143,6 @@ def test_a_prune_that_was_killed_goes_on_and_no_candle_changes(
     assert stored_rollups(conn, version, PLAIN) == rows
 
 
-def test_several_symbols_are_pruned(conn: Connection, command: Command) -> None:
-    done = command("prune", "--before", "2024-02-02", "--symbol", PLAIN, "--symbol", CHAINED)
-    assert "of 2 symbols" in done.stdout
-    assert days(conn, PLAIN) == days(conn, CHAINED) == [2, 3, 4]
-
-
 def test_what_cannot_be_pruned_is_refused(conn: Connection, command: Command) -> None:
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
     for arguments, message in (
@@ -171,14 +165,3 @@ def test_the_served_version_is_pruned(conn: Connection, command: Command, monkey
     monkeypatch.setenv("TICKS_TABLE", "md_ticks_v2")
     assert "deleted 0 ticks of 0 symbols" in command("prune", "--before", "2024-02-01").stdout
     assert days(conn, PLAIN) == [0, 1, 2, 3, 4]
-
-
-def test_a_terminal_shows_the_progress(conn: Connection, fresh: Settings, command: Command) -> None:
-    """The summary follows after the bar was removed."""
-    assert fresh.database_url is not None
-    program = f"{sys.executable} -m marketdata prune --before 2024-02-04 --symbol {PLAIN}"
-    done = subprocess.run(
-        ["script", "--quiet", "--command", program, "/dev/null"], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert "[####################] 100%  16 of 16 ticks" in done.stdout
-    assert re.search(r"\n\x1b\[Kline 2024-02-04; deleted 16 ticks of X:PLAIN in ", done.stdout)

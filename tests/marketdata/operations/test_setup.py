@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import json
 import os
@@ -120,25 +119,6 @@ def test_the_reader_calls_the_candles_function(read_by_role: Settings) -> None:
             assert found == [("R:A", 2)], (bucket, zone, fill, name)
 
 
-def test_the_reader_cannot_pass_rows_to_the_triggers(read_by_role: Settings) -> None:
-    """They run as their owner, and whoever reads may create a temporary table with a trigger."""
-    with connect(url(read_by_role)) as connection:
-        before = connection.execute("SELECT count(*), sum(volume) FROM md_rollups_v1").fetchone()
-        connection.execute(f"SET ROLE {READER}")
-        connection.execute("CREATE TEMP TABLE own (LIKE md_ticks_v1 INCLUDING DEFAULTS)")
-        for function, event, rows in (
-            ("md_rollups_insert_v1", "INSERT", "NEW TABLE AS new_rows"),
-            ("md_rollups_delete_v1", "DELETE", "OLD TABLE AS old_rows"),
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(
-                    f"CREATE TRIGGER own_{event} AFTER {event} ON own REFERENCING {rows} "
-                    f"FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
-                )
-        connection.execute("RESET ROLE")
-        assert connection.execute("SELECT count(*), sum(volume) FROM md_rollups_v1").fetchone() == before
-
-
 @pytest.fixture(scope="module")
 def read_by_role(new_database: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings with a database of two ticks of one second, and an alias of their symbol."""
@@ -251,18 +231,6 @@ def test_no_version_is_created_whose_settings_file_cannot_be_written(fresh: Sett
     assert value(fresh, "SELECT to_regclass('md_ticks_v1') IS NULL AND NOT EXISTS (SELECT FROM market_versions)")
 
 
-def test_no_version_is_created_while_the_disk_is_full(fresh: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    init(fresh)
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StateError, match=r"v1\.env cannot be written: No space left on device"):
-        version(fresh, 1)
-    assert value(fresh, "SELECT to_regclass('md_ticks_v1') IS NULL AND NOT EXISTS (SELECT FROM market_versions)")
-    assert list(fresh.state_dir.iterdir()) == []
-
-
 def test_the_reader_cannot_attach_the_trigger_functions_of_a_version(fresh: Settings) -> None:
     """A restore leaves a function as PostgreSQL creates it: everybody may execute it, and so attach it to a table."""
     init(fresh)
@@ -361,14 +329,6 @@ def test_an_existing_version_is_served_and_no_first_one_made(fresh: Settings) ->
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
-
-
-def test_the_version_command_ends_with_the_next_step(command: Command, fresh: Settings) -> None:
-    done = command("version", "2")
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == (
-        f"next, to serve this version: bin/marketdata-api --env-file {fresh.state_dir}/v2.env"
-    )
 
 
 def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings) -> None:

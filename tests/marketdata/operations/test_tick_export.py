@@ -92,27 +92,6 @@ def test_parquet_is_read_to_the_last_digit(command: Command, tmp_path: Path) -> 
     assert (kinds["price"], kinds["size"]) == ("DOUBLE", "DOUBLE")
 
 
-@pytest.mark.usefixtures("conn")
-def test_csv_is_read_by_duckdb_to_the_last_digit(command: Command, tmp_path: Path) -> None:
-    path = tmp_path / "ticks.csv"
-    assert command("export", "--format", "csv", "-o", str(path)).returncode == 0
-    found = duckdb.sql(
-        f"SELECT * FROM read_csv('{path}', all_varchar = true, nullstr = '', allow_quoted_nulls = false)"
-    )
-    read = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
-    for column in ("price", "size"):
-        assert [Decimal(row[column]) for row in read] == [Decimal(getattr(each, column)) for each in TICKS]
-    for column in ("symbol", "id", "side", "block_hash", "tx"):
-        assert [row[column] for row in read] == [getattr(each, column) for each in TICKS], column
-    # Amounts with at most 38 digits are exact as DECIMAL, too.
-    [(price,)] = (
-        duckdb.sql(f"SELECT price FROM read_csv('{path}', all_varchar = true) WHERE symbol = 'X:B'")
-        .project("price::DECIMAL(38, 18)")
-        .fetchall()
-    )
-    assert price == Decimal(10)
-
-
 def test_csv_has_the_bytes_of_the_api(conn: Connection, command: Command, tmp_path: Path) -> None:
     path = tmp_path / "ticks.csv"
     assert command("export", "--format", "csv", "--symbol", "X:A", "-o", str(path)).returncode == 0
@@ -309,21 +288,6 @@ def test_the_next_export_replaces_what_a_killed_one_left_but_not_what_another_wr
     assert run_command(*short).returncode == 0
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes().count(b"\n") == 2
-
-
-def test_an_export_of_parquet_to_standard_output_that_is_interrupted_is_silent_and_incomplete(
-    begin: Begin, tmp_path: Path
-) -> None:
-    """It is interrupted after a row group is written."""
-    path = tmp_path / "stdout"
-    with path.open("wb") as stdout:
-        process = begin("--format", "parquet", stdout=stdout)
-        until(lambda: path.stat().st_size > 1000, 60)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors.decode()) == (130, "")
-    with pytest.raises(pa.ArrowInvalid):
-        parquet.ParquetFile(path)
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet"])

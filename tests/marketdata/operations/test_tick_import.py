@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
-import pandas
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -227,28 +226,6 @@ def test_a_file_of_another_program_is_read(two_versions: Connection, command: Co
     ]
 
 
-def test_a_file_that_pandas_wrote_is_read(
-    two_versions: Connection, versions: tuple[Version, Version], command: Command, into_2: Command, tmp_path: Path
-) -> None:
-    """pandas converts a column of integers with missing values to doubles."""
-    first, second = versions
-    stored = [
-        tick("X:A", "1", START, "1.5", "2", block_number=123, block_hash="a", tx="b"),
-        tick("X:A", "2", START + 1, "0.1", "2", seq=-7),
-    ]
-    ticks.ingest(two_versions, first, stored)
-    exported, path = tmp_path / "exported.parquet", tmp_path / "pandas.parquet"
-    assert command("export", "--format", "parquet", "-o", str(exported)).returncode == 0
-    frame = pandas.read_parquet(exported)
-    assert frame["block_number"].dtype == "float64"
-    frame.to_parquet(path)
-    done = into_2(str(path))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert stored_ticks(two_versions, second, "X:A") == stored
-    frame.assign(block_number=None, block_hash=None, id=["3", "4"]).to_parquet(path)
-    assert "2 new ticks" in into_2(str(path)).stdout, "columns without any value"
-
-
 def test_doubles_that_are_no_exact_integers_are_rejected(
     two_versions: Connection, versions: tuple[Version, Version], command: Command, tmp_path: Path
 ) -> None:
@@ -262,23 +239,6 @@ def test_doubles_that_are_no_exact_integers_are_rejected(
     assert [line[: len(rows[0])] for line in done.stderr.splitlines()[:-1]] == rows
     found = {each.id: each.seq for each in stored_ticks(two_versions, versions[0], "X:A")}
     assert found == {"1": 2**53 - 1, "2": -5, "3": 0, "4": 0}
-
-
-def test_rejected_rows_of_parquet_are_named(command: Command, tmp_path: Path, two_versions: Connection) -> None:
-    path = tmp_path / "ticks.parquet"
-    prices = ["1", "0", None, "1"]
-    table = {"symbol": ["X:A"] * 4, "id": list("1234"), "ts": [START // 1000] * 4, "price": prices, "size": ["1"] * 4}
-    parquet.write_table(pa.table(table), path)
-    done = command("import", str(path))
-    assert (done.returncode, done.stderr.splitlines()) == (
-        1,
-        [
-            f"{path}: row 2 is rejected (invalid_value): price must be greater than 0",
-            f"{path}: row 3 is rejected (invalid_value): price is missing",
-            "bin/marketdata-import: 2 rows were rejected",
-        ],
-    )
-    assert len(stored_ticks(two_versions, registered(two_versions, "md")[0].version, "X:A")) == 2
 
 
 NOON = datetime(2024, 1, 31, 12, tzinfo=timezone(timedelta(hours=1)))
