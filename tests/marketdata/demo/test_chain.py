@@ -5,20 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections import Counter
-from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from marketdata.demo.chain import BLOCK_S, DAY, HISTORY, MAX_DEPTH, POOLS, RECENT, Blocks, DemoProvider
-from marketdata.demo.prices import BOUND, ONE
 from marketdata.errors import ProviderError
-from marketdata.source import evm, pool_check, swaps
+from marketdata.source import pool_check, swaps
 from marketdata.source.evm import Log
 from marketdata.source.log_filter import swap_filter
-from marketdata.source.pools import KINDS
 from marketdata.source.rpc_file import ETHER
 
 SEED, GENESIS = bytes(range(32)), 1_790_000_000
@@ -95,12 +91,6 @@ def test_parents_link_up_at_every_moment(blocks: Blocks) -> None:
             assert (child.parent, child.number, child.time) == (parent.hash, parent.number + 1, parent.time + BLOCK_S)
 
 
-def test_about_half_of_the_stretches_have_a_reorganisation(blocks: Blocks) -> None:
-    found = reorganisations(blocks, HISTORY, DAY // 2)
-    assert 50 < len(found) < 100  # about half of 144 stretches
-    assert set(Counter(depth for _, depth in found)) == {1, 2, 3, 4}
-
-
 def test_calls_before_and_after_a_reorganisation_see_different_blocks(blocks: Blocks) -> None:
     provider = DemoProvider(blocks, clock := Clock(0))
     for clock.head, depth in reorganisations(blocks, HISTORY, 3000):
@@ -144,60 +134,9 @@ def test_a_range_has_the_logs_of_its_blocks(blocks: Blocks) -> None:
     assert {log.address for log in only} == {POOLS[0].pool.address}
 
 
-def test_the_price_after_a_v3_swap_fits_its_amounts(blocks: Blocks) -> None:
-    """The fit is closer than the decoder requires: the difference is at most the spread and the swap's own effect."""
-    provider = DemoProvider(blocks, Clock(0))
-    logs, _ = provider.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED, ())
-    roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == KINDS["uniswap-v3"].swap_topics[0]]
-    assert len(roots) > 1000
-    for (amount0, amount1, root, *_), log in roots:
-        KINDS["uniswap-v3"].decode(log.data)
-        base, quote = evm.signed(amount0), evm.signed(amount1)
-        assert base * quote < 0
-        paid, after = Decimal(-quote) / base, Decimal(root * root) / (1 << 192)
-        assert abs(paid / after - 1) < Decimal("0.001")
-
-
 def test_the_pools_pass_the_check(blocks: Blocks) -> None:
     for pool in BY_ADDRESS.values():
         found = pool_check.compare(DemoProvider(blocks, Clock(0)), pool, ETHER)
         assert found.faults == ()
         assert all(name in found.text for name in pool.symbol.partition(":")[2].split("-"))
         assert pool.symbol.startswith("DEMO:")
-
-
-@pytest.fixture(scope="module")
-def two_days(blocks: Blocks) -> list[dict[str, Any]]:
-    return live(blocks, HISTORY - RECENT, 2 * DAY)
-
-
-@pytest.mark.parametrize("symbol", SYMBOLS)
-def test_trades_look_like_those_of_a_market(two_days: list[dict[str, Any]], symbol: str) -> None:
-    found = [tick for tick in two_days if tick["symbol"] == symbol]
-    mean = next(Decimal(each.price).scaleb(-6) for each in POOLS if each.pool.symbol == symbol)
-    prices = [Decimal(tick["price"]) for tick in found]
-    assert all(abs(price / mean - 1) * ONE < BOUND + ONE / 1000 for price in prices)
-    assert all(abs(after / before - 1) < Decimal("0.02") for before, after in pairwise(prices))
-    sides = Counter(tick["side"] for tick in found)
-    assert 0.45 < sides["buy"] / len(found) < 0.55
-    sizes = sorted(Decimal(tick["size"]) for tick in found)
-    assert sizes[0] > 0
-    assert sizes[len(sizes) * 99 // 100] > 5 * sizes[len(sizes) // 2]
-    hours: dict[int, list[Decimal]] = {}
-    for tick in found:
-        hours.setdefault(tick["ts"] // 3_600_000, []).append(Decimal(tick["price"]))
-    ranges = sorted(max(held) / min(held) - 1 for held in hours.values())
-    assert ranges[-len(ranges) // 10] > 2 * ranges[len(ranges) // 10], "quiet and busy hours differ"
-
-
-def test_the_history_trades_as_much_as_the_present(blocks: Blocks) -> None:
-    def turnover(first: int) -> dict[str, Decimal]:
-        sums = dict.fromkeys(SYMBOLS, Decimal(0))
-        for tick in live(blocks, first, DAY // 6):
-            sums[tick["symbol"]] += Decimal(tick["price"]) * Decimal(tick["size"])
-        return sums
-
-    old, recent, now = turnover(HISTORY - 3 * DAY), turnover(HISTORY - DAY), turnover(HISTORY)
-    for symbol in SYMBOLS:
-        amounts = [old[symbol], recent[symbol], now[symbol]]
-        assert max(amounts) < 4 * min(amounts)
