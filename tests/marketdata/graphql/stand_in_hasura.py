@@ -54,10 +54,7 @@ ARGS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"table": NAME, "configuration": OBJECT, "source": TEXT, "apollo_federation_config": OBJECT},
         ("table",),
     ),
-    "pg_track_function": (
-        {"function": NAME, "configuration": OBJECT, "source": TEXT, "comment": TEXT},
-        ("function",),
-    ),
+    "pg_track_function": ({"function": NAME, "configuration": OBJECT, "source": TEXT, "comment": TEXT}, ("function",)),
     "pg_create_select_permission": (
         {"table": NAME, "role": TEXT, "permission": SELECT_PERMISSION, "comment": TEXT, "source": TEXT},
         ("table", "role", "permission"),
@@ -66,12 +63,7 @@ ARGS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 }
 QUERY = {
     "type": "object",
-    "properties": {
-        "type": TEXT,
-        "args": {},
-        "version": {"type": "integer"},
-        "resource_version": {"type": "integer"},
-    },
+    "properties": {"type": TEXT, "args": {}, "version": {"type": "integer"}, "resource_version": {"type": "integer"}},
     "required": ["type", "args"],
     "additionalProperties": False,
 }

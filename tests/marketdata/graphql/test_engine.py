@@ -72,14 +72,6 @@ def test_names_without_a_schema_and_a_source_without_functions() -> None:
     assert found.functions == frozenset()
 
 
-def test_a_source_that_hasura_does_not_have_is_named(postgres: str) -> None:
-    with (
-        serving(postgres, SECRET) as hasura,
-        pytest.raises(StateError, match=r"has no source 'market': correct source in graphql-admin\.json"),
-    ):
-        engine_at(hasura.url, source="market").tracked()
-
-
 @pytest.mark.parametrize("metadata", [None, [], {"sources": 1}, {"sources": [{"name": "default", "tables": [{}]}]}])
 def test_other_metadata_are_no_answer_of_hasura(metadata: Any) -> None:
     with answering(with_metadata(metadata)) as url, pytest.raises(StateError, match="not as Hasura does"):
@@ -129,14 +121,6 @@ def test_a_call_can_be_interrupted(answer: Callable[[socket.socket], None]) -> N
             engine.tracked()
         timer.join()
         engine.interrupt()
-
-
-def test_an_answer_that_breaks_off_is_none() -> None:
-    with (
-        answering(lambda accepted: accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[]")) as url,
-        pytest.raises(StateError, match=r"does not answer: IncompleteRead\(2 bytes read, 7 more expected\)"),
-    ):
-        engine_at(url).tracked()
 
 
 def test_untracked_tables_and_functions_are_named_with_their_schema() -> None:
