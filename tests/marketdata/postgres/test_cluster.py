@@ -201,21 +201,6 @@ def test_an_incomplete_cluster_is_removed(state_dir: Path) -> None:
     assert [path.name for path in cluster.folder.iterdir()] == ["data"]
 
 
-def test_the_kernel_ends_it_with_the_process_that_started_it(state_dir: Path, made: Path) -> None:
-    subprocess.run(["cp", "-a", made, state_dir / "cluster"], check=True)
-    child = os.fork()
-    if child == 0:
-        try:
-            start(Cluster(state_dir))
-        finally:
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    cluster = Cluster(state_dir)
-    assert processes.signal_and_wait(cluster.processes(), signal.SIGCONT, 60) == []  # a signal that changes nothing
-    assert cluster.processes() == []
-    assert "database system is shut down" in cluster.log.read_text()
-
-
 # -- the programs ----------------------------------------------------------------------------------------------------
 
 

@@ -232,18 +232,6 @@ def test_a_service_manager_gets_the_database_back(watched: Watched, join: Launch
     client.leave()
 
 
-def test_a_client_is_warned_where_the_second_socket_is_missing(
-    watched: Watched, join: Launch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """PostgreSQL already runs. It was started by a process without the setting."""
-    client = join()
-    Client(watched.state_dir, linger=False).close()
-    assert "MARKET_SOCKET_DIR" not in caplog.text
-    Client(watched.state_dir, socket_dir=tmp_path, linger=False).close()
-    assert f"without MARKET_SOCKET_DIR and has no socket in {tmp_path}: stop all processes" in caplog.text
-    client.leave()
-
-
 def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     join()
     with pytest.raises(StateError, match=f"process {watched.status()['pid']} already owns") as caught:
