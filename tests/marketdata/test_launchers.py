@@ -32,21 +32,6 @@ def test_a_launcher_shows_the_help_of_its_command() -> None:
     assert (done.returncode, done.stdout.split()[:2]) == (0, ["usage:", "bin/marketdata-token"])
 
 
-def test_the_script_itself_lists_the_commands() -> None:
-    shown = run(SCRIPT, "--help").stdout
-    assert all(f"\n    {command}" in shown for command in commands())
-    assert run(SCRIPT, "token", "--help").stdout.startswith("usage: bin/marketdata-token ")
-
-
-def test_a_link_of_another_name_runs_the_command_of_the_launcher_that_it_leads_to(tmp_path: Path) -> None:
-    for name in (
-        "tokens",
-        "marketdata-tokens",
-    ):
-        (tmp_path / name).symlink_to(ROOT / "bin" / "marketdata-token")
-        assert run(tmp_path / name, "--help").stdout.startswith("usage: bin/marketdata-token ")
-
-
 def test_a_copy_in_place_of_a_link_runs_its_command(tmp_path: Path) -> None:
     """An archive or an image may hold copies instead of links."""
     (tmp_path / "bin").mkdir()

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from marketdata.frontend.tunnels import RENEW
-from marketdata.interval import LEVELS, RESOLUTIONS, WIDTHS
+from marketdata.interval import LEVELS, WIDTHS
 from marketdata.limits import DEFAULT_ROWS, DEFAULT_SUMMARIES, MAX_ITEMS, MAX_ROWS, MAX_SUMMARIES
 from marketdata.settings import ROOT
 from marketdata.store.markets import SAMPLE
@@ -46,10 +46,7 @@ def numbers(pattern: str, text: str) -> list[int]:
 
 
 def test_the_schemas_have_the_intervals() -> None:
-    for name, more in (
-        ("terms.json", []),
-        ("live.json", ["ticks", "summary"]),
-    ):
+    for name, more in (("terms.json", []), ("live.json", ["ticks", "summary"])):
         (enum,) = [each for each in members(schema(name), "enum") if "1m" in each]
         assert enum == [*WIDTHS, *more]
 
@@ -70,10 +67,6 @@ def test_the_page_has_the_intervals_and_their_widths() -> None:
 def test_every_interval_of_the_toolbar_exists() -> None:
     (quick,) = re.findall(r"const QUICK = \[(.*?)\]", (PAGE / "toolbar.js").read_text(encoding="utf-8"))
     assert set(re.findall(r"'(\w+)'", quick)) <= set(WIDTHS)
-
-
-def test_every_interval_has_a_name_of_tradingview() -> None:
-    assert set(RESOLUTIONS.values()) == set(WIDTHS)
 
 
 def test_the_page_has_the_code_that_asks_it_to_connect_again() -> None:

@@ -27,11 +27,7 @@ def test_a_written_file_is_private_and_can_be_read(tmp_path: Path) -> None:
 
 
 def test_one_that_others_may_write_is_refused(tmp_path: Path) -> None:
-    for mode in (
-        0o620,
-        0o602,
-        0o666,
-    ):
+    for mode in (0o620, 0o602, 0o666):
         path = tmp_path / "read.json"
         secretfile.write(path, TOKEN)
         path.chmod(mode)
@@ -41,10 +37,7 @@ def test_one_that_others_may_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_others_may_read_is_warned_about(tmp_path: Path) -> None:
-    for mode in (
-        0o640,
-        0o444,
-    ):
+    for mode in (0o640, 0o444):
         path = tmp_path / "read.json"
         secretfile.write(path, TOKEN)
         path.chmod(mode)
@@ -61,12 +54,7 @@ def test_a_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) 
 
 
 def test_one_of_another_form_is_refused_without_its_content(tmp_path: Path) -> None:
-    for content in (
-        "md_secret",
-        '["md_secret"]',
-        '{"token": "md_secret"',
-        "\xff",
-    ):
+    for content in ("md_secret", '["md_secret"]', '{"token": "md_secret"', "\xff"):
         path = tmp_path / "read.json"
         secretfile.write(path, {})
         path.write_bytes(content.encode("latin-1"))
@@ -85,12 +73,7 @@ def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(tmp_path: Path
 
 
 def test_a_token_file_must_hold_a_token_of_the_scope(tmp_path: Path) -> None:
-    for change in (
-        {"scope": "write"},
-        {"token": ""},
-        {"name": None},
-        {"token": 5},
-    ):
+    for change in ({"scope": "write"}, {"token": ""}, {"name": None}, {"token": 5}):
         path = tmp_path / "read.json"
         secretfile.write(path, TOKEN | change)
         with pytest.raises(StateError, match=r"read\.json"):

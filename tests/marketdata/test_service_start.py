@@ -67,24 +67,6 @@ def test_without_configuration_it_serves_and_keeps_its_ticks(state_dir: Path) ->
         assert (state_dir / "v1.env").is_file()
 
 
-def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: Path) -> None:
-    give_cluster(state_dir)
-    path = state_dir / "secrets" / "read.json"
-    command = [sys.executable, "-P", "-m", "marketdata", "token", "revoke", "1"]
-    with serving(state_dir):
-        done = subprocess.run(
-            command, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)}, capture_output=True, text=True, check=True
-        )
-        assert done.stderr.endswith(
-            f"{path} contains the revoked token: remove the file, and the next start of "
-            "bin/marketdata-api creates a new one\n"
-        )
-        path.unlink()
-    with serving(state_dir) as (_process, address):
-        read = secretfile.read_token(path, scope="read").token
-        assert answer(f"{address}/v1/symbols", read)
-
-
 def test_signals_in_a_volley_end_it(state_dir: Path) -> None:
     give_cluster(state_dir)
     watched = Watched(state_dir)

@@ -96,18 +96,7 @@ def test_a_bad_value_names_the_setting() -> None:
 
 
 def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(tmp_path: Path) -> None:
-    for value in (
-        "abc",
-        "",
-        "-1",
-        "80.0",
-        "8_0",
-        " 80",
-        "٨٠",
-        "65536",
-        "100000",
-        "0x50",
-    ):
+    for value in ("abc", "", "-1", "80.0", "8_0", " 80", "٨٠", "65536", "100000", "0x50"):
         file = tmp_path / "v1.env"
         file.write_text(f"MARKET_API_PORT='{value}'\n")
         if not value:  # an empty value is an unset one
@@ -124,11 +113,7 @@ def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(tmp_path: Path) 
 
 def test_a_bad_value_is_refused_with_the_description_of_a_good_one() -> None:
     for name, value, reason in (
-        (
-            "MARKET_API_HOST",
-            "example.org",
-            "must be an IP address of this machine, like 127.0.0.1",
-        ),
+        ("MARKET_API_HOST", "example.org", "must be an IP address of this machine, like 127.0.0.1"),
         ("MARKET_TRUSTED_PROXIES", "10.0.0.1/8", "must be IP networks separated by commas, like 10.0.0.0/8: "),
         ("MARKET_PREFIX", "Md", "must be a name of 1 to 63 characters a-z, 0-9 and _ that does not start with a digit"),
     ):
@@ -237,12 +222,6 @@ def test_origins_are_as_browsers_send_them() -> None:
 
 
 def test_an_invalid_origin_is_refused() -> None:
-    for text in (
-        "charts.example.org",
-        "https://a.example/",
-        "ftp://a.example",
-        "https://a b",
-        "*",
-    ):
+    for text in ("charts.example.org", "https://a.example/", "ftp://a.example", "https://a b", "*"):
         with pytest.raises(UsageError, match="MARKET_FRONTEND_ORIGINS"):
             load({"MARKET_FRONTEND_ORIGINS": text})

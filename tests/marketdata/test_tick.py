@@ -158,11 +158,7 @@ def test_epoch_seconds_are_not_taken_for_january_1970() -> None:
 
 
 def test_a_number_too_large_for_seconds_is_milliseconds() -> None:
-    for value, us in (
-        (100_000_000_000, 10**14),
-        ("100000000000", 10**14),
-        ("1970-01-01T00:00:00.000001Z", 1),
-    ):
+    for value, us in ((100_000_000_000, 10**14), ("100000000000", 10**14), ("1970-01-01T00:00:00.000001Z", 1)):
         assert parse_tick(GOOD | {"ts": value}).ts == us
 
 
@@ -173,17 +169,7 @@ def test_all_faults_are_named_at_once() -> None:
 
 
 def test_a_value_that_is_no_object_is_refused() -> None:
-    for value in (
-        None,
-        1,
-        "x",
-        [],
-        [GOOD],
-        {},
-        {"retract": None},
-        {"finalize": {"symbol": "a"}},
-        {"drop": {}},
-    ):
+    for value in (None, 1, "x", [], [GOOD], {}, {"retract": None}, {"finalize": {"symbol": "a"}}, {"drop": {}}):
         with pytest.raises(InvalidValue):
             parse_item(value)
 
