@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -113,27 +112,6 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path
             connection.execute("SET ROLE marketdata_reader")
             assert connection.execute("SELECT count(*) FROM md_ticks_v2").fetchone() == (0,)
         assert (elsewhere / "v2.env").read_text() == (state_dir / "v2.env").read_text()
-
-
-def test_nothing_is_served_from_a_killed_restore_and_the_same_command_goes_on(
-    api: ApiProcess, state_dir: Path, elsewhere: Path
-) -> None:
-    with closing(Client(api.port, api.token("alg"))) as write:
-        fill(write)
-    assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
-    before, token, folder = bodies(api, api.token("read")), api.token("read"), elsewhere.parent / "backup"
-    assert command(state_dir, "backup", folder).returncode == 0
-    place = ("marketdata.backup.programs", "run", "1", "after")
-    killed = command(elsewhere, "restore", folder, killed_at=place)
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
-    served = command(elsewhere, "api", MARKET_API_PORT="0")
-    assert served.returncode == 1
-    assert f"run bin/marketdata-restore {folder} again" in served.stderr
-    done = command(elsewhere, "restore", folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    with serving(elsewhere) as restored:
-        assert bodies(restored, token) == before
-    assert not [path for path in elsewhere.rglob("*.part") if path.parent.name != "data"]
 
 
 def test_nothing_that_exists_is_replaced_and_a_changed_backup_is_refused(
