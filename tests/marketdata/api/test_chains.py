@@ -33,11 +33,8 @@ def test_a_final_block_names_a_symbol_or_a_chain_with_its_time(api: Api) -> None
     )
     assert answer["accepted"] == 1
     assert [each["index"] for each in answer["rejected"]] == [1, 2, 3]
-    assert [each["detail"].partition(" ")[0] for each in answer["rejected"]] == [
-        "/finalize/ts",
-        "/finalize/chain",
-        "/finalize/symbol",
-    ]
+    pointers = [each["detail"].partition(" ")[0] for each in answer["rejected"]]
+    assert pointers == ["/finalize/ts", "/finalize/chain", "/finalize/symbol"]
 
 
 @pytest.mark.parametrize(

