@@ -92,9 +92,6 @@ class LiveClient:
             pass
         return message
 
-    def subscribe_unanswered(self, symbol: str, interval: str) -> None:
-        self.send(op="subscribe", symbol=symbol, interval=interval)
-
     def receive(self, seconds: float = SECONDS) -> dict[str, Any]:
         """The next message; TimeoutError when none arrives, ConnectionError when the service closes."""
         until = monotonic() + seconds

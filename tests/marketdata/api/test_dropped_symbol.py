@@ -88,16 +88,6 @@ def test_subscribers_learn_it_and_get_the_symbol_when_it_is_stored_anew(
             client.receive()
 
 
-def test_followers_of_summaries_learn_it(
-    service: Service, read_token: str, symbol: str, dropped: Callable[[str], None]
-) -> None:
-    with LiveClient(service.port, read_token) as client:
-        client.send(op="subscribe", interval="summary", symbols=[symbol])
-        client.receive()
-        dropped(symbol)
-        assert {each["interval"] for each in until_missed(client, 2)} == {"symbols", "summary"}
-
-
 def until_missed(client: LiveClient, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while len(found) < count:

@@ -48,9 +48,7 @@ def test_the_sqlstate_and_the_first_line_are_logged(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         log.note("GET '/v1/chart'", caused_by(errors.DiskFull("could not extend file\nDETAIL:  a stored value")))
-    assert caplog.messages == [
-        "GET '/v1/chart' failed: database_exhausted, SQLSTATE 53100: could not extend file",
-    ]
+    assert caplog.messages == ["GET '/v1/chart' failed: database_exhausted, SQLSTATE 53100: could not extend file"]
     assert counted == {("database_exhausted", "53100"): 1}
 
 
@@ -66,13 +64,6 @@ def test_all_failures_of_an_outage_are_counted_but_few_are_logged(
     assert counted == {("database_unavailable", "57P01"): 11, ("database_unavailable", "58030"): 1}
     assert [message.partition(" ")[2][:4] for message in caplog.messages] == ["'/a'", "'/b'", "'/c'"]
     assert caplog.messages[-1].endswith("(9 more of this kind since the last line)")
-
-
-def test_the_cause_is_found_behind_our_own_errors(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:
-    outer = e.DatabaseUnavailable("later")
-    outer.__cause__ = caused_by(errors.ReadOnlySqlTransaction("no writes"))
-    log.note("GET '/'", outer)
-    assert counted == {("database_unavailable", "25006"): 1}
 
 
 def test_what_the_client_caused_is_not_counted(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""Any request to any endpoint gets a documented status below 500 and an answer of the documented shape, and leaves the
+"""SQL in any parameter gets a documented status below 500 and an answer of the documented shape, and leaves the
 database as it was."""
 
 from __future__ import annotations

@@ -72,30 +72,6 @@ def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit
     assert [sorted(group) for group in store.groups] == [[1], [2, 3, 4]]
 
 
-@pytest.mark.parametrize("gather_seconds", [60.0, 0.01])
-def test_a_transaction_waits_a_moment_for_as_many_requests_as_the_one_before_had(
-    store: Store, gather_seconds: float
-) -> None:
-    combining = GroupCommit(store, gather_seconds=gather_seconds)
-    combining.start()
-    first = Clients(combining, [[1]])
-    eventually(lambda: store.groups == [[1]])
-    both = Clients(combining, [[2], [3]])
-    eventually(lambda: combining.depth == 2)
-    store.let(2)
-    first.join()
-    both.join()
-    others = [Clients(combining, [[4]])]
-    if gather_seconds > 1:
-        eventually(lambda: combining.depth == 1)
-        others.append(Clients(combining, [[5]]))
-    eventually(lambda: store.groups[2:] == [[4, 5][: len(others)]])
-    store.let()
-    for each in others:
-        each.join()
-    combining.stop()
-
-
 def test_a_transaction_has_at_most_its_maximum_of_items(combining: GroupCommit[int, list[int]], store: Store) -> None:
     first = Clients(combining, [[1]])
     eventually(lambda: store.groups == [[1]])

@@ -264,7 +264,7 @@ def test_a_client_that_never_reads_learns_which_feeds_it_missed(
         LiveClient(service.port, read_token) as quick,
     ):
         slow.subscribe(symbol, "1m", since=0)
-        slow.subscribe_unanswered(symbol, "3m")
+        slow.send(op="subscribe", symbol=symbol, interval="3m")
         for part in range(4):  # each changes as many candles as one pushed range may contain
             some = range(part * PAGE_ROWS, (part + 1) * PAGE_ROWS)
             api.ingest(*(tick(symbol=symbol, id=f"again-{n}", ts=start + n * MINUTE) for n in some))

@@ -14,7 +14,7 @@ from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.feed_reader import FeedReader
 from marketdata.api.live.readings import Reading
 from marketdata.errors import NotFound
-from marketdata.interval import UTC_ZONE, Zone
+from marketdata.interval import UTC_ZONE
 from marketdata.store.notifications import Change
 from tests.marketdata.api.conftest import eventually
 
@@ -94,9 +94,3 @@ def test_a_feed_is_read_until_its_node_has_the_finality_of_the_chain(
     finally:
         reader.stop()
     assert (asked, pushed[:3]) == ([60_000_000] * 3, ["ETH:A"] * 3)
-
-
-def test_candles_of_two_time_zones_may_end_at_the_same_time(pushed: list[str]) -> None:
-    reader = serving(pushed, SimpleNamespace(shards=None, ticks_table="t"))
-    for zone in (UTC_ZONE, Zone("Europe/London"), Zone("Africa/Abidjan")):
-        reader.use(Key("A", "1m", zone))  # the ends are compared

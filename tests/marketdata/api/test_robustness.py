@@ -65,24 +65,6 @@ def test_the_service_recovers_from_cut_connections(api: Api, tick: Make, admin: 
     eventually(lambda: api.get("/healthz")["database"]["reachable"])
 
 
-def test_a_full_disk_answers_503_to_writes_only(api: Api, tick: Make, admin: Admin) -> None:
-    admin.execute(
-        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
-    )
-    admin.execute("CREATE TRIGGER full_disk BEFORE INSERT ON md_ticks_v1 EXECUTE FUNCTION full_disk()")
-    try:
-        one = tick(symbol="ROBUST:A", id="full")
-        problem = api.problem("POST", INGEST, one, status=503, code="database_exhausted")
-        assert "extend" not in problem["detail"]
-        batch = {"ticks": [tick(symbol="ROBUST:A", id=f"full{n}") for n in range(500)]}
-        api.problem("POST", INGEST, batch, status=503, code="database_exhausted")
-        api.get(CHART)
-    finally:
-        admin.execute("DROP FUNCTION full_disk CASCADE")
-    api("POST", INGEST, one, status=201)
-
-
 def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin: Admin) -> None:
     """Requests share a transaction. If only the database can refuse a value, the other requests still succeed."""
     admin.execute("ALTER TABLE md_ticks_v1 ADD CONSTRAINT apple CHECK (id <> 'bad')")
@@ -104,24 +86,6 @@ def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin
                 stack.callback(thread.join, 60)
             eventually(lambda: api.service.services.tick_writer.depth == len(ids))
     assert statuses == {name: 422 if name == "bad" else 201 for name in ["first-in-line", *ids]}
-
-
-def test_a_cancelled_statement_is_too_slow(api: Api, tick: Make, admin: Admin, database: str) -> None:
-    """PostgreSQL cancels a statement after its time limit in the same way."""
-    answers: list[Any] = []
-    sender = threading.Thread(
-        target=lambda: answers.append(api("POST", INGEST, tick(symbol="ROBUST:A", id="slow"), status=503))
-    )
-    with psycopg.connect(database, autocommit=True) as canceller, without_storing(admin):
-        sender.start()
-        eventually(lambda: waiting_for_locks(admin) == 1)
-        canceller.execute(
-            "SELECT pg_cancel_backend(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
-            " WHERE datname = current_database() AND NOT granted"
-        )
-        sender.join(60)
-    assert [answer.json["code"] for answer in answers] == ["too_slow"]
-    api("POST", INGEST, tick(symbol="ROBUST:A", id="slow"), status=201)
 
 
 def test_a_long_backlog_is_refused_before_anything_grows() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from marketdata.api.group_commit import MAX_SHARED_ITEMS
 from marketdata.api.shard_commits import ShardCommits
-from marketdata.errors import DatabaseUnavailable, MarketError, PartlyStored
+from marketdata.errors import DatabaseUnavailable, PartlyStored
 from marketdata.http.listener import WORKERS
 from marketdata.store import ticks
 from marketdata.store.placement import Divided, Placement
@@ -37,14 +37,11 @@ class Shards:
         """Symbols that have another shard than their number."""
         self.down = 0
         """The shard whose node does not answer."""
-        self.has_coordinator = True
 
     def number(self, _version: Version, name: str) -> int:
         return self.moved.get(name) or int(name.partition(":")[2])
 
     def grouped(self, version: Version, names: Sequence[str]) -> list[list[str]]:
-        if not self.has_coordinator:
-            raise DatabaseUnavailable("the coordinator is down")
         found: dict[int, list[str]] = {}
         for name in names:
             found.setdefault(self.number(version, name), []).append(name)
@@ -143,33 +140,6 @@ def test_items_that_belong_to_another_shard_meanwhile_are_stored_there(shards: S
     held()
     assert found[0].outcomes == [Outcome.CREATED] * 2
     assert sorted(shards.transactions) == [["1a"], ["moves"], ["stays"]]
-
-
-def test_items_that_cannot_be_divided_again_are_counted_as_not_stored(shards: Shards, commits: ShardCommits) -> None:
-    """The shard of an alias changes, and the coordinator does not answer then. The other parts are stored."""
-    ingest = ShardIngest(cast(Placement, shards), cast(Any, None), commits.begin)
-    found: list[MarketError] = []
-    items = [*ticks_of("2a"), tick("S:1", "stays", START), tick("X:1", "moves", START)]
-
-    def send() -> None:
-        with pytest.raises(MarketError) as raised:
-            ingest.ingest(VERSION, items)
-        found.append(raised.value)
-
-    held = commits.begin(VERSION, ticks_of("1a"))
-    eventually(lambda: commits.depth == 0)
-    sender = threading.Thread(target=send)
-    sender.start()
-    eventually(lambda: commits.depth == 2)
-    shards.moved["X:1"] = 2
-    shards.has_coordinator = False
-    for each in shards.open.values():
-        each.set()
-    sender.join(30)
-    held()
-    (error,) = found
-    assert isinstance(error, PartlyStored)
-    assert error.extra == {"accepted": 1, "duplicates": 0, "refused": 0}
 
 
 def test_no_part_of_a_request_is_refused_because_others_wait_for_its_shard(

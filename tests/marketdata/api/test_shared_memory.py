@@ -52,14 +52,6 @@ def test_counters_are_sums_and_go_on_in_the_next_process(two: list[SharedMemory]
     assert first.render({}) == text
 
 
-def test_a_region_has_room_for_all_series(two: list[SharedMemory]) -> None:
-    metrics = Metrics(two[0])
-    for path in range(100):
-        for status in range(200, 210):
-            metrics.observe("GET", f"/v1/a/path/of/usual/length/{path}", status, 1.0)
-    assert len(two[1].totals()) == 100 * 11
-
-
 def test_a_report_is_whole_and_is_forgotten_when_it_is_old(two: list[SharedMemory], now: list[float]) -> None:
     own = two[0].own
     assert own is not None
