@@ -170,13 +170,11 @@ def test_without_the_file_it_says_how_to_make_it(command: Command, fresh: Settin
 
 def test_faults_of_the_file_name_the_field(credential: Credential, command: Command) -> None:
     for content, words in (
-        ({"url": "http://h"}, "admin_secret must be a text"),
         ({"url": "http://h", "admin_secret": ""}, "admin_secret must be a text"),
         ({"url": "http://h", "admin_secret": "a\nb"}, "admin_secret has characters that cannot be sent"),
         ({"url": "http://h", "admin_secret": SECRET, "rol": "x"}, "unknown member 'rol'"),
         ({"url": "http://h", "admin_secret": SECRET, "role": 1}, "role must be a text"),
         ({"url": "ftp://h", "admin_secret": SECRET}, "url must be the address of Hasura"),
-        ({"url": "http://h:99999", "admin_secret": SECRET}, "url must be the address of Hasura"),
         ({"url": "http://h/v1/metadata", "admin_secret": SECRET}, "url must be the address of Hasura"),
         ({"url": "http://user@h", "admin_secret": SECRET}, "url must be the address of Hasura"),
     ):
