@@ -6,9 +6,7 @@ import os
 import pwd
 import stat
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +22,7 @@ from marketdata.postgres.processes import Account
 from marketdata.settings import load
 from tests.capabilities import need
 from tests.functional.other_accounts import NOBODY, SOMEBODY, logins, needs_root
-from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, kill, python_for
+from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, python_for
 
 pytestmark = pytest.mark.functional
 
@@ -113,21 +111,6 @@ def test_the_account_that_it_runs_as_is_the_owner_in_every_database(market: Mark
     for name in ("marketdata", "postgres"):
         with psycopg.connect(host=str(market.second), user=OWNER, dbname=name) as connection:
             assert connection.execute("SELECT current_user").fetchone() == (OWNER,)
-
-
-def test_the_owner_that_takes_over_opens_both_sockets(market: Market) -> None:
-    watched = Watched(market.state_dir)
-    before = watched.status()
-    for name in ("postgres", "pid"):
-        kill(before[name])
-    for folder in (market.second, market.first):
-        for _ in range(SECONDS * 10):  # the cluster's client starts another owner
-            with suppress(psycopg.OperationalError), psycopg.connect(host=str(folder), user=OWNER):
-                break
-            threading.Event().wait(0.1)
-        else:
-            pytest.fail(f"nothing answers in {folder}")
-    assert watched.status()["pid"] != before["pid"]
 
 
 @needs_root

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,25 +18,15 @@ from marketdata.errors import StateError
 from marketdata.postgres import owner
 from marketdata.postgres.client import Client, database
 from marketdata.settings import load
+from tests.functional.market_process import give_cluster
 from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, kill
 
 pytestmark = pytest.mark.functional
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cluster that was made once and shut down, for tests to copy; making one takes a second or more."""
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
-        with Client(Path(folder), linger=False):
-            pass
-        made = tmp_path_factory.mktemp("cluster") / "cluster"
-        subprocess.run(["cp", "-a", Path(folder, "cluster"), made], check=True)
-    return made
-
-
 @pytest.fixture
-def watched(state_dir: Path, made: Path) -> Iterator[Watched]:
-    subprocess.run(["cp", "-a", made, state_dir / "cluster"], check=True)
+def watched(state_dir: Path) -> Iterator[Watched]:
+    give_cluster(state_dir)
     watched = Watched(state_dir)
     yield watched
     running, owner_pid = watched.processes(), watched.status().get("pid")
