@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -53,28 +51,6 @@ def test_the_second_writer_waits_and_sees_what_the_first_one_wrote(
                 assert not later.done()
         later.result(30)
     assert noted(conn, version, symbol) == [(0, 4, "indexed"), (4, 8, "failed"), (8, 10, "indexed")]
-
-
-def test_writers_at_once_leave_no_overlap_and_lose_nothing(
-    conn: Connection, database: str, version: Version, rng: random.Random
-) -> None:
-    writers = 6
-    for _ in range(3):
-        symbol, together = new_symbol(), threading.Barrier(writers)
-        plans = [[sorted(rng.sample(range(40), 2)) for _ in range(10)] for _ in range(writers)]
-
-        def write(plan: list[list[int]], symbol: str = symbol, together: threading.Barrier = together) -> None:
-            with connect(database) as own:
-                together.wait(60)
-                for start, end in plan:
-                    coverage.record(own, version, [symbol], of_days(start, end, "indexed"))
-
-        with ThreadPoolExecutor(writers) as pool:
-            list(pool.map(write, plans))
-        days = {day for plan in plans for start, end in plan for day in range(start, end)}
-        found = noted(conn, version, symbol)
-        assert sorted(day for start, end, _ in found for day in range(start, end)) == sorted(days)
-        assert all(earlier[1] < later[0] for earlier, later in pairwise(found))
 
 
 ranges_of_days = st.lists(

@@ -126,14 +126,6 @@ def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: 
     assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
 
 
-def test_finality_never_falls_back(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    inside = tick(symbol, "a", START, block_number=5, block_hash="h")
-    ticks.ingest(conn, version, [inside, Finalize(symbol, 5, START + DAY)])
-    ticks.ingest(conn, version, [Finalize(symbol, 4)])
-    assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
-
-
 def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version) -> None:
     """Blocks may be retracted before their ticks arrive, and a mistyped symbol never gets a tick."""
     symbol, mistyped = new_symbol(), new_symbol()

@@ -182,14 +182,6 @@ def test_names_are_grouped_by_shard_and_read_there(cluster: Cluster) -> None:
     assert sorted(found) == [(HERE, ["LOW:A", "LOW:B"]), (THERE, ["HIGH:A", "HIGH:0"])]
 
 
-def test_all_symbols_are_read_shard_by_shard(cluster: Cluster) -> None:
-    cluster.placement.placed(VERSION)
-    cluster.at[HIGH] = HERE
-    assert cluster.placement.read_each(VERSION, None, lambda connection, shard, _: (connection, shard)) == [
-        (HERE, LOW), (HERE, HIGH)
-    ]  # fmt: skip
-
-
 def test_the_first_error_of_several_shards_is_raised_after_all_have_ended(cluster: Cluster) -> None:
     ended = []
 

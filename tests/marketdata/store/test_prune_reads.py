@@ -112,23 +112,6 @@ def test_seconds_end_at_the_line(conn: Connection, version: Version, data: st.Da
             assert found == (kept, more or start is None)
 
 
-def test_filled_seconds_end_at_the_line(conn: Connection, version: Version) -> None:
-    symbol, line = new_symbol(), START + DAY
-    ticks.ingest(
-        conn, version, [tick(symbol, "a", line - 5 * SECOND, "7.50"), tick(symbol, "b", line + 3 * SECOND, "8")]
-    )
-    asked: dict[str, Any] = {"interval": "1s", "end": line + 4 * SECOND, "fill": "previous", "limit": 7}
-    before = json.loads(candles.read(conn, version, symbol, **asked).body)
-    pruned(conn, version, symbol, line)
-    after = json.loads(candles.read(conn, version, symbol, **asked).body)
-    assert after["candles"] == before["candles"][2:]
-    assert after["more"] is before["more"] is True
-    assert [each["c"] for each in after["candles"]] == ["7.5", "7.5", "7.5", "8", "8"]
-    for bounds in ({"end": line - 1}, {"start": line - SECOND}):
-        with pytest.raises(Pruned):
-            candles.read(conn, version, symbol, **{**asked, **bounds})
-
-
 def read_all(conn: Connection, version: Version, symbol: str, **asked: Any) -> tuple[list[str], bool]:
     """The ids of all pages, and whether the page after the last one is refused as pruned."""
     found: list[str] = []

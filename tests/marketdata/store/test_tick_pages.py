@@ -16,7 +16,7 @@ from marketdata.errors import InvalidValue, NotFound
 from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
-from marketdata.tick import Retract, Tick, parse_tick
+from marketdata.tick import Tick, parse_tick
 
 from .brute_force import order
 from .conftest import RELAXED, START, history, insert, new_symbol, tick
@@ -83,20 +83,6 @@ def test_trailing_zeros_that_another_client_stored_are_not_shown(conn: Connectio
     symbol = new_symbol()
     insert(conn, version, [tick(symbol, "a", START, "1.500", "20.0")])
     assert b'"price":"1.5","size":"20"' in ticks.read(conn, version, symbol).body
-
-
-def test_inserts_and_retractions_leave_the_pages_whole(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    sent = [tick(symbol, f"{n:02}", START + n // 3, block_number=n, block_hash=str(n % 2)) for n in range(20)]
-    ticks.ingest(conn, version, sent)
-    page = ticks.read(conn, version, symbol, start=0, limit=6)
-    seen = [each.id for each in on(page)]
-    new = [tick(symbol, "00x", START), tick(symbol, "05x", START + 1), tick(symbol, "07x", START + 2)]
-    ticks.ingest(conn, version, [*new, Retract(symbol, "1")])
-    while page.next_cursor:
-        page = ticks.read(conn, version, symbol, start=0, limit=6, cursor=page.next_cursor)
-        seen += [each.id for each in on(page)]
-    assert seen == [*(f"{n:02}" for n in range(6)), "05x", "06", "07x", *(f"{n:02}" for n in range(8, 20, 2))]
 
 
 def test_a_stream_holds_them_all(conn: Connection, version: Version) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 
@@ -17,7 +16,7 @@ from marketdata.store.pool import Connection, Pool
 from marketdata.store.postgres_errors import translated
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
-from marketdata.tick import Finalize, Tick
+from marketdata.tick import Finalize
 
 from . import brute_force
 from .brute_force import Asked
@@ -48,10 +47,6 @@ CHANGES = {
 }
 """A zone, and a date within a day of a change of its offset, or far from one."""
 
-LASTING = (
-    "an hour forward", "an hour back", "half an hour back",
-    "a skipped day", "no change in months", "no change in years",
-)  # fmt: skip
 
 near = st.builds(
     lambda unit, count, us: unit * count + us,
@@ -123,27 +118,6 @@ def test_any_candles_around_a_change_are_exact(
         )
     )  # fmt: skip
     check(conn, version, symbol, brute_force.candles(held, asked.interval, zone), asked, final)
-
-
-def test_where_no_bucket_of_a_zone_is_empty_so_many_rows_are_enough(
-    conn: Connection, version: Version, zones: TimeZones, rng: random.Random
-) -> None:
-    """The test counts the rows that are read for a limit. Each bucket here needs the greatest number of rows."""
-    full: dict[str, list[Tick]] = {}
-    for number, interval in enumerate(each for each in WIDTHS if each not in ("1s", "1m")):
-        change = LASTING[number] if number < len(LASTING) else rng.choice(LASTING)
-        zone, around = zones.find(CHANGES[change][0]), moment(change)
-        if change not in full:
-            symbol = new_symbol()
-            full[change] = [
-                tick(symbol, str(n), around + (n - 16 * 96) * 900 * SECOND, str(n % 97 + 1)) for n in range(32 * 96)
-            ]
-            ticks.ingest(conn, version, full[change])
-        symbol, made = full[change][0].symbol, brute_force.candles(full[change], interval, zone)
-        for limit in (1, 2, 5):
-            for days in (-1, 0, 1):
-                for bounds in ({"start": around + days * DAY}, {"end": around + days * DAY}):
-                    check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
 
 
 def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version: Version, zones: TimeZones) -> None:

@@ -106,14 +106,3 @@ def test_another_function_of_the_same_table_may_be_named(conn: Connection, versi
         ticks.ingest(conn, named, [tick(symbol, "a", START), tick(symbol, "b", START + 12 * 3600 * 10**6)])
         assert candles.read(conn, version, symbol, "1m").count == 2
         assert candles.read(conn, named, symbol, "1m").count == 1
-
-
-def test_versions_are_independent(conn: Connection, version: Version) -> None:
-    other = Version.of("t", 2)
-    with conn.transaction(force_rollback=True):
-        other.create(conn)
-        symbol = new_symbol()
-        ticks.ingest(conn, version, [tick(symbol, "a", START, "1")])
-        ticks.ingest(conn, other, [tick(symbol, "a", START, "2")])
-        closes = [candles.read(conn, each, symbol, "1m", format="ccxt").body for each in (version, other)]
-        assert closes[0] != closes[1]
