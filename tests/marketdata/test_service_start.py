@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import pytest
 
 from marketdata import secretfile
 from tests.functional.market_process import give_cluster
-from tests.marketdata.postgres.client_process import SECONDS, Watched, kill
+from tests.marketdata.postgres.client_process import SECONDS, Watched
 
 pytestmark = pytest.mark.functional
 
@@ -74,38 +73,6 @@ def test_signals_in_a_volley_end_it(state_dir: Path) -> None:
         running = watched.processes()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
             process.send_signal(number)
-        assert process.wait(timeout=SECONDS) == 0
-        watched.assert_gone(running)
-
-
-def blocked(pid: int) -> set[int]:
-    """The signals that the process blocks."""
-    status = Path("/proc", str(pid), "status").read_text()
-    mask = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")), 16)
-    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
-
-
-def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) -> None:
-    give_cluster(state_dir)
-    watched = Watched(state_dir)
-    with serving(state_dir) as (process, _address):
-        endings = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-        threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()} - {process.pid}
-        assert all(endings <= blocked(thread) for thread in threads), (
-            "a thread that takes a signal keeps it from the main thread"
-        )
-        first = watched.status()
-        kill(first["pid"])
-        # The service starts the next owner from a thread that blocks all signals.
-        for _ in range(SECONDS * 10):
-            if "postgres" in (status := watched.status()) and status["pid"] != first["pid"]:
-                break
-            threading.Event().wait(0.1)
-        assert status["pid"] != first["pid"]
-        # The owner blocks at most the signals that it waits for.
-        assert blocked(status["pid"]) <= {*endings, signal.SIGCHLD}
-        running = watched.processes()
-        process.terminate()
         assert process.wait(timeout=SECONDS) == 0
         watched.assert_gone(running)
 

@@ -428,13 +428,10 @@ def test_wrong_use_ends_with_its_code_and_reason(
     for arguments, code, words in (
         (("token", "revoke", "77"), 1, "there is no token"),
         (("token", "create", "--name", "me", "--scope", "all"), 2, "--scope"),
-        (("token", "revoke", "me"), 1, "'me': bin/marketdata-token list (GET /v1/admin/tokens) shows the ids"),
         ((*CREATE, "--days", "-1"), 2, "--days"),
-        ((*CREATE, "--days", "abc"), 2, "must be a number of days"),
         (("token", "create", "--name", "", "--scope", "read"), 2, "must be one line of 1 to 100 characters"),
         (("version", "0"), 2, "argument N: must be the number of a version, from 1 to 999999, like 2, not '0'"),
         (("version", "-1"), 2, "argument N: must be the number of a version"),
-        (("version", "x"), 2, "N"),
         (("init", "--env-file", "/no/such.env"), 2, "/no/such.env"),
         (("db",), 2, "DATABASE_URL is set"),
     ):
@@ -503,23 +500,13 @@ def test_every_command_explains_itself(run_command: Command) -> None:
 
 
 def test_wrong_arguments_are_named_with_the_launcher(run_command: Command) -> None:
-    for arguments, unknown in (
-        (("token", "create", "--nmae", "me", "--scope", "read"), "--nmae"),
-        (("copy", "--folow=x"), "--folow=x"),
-        (("version", "--forse", "1"), "--forse"),
-    ):
-        done = run_command(*arguments)
-        said = done.stderr.splitlines()[-1].partition("error: ")[2]
-        assert (done.returncode, said) == (2, f"unrecognized arguments: {unknown}")
+    done = run_command("version", "--forse", "1")
+    said = done.stderr.splitlines()[-1].partition("error: ")[2]
+    assert (done.returncode, said) == (2, "unrecognized arguments: --forse")
     for arguments, launcher in (
-        (("api", "--unknown"), "bin/marketdata-api"),
         (("init", "more"), "bin/marketdata-init"),
-        (("version", "1", "2"), "bin/marketdata-version"),
-        (("version",), "bin/marketdata-version"),
         (("token",), "bin/marketdata-token"),
         (("token", "revoke"), "bin/marketdata-token revoke"),
-        (("token", "list", "--all"), "bin/marketdata-token list"),
-        (("token", "create", "--name", "me"), "bin/marketdata-token create"),
         (("ingestor", "what"), "bin/marketdata-ingestor"),
         (("ingestor", "dead-letters"), "bin/marketdata-ingestor dead-letters"),
     ):
