@@ -22,15 +22,9 @@ def test_a_choice_is_read(tmp_path: Path) -> None:
 def test_an_invalid_choice_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "choice.json"
     for text in (
-        "",
-        "[]",
-        '{"name": "s"}',
-        '{"name": 1, "socket": "x"}',
-        "\x00",
-        r'{"name": "s", "socket": "a\u0000b"}',
-        r'{"name": "s", "socket": "\udc80"}',
-        "[" * 2000,
-    ):
+        "", "[]", '{"name": "s"}', '{"name": 1, "socket": "x"}', "\x00", r'{"name": "s", "socket": "a\u0000b"}',
+        r'{"name": "s", "socket": "\udc80"}', "[" * 2000,
+    ):  # fmt: skip
         path.write_text(text)
         with pytest.raises(SessionUnavailable, match="card-session start") as caught:
             read_choice(path)

@@ -102,11 +102,8 @@ def test_what_is_known_needs_no_call(stage: Stage) -> None:
     assert stage.status.known() == {"name": "s", "card": None, "mismatch": None}
     assert not stage.link.asked.acquire(blocking=False)
     stage.status.read()
-    assert stage.status.known() == {
-        "name": "s",
-        "card": {"id": "arena", "uuid": "u-1", "title": "Arena"},
-        "mismatch": None,
-    }
+    card = {"id": "arena", "uuid": "u-1", "title": "Arena"}
+    assert stage.status.known() == {"name": "s", "card": card, "mismatch": None}
     stage.link.name = None
     assert stage.status.known() == {"name": None, "card": None, "mismatch": None}
     assert stage.status.brief()["reason"] == "no session is chosen"

@@ -8,16 +8,9 @@ from cardapp.session_host import session_tools
 from cardapp.web.schemas import definitions
 
 READING = {
-    "method": "fork",
-    "fresh": False,
-    "fallbacks": [],
-    "file": None,
-    "line": None,
-    "function": None,
-    "values": {},
-    "allocator": None,
-    "stop_id": "x",
-}
+    "method": "fork", "fresh": False, "fallbacks": [], "file": None, "line": None, "function": None, "values": {},
+    "allocator": None, "stop_id": "x",
+}  # fmt: skip
 
 
 def test_each_slow_way_has_its_own_count() -> None:

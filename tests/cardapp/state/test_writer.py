@@ -114,21 +114,6 @@ def test_a_transaction_that_sqlite_rolled_back_fails_for_the_whole_group(db: Dat
     assert saved(db) == ["later"]
 
 
-def test_all_writes_of_sixteen_threads_are_committed(db: Database) -> None:
-    def work() -> None:
-        for _ in range(25):
-            with db.write() as conn:
-                card_state.save_position(conn, "u", FRESH, AT)
-
-    threads = [threading.Thread(target=work) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with db.read() as conn:
-        assert card_state.load_position(conn, "u").revision == 16 * 25
-
-
 def test_a_write_is_committed_even_if_the_queued_thread_was_interrupted(db: Database, writer: Writer) -> None:
     with writer.transaction() as conn:
         save("a")(conn)

@@ -25,7 +25,7 @@ from cardapp.state import checkpoint_results
 from cardapp.state.database import Database
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES, intakes, make_app
-from cardapp.web.gate import Gate, Tcp
+from cardapp.web.gate import SECURITY_HEADERS, Gate, Tcp
 from cardapp.web.live import LiveFeed
 from cardapp.web.routing import Route
 from cardapp.web.services import Services
@@ -39,48 +39,29 @@ with warnings.catch_warnings():
 SESSION_CARD = {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64, "title": "Small"}
 BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}
 READING = {
-    "base": 4096,
-    "size": 64,
-    "used": 24,
-    "high_water": None,
-    "blocks": [{"offset": 8, "size": 16, "label": "p"}],
-}
+    "base": 4096, "size": 64, "used": 24, "high_water": None, "blocks": [{"offset": 8, "size": 16, "label": "p"}]
+}  # fmt: skip
 
 
 def card_source(*, allocator: bool = True) -> dict[str, Any]:
     """Two tasks, three blocks, four steps; t1/b1/p1/s1 has two snapshots."""
 
     def step(name: str, *snapshots: str) -> dict[str, Any]:
-        return {
-            "id": name,
-            "title": f"Step {name}",
-            "snapshots": [
-                {"id": each, "title": each, "stop": {"file": "a.c", "line": 3, "text": "x"}, "expect": {"n": "1"}}
-                for each in snapshots
-            ],
-        }
+        stop = {"file": "a.c", "line": 3, "text": "x"}
+        found = [{"id": each, "title": each, "stop": stop, "expect": {"n": "1"}} for each in snapshots]
+        return {"id": name, "title": f"Step {name}", "snapshots": found}
 
     def block(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
         return {"id": name, "title": name, "goal": "", "phases": [{"id": "p1", "title": "p1", "steps": list(steps)}]}
 
+    first = [block("b1", step("s1", "one", "two"), step("s2", "one")), block("b2", step("s1", "one"))]
+    second = [block("b1", step("s1", "one"))]
     source: dict[str, Any] = {
-        "schema": "card-source.v1",
-        "id": "small",
-        "uuid": "11111111-2222-3333-4444-555555555555",
-        "version": "1.0.0",
-        "title": "Small",
-        "language": "en",
-        "layout": "karta-classic",
+        "schema": "card-source.v1", "id": "small", "uuid": "11111111-2222-3333-4444-555555555555",
+        "version": "1.0.0", "title": "Small", "language": "en", "layout": "karta-classic",
         "target": {"name": "small", "directory": "src", "build": ["make"], "program": "small", "sources": ["a.c"]},
-        "tasks": [
-            {
-                "id": "t1",
-                "title": "First",
-                "blocks": [block("b1", step("s1", "one", "two"), step("s2", "one")), block("b2", step("s1", "one"))],
-            },
-            {"id": "t2", "title": "Second", "blocks": [block("b1", step("s1", "one"))]},
-        ],
-    }
+        "tasks": [{"id": "t1", "title": "First", "blocks": first}, {"id": "t2", "title": "Second", "blocks": second}],
+    }  # fmt: skip
     if allocator:
         source["allocator"] = {"base": "a.base", "size": "a.size", "used": "a.used"}
     return source
@@ -107,83 +88,54 @@ class StandIn:
 def operation(**members: Any) -> dict[str, Any]:
     """A finished operation, in the form of the checkpoints' status."""
     return {
-        "operation_id": "op-1",
-        "generation": 1,
-        "snapshot_ref": "t1/b1/p1/s1/one",
-        "state": "ready",
-        "stage": "verifying",
-        "started_at": "2025-03-01T10:00:00.000Z",
-        "finished_at": "2025-03-01T10:00:00.200Z",
-        "duration_ms": 200.5,
-        "binding": BINDING,
+        "operation_id": "op-1", "generation": 1, "snapshot_ref": "t1/b1/p1/s1/one", "state": "ready",
+        "stage": "verifying", "started_at": "2025-03-01T10:00:00.000Z", "finished_at": "2025-03-01T10:00:00.200Z",
+        "duration_ms": 200.5, "binding": BINDING,
         "identity": {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64},
-        "code": None,
-        "reason": None,
-        "observed": observed(),
-        "failure": None,
-        **members,
-    }
+        "code": None, "reason": None, "observed": observed(), "failure": None, **members,
+    }  # fmt: skip
 
 
 def observed(allocator: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
-        "file": "a.c",
-        "line": 3,
-        "function": "main",
+        "file": "a.c", "line": 3, "function": "main", "method": "rerun", "allocator": allocator,
         "checks": [{"name": "n", "expected": "1", "actual": "1", "match": True}],
         "values": {"n": {"value": "1", "error": None}},
-        "allocator": allocator,
-        "method": "rerun",
-    }
+    }  # fmt: skip
 
 
 EDITOR_STATE = {
-    "available": True,
-    "reason": None,
-    "blocking": False,
+    "available": True, "reason": None, "blocking": False, "mode": "n", "terminal_attached": False,
     "buffer": {"number": 1, "name": "a.c", "line_count": 9, "modified": False, "filetype": "c"},
-    "window": {"id": 1000, "width": 80, "height": 24},
-    "cursor": {"row": 1, "column": 0},
-    "mode": "n",
+    "window": {"id": 1000, "width": 80, "height": 24}, "cursor": {"row": 1, "column": 0},
     "grid": {"cols": 80, "rows": 24},
-    "terminal_attached": False,
-}
+}  # fmt: skip
 
 
 @pytest.fixture
 def checkpoints() -> StandIn:
     return StandIn(
         status={"generation": 1, "active": None, "last": operation()},
-        sync=operation(),
-        activate=operation(),
-        bring_to=operation(),
-        cancel=None,
-        active=None,
+        **dict.fromkeys(("sync", "activate", "bring_to"), operation()), **dict.fromkeys(("cancel", "active")),
         fallbacks={"late_pc_sign": 2, "no_checkpoint": 0, "failed_restart": 0, "second_run": 1},
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture
 def editor() -> StandIn:
     return StandIn(
-        availability={"available": True, "reason": None},
-        state=EDITOR_STATE,
-        set_cursor=EDITOR_STATE,
+        availability={"available": True, "reason": None}, state=EDITOR_STATE, set_cursor=EDITOR_STATE,
         input={"accepted": 1},
         reset={"stop_id": "s-2", "debugger_restarted": False, "editor_restarted": False},
         redraw={"host": {"cols": 80, "rows": 24}, "grid": {"cols": 80, "rows": 24}},
-    )
+    )  # fmt: skip
 
 
 PROGRAM = {
-    "state": "stopped",
-    "reason": None,
-    "file": "a.c",
-    "line": 3,
-    "function": "main",
+    "state": "stopped", "reason": None, "file": "a.c", "line": 3, "function": "main",
     "frames": [{"level": 0, "function": "main", "file": "a.c", "line": 3}],
     "locals": [{"name": "n", "type": "int", "value": "1"}],
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -194,30 +146,12 @@ def program() -> StandIn:
 
 @pytest.fixture
 def sessions() -> StandIn:
+    shown = {"name": "main", "binding": BINDING, "card": SESSION_CARD, "mismatch": None, "changes": []}
+    card = {name: SESSION_CARD[name] for name in ("id", "uuid", "title")}
     return StandIn(
-        describe={
-            "name": "main",
-            "binding": BINDING,
-            "runtime": "local",
-            "mcp_socket": "/tmp/mcp.sock",
-            "card": SESSION_CARD,
-            "mismatch": None,
-            "changes": [],
-        },
-        brief={
-            "available": True,
-            "name": "main",
-            "binding": BINDING,
-            "reason": None,
-            "card": SESSION_CARD,
-            "mismatch": None,
-            "changes": [],
-        },
-        known={
-            "name": "main",
-            "card": {name: SESSION_CARD[name] for name in ("id", "uuid", "title")},
-            "mismatch": None,
-        },
+        describe=shown | {"runtime": "local", "mcp_socket": "/tmp/mcp.sock"},
+        brief=shown | {"available": True, "reason": None},
+        known={"name": "main", "card": card, "mismatch": None},
         restore=[{"file": "a.c", "backup": "a.c.orig"}],
     )
 
@@ -245,14 +179,9 @@ def card_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def services(
-    state_dir: Path,
-    card_file: Path,
-    checkpoints: StandIn,
-    editor: StandIn,
-    program: StandIn,
-    sessions: StandIn,
+    state_dir: Path, card_file: Path, checkpoints: StandIn, editor: StandIn, program: StandIn, sessions: StandIn,
     empty_database: bytes,
-) -> Iterator[Services]:
+) -> Iterator[Services]:  # fmt: skip
     ticks = itertools.count()
 
     def clock() -> str:
@@ -283,20 +212,10 @@ def publish(services: Services) -> Callable[..., None]:
         loaded = services.card_loader.current()
         with services.database.write() as tx:
             checkpoint_results.publish(
-                tx,
-                loaded.identity.uuid,
-                key=key,
-                page_index=0,
-                operation_id="op-1",
-                generation=generation,
-                stop_id="s-1",
-                binding=BINDING,
-                instance="i-1",
-                socket="/tmp/mcp.sock",
-                source_sha256=loaded.identity.source_sha256,
-                observed=observed(reading),
-                at=services.clock(),
-            )
+                tx, loaded.identity.uuid, key=key, page_index=0, operation_id="op-1", generation=generation,
+                stop_id="s-1", binding=BINDING, instance="i-1", socket="/tmp/mcp.sock",
+                source_sha256=loaded.identity.source_sha256, observed=observed(reading), at=services.clock(),
+            )  # fmt: skip
 
     return publish
 
@@ -310,15 +229,9 @@ class Api:
         self.app = webtest.TestApp(gate.guard(make_app(services)))
 
     def __call__(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        raw: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        status: int | None = None,
-    ) -> webtest.TestResponse:
+        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None,
+        headers: dict[str, str] | None = None, status: int | None = None,
+    ) -> webtest.TestResponse:  # fmt: skip
         sent = {"Host": "127.0.0.1:8080", **(headers or {})}
         data = raw
         if body is not None:
@@ -353,13 +266,7 @@ def route_of(method: str, path: str) -> Route | None:
 
 def check_documented(method: str, path: str, response: webtest.TestResponse) -> None:
     """Fail if a response is not as documented in the route's row and the schemas."""
-    for name in (
-        "Content-Security-Policy",
-        "X-Content-Type-Options",
-        "Referrer-Policy",
-        "Cross-Origin-Resource-Policy",
-    ):
-        assert name in response.headers, name
+    assert {name for name, _ in SECURITY_HEADERS} <= {*response.headers}
     assert not [name for name in response.headers if name.lower().startswith("access-control-")]
     route = route_of(method, path)
     if route is None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardapp.cli import main
 from cardapp.state import events
 
 STOP, SECOND = "t1/b1/p1/s1/one", "t1/b1/p1/s1/two"
@@ -58,15 +56,6 @@ def test_the_file_has_every_event_of_the_learner_with_its_hash(answered: Any) ->
         head = events.event_hash(head, events.covered(event))
         assert event["hash"] == head
     assert document["items"] == answered.get("/api/answers")["items"]
-
-
-def test_the_file_can_be_collected(answered: Any, tmp_path: Path) -> None:
-    file = tmp_path / "Ada.json"
-    file.write_bytes(answered("GET", "/api/report/answers.json").body)
-    assert main(["collect", str(file), "-o", str(tmp_path)]) == 0
-    table = csv.DictReader(io.StringIO((tmp_path / "class.csv").read_text("utf-8-sig")))
-    first = [(row["student"], row["right_first_try"], row["tries"]) for row in table if row["number"] == "1"]
-    assert first == [("Ada", "no", "2")]
 
 
 def test_a_name_with_any_character_is_a_safe_file_name(api: Any) -> None:

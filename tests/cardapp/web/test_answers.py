@@ -130,16 +130,3 @@ def test_answers_hints_and_ratings_are_read_back(api: Any) -> None:
 def test_there_are_no_answers_of_a_position_that_is_no_stop(api: Any) -> None:
     for key in ("", STEP, "t9"):
         api.problem("GET", f"/api/answers?key={key}", status=404, code="not_found")
-
-
-def test_unchanged_answers_are_not_sent_again(api: Any) -> None:
-    tag = api("GET", "/api/answers", status=200).headers["ETag"]
-    assert api("GET", "/api/answers", headers={"If-None-Match": tag}).status_int == 304
-    predict(api, {"n": "1"})
-    assert api("GET", "/api/answers", headers={"If-None-Match": tag}).status_int == 200
-
-
-def test_events_of_another_card_do_not_count(api: Any, card_file: Path) -> None:
-    predict(api, {"n": "1"})
-    card_file.write_text(card_file.read_text().replace('"id": "small"', '"id": "other"'))
-    assert api.get("/api/answers")["items"] == api.get(f"/api/answers?key={STOP}")["items"] == []

@@ -79,12 +79,6 @@ def test_the_cards_are_listed_in_their_order_with_progress_and_sessions(
     assert found["cards"][0]["command"].startswith("CARD_STATE_DIR=")
 
 
-def test_the_progress_is_that_of_the_learner(series: Any) -> None:
-    series("PUT", "/api/progress/t1.b1.p1.s1", {"status": "approved"})
-    series("POST", "/api/learners", {"name": "Ada"})
-    assert series.get("/api/cards")["progress"]["approved"] == 0
-
-
 def test_a_session_that_runs_is_chosen(series: Any, run_session: Callable[[str], Path], services: Services) -> None:
     sock = run_session("two")
     series("PUT", "/api/cards/current", {"card": "two", "actor": "ada"}, status=200)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,15 +129,6 @@ def test_a_dry_run_whose_snapshot_differs_runs_no_command(api: Any, checkpoints:
 
 
 @pytest.mark.usefixtures("explained")
-def test_a_strategy_of_a_snapshot_that_the_card_has_lost_is_kept(api: Any, card_file: Path) -> None:
-    source = json.loads(card_file.read_text())
-    source["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]["id"] = "other"
-    card_file.write_text(json.dumps(source))
-    api.problem("POST", "/api/strategies/s1/run", {}, status=409, code="conflict")
-    assert [each["key"] for each in api.get("/api/strategies")["strategies"]] == [ONE]
-
-
-@pytest.mark.usefixtures("explained")
 def test_a_removed_strategy_takes_its_annotations_along_each_with_its_event(api: Any) -> None:
     added(api)
     api("DELETE", "/api/strategies/s1", status=200)
@@ -201,15 +190,6 @@ def test_a_wrong_field_of_an_annotation_is_named(api: Any) -> None:
     assert api.get("/api/annotations") == {"annotations": [], "revision": 0}
 
 
-def test_each_kind_of_annotation_is_stored_as_it_was_given(api: Any) -> None:
-    lines = [[number / 500, 0.5] for number in range(500)]
-    points = {"callout": [[0.5, 0.5]], "freehand": lines}
-    for kind in ("box", "arrow", "underline", "marker", "callout", "freehand"):
-        geometry, style = {"points": points.get(kind, POINTS)}, {"kind": kind, "color": "#A0b1c2", "width": 0.5 + 1}
-        record = added(api, geometry=geometry, style=style)
-        assert (record["geometry"], record["style"]) == (geometry, style)
-
-
 def test_show_hide_and_toggle_change_only_visible(api: Any) -> None:
     record = added(api)
     for action, visible in (("hide", False), ("hide", False), ("toggle", True), ("show", True), ("toggle", False)):
@@ -240,16 +220,6 @@ def test_the_whole_layer_is_hidden_without_deleting_anything(api: Any, services:
         assert verify(conn).intact
 
 
-def test_an_annotation_that_is_not_there_is_not_found(api: Any) -> None:
-    for identifier in ("a1", "a0", "a01", "s1", "1", "a" + "9" * 30):
-        api.problem("DELETE", f"/api/annotations/{identifier}", status=404, code="not_found")
-        api.problem("POST", f"/api/annotations/{identifier}/show", {}, status=404, code="not_found")
-    for action in ("show", "hide", "toggle"):  # a word of the layer is no annotation
-        path, headers = f"/api/annotations/{action}", {"Host": "127.0.0.1:8080"}
-        response = api.app.request(path, method="DELETE", headers=headers, status=405)
-        assert response.headers["Allow"] == "POST"
-
-
 def test_a_change_and_its_event_are_one_transaction(
     api: Any, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,10 +241,3 @@ def test_a_change_and_its_event_are_one_transaction(
         api.problem(method, path, body, status=503, code="state_disk_full")
     assert api.get("/api/annotations") == before
     assert api.get("/api/strategies")["strategies"] == []
-
-
-def test_explanations_belong_to_their_card(api: Any, card_file: Path) -> None:
-    added(api)
-    source = json.loads(card_file.read_text())
-    card_file.write_text(json.dumps(source | {"uuid": "99999999-2222-3333-4444-555555555555"}))
-    assert api.get("/api/annotations") == {"annotations": [], "revision": 0}

@@ -18,7 +18,6 @@ from cardapp.web.failures import (
     MethodNotAllowed,
     TooManyBodies,
     problem,
-    problem_of,
     reporting,
     status_of,
 )
@@ -122,14 +121,6 @@ def test_an_internal_error_is_logged_and_reported_without_details(caplog: pytest
     assert "GET '/api/x'" in caplog.text
 
 
-def test_a_state_error_is_logged_too_and_an_ordinary_refusal_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        problem_of(e.NotFound("nothing there"), "GET /x")
-        assert caplog.text == ""
-        assert problem_of(e.StateError("the disk is full", code="state_disk_full"), "PUT /x").status == 503
-    assert "the disk is full" in caplog.text
-
-
 def test_a_handler_that_breaks_answers_500(api: Any, editor: Any) -> None:
     editor.answers["state"] = RuntimeError("the secret inside")
     found = api.problem("GET", "/api/editor/state", status=500, code="internal_error")
@@ -140,17 +131,6 @@ def test_a_closed_database_is_a_problem_and_seen_in_health(api: Any, services: S
     services.database.close()
     assert api.get("/api/health")["status"] == "degraded"
     api.problem("GET", "/api/progress", status=503, code="state")
-
-
-def test_a_missing_session_answers_503_a_slow_one_504_and_a_failed_replay_502(
-    api: Any, sessions: Any, checkpoints: Any
-) -> None:
-    sessions.answers["describe"] = e.SessionUnavailable("no session is chosen: start one")
-    api.problem("GET", "/api/session", status=503, code="no_session")
-    sessions.answers["describe"] = e.McpTimeout("too slow")
-    api.problem("GET", "/api/session", status=504, code="mcp_timeout")
-    checkpoints.answers["sync"] = e.DebuggerFailed("it crashed", code="target_crashed")
-    api.problem("POST", "/api/navigation/sync", status=502, code="target_crashed")
 
 
 def test_a_typed_rejection_is_a_conflict_and_each_part_of_what_is_expected_is_required(

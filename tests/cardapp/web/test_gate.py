@@ -191,12 +191,7 @@ def test_an_encoded_body_is_refused(gate: Gate) -> None:
 
 def test_sizes_are_bounded_per_path(gate: Gate) -> None:
     def sent(path: str, media_type: str, length: int) -> dict[str, Any]:
-        return {
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": path,
-            "CONTENT_TYPE": media_type,
-            "CONTENT_LENGTH": str(length),
-        }
+        return {"REQUEST_METHOD": "POST", "PATH_INFO": path, "CONTENT_TYPE": media_type, "CONTENT_LENGTH": str(length)}
 
     passed(gate, **sent("/api/events", "application/json", JSON_LIMIT))
     passed(gate, **sent(UPLOAD, "image/png", 100_000))

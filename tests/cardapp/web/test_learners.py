@@ -44,17 +44,6 @@ def test_the_work_before_a_name_was_given_can_keep_it(api: Any) -> None:
     assert refused["code"] == "learner_named"
 
 
-def test_what_a_request_gets_wrong_is_named(api: Any) -> None:
-    create(api, "Ada", expected_revision=0)
-    assert api("POST", "/api/learners", {"name": "ADA"}, status=409).json["code"] == "learner_exists"
-    for body in ({"name": "  "}, {"name": 7}, {"name": "x" * 81}):
-        assert api("POST", "/api/learners", body, status=422).json["errors"][0]["pointer"] == "/name"
-    assert "Ada" in api("PUT", "/api/learners/current", {"name": "Adda"}, status=404).json["detail"]
-    refused = api("PUT", "/api/learners/current", {"name": "unnamed", "expected_revision": 0}, status=409).json
-    assert (refused["code"], refused["revision"]) == ("revision_conflict", 1)
-    assert names(api.get("/api/learners")) == ["unnamed", "Ada"]
-
-
 def test_a_judgement_belongs_to_the_learner_who_predicted(api: Any, no_session: Any) -> None:
     create(api, "Ada")
     predicted = {"kind": "x-prediction", "actor": "page", "key": STOP, "data": {"values": {"n": "2"}}}

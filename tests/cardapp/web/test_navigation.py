@@ -15,13 +15,6 @@ def kinds(api: Any) -> list[str]:
     return [event["kind"] for event in api.get("/api/events")["events"]]
 
 
-def test_a_new_store_has_the_position_of_the_card(api: Any) -> None:
-    found = api.get("/api/navigation/current")
-    assert found["position"]["focus_level"] == "card"
-    assert found["key"] == ""
-    assert (found["revision"], found["updated_at"], found["published"]) == (0, None, None)
-
-
 def test_a_position_is_set_with_its_event_and_revision(api: Any) -> None:
     body = {**STEP, "snapshot_ref": "two", "sync_requested": True, "actor": "me"}
     found = api("PUT", "/api/navigation/current", body, status=200).json
@@ -123,16 +116,3 @@ def test_a_position_whose_ids_vanished_falls_back_and_the_catalog_follows_the_ca
     assert (found["key"], found["position"]["focus_level"]) == ("t2", "task")
     after = api("GET", "/api/navigation/catalog", headers={"If-None-Match": before}, status=200)
     assert "t2/renamed" in [item["key"] for item in after.json["items"]]
-
-
-def test_the_position_shows_the_published_checkpoint(api: Any, publish: Any) -> None:
-    publish("t1/b1/p1/s1/one", generation=7)
-    found = api.get("/api/navigation/current")["published"]
-    assert (found["key"], found["sync"], found["reason"], found["generation"]) == ("t1/b1/p1/s1/one", "on", None, 7)
-
-
-def test_a_response_lists_at_most_100_faults(api: Any) -> None:
-    body = {"delta": 1, **{f"x{number}": 1 for number in range(3000)}}
-    found = api.problem("POST", "/api/navigation/move", body, status=422, code="invalid_value")
-    assert len(found["errors"]) == 100
-    assert "and 2999 more" in found["detail"]

@@ -17,7 +17,6 @@ from cardapp.web.peer import (
     Lookup,
     Netlink,
     OwnerOnly,
-    account,
     query,
     uid_in_answer,
     uid_in_rows,
@@ -154,11 +153,6 @@ def test_only_a_held_established_socket_counts() -> None:
         row = ROW.format(state=f"{state:02X}", uid=uid, inode=inode)
         assert uid_in_rows(["  sl  local_address ...\n", row], "0100007F:1F90", "0100007F:C350") == expected
         assert uid_in_rows([row], "0100007F:C350", "0100007F:1F90") is None
-
-
-def test_accounts_are_named() -> None:
-    assert account(0) == "root (uid 0)"
-    assert account(4_000_000_000) == "uid 4000000000"
 
 
 def bind_when_free(client: socket.socket, port: int) -> None:

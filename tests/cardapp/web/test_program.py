@@ -51,11 +51,6 @@ def test_a_refused_move_changes_nothing(api: Any, program: Any, publish: Any) ->
     assert api.get("/api/control/state")["sync"] == "on"
 
 
-def test_without_a_session_nothing_can_be_read(api: Any, program: Any) -> None:
-    program.answers["read"] = SessionUnavailable("no session is chosen")
-    api.problem("GET", "/api/program", status=503, code="no_session")
-
-
 def test_another_word_is_no_command(api: Any, program: Any) -> None:
     for word in ("run", "Step", "step%0A", "kill"):
         api.problem("POST", f"/api/program/{word}", status=404, code="not_found")

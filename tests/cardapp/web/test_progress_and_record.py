@@ -51,13 +51,6 @@ def test_an_item_that_is_no_step_is_not_found(api: Any) -> None:
         api.problem("PUT", f"/api/progress/{item}", {"status": "approved"}, status=404, code="not_found")
 
 
-def test_expected_revision_guards_an_item(api: Any) -> None:
-    approved = {"status": "approved", "expected_revision": 0}
-    api("PUT", ITEM, approved, status=200)
-    api.problem("PUT", ITEM, approved, status=409, code="revision_conflict")
-    api("PUT", "/api/progress/t1.b1.p1.s2", approved, status=200)
-
-
 def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services) -> None:
     with services.database.write() as tx:
         for step, state in (("t1/b1/p1/s1", "ready"), ("t1/b1/p1/s2", "failed")):
@@ -90,20 +83,6 @@ def test_a_client_cannot_append_a_kind_of_the_service(api: Any) -> None:
         assert found["errors"][0]["pointer"] == "/kind", kind
 
 
-def test_the_record_is_read_in_pages_and_by_kind_and_key(api: Any) -> None:
-    for number in range(5):
-        kind = "note" if number % 2 else "x-a"
-        api("POST", "/api/events", {"kind": kind, "actor": "me", "text": str(number)}, status=201)
-    page = api.get("/api/events?limit=2&after=1")
-    assert [event["seq"] for event in page["events"]] == [2, 3]
-    assert (page["next_after"], page["last_seq"]) == (3, 5)
-    empty = api.get("/api/events?after=5")
-    assert (empty["events"], empty["next_after"]) == ([], 5)
-    assert [event["seq"] for event in events(api, "?kind=note")] == [2, 4]
-    assert len(events(api, "?key=")) == 5
-    assert events(api, "?key=t1") == []
-
-
 def test_a_page_of_large_entries_is_a_few_megabytes_and_the_next_one_goes_on(api: Any, services: Services) -> None:
     loaded, large = services.card_loader.current(), {"text": "x" * 60_000}
     with services.database.write() as tx:
@@ -117,15 +96,6 @@ def test_a_page_of_large_entries_is_a_few_megabytes_and_the_next_one_goes_on(api
 def test_a_bad_query_is_refused(api: Any) -> None:
     for query in ("limit=0", "limit=1001", "limit=x", "limit=1.0", "after=-1", "after=9e9", "after=1&after=2"):
         api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")
-
-
-def test_an_unreadable_query_gets_one_reason(api: Any) -> None:
-    def detail(query: str) -> str:
-        found: str = api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")["detail"]
-        return found
-
-    assert detail("kind=%FF") == "the query string is not percent-encoded UTF-8"
-    assert detail("&".join(["kind=note"] * 51)) == "the query string has more than 50 parameters"
 
 
 # -- evidence ------------------------------------------------------------------------------------------------------
@@ -189,11 +159,6 @@ def test_a_form_that_cannot_be_used_is_refused(api: Any, picture: bytes) -> None
     refused(body[:-10], headers, 400, "bad_request")
     refused(body, {"Content-Type": "multipart/form-data"}, 400, "bad_request")
     refused(b"", {"Content-Type": "multipart/form-data; boundary=x"}, 400, "bad_request")
-
-
-def test_any_other_name_is_not_found(api: Any) -> None:
-    for name in ("nope.png", "..%2Fcard-state", "..%252Fcard-state", "%2Fetc%2Fpasswd", "..", "0" * 64 + ".png", "%00"):
-        api.problem("GET", f"/api/evidence/{name}", status=404, code="not_found")
 
 
 # -- reports -------------------------------------------------------------------------------------------------------

@@ -29,12 +29,6 @@ def test_a_part_is_merged_and_only_flags_and_the_page_are_recorded(api: Any) -> 
     assert event["data"] == {"viewer.allocator.visible": True, "scroll.page_index": 2}
 
 
-def test_no_change_makes_no_revision_and_no_event(api: Any) -> None:
-    api("PUT", "/api/viewer/state", {"scale": 1, "viewer": {"page": {"fit": True}}}, status=200)
-    assert api.get("/api/viewer/state")["revision"] == 0
-    assert events(api) == []
-
-
 def test_control_follows_sync(api: Any) -> None:
     def put(**editor: bool) -> dict[str, Any]:
         body = {"viewer": {"editor": editor}}
@@ -102,13 +96,6 @@ def test_reset_records_itself_and_switches_sync_off(api: Any, publish: Any) -> N
     assert [(event["kind"], event["actor"]) for event in events(api)] == [("editor.reset", "me"), ("sync.off", "me")]
     control = api.get("/api/control/state")
     assert (control["sync"], control["reason"]) == ("off", "target_reset")
-
-
-def test_redraw_records_itself(api: Any, editor: Any) -> None:
-    api("POST", "/api/editor/redraw", status=200)
-    api("POST", "/api/editor/redraw", {"cols": 100, "rows": 30}, status=200)
-    assert editor.calls == [("redraw", None, None), ("redraw", 100, 30)]
-    assert [event["kind"] for event in events(api)] == ["editor.redraw", "editor.redraw"]
 
 
 def test_without_an_editor_only_the_state_answers(api: Any, editor: Any) -> None:
