@@ -17,15 +17,6 @@ from tests.functional.anvil import CHAIN_ID
 from tests.functional.exchanges.exchange import TestPool
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess
 
-MARKETDATA = ("-m", "marketdata")
-CLOCK_THAT_JUMPS = (
-    "-c",
-    "import random, runpy, time; real = time.time; "
-    "time.time = lambda: real() + random.choice((0, 0, 1, -1, 3600, -86400, 10**8)); "
-    "runpy.run_module('marketdata', run_name='__main__', alter_sys=True)",
-)
-"""The same program with a clock that returns a different time of day at each call."""
-
 
 class IngestorProcess:
     """``bin/marketdata-ingestor`` without its launcher, beside the running ``api`` in the same state directory."""
@@ -34,9 +25,6 @@ class IngestorProcess:
         self._api = api
         self._process: subprocess.Popen[bytes] | None = None
         self.settings: dict[str, str] = {}
-        self.inside: Sequence[str] = ()
-        """A command that becomes the command which follows it."""
-        self.program: Sequence[str] = MARKETDATA
         self.log = api.state_dir / "ingestor-test.log"
         self._content = {
             "url": url, "chain": "TEST", "chain_id": CHAIN_ID, "confirmations": 12, "poll_s": 0.05,
@@ -54,18 +42,13 @@ class IngestorProcess:
         self.configure()
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [*self.inside, *self._command()],
-                cwd=ROOT,
-                env=self._environment(),
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
+                self._command(), cwd=ROOT, env=self._environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run the ingestor with a command that ends by itself."""
         return subprocess.run(
-            [*self.inside, *self._command(*arguments)], cwd=ROOT, env=self._environment() | settings,
+            self._command(*arguments), cwd=ROOT, env=self._environment() | settings,
             capture_output=True, text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
 
@@ -112,7 +95,7 @@ class IngestorProcess:
         }
 
     def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-P", *self.program, "ingestor", *arguments]
+        return [sys.executable, "-P", "-m", "marketdata", "ingestor", *arguments]
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {

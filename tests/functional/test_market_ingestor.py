@@ -14,7 +14,6 @@ from tests.functional.anvil import CHAIN_ID
 from tests.functional.chain_market import Market, kill_in_turn, running
 from tests.functional.evm_packages import FIRST_INSTALL_SECONDS, EvmPackages
 from tests.functional.exchanges.uniswap_v4 import AFTER_SWAP, AFTER_SWAP_RETURNS_DELTA
-from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
 
@@ -141,22 +140,6 @@ def test_announced_blocks_are_read_at_once_also_after_the_node_was_away(market: 
         market.ingestor.kill()
         market.ingestor.configure(ws_url=None, poll_s=0.05)
     assert market.ingestor.said().count(lost) == 1
-
-
-def test_a_clock_that_jumps_loses_nothing(market: Market) -> None:
-    market.ingestor.stop()
-    market.ingestor.program = CLOCK_THAT_JUMPS
-    try:
-        market.ingestor.start()
-        market.trade(5)
-        market.chain("anvil_reorg", 3, [])
-        market.trade(2)
-        market.assert_complete()
-        assert market.ingestor.stop() == 0
-    finally:
-        market.ingestor.kill()
-        market.ingestor.program = MARKETDATA
-    market.assert_covered()
 
 
 def test_metrics_count_blocks_ticks_and_deliveries(market: Market) -> None:

@@ -149,19 +149,6 @@ def test_other_tokens_at_the_same_address_have_their_own_decimals(run: ScriptedR
     assert run.symbols() == {"NEW-BBB"}
 
 
-def test_a_token_that_was_missing_on_another_branch_is_read_again(run: ScriptedRun) -> None:
-    known = run.chain.says.pop(A)
-    run.chain.mine((A, B))
-    run.finish()
-    assert run.pools() == {}
-    run.chain.cut(1)
-    run.chain.extend(1)
-    run.chain.says[A] = known
-    run.chain.mine((A, B), (address_of(A, B),))
-    run.finish()
-    assert run.symbols() == {"AAA-BBB"}
-
-
 def test_what_tokens_say_is_kept_with_their_pools(run: ScriptedRun) -> None:
     """The symbol that a token had before a kill is not used when the block was replaced meanwhile."""
     run.finish()
@@ -203,64 +190,6 @@ def test_the_first_name_goes_to_the_first_pool_of_the_new_branch(run: ScriptedRu
     assert ids["T:AAA-BBB"] < ids[f"T:AAA-BBB-{first[-6:]}"]
 
 
-def test_a_reorganisation_of_all_blocks_without_a_pool_is_followed(run: ScriptedRun) -> None:
-    run.finish()
-    run.chain.cut(len(run.chain.blocks) - 1)
-    run.chain.extend(40)
-    run.chain.mine((A, B), (address_of(A, B),))
-    run.finish()
-    assert run.symbols() == {"AAA-BBB"}
-    assert run.api.covered["T:AAA-BBB"] == {run.chain.blocks[-1].header.time}
-
-
-def test_after_a_reorganisation_of_the_first_block_only_blocks_that_are_not_final_are_read_again(
-    tmp_path: Path,
-) -> None:
-    run = ScriptedRun(tmp_path, 2)
-    head = len(run.chain.blocks) - 1
-    factory = replace(SOURCE.factories[0], start_block=head)
-    run.source = replace(SOURCE, factories=(factory,))
-    run.outbox.close()
-    run.outbox.path.unlink()
-    run.restart()
-    run.finish()
-    run.chain.cut(2)
-    run.chain.mine((A, B))
-    run.chain.mine((address_of(A, B),))
-    asked: list[int] = []
-    real = run.chain.headers
-    run.chain.headers = lambda numbers: asked.extend(numbers) or real(numbers)  # type: ignore[method-assign, func-returns-value]
-    run.finish()
-    assert run.symbols() == {"AAA-BBB"}
-    assert min(asked) >= head - 4
-    run.close()
-
-
-def test_a_factory_that_was_absent_for_a_time_loses_no_pool(run: ScriptedRun) -> None:
-    other = replace(SOURCE.factories[0], address=OTHER_FACTORY)
-    run.change(factories=(*SOURCE.factories, other))
-    run.change(factories=SOURCE.factories)
-    run.chain.mine((A, B, OTHER_FACTORY))
-    run.finish()
-    run.chain.cut(2)
-    run.chain.mine((C, B, OTHER_FACTORY))
-    run.chain.extend(5)
-    run.finish()
-    assert run.pools() == {}
-    run.change(factories=(*SOURCE.factories, other))
-    assert run.pools() == {"CCC-BBB": address_of(C, B, OTHER_FACTORY)}
-
-
-def test_without_its_last_factory_a_chain_goes_on_with_the_listed_pools(run: ScriptedRun) -> None:
-    run.chain.mine((A, B))
-    run.change(factories=(), pools=(listed("MINE", address_of(A, B)),))
-    run.chain.mine((C, B))
-    run.finish()
-    assert list(run.pools()) == ["MINE"]
-    run.change(factories=SOURCE.factories)
-    assert run.pools() == {"MINE": address_of(A, B), "CCC-BBB": address_of(C, B)}
-
-
 def test_a_factory_is_read_again_when_its_tokens_or_its_start_change(run: ScriptedRun) -> None:
     factory = SOURCE.factories[0]
     run.chain.mine((A, B))
@@ -292,6 +221,23 @@ def test_a_start_block_that_becomes_lower_finds_older_pools(tmp_path: Path) -> N
     run.close()
 
 
+def test_the_past_before_the_newest_50_000_blocks_is_left_to_the_backfill(tmp_path: Path) -> None:
+    run = ScriptedRun(tmp_path, 4)
+    pool = address_of(A, B)
+    run.chain.mine((A, B), (pool,))
+    run.chain.extend(9_999 - len(run.chain.blocks))
+    for _ in range(2):  # blocks 9,999 and 10,000
+        run.chain.mine((pool,))
+    run.chain.extend(50_010)
+    run.outbox.close()
+    run.outbox.path.unlink()
+    run.restart()
+    run.finish()
+    assert {id.partition(":")[0] for _, id in run.api.ticks} == {run.chain.blocks[10_000].hash}
+    assert min(run.api.covered["T:AAA-BBB"]) == run.chain.blocks[10_000].header.time
+    run.close()
+
+
 def test_a_pool_that_is_no_longer_listed_is_read_as_its_factory_announced_it(run: ScriptedRun) -> None:
     pool = address_of(A, B)
     run.change(pools=(listed("MINE", pool),))
@@ -304,17 +250,6 @@ def test_a_pool_that_is_no_longer_listed_is_read_as_its_factory_announced_it(run
     run.finish()
     assert run.pools() == {"AAA-BBB": pool}
     assert len([symbol for symbol, _ in run.api.ticks if symbol == "T:AAA-BBB"]) == 3
-
-
-def test_a_listed_pool_keeps_its_name_when_it_is_no_longer_listed(run: ScriptedRun) -> None:
-    pool = address_of(A, B)
-    run.change(pools=(listed("AAA-BBB", pool),))
-    run.chain.mine((A, B), (pool,))
-    run.finish()
-    run.change(pools=())
-    run.chain.mine((pool,))
-    run.finish()
-    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": pool}, 2)
 
 
 def test_the_coverage_of_a_pool_that_a_reorganisation_removed_is_taken_back(run: ScriptedRun) -> None:
@@ -361,19 +296,6 @@ def test_a_pool_that_prices_the_native_currency_needs_a_token_of_usd(
             run.change(quotes=quotes)
 
 
-def test_a_token_that_said_no_decimals_is_asked_again_at_the_next_start(run: ScriptedRun) -> None:
-    """The provider may have refused the call."""
-    Scripted.says = {**Scripted.says, A: ("AAA", None)}
-    run.chain.mine((A, B), (address_of(A, B),))
-    run.finish()
-    assert run.pools() == {}
-    Scripted.says = {**Scripted.says, A: ("AAA", 18)}
-    run.restart()
-    run.chain.mine((address_of(A, B),))
-    run.finish()
-    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 2)
-
-
 @pytest.mark.parametrize("wrong", [6, None])
 def test_one_wrong_answer_of_a_token_is_not_recorded(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch, wrong: int | None
@@ -392,54 +314,6 @@ def test_one_wrong_answer_of_a_token_is_not_recorded(
     run.finish()
     assert run.outbox.rows("SELECT decimals FROM tokens WHERE address = ?", A) == [(18,)]
     assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 1)
-
-
-def test_a_token_that_changes_its_decimals_at_each_call_stops_nothing(
-    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer, count = run.chain.read_contracts, itertools.count()
-
-    def read_contracts(calls: Any) -> list[bytes]:
-        return [
-            word(next(count) % 78) if call == (A, "decimals()") else found
-            for call, found in zip(calls, answer(calls), strict=True)
-        ]
-
-    monkeypatch.setattr(run.chain, "read_contracts", read_contracts)
-    run.chain.mine((A, B), (C, D), (address_of(A, B),), (address_of(C, D),))
-    run.finish()
-    assert list(run.pools().values()) == [address_of(C, D)]
-    assert len(run.api.ticks) == 1
-
-
-def test_a_pool_that_returns_before_the_next_block_goes_on(run: ScriptedRun) -> None:
-    run.chain.mine((A, B), (address_of(A, B),))
-    run.change(factories=(replace(SOURCE.factories[0], exclude=frozenset([A])),))
-    assert run.pools() == {}
-    run.change(factories=SOURCE.factories)
-    run.chain.mine((address_of(A, B),))
-    run.finish()
-    assert (run.pools(), len(run.api.ticks)) == ({"AAA-BBB": address_of(A, B)}, 2)
-
-
-def test_a_tick_of_a_pool_that_left_is_dropped_when_its_block_comes_back(run: ScriptedRun) -> None:
-    """The tick was retracted with its block. No second retraction would be sent, because the pool is no longer read."""
-    run.chain.mine((A, B))
-    run.chain.mine((address_of(A, B),))
-    read(run)
-    run.source = replace(SOURCE, factories=())
-    run.restart()
-    kept = run.chain.blocks[-1]
-    run.chain.cut(1)
-    run.chain.extend(1)
-    read(run)
-    run.deliver(100, is_answer_lost=True)
-    run.chain.blocks[-1] = kept
-    run.finish()
-    run.chain.cut(1)
-    run.chain.extend(2)
-    run.finish()
-    assert (run.api.ticks, run.outbox.dead_letters()) == ({}, [])
 
 
 class Unsettled(Market):
@@ -484,18 +358,11 @@ class ChangingRun(FactoryRun):
         tokens = frozenset(self.chance.sample(TOKENS, 3))
         self.source = replace(
             SOURCE,
-            factories=self.chance.choice(
-                (
-                    (factory,),
-                    (factory,),
-                    (),
-                    (replace(factory, tokens=tokens),),
-                    (replace(factory, exclude=tokens),),
-                    (replace(factory, min_trades=3),),
-                    (replace(factory, address=OTHER_FACTORY),),
-                )
-            ),
-        )
+            factories=self.chance.choice((
+                (factory,), (factory,), (), (replace(factory, tokens=tokens),), (replace(factory, exclude=tokens),),
+                (replace(factory, min_trades=3),), (replace(factory, address=OTHER_FACTORY),),
+            )),
+        )  # fmt: skip
         if self.is_over or not self.outbox.rows("SELECT 1 FROM chains"):
             self.source = SOURCE
         return super().make_follower()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from marketdata.errors import ProviderError
-from marketdata.source.evm import selector
+from marketdata.source.evm import Header, Log, bloom_bits, selector
 from marketdata.source.log_filter import LogFilter
 from marketdata.source.pools import KINDS
 from marketdata.source.provider import RpcProvider
@@ -155,28 +155,24 @@ def test_another_sample_is_asked_for_each_range() -> None:
     assert len({frozenset(Read(lambda *_: {}).asked) for _ in range(5)}) > 1
 
 
-def _all_early(number: int, _log: dict[str, Any]) -> dict[str, Any]:
-    return {"blockTimestamp": hex(START + number * BLOCK_S - 1)}
+def at(block: int, second: int = 0) -> dict[str, Any]:
+    return {"blockTimestamp": hex(START + block * BLOCK_S + second)}
 
 
-def _one_decreases(number: int, _log: dict[str, Any]) -> dict[str, Any]:
-    return {"blockTimestamp": hex(START + 40 * BLOCK_S - 1)} if number == 41 else {}
-
-
-def _one_of_a_block(number: int, log: dict[str, Any]) -> dict[str, Any]:
-    return {"blockTimestamp": hex(START + 41 * BLOCK_S - 1)} if number == 41 and log["logIndex"] == "0x1" else {}
-
-
-def _after_the_end(number: int, _log: dict[str, Any]) -> dict[str, Any]:
-    return {"blockTimestamp": hex(START + (LAST + 2) * BLOCK_S)} if number == LAST else {}
+WRONG_TIMES: dict[str, Edit] = {
+    "all are early": lambda number, _: at(number, -1),
+    "one decreases": lambda number, _: at(40, -1) if number == 41 else {},
+    "one of a block": lambda number, log: at(41, -1) if number == 41 and log["logIndex"] == "0x1" else {},
+    "after the end": lambda number, _: at(LAST + 2) if number == LAST else {},
+}
 
 
 def test_a_wrong_time_in_a_log_is_replaced_by_that_of_the_header(caplog: pytest.LogCaptureFixture) -> None:
-    for edit in (_all_early, _one_decreases, _one_of_a_block, _after_the_end):
+    for name, edit in WRONG_TIMES.items():
         caplog.clear()
         read = Read(edit)
-        assert sorted(read.asked) == [*range(FIRST, LAST + 1), LAST + 1], edit
-        assert read.contradicted == 1, edit
+        assert sorted(read.asked) == [*range(FIRST, LAST + 1), LAST + 1], name
+        assert read.contradicted == 1, name
         [line] = caplog.messages
         assert "contradicts itself" in line
         assert f"blocks {FIRST} to {LAST} are read header by header" in line
@@ -188,3 +184,18 @@ def test_a_log_of_another_block_is_an_error_although_only_one_log_has_it() -> No
         Read(lambda number, log: {"blockHash": other} if number == 41 and log["logIndex"] == "0x1" else {})
     with pytest.raises(ProviderError, match="is of a block that is not in the chain"):
         Read(lambda *_: {"blockHash": other})
+
+
+def test_a_request_names_at_most_500_contracts() -> None:
+    swap, other = "0x" + "aa" * 32, "0x" + "bb" * 32
+    for count in (500, 501):
+        addresses = [f"0x{at:040x}" for at in range(count)]
+        wanted = LogFilter({address: [swap] for address in addresses})
+        named = {} if count > 500 else {"address": addresses}
+        assert wanted.parameters() == {**named, "topics": [[swap]]}
+        for topic, contract in ((swap, addresses[-1]), (swap, "0x" + "cc" * 20), (other, addresses[-1])):
+            log = Log(contract, (topic,), b"", 1, "", "", 0, 0)
+            bloom = bloom_bits(contract) | bloom_bits(topic)
+            assert wanted.selects(log) == (topic == swap and contract in addresses)
+            is_possible = topic == swap and (count > 500 or contract in addresses)
+            assert wanted.may_be_in(Header(1, "", "", 0, bloom, True)) == is_possible
