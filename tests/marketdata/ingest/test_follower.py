@@ -318,19 +318,6 @@ def test_a_block_that_another_program_retracted_is_restored(run: Run) -> None:
     assert run.outbox.dead_letters() == []
 
 
-def test_a_pool_that_is_added_later_is_read_from_its_start_block(run: Run) -> None:
-    run.finish()
-    with run.outbox.transaction() as transaction:
-        transaction.execute("DELETE FROM pools WHERE symbol = ?", (POOLS[1].symbol,))
-    missing = {key for key in run.api.ticks if key[0] == POOLS[1].symbol}
-    assert missing
-    for key in missing:
-        del run.api.ticks[key]
-    run.restart()
-    run.finish()
-    assert set(run.api.ticks) == run.chain.ids()
-
-
 def test_a_pool_that_is_behind_is_covered_as_far_as_it_was_read(run: Run) -> None:
     run.chain.extend(200)
     run.finish()

@@ -110,32 +110,6 @@ def test_the_last_year_is_forecast(tmp_path: Path) -> None:
     assert 2 <= int(said[1]) <= 5
 
 
-def test_an_endpoint_that_is_down_is_a_fault_and_the_others_are_measured(tmp_path: Path) -> None:
-    with closing(UnevenChain(20)) as down, closing(UnevenChain(20)) as up:
-        file = chain_of(tmp_path, up, url=None, urls=[down.url, up.url])
-        down.close()
-        lines = list(check.lines(file, tmp_path))
-    [fault] = [line for line in lines if line.startswith(check.WRONG)]
-    assert f"{down.url[7:]}: no connection: Connection refused. Check the url in {tmp_path}" in fault
-    assert [line for line in lines if line.startswith(f"{up.url[7:]}: answers ranges of 12001 blocks or more, ")]
-    assert not [line for line in lines if line.startswith(f"{down.url[7:]}: answers")]
-
-
-def test_a_node_without_old_logs_gets_no_forecast(tmp_path: Path) -> None:
-    with closing(UnevenChain(20)) as chain:
-        answer = chain.answer
-
-        def pruned(request: Any, headers: dict[str, str]) -> Any:
-            if "eth_getLogs" in json.dumps(request):
-                return error(request, "history has been pruned")
-            return answer(request, headers)
-
-        chain.answer = pruned
-        *_, line = check.lines(chain_of(tmp_path, chain), tmp_path)
-    assert line.startswith(f"{check.WRONG}no forecast: ")
-    assert "history has been pruned" in line
-
-
 def test_a_duration_has_at_most_two_units() -> None:
     texts = {
         0.2: "1 s",

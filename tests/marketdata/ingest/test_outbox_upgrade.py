@@ -14,7 +14,6 @@ from marketdata.ingest import outbox as module
 from marketdata.ingest.chain_cursor import ChainCursor, KnownPool, ReadBlock
 from marketdata.ingest.outbox import Coverage, Outbox, OutboxItem
 from marketdata.source.evm import Block
-from marketdata.source.pools.pool import Pool
 
 TICK = json.dumps({"symbol": "ETH:A-B", "id": "0xab:1", "block": {"number": 90, "hash": "0xab"}})
 ROWS = f"""
@@ -66,19 +65,3 @@ def test_the_file_of_a_later_release_is_refused(path: Path) -> None:
         later.execute(f"PRAGMA user_version = {len(module.MIGRATIONS) + 1}")
     with pytest.raises(StateError, match="written by a later release"):
         Outbox(path)
-
-
-def test_reading_goes_on_where_it_was(path: Path) -> None:
-    pools = [Pool(f"ETH:{name}", address, "uniswap-v2", (18, 18), False, start) for name, address, start in
-             (("A-B", "0xaa", 5), ("C-D", "0xcc", 7))]  # fmt: skip
-    with closing(Outbox(path)) as outbox:
-        cursor = ChainCursor(outbox, "ETH")
-        cursor.enter(pools)
-        with outbox.transaction() as transaction:
-            cursor.advance(transaction, 102)
-            cursor.cover(transaction, [(symbol, 2012) for symbol in cursor.joining()], 2013)
-            cursor.finalize(transaction, 90)
-        outbox.acknowledged(outbox.first(9), [])
-        assert [each[1:] for each in outbox.coverage(9)[1:]] == [("ETH:A-B", 2001, 2013, "joined")]
-        assert cursor.finalized() == 90
-        assert cursor.late() == {"ETH:C-D": 40}
