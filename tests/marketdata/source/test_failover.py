@@ -200,18 +200,6 @@ def test_a_final_range_is_compared_with_the_endpoint_that_is_asked_for_the_newes
             assert provider.name == second.url[7:]
 
 
-def test_a_final_range_is_not_compared_with_an_endpoint_that_fails(
-    chains: Chains, connect: Connect, caplog: pytest.LogCaptureFixture
-) -> None:
-    provider = connect(10, 1e6)
-    assert head(provider) == 110
-    chains[0].answer = _with_status(500)
-    for _ in range(3):
-        assert len(provider.logs_between(1, 50, WANTED, (1, 50))[0]) == 50
-        assert provider.name == chains[1].url[7:]
-    assert [chains[0].url[7:] in line for line in caplog.messages] == [True]
-
-
 def test_a_refused_range_of_the_first_endpoint_makes_the_next_range_smaller(chains: Chains, connect: Connect) -> None:
     provider = connect(10, 100)
     chains[0].most = 20

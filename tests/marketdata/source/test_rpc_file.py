@@ -68,10 +68,7 @@ FAULTS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"url": "http://hidden.example:99999/"}, "/url: is not a URL"),
     ({"headers": {"a b": "x"}}, "/headers: the name of a header has only letters, digits"),
     ({"headers": {"X-Key": "hidden\n"}}, "/headers/X-Key: must be one line of printable ASCII characters"),
-    (
-        {"confirmations": "ten"},
-        "/confirmations: 'ten' must be a number of blocks from 0 to 10000, or \"finalized\"",
-    ),
+    ({"confirmations": "ten"}, "/confirmations: 'ten' must be a number of blocks from 0 to 10000, or \"finalized\""),
     ({"confirmation": 3}, "/confirmation: is unknown; did you mean confirmations?; known: chain,"),
     ({"chain_id": 0}, "/chain_id: "),
     ({"confirmations": "safe"}, "/confirmations: "),
@@ -124,14 +121,6 @@ def test_each_fault_has_a_line_with_the_line_of_the_file(tmp_path: Path) -> None
         "rpc.json:9: /pools/0/symbol: 'A B' must be 1 t",
         "rpc.json:11: /pools/0/decimals: [18] must be t",
     ]
-
-
-def test_a_contradiction_has_the_line_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        load(written(tmp_path, json.dumps(GOOD | {"pools": [POOL, POOL]}, indent=1)), warn=pytest.fail)
-    heading, fault = caught.value.detail.splitlines()
-    assert heading == f"{tmp_path / 'rpc.json'} has 1 fault:"
-    assert fault == "rpc.json:17: /pools/1/symbol: A-B is listed twice"
 
 
 def test_a_syntax_error_names_the_line_of_the_file(tmp_path: Path) -> None:
