@@ -214,17 +214,6 @@ def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
     assert past.finished() == [(0, past.newest_final)]
 
 
-def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
-    """Candles that end at or before the newest final block are final."""
-    final = past.time_of(past.newest_final)
-    with closing(Client(past.api.port, past.api.token("read"))) as read:
-        for pool in past.pools:
-            path = f"/v1/chart?symbol=TEST:{pool.name}&interval=1m&limit=10000&startTime=1600000000000"
-            rows = read("GET", path)[1]["candles"]
-            assert {row["finalized"] for row in rows if row["T"] < final} == {True}
-            assert not any(row["finalized"] for row in rows if row["T"] >= final)
-
-
 def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
     """A tick that is stored with another price becomes a dead letter. A retracted block that is final is restored."""
     past.forget()

@@ -15,25 +15,17 @@ from typing import Any
 
 import pytest
 
-from marketdata.source import pool_check, swaps
-from marketdata.source.log_filter import LogFilter, swap_filter
+from marketdata.source import swaps
+from marketdata.source.log_filter import swap_filter
 from marketdata.source.pools import KINDS
-from marketdata.source.pools.pool import Creation, Pool, PoolIndex
+from marketdata.source.pools.pool import Pool, PoolIndex
 from marketdata.source.provider import RpcProvider
 from marketdata.source.rpc import Rpc
-from marketdata.source.rpc_file import ETHER, Endpoint, ListedPool
+from marketdata.source.rpc_file import Endpoint
 from tests.functional.anvil import CHAIN_ID, Anvil
 from tests.functional.evm_packages import FIRST_INSTALL_SECONDS, EvmPackages
 from tests.functional.exchanges.exchange import NATIVE, ExactExchange, RoutingExchange, TestPool
 from tests.functional.exchanges.exchanges import Exchanges, trade
-from tests.functional.exchanges.uniswap_v4 import (
-    AFTER_INITIALIZE,
-    AFTER_SWAP,
-    AFTER_SWAP_RETURNS_DELTA,
-    BEFORE_SWAP,
-    BEFORE_SWAP_RETURNS_DELTA,
-    DYNAMIC_FEE,
-)  # fmt: skip
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(FIRST_INSTALL_SECONDS)]
 
@@ -82,20 +74,9 @@ class Stage:
         [logs] = self.provider.logs_of(headers, swap_filter(listed))
         return [json.loads(tick.body) for tick in swaps.ticks(PoolIndex(listed), logs, fail)]
 
-    def creations(self, address: str, kind: str) -> list[Creation]:
-        """The pools that a factory announced, as the product reads them."""
-        decoders = KINDS[kind].creations
-        last = int(self.chain("eth_blockNumber"), 16)
-        logs, _ = self.provider.logs_between(0, last, LogFilter({address: decoders}), [last])
-        return [decoders[log.topics[0]](log) for log in logs]
-
 
 def product_pool(pool: TestPool) -> Pool:
     return Pool(f"TEST:{pool.name}", pool.address, pool.kind, pool.decimals, pool.invert, 0)
-
-
-def listed_pool(pool: TestPool, kind: str = "") -> ListedPool:
-    return ListedPool(f"TEST:{pool.name}", pool.address, kind or pool.kind, pool.decimals, pool.invert, 0)
 
 
 def fail(pool: Pool, _log: Any, _reason: str, error: ValueError) -> None:
@@ -167,68 +148,3 @@ def test_the_sums_over_several_hops_are_the_net_of_the_transaction(stage: Stage,
         assert sums == {token: stage.exchanges.tokens.spent(receipt, token) for token in sums}
         assert sums[first] == amount
         assert sorted(map(bool, sums.values())) == [False] * (len(pools) - 1) + [True, True]
-
-
-def test_the_check_tells_the_kinds_apart(stage: Stage) -> None:
-    for pool in stage.pools.values():
-        found = pool_check.compare(stage.provider, listed_pool(pool), ETHER)
-        assert (found.faults, found.decimals) == ((), pool.decimals)
-        for kind in KINDS.keys() - {pool.kind}:
-            faults = pool_check.compare(stage.provider, listed_pool(pool, kind), ETHER).faults
-            assert faults == (f"is not a {kind} pool: it is a {pool.kind} pool",)
-    assert (
-        f"token0 {NATIVE} ETH with 18 decimals"
-        in pool_check.compare(stage.provider, listed_pool(stage.pools["V4-NATIVE"]), ETHER).text
-    )
-
-
-def test_the_creations_of_pools_are_read_from_the_factories(stage: Stage) -> None:
-    exchanges = stage.exchanges
-    factories = {
-        "uniswap-v2": [exchanges.v2.factory], "uniswap-v3": [exchanges.v3.factory],
-        "pancakeswap-v3": [exchanges.pancakeswap.factory], "uniswap-v4": [exchanges.v4.manager],
-        "solidly": [exchanges.aerodrome.factory, exchanges.solidly.factory],
-    }  # fmt: skip
-    for kind, addresses in factories.items():
-        created = [creation for address in addresses for creation in stage.creations(address, kind)]
-        wanted = [Creation(pool.address, pool.tokens) for pool in stage.pools.values() if pool.kind == kind]
-        assert [creation for creation in created if not creation.unreadable][: len(wanted)] == wanted
-
-
-def test_hooks_that_only_set_the_fee_are_read(stage: Stage) -> None:
-    """The fee is 40 %, which the price check of other kinds refuses."""
-    v4 = stage.exchanges.v4
-    hooks = v4.hooks("DynamicFeesTestHook", AFTER_INITIALIZE | BEFORE_SWAP)
-    stage.chain.done(hooks, "setManager(address)", v4.manager)
-    stage.chain.done(hooks, "setFee(uint24)", 400_000)
-    amounts = {stage.six: 2500 * 10**12, stage.coin: 10**24}
-    pool = v4.pool("V4-DYNAMIC", amounts, hooks=hooks, fee=DYNAMIC_FEE)
-    assert pool_check.compare(stage.provider, listed_pool(pool), ETHER).faults == ()
-    for sell in (True, False):
-        amount = pool.amounts[not sell] // 1000
-        assert_tick_is_the_balance_change(stage, pool, v4.swap(pool, amount, sell=sell))
-        assert_tick_is_the_balance_change(stage, pool, v4.buy(pool, pool.amounts[sell] // 1000, sell=sell))
-
-
-@pytest.mark.parametrize(
-    ("flags", "setter", "name"),
-    [
-        (BEFORE_SWAP | BEFORE_SWAP_RETURNS_DELTA, "setDeltaSpecified(int128)", "BEFORE_SWAP_RETURNS_DELTA"),
-        (AFTER_SWAP | AFTER_SWAP_RETURNS_DELTA, "setDeltaUnspecifiedAfterSwap(int128)", "AFTER_SWAP_RETURNS_DELTA"),
-    ],
-)
-def test_pools_whose_hooks_change_amounts_are_named_with_the_reason(
-    stage: Stage, flags: int, setter: str, name: str
-) -> None:
-    """The amounts in the event are not those that the trader paid and got."""
-    v4 = stage.exchanges.v4
-    hooks = v4.hooks("DeltaReturningHook", flags, v4.manager)
-    pool = v4.pool(name, {stage.six: 2500 * 10**12, stage.coin: 10**24}, hooks=hooks)
-    stage.chain.done(hooks, setter, 10**9)
-    receipt = stage.run(v4.swap(pool, pool.amounts[0] // 1000, sell=True))
-    [tick] = stage.ticks(receipt, pool)
-    gained = [stage.exchanges.tokens.spent(receipt, token) for token in pool.tokens]
-    assert tick["price"] != trade(pool, *gained)["price"]
-    reason = f"its hooks change the amounts of swaps ({name})"
-    assert pool_check.compare(stage.provider, listed_pool(pool), ETHER).faults == (reason,)
-    assert stage.creations(v4.manager, "uniswap-v4")[-1] == Creation(pool.address, pool.tokens, reason)
