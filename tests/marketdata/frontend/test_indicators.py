@@ -318,14 +318,3 @@ def test_each_fault_has_a_sentence(module: Module) -> None:
         "“macd.26.12.9” is not valid. MACD is written like macd.12.26.9: fast from 2 to 200, slow from 2 to 200, "
         "signal from 1 to 100, fast below slow.",
     ]
-
-
-def test_the_label_has_the_parameters(module: Module) -> None:
-    labels = module.page.evaluate("(text) => indicators.read(text).chosen.map(indicators.label)", SEVERAL)
-    assert labels == ["SMA 20", "SMA 7", "EMA 50", "VWAP", "Bollinger 20 2", "RSI 14", "MACD 12 26 9", "MACD 3 10 16",
-                      "Volume by side"]  # fmt: skip
-
-
-def test_every_output_has_a_value_for_each_row(module: Module) -> None:
-    for text, values in module.compute(SEVERAL, candles(walk(40))).items():
-        assert {len(values[name]) for name in module.page.evaluate(OUTPUTS, text)} == {40}, text

@@ -150,12 +150,6 @@ def test_ticks_are_pushed_through_the_frontend(
         assert client.subscribe("TEST:A", "1m")["type"] == "subscribed"
         market.store("pushed")
         assert client.candles()[0]["n"] >= 2
-
-
-def test_heartbeats_pass_the_frontend(market: Market, open_frontend: Frontend, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = f"http://127.0.0.1:{open_frontend.port}"
-    fields = {"Host": own.removeprefix("http://"), "Origin": own}
-    with live(open_frontend.port, monkeypatch, **fields) as client:
         while client.heartbeats < 2:
             with suppress(TimeoutError):
                 client.receive(0.1)
@@ -216,13 +210,6 @@ def test_ambiguous_paths_fail_behind_nginx(ingress: Nginx) -> None:
         assert answer.status in (400, 404), path
 
 
-@needs_nginx
-def test_logout_works_behind_nginx(ingress: Nginx) -> None:
-    answer = asked(ingress.port, "GET", "/logout", Authorization=ANN, Host="charts.example.org")
-    assert answer.status == 401
-    assert answer.headers["WWW-Authenticate"] == 'X-Basic realm="marketdata"'
-
-
 def test_a_browser_asks_again_after_logout(market: Market, state_dir: Path, browser: Browser) -> None:
     with running(state_dir, market.url, market.read) as frontend:
         asks_again_after_logout(browser, frontend.port, USER, PASSWORD)
@@ -279,11 +266,7 @@ def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypa
 
 @needs_nginx
 def test_a_user_removed_at_nginx_is_out(
-    market: Market,
-    console: ScriptedApi,
-    browser: Browser,
-    state_dir: Path,
-    tmp_path: Path,
+    market: Market, console: ScriptedApi, browser: Browser, state_dir: Path, tmp_path: Path
 ) -> None:
     """A WebSocket ends after its lifetime. The page connects again at once, or asks for the login if it cannot."""
     need(CHART_LIBRARY, "the chart library, which the set-up fetches")
@@ -311,19 +294,6 @@ def test_a_user_removed_at_nginx_is_out(
         assert opened[0].is_closed()
         password_file(tmp_path / "marketdata.htpasswd", {"bob": users["bob"]})
         page.get_by_role("heading", name="Log in again").wait_for()
-
-
-@needs_nginx
-def test_nginx_slows_one_address(ingress: Nginx) -> None:
-    with closing(http.client.HTTPConnection("127.0.0.1", ingress.port, source_address=("127.0.2.1", 0))) as client:
-        found = []
-        for _ in range(600):
-            client.request("GET", "/healthz", headers={"Host": "charts.example.org"})
-            response = client.getresponse()
-            response.read()
-            found.append(response.status)
-    assert set(found[:400]) == {200}
-    assert 429 in found
 
 
 @needs_nginx

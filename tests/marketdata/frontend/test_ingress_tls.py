@@ -66,12 +66,6 @@ def test_plain_http_is_sent_to_tls(ingress: Ingress) -> None:
         assert (answer.status, answer.headers["Location"]) == (308, f"https://{HOST}/?symbol=A")
 
 
-def test_an_unsafe_request_of_another_origin_is_refused(ingress: Ingress) -> None:
-    assert ingress.ask("POST", "/api/v1/x", **LOGIN, Origin=ORIGIN).status == 200
-    assert ingress.ask("POST", "/api/v1/x", **LOGIN, Origin="https://evil.example").status == 403
-    assert ingress.ask("GET", "/logout", **LOGIN, Sec_Fetch_Site="cross-site").status == 403
-
-
 def test_a_websocket_passes(ingress: Ingress, upstream: ScriptedApi) -> None:
     def script(_request: Received, connection: socket.socket) -> None:
         connection.sendall(answered("101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade") + b"early")

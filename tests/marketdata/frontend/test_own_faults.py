@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -17,38 +18,27 @@ ADDRESSES = ("/", "/whoami", "/static/market.css", "/api/v1/chart")
 BROWSER = "text/html,application/xhtml+xml"
 
 
-def missing(file: Path) -> None:
-    file.unlink()
-
-
-def malformed(file: Path) -> None:
-    file.write_text("{")
-
-
-def of_another_form(file: Path) -> None:
-    file.write_text(json.dumps({"users": {"a b": "x"}, "token": "x y", "scope": "write", "name": "n"}))
-
-
-def writable_by_others(file: Path) -> None:
-    file.chmod(0o666)
-
-
-def folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
+OF_ANOTHER_FORM = json.dumps({"users": {"a b": "x"}, "token": "x y", "scope": "write", "name": "n"})
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "malformed": lambda file: file.write_text("{"),
+    "of another form": lambda file: file.write_text(OF_ANOTHER_FORM),
+    "writable by others": lambda file: file.chmod(0o666),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+}
 
 
 def test_a_file_that_cannot_be_used_is_named_in_the_log_alone(
     frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
-    damages = (missing, malformed, of_another_form, writable_by_others, folder)
-    for name, damage in product(("frontend.json", "read.json"), damages):
+    for name, damage in product(("frontend.json", "read.json"), DAMAGES):
         file = frontend.secrets / name
         kept = file.read_text()
         caplog.clear()
-        damage(file)
+        DAMAGES[damage](file)
         found = [frontend.get(path, Accept=accept) for path in ADDRESSES for accept in (BROWSER, "application/json")]
-        assert 503 in {answer.status for answer in found}, (name, damage)
+        code = "login_unavailable" if name == "frontend.json" else "data_unavailable"
+        assert (found[-1].status, found[-1].json["code"], found[-1].headers["Retry-After"]) == (503, code, "5"), damage
         assert not [answer.body for answer in found if str(frontend.secrets).encode() in answer.body]
         assert str(file) in caplog.text, (name, damage)
         if file.is_dir():

@@ -20,7 +20,7 @@ import pytest
 
 from marketdata import cli, secretfile
 from marketdata.frontend import users
-from tests.marketdata.frontend.conftest import HASH, TOKEN, USER, basic
+from tests.marketdata.frontend.conftest import TOKEN, basic
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -101,33 +101,6 @@ def test_without_a_login_no_user_is_made(environment: dict[str, str], state_dir:
         assert printed(process)[1] == "It asks for no login (BASIC_AUTH_MODE=off)"
         ended(process, signal.SIGHUP)
     assert not (state_dir / "secrets" / secretfile.FRONTEND_USERS).exists()
-
-
-@pytest.mark.parametrize("name", [secretfile.FRONTEND_USERS, secretfile.READ_TOKEN])
-def test_a_named_pipe_in_place_of_a_secret_file_hangs_nothing(
-    environment: dict[str, str], state_dir: Path, name: str
-) -> None:
-    """The start is refused. While the frontend runs, requests are refused and SIGTERM still ends it."""
-    secrets = state_dir / "secrets"
-    secretfile.write(secrets / secretfile.FRONTEND_USERS, {"users": {USER: HASH}})
-    file, kept = secrets / name, secretfile.read(secrets / name)
-    file.unlink()
-    os.mkfifo(file, 0o600)
-    with frontend(environment) as process:
-        _, said = process.communicate(timeout=30)
-        assert (process.returncode, f"{file} is not a regular file" in said) == (cli.FAILURE, True)
-    file.unlink()
-    secretfile.write(file, kept)
-    with frontend(environment) as process:
-        address, _ = printed(process)
-        file.unlink()
-        os.mkfifo(file, 0o600)
-        asked = urllib.request.Request(f"{address}/api/v1/symbols", headers={"Authorization": basic()})
-        with pytest.raises(urllib.error.HTTPError, match="503"):
-            urllib.request.urlopen(asked, timeout=10)
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
-        assert (process.returncode, f"{file} is not a regular file" in said) == (0, True)
 
 
 def test_a_taken_port_and_an_unusable_token_file_fail_the_start(environment: dict[str, str], state_dir: Path) -> None:

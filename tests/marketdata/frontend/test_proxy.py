@@ -12,10 +12,8 @@ import pytest
 
 from marketdata import secretfile
 from marketdata.frontend import proxy
-from marketdata.frontend.upstream import Connection, Upstream
-from marketdata.limits import MAX_BODY_BYTES
 from tests.functional.serving import until
-from tests.marketdata.frontend.conftest import LOGIN, TOKEN, USER, Frontend, basic
+from tests.marketdata.frontend.conftest import LOGIN, TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
 
 Script = Callable[[Received, socket.socket], bytes | None]
@@ -145,14 +143,6 @@ def test_a_body_passes_whole(frontend: Frontend, upstream: ScriptedApi) -> None:
     assert upstream.received[1].all("content-length") == [str(len(body))]
 
 
-def test_a_body_without_a_login_is_refused_before_it_is_read(frontend: Frontend, upstream: ScriptedApi) -> None:
-    for authorization, status in (({}, 401), ({"Authorization": basic(USER, "wrong")}, 401)):
-        assert frontend.ask("POST", "/api/v1/x", b"x" * 100_000, **authorization).status == status
-    assert frontend.ask("POST", "/api/v1/x", b"x" * 100_000, **LOGIN, Origin="https://evil.example").status == 403
-    assert frontend.ask("POST", "/api/v1/x", b"x" * (MAX_BODY_BYTES + 1), **LOGIN).status == 413
-    assert upstream.received == []
-
-
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 def test_a_large_response_is_streamed(frontend: Frontend, upstream: ScriptedApi, framing: str) -> None:
     part, count, go_on = b"0123456789abcdef" * 4096, 40, threading.Event()
@@ -177,29 +167,6 @@ def test_a_large_response_is_streamed(frontend: Frontend, upstream: ScriptedApi,
         assert response.read(len(part)) == part  # the API has not sent the rest yet
         go_on.set()
         assert response.read() == part * (count - 1)
-
-
-def test_a_client_that_has_a_large_response_finds_the_connection_free(
-    fresh: tuple[Frontend, ScriptedApi], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frontend, upstream = fresh
-    keep = Upstream.keep
-
-    def late(self: Upstream, connection: Connection) -> None:
-        threading.Event().wait(0.05)  # as on a busy machine
-        keep(self, connection)
-
-    monkeypatch.setattr(Upstream, "keep", late)
-    body = b"0123456789abcdef" * 40_000
-    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    for answer in (
-        answered("200 OK", f"Content-Length: {len(body)}", body=body),
-        answered("200 OK", "Transfer-Encoding: chunked", body=chunked),
-    ):
-        upstream.script = always(answer)
-        for _ in range(3):
-            assert frontend.get("/api/v1/x").body == body
-    assert upstream.connections == 1
 
 
 def test_a_truncated_response_does_not_look_complete(
@@ -275,22 +242,6 @@ def test_a_rotated_token_is_used_at_once(frontend: Frontend, upstream: ScriptedA
     assert [request.all("authorization") for request in upstream.received] == [
         [f"Bearer {TOKEN}"], ["Bearer md_another"],
     ]  # fmt: skip
-
-
-def test_without_the_token_file_data_is_unavailable_until_it_is_back(
-    frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The log names the file. The response does not, because its reader cannot do anything about it."""
-    file = frontend.secrets / secretfile.READ_TOKEN
-    content = secretfile.read(file)
-    file.unlink()
-    answer = frontend.get("/api/v1/x")
-    assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "data_unavailable", "5")
-    assert str(frontend.secrets) not in answer.body.decode()
-    assert str(file) in caplog.text
-    assert upstream.received == []
-    secretfile.write(file, content)
-    assert frontend.get("/api/v1/x").status == 200
 
 
 def test_a_stalled_api_does_not_stall_the_page(frontend: Frontend, upstream: ScriptedApi) -> None:

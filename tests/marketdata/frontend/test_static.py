@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from marketdata.frontend.pages import FOLDER, INDEX, PREFIX, Pages
-from marketdata.settings import ROOT
 from tests.capabilities import need
 
 CHART_LIBRARY = "vendor/lightweight-charts.mjs"
@@ -13,17 +12,6 @@ CHART_LIBRARY = "vendor/lightweight-charts.mjs"
 
 def read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
-
-
-def test_only_the_style_sheet_defines_colours() -> None:
-    colour = r"#[0-9a-f]{6}\b"
-    defined = set(re.findall(rf"light-dark\({colour}, {colour}\)", read("page.css")))
-    assert defined
-    assert not re.findall(colour, re.sub(r"light-dark\([^)]*\)", "", read("page.css")))
-    for text in (read("message.html"), (ROOT / "marketdata" / "http" / "document.css").read_text(encoding="utf-8")):
-        assert set(re.findall(rf"light-dark\({colour}, {colour}\)", text)) <= defined
-    for path in FOLDER.glob("*.js"):
-        assert not re.findall(colour, path.read_text(encoding="utf-8")), path.name
 
 
 def test_the_canvas_reads_colours_that_the_style_sheet_defines() -> None:

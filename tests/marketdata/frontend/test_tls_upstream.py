@@ -95,22 +95,6 @@ def test_an_untrusted_api_gets_nothing(
     assert api.received == []
 
 
-def test_a_peer_without_tls_becomes_502(state_dir: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def refuse() -> None:
-            with listening.accept()[0] as connection:
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        refusing = threading.Thread(target=refuse)
-        refusing.start()
-        with running(state_dir, f"https://localhost:{listening.getsockname()[1]}") as frontend:
-            answer = frontend.get("/api/v1/x")
-        refusing.join()
-    assert (answer.status, answer.json["code"]) == (502, "upstream_failed")
-    assert "no TLS connection to API_UPSTREAM" in answer.json["detail"]
-
-
 def test_a_peer_that_is_silent_during_the_tls_handshake_becomes_504(state_dir: Path) -> None:
     """The API itself has no TLS, so it behaves like this."""
     with (

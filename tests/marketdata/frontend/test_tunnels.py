@@ -182,39 +182,6 @@ def test_tunnels_above_the_maximum_are_refused(
     until(lambda: len(frontend.service.tunnels) == 0)
 
 
-def test_a_pipelined_upgrade_loses_nothing_of_the_previous_response(frontend: Frontend, upstream: ScriptedApi) -> None:
-    """The client asks for the tunnel before it reads a large response. It gets the response, and then the tunnel."""
-    body = bytes(range(256)) * 40_000
-    asked = threading.Event()
-
-    def script(request: Received, _connection: socket.socket) -> bytes:
-        if any(name.lower() == "upgrade" for name, _ in request.fields):
-            asked.set()
-            return SWITCHED
-        return answered("200 OK", f"Content-Length: {len(body)}", body=body)
-
-    upstream.script = script
-    login = f"Host: a\r\nAuthorization: {basic()}\r\nOrigin: {ORIGIN}\r\n"
-    with closing(socket.socket()) as client:
-        client.settimeout(20)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # the kernel must not take the whole response
-        client.connect(("127.0.0.1", frontend.port))
-        client.sendall(
-            f"GET /api/v1/x HTTP/1.1\r\n{login}\r\n"
-            f"GET /api/v1/live HTTP/1.1\r\n{login}Connection: Upgrade\r\nUpgrade: websocket\r\n"
-            "Sec-WebSocket-Key: eHh4\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        assert not asked.wait(0.2), "a request is answered when the answers before it are sent"
-        found = b""
-        while b"HTTP/1.1 101" not in found:
-            part = client.recv(65536)
-            assert part
-            found += part
-        assert asked.is_set()
-        assert found.partition(b"\r\n\r\n")[2].partition(b"HTTP/1.1 101")[0] == body
-    until(lambda: len(frontend.service.tunnels) == 0, seconds=20)
-
-
 def takes(peer: socket.socket) -> int:
     """The number of bytes that can be sent until the frontend accepts no more for a while."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)  # as the API does
@@ -284,9 +251,7 @@ def short(frontend_with: Callable[..., Frontend], upstream: ScriptedApi, peers: 
     return start
 
 
-def test_without_a_login_a_websocket_is_closed_after_its_lifetime(
-    short: Start,
-) -> None:
+def test_without_a_login_a_websocket_is_closed_after_its_lifetime(short: Start) -> None:
     """The frontend sends a Close frame with a code after a complete frame. Then the client closes, and the frontend
     closes both connections."""
     frontend, client, peer = short(TEXT)
@@ -299,9 +264,7 @@ def test_without_a_login_a_websocket_is_closed_after_its_lifetime(
     until(lambda: len(frontend.service.tunnels) == 0)
 
 
-def test_the_close_frame_waits_for_the_end_of_a_frame(
-    short: Start,
-) -> None:
+def test_the_close_frame_waits_for_the_end_of_a_frame(short: Start) -> None:
     frontend, client, peer = short(TEXT + TEXT[:3])
     with closing(client):
         assert received(client, 10) == TEXT + TEXT[:3]
@@ -310,9 +273,7 @@ def test_the_close_frame_waits_for_the_end_of_a_frame(
         assert received(client, 4 + len(CLOSE)) == TEXT[3:] + CLOSE
 
 
-def test_a_frame_that_never_ends_and_a_client_that_stays_cannot_prolong_a_tunnel(
-    short: Start,
-) -> None:
+def test_a_frame_that_never_ends_and_a_client_that_stays_cannot_prolong_a_tunnel(short: Start) -> None:
     frontend, client, _ = short(TEXT[:3], closing=0.2)
     with closing(client):
         assert received(client, 3) == TEXT[:3]
