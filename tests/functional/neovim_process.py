@@ -1,17 +1,12 @@
-"""A real Neovim, for the tests that drive one: without a terminal, or on a pseudo terminal of 80x24."""
+"""A real Neovim without a terminal, for the tests that drive one."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pty
 import socket
-import struct
 import subprocess
-import termios
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cardapp.neovim import NeovimConnection
@@ -30,20 +25,14 @@ class NeovimProcess:
         self._environment = {**os.environ, "TERM": "xterm-256color", **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, terminal: int | None = None) -> None:
-        """``terminal`` is the descriptor of a terminal to run on; None runs headless."""
+    def start(self) -> None:
         # If the file exists, Neovim 0.7.2 listens at another path and reports no error.
         Path(self.path).unlink(missing_ok=True)
-        streams = subprocess.DEVNULL if terminal is None else terminal
         self._process = subprocess.Popen(
-            [*COMMAND, self.path, *(["--headless"] if terminal is None else []), *self._arguments],
-            stdin=streams,
-            stdout=streams,
-            stderr=streams,
-            env=self._environment,
-            cwd=Path(self.path).parent,
-            start_new_session=True,
-        )
+            [*COMMAND, self.path, "--headless", *self._arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=self._environment, cwd=Path(self.path).parent, start_new_session=True,
+        )  # fmt: skip
         eventually(self._listens)
 
     def kill(self) -> None:
@@ -78,35 +67,3 @@ def neovim_with_ui(
             ui.close()
     finally:
         neovim.kill()
-
-
-@contextlib.contextmanager
-def neovim_in_terminal(
-    path: Path, *arguments: str, environment: Mapping[str, str] | None = None
-) -> Iterator[Callable[[bytes], None]]:
-    """Neovim on a terminal of 80x24, as a person uses it. Yields a function that types raw bytes there."""
-    near, far = pty.openpty()
-    fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    neovim = NeovimProcess(path, *arguments, environment=environment)
-    reader = threading.Thread(target=_drain, args=(near,), name="terminal")
-    try:
-        reader.start()
-        neovim.start(terminal=far)
-        yield lambda keys: _write(near, keys)
-    finally:
-        neovim.kill()
-        os.close(far)
-        reader.join(10)
-        os.close(near)
-
-
-def _drain(terminal: int) -> None:
-    # A terminal whose other end is closed fails with EIO.
-    with contextlib.suppress(OSError):
-        while os.read(terminal, 65536):
-            pass
-
-
-def _write(terminal: int, keys: bytes) -> None:
-    while keys:
-        keys = keys[os.write(terminal, keys) :]

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.errors import Conflict, EditorUnavailable, TooSlow
+from cardapp.errors import Conflict, EditorUnavailable
 from cardapp.neovim import NeovimConnection
 from tests.functional.neovim_process import NeovimProcess, neovim_with_ui
 from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
-SOON = 0.2  # seconds; for calls that are expected not to be answered
 LONG = 30.0  # seconds; for calls that are expected to be answered
 
 
@@ -48,32 +47,6 @@ def test_a_call_returns_its_result_and_an_error_of_neovim_is_translated(connecti
     assert refused.value.code == "editor_refused"
     assert connection.mode(LONG) == ("n", False)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-
-
-def test_a_script_delays_the_mode_but_neither_input_nor_a_new_connection(
-    neovim: NeovimProcess, connection: NeovimConnection
-) -> None:
-    connection.call("nvim_input", ":while 1<Bar>endwhile<CR>", timeout=LONG)
-    for _ in range(3):
-        with pytest.raises(TooSlow):
-            connection.mode(SOON)
-    late = NeovimConnection(neovim.path)
-    assert late.call("nvim_input", "<C-c>", timeout=LONG) == 5
-    assert eventually(lambda: not connection.mode(LONG).blocking)
-    late.close()
-
-
-def test_close_does_not_wait_for_an_endless_lua_loop(neovim: NeovimProcess, connection: NeovimConnection) -> None:
-    connection.call("nvim_input", ":lua while true do end<CR>", timeout=LONG)
-    with pytest.raises(TooSlow):
-        eventually(lambda: connection.call("nvim_input", "", timeout=SOON) is None)
-    stuck = NeovimConnection(neovim.path)  # the kernel takes the connection, nobody reads it
-    with pytest.raises(TooSlow, match="busy"):
-        stuck.call("nvim_input", "", timeout=SOON)
-    stuck.close()
-    connection.close()
-    assert stuck.ended.is_set()
-    assert connection.ended.is_set()
 
 
 def test_a_kill_fails_the_open_call_and_all_later_ones(neovim: NeovimProcess, connection: NeovimConnection) -> None:

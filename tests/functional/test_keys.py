@@ -15,7 +15,7 @@ import pytest
 
 from cardapp.card import keyboard
 from cardapp.neovim import NeovimConnection
-from tests.functional.neovim_process import neovim_in_terminal, neovim_with_ui
+from tests.functional.neovim_process import neovim_with_ui
 from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
@@ -40,7 +40,7 @@ def unmeasured(body: Any) -> bytes:
 
 
 class Application(socketserver.ThreadingUnixStreamServer):
-    """Answers with the bytes of ``answers``; an answer waits until ``held`` is set."""
+    """Answers with the bytes of ``answers``."""
 
     daemon_threads = True
 
@@ -55,8 +55,6 @@ class Application(socketserver.ThreadingUnixStreamServer):
             ("POST", "/api/navigation/move"): response(200, {"key": "t1/b1", "moved": 1, "at_end": "last"}),
         }
         self.requests: list[tuple[str, str, Any]] = []
-        self.answered = 0
-        self.held: threading.Event | None = None
         super().__init__(str(path), Exchange)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="application")
         self._thread.start()
@@ -85,10 +83,7 @@ class Exchange(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", "0"))
         body = json.loads(self.rfile.read(length)) if length else None
         self.server.requests.append((self.command, self.path, body))
-        held = self.server.held
-        if held is None or self.command == "GET" or held.wait(30):
-            self.wfile.write(self.server.answers[(self.command, self.path)])
-            self.server.answered += 1
+        self.wfile.write(self.server.answers[(self.command, self.path)])
 
 
 @pytest.fixture
@@ -182,18 +177,6 @@ def test_keys_work_in_the_other_modes_and_leave_them_alone(api: Application, nvi
         lua(nvim, "vim.cmd('echo')")
 
 
-def test_neovim_stays_usable_while_an_answer_is_awaited(api: Application, nvim: NeovimConnection) -> None:
-    when_bound(nvim)
-    api.held = threading.Event()
-    press(nvim, "<F2>")
-    shows(nvim, "card: sync …")
-    eventually(lambda: api.asked(*SYNC))
-    press(nvim, "ihello<Esc>")
-    assert eventually(lambda: ask(nvim, "getline(1)") == "hello")
-    api.held.set()
-    shows(nvim, "ready")
-
-
 LONG = "the program ended before the stop: " + "größer 漢字 " * 60
 
 
@@ -247,17 +230,3 @@ def test_without_the_variable_the_reason_is_shown(state_dir: Path) -> None:
     with loaded(state_dir, None) as nvim:
         nvim.call("nvim_command", "CardKeys", timeout=PATIENCE)
         shows(nvim, "CARD_API_SOCKET is not set")
-
-
-def test_ctrl_backtick_arrives_from_a_terminal(api: Application, state_dir: Path) -> None:
-    """As most terminals send it, and as CSI u."""
-    environment = {"CARD_API_SOCKET": str(state_dir / "api.sock")}
-    with (
-        neovim_in_terminal(state_dir / "t", *LOAD, environment=environment) as type_in,
-        closing(NeovimConnection(str(state_dir / "t"))) as nvim,
-    ):
-        when_bound(nvim)
-        for number, typed in enumerate((b"\x00", b"\x1b[96;5u"), 1):
-            type_in(typed)
-            eventually(lambda number=number: len(api.asked("POST", "/api/editor/redraw")) == number)
-        shows(nvim, "redraw: 80 x 24")

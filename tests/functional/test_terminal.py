@@ -23,8 +23,6 @@ for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
 end
 return found
 """
-LONG = "".join(f" {number:03}" for number in range(48))
-"""Longer than a line of gdb's pane on the widest screen, so it takes two lines there."""
 
 
 @pytest.fixture
@@ -63,35 +61,6 @@ def test_gdbs_pane_is_the_larger_one_at_every_size(neovim: Neovim, terminal: Att
         assert found["gdb"][1] > found["program"][1] > 0, (columns, rows)
         share = found["code"][0] / columns if columns > 110 else found["code"][1] / (rows - 5)
         assert 0.5 < share < 0.6, (columns, rows)
-
-
-def print_in_program(stage: Stage, neovim: Neovim, line: str) -> None:
-    tty = neovim.lua("return vim.api.nvim_get_chan_info(vim.bo[require('card.windows').program].channel).pty")
-    with open(stage.sessions.session().outside(tty), "w") as output:
-        output.write(f"{line}\n")
-
-
-def test_text_outlasts_a_narrow_terminal(stage: Stage, neovim: Neovim, terminal: AttachedTerminal) -> None:
-    has_size(neovim, 200, 50)
-    gdb = stage.sessions.session().gdb
-    gdb(f"echo {LONG}\\n")
-    print_in_program(stage, neovim, LONG)
-
-    def is_whole() -> bool:  # Neovim 0.7 shows no blanks at the end of a row
-        texts = ("".join(text_of(neovim, pane)).replace(" ", "") for pane in ("gdb", "program"))
-        return all(LONG.replace(" ", "") in text for text in texts)
-
-    until(lambda: is_whole() and text_of(neovim, "gdb")[-1].strip() == "(gdb)")
-    before = {pane: text_of(neovim, pane) for pane in ("gdb", "program")}
-    for columns, rows in ((120, 30), (80, 24), (40, 20), (80, 24), (200, 50)):
-        terminal.resize(columns, rows)
-        has_size(neovim, columns, rows)
-        until(is_whole)
-    until(lambda: {pane: text_of(neovim, pane) for pane in ("gdb", "program")} == before)
-    gdb("print 40 + 2")
-    print_in_program(stage, neovim, "the next line")
-    until(lambda: [line.strip() for line in text_of(neovim, "gdb")[-2:]] == ["$1 = 42", "(gdb)"])
-    until(lambda: text_of(neovim, "program")[-1] == "the next line")
 
 
 # -- the code --------------------------------------------------------------------------------------------------------
@@ -161,13 +130,3 @@ def test_a_click_into_gdbs_pane_gives_it_the_keys(neovim: Neovim) -> None:
         neovim.call("nvim_input_mouse", "left", action, "", 0, place[0] + 1, place[1] + 2)
     until(lambda: neovim.call("nvim_get_mode")["mode"] == "t")
     gdb_takes(neovim, "print 40 + 4", "= 44")
-
-
-def test_a_replay_leaves_the_focus_in_a_terminal_window_that_takes_no_keys(stage: Stage, in_gdb: Neovim) -> None:
-    in_gdb.call("nvim_input", "<C-\\><C-n>")
-    until(lambda: in_gdb.call("nvim_get_mode")["mode"] == "nt")
-    window = in_gdb.call("nvim_get_current_win")
-    stage.tcp.put("/api/navigation/current", position("quick", "second"))
-    done = stage.tcp.post("/api/navigation/sync").json
-    assert done["state"] == "ready"
-    assert (in_gdb.call("nvim_get_current_win"), in_gdb.call("nvim_get_mode")["mode"]) == (window, "nt")
