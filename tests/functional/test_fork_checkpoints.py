@@ -83,17 +83,6 @@ def test_a_restarted_stop_has_its_values_and_its_mark(session: RunningSession) -
     assert shown(session) == ("target.c", FIRST["line"], [FIRST["line"]])
 
 
-def test_the_mark_of_a_restarted_stop_is_removed_when_the_program_continues(session: RunningSession) -> None:
-    """The plugin sets this mark, because gdb reports no stop to termdebug. termdebug must find the mark to remove
-    it."""
-    for stop in (FIRST, LATER, FIRST):
-        replayed(session, stop)
-    session.gdb("next")
-    eventually(lambda: session.state()["line"] not in (None, FIRST["line"]))
-    line = session.state()["line"]
-    eventually(lambda: shown(session) == ("target.c", line, [line]))
-
-
 def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_again(session: RunningSession) -> None:
     _, before = replayed(session, MARKED)
     replayed(session, FIRST)

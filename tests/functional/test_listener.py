@@ -69,8 +69,6 @@ class App:
         if path == "/big":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return self._stream()
-        if path == "/broken":
-            raise RuntimeError("the secret inside")
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         text = json.dumps({"path": path, "length": len(body)}).encode()
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
@@ -224,11 +222,6 @@ def test_a_refusal_does_not_wait_for_the_body(served: Served) -> None:
     assert received.endswith(b"\r\n\r\n"), "a HEAD request gets no body"
 
 
-def test_a_defect_is_answered_by_500_without_details(served: Served) -> None:
-    status, _, body = answer(served.send("GET /broken HTTP/1.1"))
-    assert (status, json.loads(body)["code"], b"secret" in body) == (500, "internal_error", False)
-
-
 # -- clients that write everything before they read --------------------------------------------------------------------
 
 
@@ -243,7 +236,7 @@ def test_a_body_that_is_too_large_gets_its_answer(served: Served) -> None:
                 assert connection.getresponse().status == 413
 
 
-def test_after_a_refusal_the_rest_is_read_up_to_a_size_and_a_time(serve: Callable[..., Served], app: App) -> None:
+def test_after_a_refusal_the_rest_is_read_up_to_a_size(serve: Callable[..., Served], app: App) -> None:
     refused = ("POST /x HTTP/1.1", JSON, "Content-Length: 999999999")
     served = serve(app, linger_bytes=1_000_000)
     for transport in ("tcp", "unix"):
@@ -251,19 +244,6 @@ def test_after_a_refusal_the_rest_is_read_up_to_a_size_and_a_time(serve: Callabl
         assert answer(client)[0] == 413
         with pytest.raises(ConnectionError):
             client.sendall(b" " * 100_000_000)
-    served.close()
-    client = serve(app, linger=0.3).send(*refused)
-    assert answer(client)[0] == 413
-    assert ended(client), "the response is complete"
-
-    def is_closed() -> bool:
-        try:
-            client.sendall(b" ")
-        except ConnectionError:
-            return True
-        return False
-
-    until(is_closed, WAIT)
 
 
 # -- many bodies at once -----------------------------------------------------------------------------------------------

@@ -255,13 +255,3 @@ def test_long_values_are_cut_and_wild_pointers_are_shown(deep: ProgramSession) -
     assert found["odd"] == "{x = 1, wild = 0x8 <error: Cannot access memory at address 0x8>}"
     assert found["many"] == "{0, 1, 0 <repeats 998 times>}"
     assert found["long_text"] == f'"{("abcdefghijklmnopqrstuvwxyz" * 8)[:200]}"...'
-
-
-def test_reading_leaves_the_learners_frame_and_settings_as_they_are(deep: ProgramSession) -> None:
-    deep.replay(deep.card.at("/* the bottom */", "main.c"))
-    for command in ("frame 100", "set output-radix 16"):
-        deep.gdb(command)
-    eventually(lambda: "Output radix" in deep.screen())
-    assert deep.ask("locals")["locals"][0]["value"] == "100"
-    deep.gdb("print here")
-    eventually(lambda: "$1 = 0x0" in deep.screen())

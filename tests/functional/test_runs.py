@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.functional.program_cards import ProgramCard
-from tests.functional.session_process import RunningSession, SessionTool, alive
+from tests.functional.session_process import RunningSession, SessionTool
 
 pytestmark = [pytest.mark.functional]
 
@@ -37,10 +37,6 @@ int main(int argc, char **argv)
         line[strcspn(line, "\n")] = '\0';
     if (argc > 1 && strcmp(argv[1], "sleep") == 0)
         sleep(60);
-    if (argc > 1 && strcmp(argv[1], "child") == 0 && fork() == 0) {
-        setsid();
-        sleep(600);
-    }
     return shown(argc - 1) - (argc - 1);
 }
 """
@@ -50,7 +46,6 @@ RUNS: dict[str, Any] = {
     "reading": {"args": ["read"], "stdin": "data/in.txt"},
     "german": {"env": {"LANG": "de_DE.UTF-8", "GREETING": "a 'b' \"c\"  d=$HOME"}},
     "slow": {"args": ["sleep"], "timeout_s": 1.5},
-    "forking": {"args": ["child"]},
 }
 
 
@@ -141,13 +136,3 @@ def test_an_unknown_run_and_a_missing_input_file_are_named(session: RunningSessi
     refused = session.refusal(STOP, run="reading")
     file.with_name("away.txt").rename(file)
     assert (refused["code"], "stdin names data/in.txt" in refused["reason"]) == ("no_input", True)
-
-
-def test_a_stop_ends_what_the_program_left_behind(tool: SessionTool, tmp_path: Path) -> None:
-    card = RunsCard(tmp_path / "card")
-    session = RunningSession(tool, card)
-    session.replay(STOP, run="forking")
-    found = programs(session)
-    assert len(found) >= 2, "the program and its child"
-    session.stop()
-    assert [pid for pid in found if alive(pid)] == []

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from cardapp.authoring import proving
-from cardapp.card.catalog import Catalog
-from cardapp.card.source import load_card
 from tests.functional.program_cards import ProgramSession, program_session
 
 pytestmark = [pytest.mark.functional]
@@ -48,7 +45,7 @@ int main(void)
     done();
     return 0;
 }
-""",
+"""
 }
 BLOCKS = {"address": "$node", "size": "sizeof *$node", "label": "$node->key"}
 LIST = {"each": {"first": "list", "following": ["$node->next"], "max": 200}, "blocks": BLOCKS}
@@ -99,12 +96,6 @@ def test_a_ring_ends_and_an_empty_list_has_no_nodes(session: ProgramSession) -> 
     assert labels(memory(session, session.card.at("/* the third */", "main.c"), ring)) == []
 
 
-def test_the_learners_variable_of_the_same_name_stays(session: ProgramSession) -> None:
-    session.gdb("set $node = 42")
-    memory(session, DONE, LIST)
-    assert session.replay(DONE, "$node")["values"]["$node"]["value"] == "42"
-
-
 def test_a_recipe_that_gdb_cannot_evaluate_has_gdbs_words(session: ProgramSession) -> None:
     broken = {
         "No symbol": changed(LIST, first="no_such_list"),
@@ -118,15 +109,3 @@ def test_a_recipe_that_gdb_cannot_evaluate_has_gdbs_words(session: ProgramSessio
         assert got["values"]["list != 0"]["value"] == "1"
     assert session.refusal(DONE, allocator=changed(LIST, first="list = 0"))["code"] == "bad_expression"
     assert session.refusal(DONE, allocator={"each": {}})["code"] == "bad_recipe"
-
-
-def test_check_says_which_recipe_is_broken(session: ProgramSession) -> None:
-    card = session.card
-    card.snapshot.update({"stop": DONE, "expect": {"list->key": "a"}})
-    card.document["allocator"] = {"each": {"root": "tree", "children": ["$node->lft"]}, "blocks": BLOCKS}
-    card.write()
-    loaded = load_card(card.folder)
-    (proof,) = proving.prove(loaded, Catalog(loaded.card), ["t1/b1/p1/s1/x1"])
-    (fault,) = proof.faults
-    assert (fault.pointer, fault.code) == ("/allocator", "bad_recipe")
-    assert "There is no member named lft." in fault.detail

@@ -121,17 +121,6 @@ def killed_during_a_replay(session: RunningSession, program: str, rng: random.Ra
     eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
 
 
-def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession) -> None:
-    session.replay(at("/* before */"))
-    gone = session.pid("gdb")
-    session.gdb("quit")
-    eventually(lambda: gone not in session.processes())
-    session.check_usable()
-    session.editor('nvim_input(":qall!<CR>")')
-    eventually(lambda: "nvim" not in session.processes().values())
-    session.check_usable()
-
-
 def test_a_dead_server_is_restarted_and_the_editor_keeps_running(session: RunningSession) -> None:
     before = session.ask("session_binding")
     session.replay(at("/* before */"))
