@@ -1,21 +1,13 @@
-"""The limits of a container: its counters in both versions of control groups, and the end of a program at a limit."""
+"""The limits of a container: its counters in both versions of control groups, and the limit that explains a failure."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cardapp.procfs import state
-from cardapp.session_host import container_limits
 from cardapp.session_host.container_limits import LIMITED_VARIABLE, LimitWatch, Reached
 from cardapp.session_host.profile import Limits
-from tests.functional.session_process import eventually
 
 LIMITS = Limits(memory=1024, processes=256, program_seconds=600)
 # The control group files of a container, as in Linux 6.1 with version 2 and in Linux 6.18 with version 1.
@@ -75,58 +67,3 @@ def test_a_limit_that_was_reached_is_named_with_its_key(groups: Path) -> None:
 
 
 # -- the end of the program --------------------------------------------------------------------------------------------
-
-# Starts processes one after the other, until there are twelve. Each ignores all signals that it can ignore. A process
-# that ends is replaced.
-FORKING = """
-import os, resource, signal, time
-resource.setrlimit(resource.RLIMIT_CPU, (60, 65))
-os.environ.clear()
-children = set()
-print("ready", flush=True)
-while True:
-    while len(children) < 12:
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            os.setsid()
-            time.sleep(60)
-            os._exit(0)
-        children.add(pid)
-    try:
-        children.discard(os.wait()[0])
-    except ChildProcessError:
-        children.clear()
-"""
-
-
-@pytest.fixture
-def program() -> Iterator[subprocess.Popen[str]]:
-    """A program with a limit of CPU time, which starts processes without end."""
-    with subprocess.Popen([sys.executable, "-c", FORKING], stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdout is not None
-        assert started.stdout.readline() == "ready\n"
-        yield started
-        container_limits.kill_program(lambda: family(started))
-        started.kill()
-
-
-def family(program: subprocess.Popen[str]) -> set[int]:
-    """The program and its children, of all processes with a limit of CPU time. This machine may have other such
-    processes."""
-    try:
-        children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-    except OSError:
-        return set()  # the program has ended
-    return container_limits.program_processes() & {program.pid, *map(int, children)}
-
-
-def test_a_program_that_starts_processes_without_end_is_killed_with_them(program: subprocess.Popen[str]) -> None:
-    with subprocess.Popen(["sleep", "60"]) as other:  # it has the CPU limit of this process
-        assert not {os.getpid(), other.pid} & container_limits.program_processes()
-        other.kill()
-    found = family(program)
-    assert program.pid in found
-    assert container_limits.kill_program(lambda: family(program)) >= len(found)
-    assert program.wait(30) == -signal.SIGKILL
-    eventually(lambda: all(state(pid) in (None, "Z") for pid in found))

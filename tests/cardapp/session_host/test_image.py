@@ -15,7 +15,7 @@ import pytest
 
 from cardapp.errors import MissingRequirement
 from cardapp.session_host.image import CONTAINERFILE, RECIPE_LABEL, SET_UP, Image
-from cardapp.session_host.image_build import DEBIAN_BASE, StepFailed, check_user_ids
+from cardapp.session_host.image_build import check_user_ids
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.profile import ROOT
 
@@ -137,29 +137,6 @@ def test_a_build_names_and_labels_the_image(machine: Machine) -> None:
     assert {f"{RECIPE_LABEL}={machine.image.recipe_digest()}", machine.image.name(), "--network=host"} <= set(build)
     assert machine.said == ["building the image (two minutes or so) …"]
     assert list(machine.folder.glob("card-session-image-*")) == []
-
-
-def test_a_missing_base_is_fetched(machine: Machine) -> None:
-    (machine.folder / "image.fails").write_text("")  # `image exists` has no message
-    (machine.folder / "pull.fails").write_text("Error: no registry\n")
-    with pytest.raises(StepFailed, match=r"fetching localhost/own:1 failed with exit code 125.*\nError: no registry"):
-        machine.build()
-
-
-def test_without_a_mirror_one_has_to_be_named(machine: Machine) -> None:
-    machine.write_program("apt-get", "#!/bin/sh\nexit 0\n")
-    with pytest.raises(MissingRequirement, match="name one in DEBIAN_MIRROR"):
-        machine.build(base=None)
-
-
-def test_a_base_is_made_of_the_mirror_that_apt_uses(machine: Machine) -> None:
-    machine.write_program("apt-get", "#!/bin/sh\necho http://mirror.example/debian/\n")
-    machine.write_program("debootstrap", "#!/bin/sh\n")
-    machine.write_program("unshare", '#!/bin/sh\necho "unshare $*" | tail -n 1 >>"$STUB/log"\nexit 7\n')
-    (machine.folder / "image.fails").write_text("")
-    with pytest.raises(StepFailed, match=f"making {DEBIAN_BASE} with debootstrap .* failed with exit code 7"):
-        machine.build(base=None)
-    assert any("trixie http://mirror.example/debian/ " in line for line in machine.ran())
 
 
 def test_a_user_without_ids_for_containers_is_told_how_to_get_them() -> None:

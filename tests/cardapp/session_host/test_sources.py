@@ -153,15 +153,6 @@ def test_a_copied_object_file_is_older_than_every_source(sources: Sources) -> No
     assert (sources.copy / "a.c").stat().st_mtime > 0
 
 
-def test_an_executable_file_stays_executable(sources: Sources) -> None:
-    sources.write("configure", "#!/bin/sh\n")
-    sources.fetch()
-    assert not os.access(sources.copy / "configure", os.X_OK)
-    (sources.origin / "configure").chmod(0o755)
-    sources.fetch()
-    assert os.access(sources.copy / "configure", os.X_OK)
-
-
 def test_a_link_in_the_copy_is_never_followed(tmp_path: Path) -> None:
     """A program in a container can write to the copy."""
     for name in ("lib", "lib/b.c", "lib/b.c.fetching", ".fetched.json.fetching", "work"):
@@ -198,18 +189,6 @@ def test_too_many_bytes_are_refused_with_the_way_out(sources: Sources) -> None:
         sources.fetch(max_bytes=4000)
     assert not sources.copy.exists() or files(sources.copy) == set()
     assert sources.fetch(max_bytes=6000).updated
-
-
-def test_a_new_file_keeps_its_time_and_a_changed_one_is_new(sources: Sources) -> None:
-    for name in ("a.c", "lib/b.c"):
-        os.utime(sources.origin / name, (1000, 1000))
-    sources.fetch()
-    assert (sources.copy / "a.c").stat().st_mtime == 1000
-    sources.write("a.c", "new\n")
-    os.utime(sources.origin / "a.c", (2000, 2000))
-    sources.fetch()
-    assert (sources.copy / "a.c").stat().st_mtime > 1_000_000
-    assert (sources.copy / "lib/b.c").stat().st_mtime == 1000
 
 
 def test_a_change_makes_the_workspace_stale_but_no_change_of_the_card_itself(sources: Sources) -> None:

@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,20 +54,6 @@ def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path) -> None:
         os.utime(tmp_path / name, ns=(built + 1, built + 1))
         assert here.is_stale(), name
         os.utime(tmp_path / name, ns=(built, built))
-
-
-def test_an_edit_is_built_though_the_clock_was_set_back(tmp_path: Path) -> None:
-    """The files that were built before have a time in the future, so make considers them newer than the edit."""
-    here = place(tmp_path, "make", "-s")
-    (tmp_path / "Makefile").write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tcp a.c a.o\n")
-    here.build(10)
-    for name in ("prog", "a.o"):
-        os.utime(tmp_path / name, (time.time() + 3600,) * 2)
-    (tmp_path / "a.c").write_text("int b;\n")
-    assert here.is_stale()
-    here.build(10)
-    assert here.program.read_text() == "int b;\n"
-    assert not here.is_stale()
 
 
 def test_a_build_returns_its_output(tmp_path: Path) -> None:
