@@ -137,9 +137,7 @@ def listening(state_dir: Path) -> Iterator[tuple[Path, Callable[[], ScriptedPeer
 
 
 @pytest.fixture
-def served(
-    pair: tuple[ScriptedPeer, socket.socket],
-) -> Iterator[Callable[[McpServer], ScriptedPeer]]:
+def served(pair: tuple[ScriptedPeer, socket.socket]) -> Iterator[Callable[[McpServer], ScriptedPeer]]:
     """``served(server)`` returns a scripted client of the server. At the end the serving thread must have ended."""
     peer, end = pair
     threads: list[threading.Thread] = []

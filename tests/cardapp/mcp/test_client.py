@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types.methods import validate_client_request
 
-from cardapp.errors import FieldError, McpProtocolError, McpRemoteError
+from cardapp.errors import FieldError, McpProtocolError
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
 from cardapp.mcp.server import McpServer, UnixListener
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
@@ -136,14 +136,6 @@ def test_an_output_schema_that_cannot_be_used_fails_the_call(modern_client: Talk
             running.result(PATIENCE)
         change_tools(modern_client)
         ping(modern_client, background)
-
-
-def test_an_unlisted_tool_is_called_and_the_server_refuses_it(modern_client: Talk, background: Background) -> None:
-    running, request = start(modern_client, background, tool={**TOOL, "name": "other"})
-    modern_client[1].refuse(request, -32602, {"why": 1})
-    with pytest.raises(McpRemoteError) as caught:
-        running.result(PATIENCE)
-    assert (caught.value.rpc_code, caught.value.data) == (-32602, {"why": 1})
 
 
 def test_a_client_with_check_result_applies_it_in_place_of_the_listed_schemas(state_dir: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_types.methods import validate_client_notification, validate_client_request
 
-from cardapp.errors import McpClosed, McpProtocolError, McpRemoteError, McpTimeout
+from cardapp.errors import McpClosed, McpProtocolError, McpTimeout
 from cardapp.mcp.client import McpClient
 from tests.cardapp.mcp.conftest import PATIENCE, ScriptedPeer
 
@@ -137,15 +137,6 @@ def test_without_an_answer_the_handshake_follows_and_a_late_answer_is_ignored(ba
         assert opened.agreed() == ("handshake", "2025-11-25")
 
 
-def test_a_slow_modern_server_is_found_by_its_refusal_of_the_handshake(background: Background) -> None:
-    with opening(background, timeout=3.0) as opened:
-        opened.probe()
-        opened.peer.expect("notifications/cancelled")
-        opened.peer.refuse(opened.peer.expect("initialize"), UNSUPPORTED, {"supported": [MODERN]})
-        opened.peer.answer(opened.probe(), discovered(MODERN))
-        assert opened.agreed() == ("stateless", MODERN)
-
-
 def test_only_a_known_revision_of_the_handshake_is_accepted(background: Background) -> None:
     for revision in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
         with opening(background) as opened:
@@ -160,16 +151,6 @@ def test_only_a_known_revision_of_the_handshake_is_accepted(background: Backgrou
             with pytest.raises(McpProtocolError, match="no common revision"):
                 opened.client()
             assert opened.peer.receive() is None
-
-
-def test_a_refused_handshake_is_reported(background: Background) -> None:
-    with opening(background) as opened:
-        opened.peer.refuse(opened.probe(), -32601)
-        opened.peer.refuse(opened.peer.expect("initialize"), -32603)
-        with pytest.raises(McpRemoteError) as caught:
-            opened.client()
-        assert caught.value.rpc_code == -32603
-        assert opened.peer.receive() is None
 
 
 def test_initialize_is_never_cancelled(background: Background) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mcp_types.methods import parse_server_notification, validate_server_result
+from mcp_types.methods import validate_server_result
 
 from cardapp.mcp.jsonrpc import MAX_LINE
 from cardapp.mcp.revisions import REVISIONS
@@ -192,20 +192,6 @@ def test_a_call_is_answered_as_its_revision_requires(caller: Caller) -> None:
         assert caller.refusal("tools/call", **params)[0] == -32602, params
 
 
-def test_progress_is_sent_before_the_result_if_it_was_asked_for(caller: Caller) -> None:
-    request_id = caller.start("tools/call", {"progressToken": "token"}, name="count", arguments={"steps": 3})
-    *seen, result = [caller.peer.receive() for _ in range(4)]
-    for message in seen:
-        parse_server_notification(message["method"], caller.revision, message["params"])
-    has_text = REVISIONS[caller.revision].progress_message
-    assert [message["params"] for message in seen] == [
-        {"progressToken": "token", "progress": step, "total": 3, **({"message": f"step {step}"} if has_text else {})}
-        for step in (1, 2, 3)
-    ]
-    assert result["id"] == request_id
-    assert "result" in caller.call("count", {"steps": 3})
-
-
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
@@ -340,14 +326,6 @@ def test_when_a_peer_ends_its_side_its_calls_are_cancelled_and_answered(served: 
     caller.peer.end_sending()
     assert caller.peer.receive()["result"]["structuredContent"]["code"] == "cancelled"
     assert caller.peer.receive() is None
-
-
-def test_the_calls_of_a_peer_that_vanishes_are_cancelled(served: Serve) -> None:
-    held = Held(served)
-    held.start()
-    held.peer.close()
-    assert held.contexts[0].cancelled.wait(PATIENCE)
-    held.release.set()
 
 
 # -- invalid messages and batches --------------------------------------------------------------------------------------

@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 
 from cardapp.errors import FieldError
-from cardapp.mcp.tool_schema import (
-    DIALECT,
-    MAX_DEPTH,
-    MAX_NODES,
-    MAX_REPORTED,
-    ToolSchema,
-    UnusableSchema,
-    peer_schema,
-)
+from cardapp.mcp.tool_schema import DIALECT, MAX_DEPTH, MAX_NODES, MAX_REPORTED, ToolSchema, UnusableSchema, peer_schema
 from cardapp.session_host.session_tools import REPLAY_OUT
 
 MAX_BLOCKS = 4096
