@@ -133,19 +133,6 @@ def test_a_shipped_layout_says_every_token_and_each_has_an_effect(path: Path) ->
         assert grid.columns[-1].x + grid.columns[-1].width == pytest.approx(grid.body.x + grid.body.width)
 
 
-def test_each_emitter_has_a_layout_and_one_layout_mixes_them() -> None:
-    pairs = {(each.html, each.latex) for each in map(layouts.load, SHIPPED)}
-    assert {("classic", "classic"), ("5a", "5a"), ("5b", "5b"), ("5b", "5a")} <= pairs
-
-
-def test_the_answer_key_has_questions_values_and_explanations() -> None:
-    layout = layouts.load(layouts.ANSWER_KEY)
-    assert layout.warnings == ()
-    assert {"question", *layout_options.VALUES} - {"memory"} <= layout.components.keys()
-    assert layout.components["question"].answer_lines == 0
-    assert layout.components["machine"].values
-
-
 def test_text_and_code_can_be_read_on_every_background() -> None:
     codes = [name for name in layout_options.COLORS if name.startswith("code_")]
     for layout in map(layouts.load, SHIPPED):

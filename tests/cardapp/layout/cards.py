@@ -8,49 +8,46 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from cardapp.card.model import (
-    AllocatorRecipe,
-    Block,
-    Card,
-    CodeRange,
-    Expectation,
-    Identity,
-    Phase,
-    Snapshot,
-    Step,
-    Stop,
-    Target,
-    Task,
-)
+from cardapp.card import model
 
-IDENTITY = Identity("any", "11111111-2222-3333-4444-555555555555", "1.0.0", hashlib.sha256(b"any").hexdigest())
+IDENTITY = model.Identity("any", "11111111-2222-3333-4444-555555555555", "1.0.0", hashlib.sha256(b"any").hexdigest())
 SOURCES = {"a.c": [f"\tint line_{number};" + " /* long */" * (number % 17) for number in range(1, 41)]}
 
 
-def card(tasks: tuple[Task, ...], text: str = "") -> Card:
-    target = Target("any", "src", ("make",), "any", ("a.c",))
-    allocator = AllocatorRecipe("a.base", "a.size", "a.used", None, None)
-    return Card("any", IDENTITY.uuid, "1.0.0", "Any card", text, "en", "karta-classic", target, allocator, tasks)
+def card(tasks: tuple[model.Task, ...], text: str = "") -> model.Card:
+    target = model.Target("any", "src", ("make",), "any", ("a.c",))
+    allocator = model.AllocatorRecipe("a.base", "a.size", "a.used", None, None)
+    return model.Card("any", IDENTITY.uuid, "1.0.0", "Any card", text, "en", "karta-classic", target, allocator, tasks)
 
 
-def with_steps(*steps: Step, blocks: int = 1, goal: str = "Goal.", text: str = "", phase_text: str = "") -> Card:
+def with_steps(
+    *steps: model.Step, blocks: int = 1, goal: str = "Goal.", text: str = "", phase_text: str = ""
+) -> model.Card:
     """A card with one task, whose ``blocks`` blocks have one phase with these steps."""
-    phases = (Phase("p", "A phase", phase_text, steps),)
-    return card((Task("t", "A task", "", tuple(Block(f"b{n}", "A block", goal, text, phases) for n in range(blocks))),))
+    phases = (model.Phase("p", "A phase", phase_text, steps),)
+    return card(
+        (
+            model.Task(
+                "t", "A task", "", tuple(model.Block(f"b{n}", "A block", goal, text, phases) for n in range(blocks))
+            ),
+        )
+    )
 
 
-def with_snapshot(*expect: Expectation, hits: int = 1) -> Card:
+def with_snapshot(*expect: model.Expectation, hits: int = 1) -> model.Card:
     """A card with one step and one stop."""
-    stop = Stop("a.c", 5, "int", None, hits)
-    return with_steps(Step("s", "A step", "", "", None, (Snapshot("n", "The snapshot", stop, expect, ()),)), goal="")
+    stop = model.Stop("a.c", 5, "int", None, hits)
+    return with_steps(
+        model.Step("s", "A step", "", "", None, (model.Snapshot("n", "The snapshot", stop, expect, ()),)), goal=""
+    )
 
 
-def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " * 12) -> Card:
+def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " * 12) -> model.Card:
     """A card of ordinary steps with this text. ``blocks`` and ``steps`` set its size."""
-    expect = (Expectation("a.used", "8"), Expectation("a.size", "64"))
-    snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 2), expect, ("p",))
-    step = ("A step", text, "What is it?", CodeRange("a.c", 3, 9), (snapshot,))
-    return with_steps(*(Step(f"s{number}", *step) for number in range(steps)), blocks=blocks)
+    expect = (model.Expectation("a.used", "8"), model.Expectation("a.size", "64"))
+    snapshot = model.Snapshot("n", "The snapshot", model.Stop("a.c", 5, "int", None, 2), expect, ("p",))
+    step = ("A step", text, "What is it?", model.CodeRange("a.c", 3, 9), (snapshot,))
+    return with_steps(*(model.Step(f"s{number}", *step) for number in range(steps)), blocks=blocks)
 
 
 _IDS = st.sampled_from(["a", "b", "c-d", "e9"])
@@ -64,7 +61,7 @@ _WORDS = st.sampled_from([
 TEXTS = st.lists(_WORDS, max_size=6).map("\n\n".join)
 _LONG = st.sampled_from(["", "", "", "word " * 1500, "- item\n" * 200, "```\n" + "line\n" * 200 + "```", "y" * 10_000])
 _EXPECT = st.lists(
-    st.builds(Expectation, st.sampled_from(["a.used", "a.size", "n" * 200]), st.sampled_from(["1", "v" * 700])),
+    st.builds(model.Expectation, st.sampled_from(["a.used", "a.size", "n" * 200]), st.sampled_from(["1", "v" * 700])),
     max_size=4,
 )
 _Draw = st.DrawFn
@@ -72,7 +69,7 @@ _Made = TypeVar("_Made")
 
 
 @st.composite
-def cards(draw: _Draw) -> Card:
+def cards(draw: _Draw) -> model.Card:
     """Any card. It is drawn by functions and not built by strategies, so a failing example is printed quickly."""
     return card(_several(draw, 2, _task), draw(TEXTS))
 
@@ -82,34 +79,34 @@ def _several(draw: _Draw, most: int, make: Callable[[_Draw, str], _Made]) -> tup
     return tuple(make(draw, key) for key in draw(st.lists(_IDS, min_size=1, max_size=most, unique=True)))
 
 
-def _task(draw: _Draw, key: str) -> Task:
-    return Task(key, draw(_TITLES), draw(TEXTS), _several(draw, 2, _block))
+def _task(draw: _Draw, key: str) -> model.Task:
+    return model.Task(key, draw(_TITLES), draw(TEXTS), _several(draw, 2, _block))
 
 
-def _block(draw: _Draw, key: str) -> Block:
-    return Block(key, draw(_TITLES), draw(TEXTS), draw(_LONG), _several(draw, 2, _phase))
+def _block(draw: _Draw, key: str) -> model.Block:
+    return model.Block(key, draw(_TITLES), draw(TEXTS), draw(_LONG), _several(draw, 2, _phase))
 
 
-def _phase(draw: _Draw, key: str) -> Phase:
-    return Phase(key, draw(_TITLES), draw(TEXTS), _several(draw, 3, _step))
+def _phase(draw: _Draw, key: str) -> model.Phase:
+    return model.Phase(key, draw(_TITLES), draw(TEXTS), _several(draw, 3, _step))
 
 
-def _step(draw: _Draw, key: str) -> Step:
+def _step(draw: _Draw, key: str) -> model.Step:
     code = None
     if draw(st.booleans()):
         first = draw(st.integers(1, 45))
-        code = CodeRange("a.c", first, first + draw(st.integers(0, 30)))
-    return Step(key, draw(_TITLES), draw(TEXTS), draw(TEXTS | _LONG), code, _several(draw, 2, _snapshot))
+        code = model.CodeRange("a.c", first, first + draw(st.integers(0, 30)))
+    return model.Step(key, draw(_TITLES), draw(TEXTS), draw(TEXTS | _LONG), code, _several(draw, 2, _snapshot))
 
 
-def _snapshot(draw: _Draw, key: str) -> Snapshot:
+def _snapshot(draw: _Draw, key: str) -> model.Snapshot:
     hits = draw(st.integers(1, 22))
     at_line = draw(st.booleans())
-    stop = Stop("a.c", draw(st.integers(1, 60)), draw(_TITLES), None, hits) if at_line else None
-    return Snapshot(
+    stop = model.Stop("a.c", draw(st.integers(1, 60)), draw(_TITLES), None, hits) if at_line else None
+    return model.Snapshot(
         key,
         draw(_TITLES),
-        stop or Stop(None, None, None, "main", hits),
+        stop or model.Stop(None, None, None, "main", hits),
         tuple(draw(_EXPECT)),
         tuple(draw(st.lists(_TITLES, max_size=3))),
     )

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import strategies as st
 
-from cardapp.card.catalog import Catalog
-from cardapp.card.model import (
-    AllocatorRecipe,
-    Block,
-    BlockRecipe,
-    Card,
-    CodeRange,
-    Expectation,
-    Identity,
-    Phase,
-    Snapshot,
-    Step,
-    Stop,
-    Target,
-    Task,
-)
+from cardapp.card import model
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.layout.compose import compose
-from cardapp.layout.escape import visible
-from cardapp.layout.layout_model import Layout
-from cardapp.layout.sheets import Document
-from cardapp.layout.text import Block as TextBlock
-from cardapp.layout.text import Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Table, parse
+from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Table, parse
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = ("arena", "calc")
-IDENTITY = Identity("hostile", "00000000-0000-4000-8000-000000000000", "1.0.0", "0" * 64)
+IDENTITY = model.Identity("hostile", "00000000-0000-4000-8000-000000000000", "1.0.0", "0" * 64)
 FILE = "main.c"
 
 
@@ -58,57 +37,31 @@ LINES = TEXTS.map(lambda text: text.replace("\n", " "))
 
 
 @st.composite
-def hostile_cards(draw: st.DrawFn) -> tuple[Card, dict[str, list[str]]]:
+def hostile_cards(draw: st.DrawFn) -> tuple[model.Card, dict[str, list[str]]]:
     """A card with all texts hostile, and the lines of its source file; ids are as the schema wants them."""
     source = draw(st.lists(LINES, min_size=3, max_size=6))
-    snapshot = Snapshot(
+    snapshot = model.Snapshot(
         id="x1",
         title=draw(LINES),
-        stop=Stop(FILE, 2, draw(LINES), None, draw(st.integers(1, 3))),
+        stop=model.Stop(FILE, 2, draw(LINES), None, draw(st.integers(1, 3))),
         expect=tuple(
-            Expectation(*each) for each in (draw(st.dictionaries(LINES, LINES, max_size=3)) | {"a.used": "8"}).items()
+            model.Expectation(*each)
+            for each in (draw(st.dictionaries(LINES, LINES, max_size=3)) | {"a.used": "8"}).items()
         ),
         watch=tuple(draw(st.lists(LINES, max_size=2))),
         explanation=draw(TEXTS),
     )
-    step = Step("s1", draw(LINES), draw(TEXTS), draw(TEXTS), CodeRange(FILE, 1, len(source)), (snapshot,))
-    phase = Phase("p1", draw(LINES), draw(TEXTS), (step,))
-    block = Block("b1", draw(LINES), draw(TEXTS), draw(TEXTS), (phase,))
-    task = Task("t1", draw(LINES), draw(TEXTS), (block,))
-    recipe = AllocatorRecipe("a.base", "a.size", "a.used", None, BlockRecipe("a.n", "a.o[$i]", "a.s[$i]", None))
-    target = Target("t", "src", ("make",), "t", (FILE,))
+    step = model.Step("s1", draw(LINES), draw(TEXTS), draw(TEXTS), model.CodeRange(FILE, 1, len(source)), (snapshot,))
+    phase = model.Phase("p1", draw(LINES), draw(TEXTS), (step,))
+    block = model.Block("b1", draw(LINES), draw(TEXTS), draw(TEXTS), (phase,))
+    task = model.Task("t1", draw(LINES), draw(TEXTS), (block,))
+    recipe = model.AllocatorRecipe(
+        "a.base", "a.size", "a.used", None, model.BlockRecipe("a.n", "a.o[$i]", "a.s[$i]", None)
+    )
+    target = model.Target("t", "src", ("make",), "t", (FILE,))
     title, text = draw(LINES), draw(TEXTS)
-    card = Card("hostile", IDENTITY.uuid, "1.0.0", title, text, "en", "karta-classic", target, recipe, (task,))
+    card = model.Card("hostile", IDENTITY.uuid, "1.0.0", title, text, "en", "karta-classic", target, recipe, (task,))
     return card, {FILE: source}
-
-
-def with_long_line(layout: Layout) -> tuple[Document, str]:
-    """The arena card with a source whose lines have ten thousand characters, and such a line."""
-    loaded = shipped("arena")
-    step = Catalog(loaded.card).steps["bump/anatomy/empty/fields"]
-    assert step.code is not None
-    long = "".join(chr(97 + number % 26) for number in range(10_000))
-    return compose(loaded.card, loaded.identity, layout, {step.code.file: [long] * step.code.last}), long
-
-
-def assert_all_survives(said: Callable[[str], str], card: Card, source: list[str]) -> tuple[Step, Snapshot]:
-    """Check that every text of a hostile card is shown. ``said`` returns what the parts of a kind show, without white
-    space. Returns the step and its snapshot, for the texts of which the outputs show values differently."""
-    task = card.tasks[0]
-    block = task.blocks[0]
-    phase = block.phases[0]
-    step = phase.steps[0]
-    snapshot = step.snapshots[0]
-    for kind, titled in (("card", card), ("task", task), ("block", block), ("phase", phase), ("step", step)):
-        assert squeezed(visible(titled.title)) in said(f"{kind}_title")
-    for text in (card.text, task.text, block.text, phase.text):
-        assert plain(text) in said("intro")
-    for kind, text in (("goal", block.goal), ("text", step.text), ("question", step.question)):
-        assert plain(text) in said(kind)
-    assert [line for line in source if squeezed(visible(line)) not in said("code")] == []
-    for text in (snapshot.stop.text or "", *snapshot.watch):
-        assert squeezed(visible(text)) in said("notes")
-    return step, snapshot
 
 
 def squeezed(text: str) -> str:
@@ -119,7 +72,7 @@ def plain(markdown: str) -> str:
     return squeezed(text_of(parse(markdown)))
 
 
-def text_of(blocks: tuple[TextBlock, ...]) -> str:
+def text_of(blocks: tuple[Block, ...]) -> str:
     """All characters of the blocks of a text, in their order."""
     found = []
     for block in blocks:

@@ -21,8 +21,6 @@ from cardapp.settings import ROOT
 PART = "bump/anatomy/empty/fields:code"
 EVEN = "bump/anatomy/empty/fields:text"
 """A part without code, so no line is wrapped."""
-SPLIT = "operands/brackets/group/open:code"
-"""A part of the card calc that two sheets show."""
 HOSTILE = r'</p><script>alert(1)</script>\input{/etc/passwd} 100 % & "x"'
 
 
@@ -89,11 +87,6 @@ def test_a_text_at_the_right_edge_extends_to_the_left(document: Document) -> Non
     target = {"part": EVEN, "x": 0.8, "y": 0, "w": 0.1, "h": 0.1}
     assert ";right:10.000%;top:10.000%" in html(document, record(target=target))
     assert "anchor=north east" in latex(document, record(target=target))
-    # A long text is no wider than its part.
-    name = "bump/anatomy/empty/fields/initialised:notes"
-    long = record(text="word " * 40, target={"part": name, "x": 0.8, "y": 0, "w": 0.1, "h": 0.1})
-    (width,) = re.findall(r"text width=([\d.]+)mm", latex(document, long))
-    assert float(width) < frame_of(document, name).width
 
 
 def test_hostile_texts_stay_texts(document: Document) -> None:
@@ -103,22 +96,3 @@ def test_hostile_texts_stay_texts(document: Document) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in found
     assert "--pen:#a0B1c2;--pen-width:1.5" in found
     assert r"\input{/etc" not in latex(document, hostile)
-
-
-def test_each_piece_of_a_split_part_shows_what_lies_on_it() -> None:
-    loaded = load_card(ROOT / "etc" / "cards" / "calc")
-    document = compose(loaded.card, loaded.identity, layouts.find("karta-classic").arranged("latex"), loaded.sources())
-    late = {"target": {"part": SPLIT, "x": 0.1, "y": 0.5, "w": 0.5, "h": 0.1}, "text": "Late"}
-    late["geometry"] = {"points": [[0.1, 0.5], [0.6, 0.6]]}
-    both = record("arrow", target=late["target"], geometry={"points": [[0.1, 0.1], [0.6, 0.6]]}, text="Both")
-    found = html(document, record(**late), both)
-    first, second = re.findall(r'<div class="annotations">.*?</div>', found, re.DOTALL)
-    assert (first.count("<g "), second.count("<g ")) == (1, 2)
-    assert (first.count("<p "), second.count("<p ")) == (0, 2)
-    assert re.findall(r"clip-path:inset\((\S+) -3px (\S+)\)", first + second)[0][0] == "0.000%"
-    heads = re.findall(r'<marker id="([^"]+)"', found)
-    assert len(heads) == len(set(heads)) == 2
-    tex = latex(document, record(**late), both)
-    pictures = [each.partition(r"\end{CardPart}")[0] for each in tex.split("{annotations operands/brackets")[1:]]
-    assert [r"\clip" in each for each in pictures] == [True, True]
-    assert ["Late" in each for each in pictures] == ["Both" in each for each in pictures] == [False, True]

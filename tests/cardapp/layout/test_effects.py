@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -125,17 +124,6 @@ def test_every_word_has_an_effect(part: str, rng: random.Random) -> None:
             assert (found[1] != unchanged[1]) == (place not in SCREEN_ONLY), (name, place)
 
 
-def test_every_colour_and_size_is_used() -> None:
-    """The head of each file defines all colours. A definition alone does not count as use."""
-    for page, paper in UNCHANGED.values():
-        used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
-        for color in layout_options.COLORS.keys() - {"paper"}:
-            assert re.search(rf"var\(--(diagram-)?{color.replace('_', '-')}[,)]", page), color
-            assert re.search(rf"\b{color}\b|diagram-{color.replace('_', '-')}\b", used), color
-        assert [each for each in layout_options.SIZES_PT if f"var(--{each}-size)" not in page] == []
-        assert [each for each in layout_options.SIZES_PT if f"var(--{each}-line)" not in page] == []
-
-
 def _warned(**changes: Any) -> dict[str, str]:
     """The warnings about karta-5a with other values at these places (double underscores stand for slashes)."""
     document = copy.deepcopy(FILES["karta-5a"])
@@ -239,26 +227,6 @@ def test_columns_without_widths_have_room_on_every_sheet_that_has_it() -> None:
     with pytest.raises(InvalidLayout, match=r"or use a sheet that is 25\.4 cm wide$"):
         _five_columns({"format": "A5"})
     assert len(_five_columns({"format": "Own"}, page_width=25.4, page_height=20).columns) == 5
-
-
-def test_coloured_paper_is_coloured_in_the_pdf() -> None:
-    document = copy.deepcopy(FILES["karta-classic"])
-    assert "pagecolor" not in UNCHANGED["karta-classic"][1]
-    document["tokens"]["colors"]["paper"] = "#fffbe6"
-    assert r"\pagecolor{card-paper}" in _made(document)[1]
-
-
-def test_values_that_are_not_shown_are_left_to_be_filled_in() -> None:
-    document = copy.deepcopy(FILES["karta-classic"])
-    for name in ("machine", "states"):
-        document["components"][name]["values"] = False
-    del document["components"]["memory"]
-    markup = (("<code>4096</code>", 'class="blank"'), (r"\CardCodeLine{4096}", r"{\CardBlank{6}}"))
-    for (value, blank), shown, hidden in zip(markup, UNCHANGED["karta-classic"], _made(document), strict=True):
-        assert (value in shown, blank in shown) == (True, False)
-        assert "4096" not in hidden
-        assert "a.base" in hidden
-        assert hidden.count(blank) == 6
 
 
 def test_every_token_has_a_default() -> None:

@@ -8,19 +8,15 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import InvalidLayout
 from cardapp.publish import layouts
-from cardapp.publish.export import emit
 from tests.cardapp.mutation import mutations, names_its_places, sendable, values
-from tests.functional.serving import make_card
 
 
 @cache
@@ -48,21 +44,6 @@ def is_sound(raw: bytes) -> bool:
 @given(MUTATED)
 def test_a_mutated_layout_is_refused_by_its_places_or_understood(raw: bytes) -> None:
     assert is_sound(raw)
-
-
-@pytest.fixture(scope="module")
-def card(tmp_path_factory: pytest.TempPathFactory) -> LoadedCard:
-    return load_card(make_card(Path(tmp_path_factory.mktemp("card")) / "card"))
-
-
-@given(raw=MUTATED)
-def test_a_card_is_set_by_every_layout_that_is_understood(raw: bytes, card: LoadedCard) -> None:
-    try:
-        layout = layouts.parse(raw, "the layout")
-    except InvalidLayout:
-        return
-    assert emit(card, layout, "html", {}, "Not proved").content.startswith(b"<!DOCTYPE html>")
-    assert emit(card, layout, "latex", {}, "Not proved").content.rstrip().endswith(rb"\end{document}")
 
 
 @given(values.map(json.dumps).map(str.encode) | st.binary(max_size=200) | st.text(max_size=80).map(str.encode))

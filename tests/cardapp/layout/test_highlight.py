@@ -9,7 +9,7 @@ from cardapp.layout.escape import visible
 from cardapp.layout.font_metrics import TAB, chop
 from cardapp.layout.highlight import Piece, SourceFile, block, segmented, text_of
 from cardapp.layout.layout_options import COLORS
-from tests.cardapp.layout.hostile import LINES, SNIPPETS, shipped
+from tests.cardapp.layout.hostile import LINES, SNIPPETS
 
 C = ["#include <a.h>", "/* a", " * b */", "static int x = 0x1f; // d", 'char *s = "a\\tb";', "", "\treturn x;"]
 
@@ -54,16 +54,3 @@ def test_every_character_is_kept(name: str, lines: list[str]) -> None:
         pieces = segmented(line, chop(text_of(line), 9))
         assert [text_of(piece) for piece in pieces] == list(chop(text_of(line), 9))
         assert {each.kind for piece in pieces for each in piece} == {each.kind for each in line}
-
-
-def test_the_code_of_the_shipped_cards_is_coloured() -> None:
-    for name in ("arena", "calc"):
-        for file, lines in shipped(name).sources().items():
-            kinds = {piece.kind for line in SourceFile(file, lines).lines(1, len(lines)) for piece in line}
-            assert kinds >= {"keyword", "type"}, file
-
-
-def test_an_excerpt_of_a_big_file_is_read_alone() -> None:
-    lines = ["/* begins", *["int a[] = { 1, 2, 3 };"] * 100_000]
-    assert SourceFile("a.c", lines[:9]).lines(3, 3)[0][0].kind == "comment"
-    assert SourceFile("a.c", lines).lines(99_999, 100_000)[1][0] == Piece("int ", "type")

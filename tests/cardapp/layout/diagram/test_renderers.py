@@ -121,16 +121,6 @@ def test_every_class_and_colour_of_a_picture_has_its_rule() -> None:
     assert PALETTE.keys() >= shapes.USED_COLORS
 
 
-def test_tikz_names_every_style_and_colour_that_it_uses() -> None:
-    preamble = tikz.preamble(PALETTE)
-    for diagram in drawings("One", "Two"):
-        written = preamble + tikz.render(diagram)
-        assert set(re.findall(r"\[(diagram/\w+)", written)) <= set(re.findall(r"(diagram/\w+)/\.style", preamble))
-        assert set(re.findall(r"=(diagram-[a-z-]+)", written)) <= set(
-            re.findall(r"definecolor\{(diagram-[a-z-]+)", preamble)
-        )
-
-
 def test_a_line_states_its_length_only_where_that_is_known() -> None:
     (diagram,) = activity.of_block("t/b", block_of("Plain", "Grün", "漢字"), Room(60, 250))
     lengths = {element.text: element.get("textLength") for element in tree(diagram).iter(f"{SVG}text")}
