@@ -13,7 +13,6 @@ import pytest
 from cardapp.authoring import proof_records
 from cardapp.authoring.proof_records import NOT_PROVED, CardState
 from cardapp.card.source import load_card
-from cardapp.state.database import Database
 from cardapp.state.proofs import CardProof
 from tests.cardapp.layout.hostile import ROOT
 
@@ -67,22 +66,6 @@ def test_a_proof_is_found_again_until_card_or_source_changes(card: Path, state_d
     assert said() == NOT_PROVED
 
 
-def test_a_database_from_before_the_first_proof_has_none(card: Path, state_dir: Path) -> None:
-    database = state_dir / "card-state"
-    Database.open(database).close()
-    with Database.open(database).write() as conn:
-        conn.execute("DROP TABLE proof")
-    assert proof_records.last(load_card(card), database) is None
-
-
-def test_a_proof_is_saved_while_the_service_has_the_database_open(card: Path, state_dir: Path) -> None:
-    service = Database.open(state_dir / "card-state")
-    proof = CardProof(AT, "3f2a1c4")
-    proof_records.save(present(card), proof, service.path)
-    assert proof_records.last(load_card(card), service.path) == proof
-    service.close()
-
-
 def test_a_change_of_card_or_sources_is_marked_and_no_other(card: Path, commit: str) -> None:
     unchanged = present(card)
     assert unchanged.revision == commit
@@ -111,15 +94,6 @@ def test_links_and_pipes_are_not_followed(card: Path) -> None:
     (card / "src" / "link").unlink()
     (card / "src" / "link").symlink_to("token.h")
     assert present(card).digest != before
-
-
-def test_an_ignored_source_is_in_no_commit(card: Path, commit: str) -> None:
-    (card / "src" / ".gitignore").write_text("token.c\n")
-    git(card, "rm", "-q", "--cached", "card/src/token.c")
-    git(card, "add", "card/src/.gitignore")
-    git(card, "commit", "-q", "-m", "Ignore a source")
-    assert git(card, "status", "--porcelain") == ""
-    assert present(card).revision.endswith("+")
 
 
 def test_the_variables_of_a_git_hook_do_not_mislead(card: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> None:

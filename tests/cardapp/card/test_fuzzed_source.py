@@ -7,16 +7,14 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cardapp.card.catalog import Catalog
-from cardapp.card.source import load_card, parse_card
-from cardapp.card_loader import CardLoader
+from cardapp.card.source import parse_card
 from cardapp.errors import InvalidCard
 from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import ROOT
@@ -84,23 +82,6 @@ def test_anything_else_is_refused(raw: bytes) -> None:
     assert is_sound(raw)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(mutated=MUTATED)
-def test_a_card_is_served_after_any_change_of_its_file(mutated: tuple[str, Mutation], tmp_path: Path) -> None:
-    name, mutation = mutated
-    file = tmp_path / "card_source.json"
-    file.write_text(json.dumps(document(name)))
-    card_loader = CardLoader(tmp_path)
-    file.write_bytes(mutation.of(document(name)))
-    served = card_loader.current()
-    assert card_loader.revision()["revision"]
-    try:
-        assert served.identity == load_card(tmp_path).identity
-        assert card_loader.fault is None
-    except InvalidCard:
-        assert card_loader.fault is not None
-
-
 def test_an_integral_number_is_read_as_an_integer() -> None:
     for number in (b"44.0", b"4.4e1"):
         raw = Mutation((("set", STOP_LINE, 987654321),)).of(document("calc")).replace(b"987654321", number)
@@ -122,10 +103,3 @@ def test_a_value_that_cannot_be_shown_counted_or_run_is_refused() -> None:
     ):
         with pytest.raises(InvalidCard, match=said):
             parse_card(Mutation((("set", place, value),)).of(document("arena")), "the card")
-
-
-def test_no_depth_of_nesting_exhausts_the_stack() -> None:
-    for opening, inner, closing in ((b"[", b"", b"]"), (b'{"a":', b"1", b"}")):
-        for depth in (500, 501, 900, *range(940, 1000), 5000):
-            with pytest.raises(InvalidCard):
-                parse_card(opening * depth + inner + closing * depth, "the card")

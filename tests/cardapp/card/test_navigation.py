@@ -14,7 +14,7 @@ from cardapp.card.model import LEVELS
 from cardapp.card.navigation import FRESH, Position, at_item, from_request, index_of, key_of, move, repair, sync_target
 from cardapp.errors import InvalidValue, LevelNotSyncable
 
-from .conftest import catalog_of, catalogs, small_source
+from .conftest import catalogs
 
 FULL_KEY = "t1/b1/p1/s1/two"
 
@@ -167,11 +167,3 @@ def test_a_move_crosses_parents_and_stops_at_the_end(catalog: Catalog) -> None:
     assert across.position.snapshot_ref is None
     end = move(catalog, across.position, "step", 10)
     assert (key_of(end.position), end.moved, end.at_end) == ("t2/b1/p1/s1", 1, "last")
-
-
-def test_a_vanished_step_falls_back_to_its_phase() -> None:
-    position = from_request(catalog_of(small_source()), body(step_id="s2"))
-    edited = small_source()
-    edited["tasks"][0]["blocks"][0]["phases"][0]["steps"].pop()
-    mended = repair(catalog_of(edited), position)
-    assert (key_of(mended), mended.focus_level) == ("t1/b1/p1", "phase")

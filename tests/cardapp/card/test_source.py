@@ -47,18 +47,6 @@ def test_optional_members_of_a_card_have_defaults(source: dict[str, Any]) -> Non
     assert (snapshot.stop.hits, snapshot.watch, card.target.run.args, card.allocator) == (1, (), (), None)
 
 
-def test_an_allocator_recipe_is_loaded_unchanged(source: dict[str, Any]) -> None:
-    recipe = {
-        "base": "a.base",
-        "size": "a.size",
-        "used": "a.used",
-        "high_water": "a.peak",
-        "blocks": {"count": "a.n", "offset": "a.log[$i].offset", "size": "a.log[$i].size", "label": "a.log[$i].label"},
-    }
-    source["allocator"] = recipe
-    assert parsed(source).allocator.as_json() == recipe
-
-
 def test_the_recipe_of_a_list_or_a_tree_is_loaded(source: dict[str, Any]) -> None:
     blocks = {"address": "$node", "size": "sizeof *$node", "label": "$node->key"}
     source["allocator"] = {"each": {"root": "tree", "children": ["$node->left", "$node->right"]}, "blocks": blocks}

@@ -181,12 +181,3 @@ def test_a_pdf_is_not_sent_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
     said = "cardapp: a PDF cannot be written to a terminal: name a file with -o FILE, or redirect the output\n"
     assert capsys.readouterr() == ("", said)
     assert emit(form="latex") == 0
-
-
-def test_a_file_suffix_of_another_format_is_warned_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, says in (("x.PDF", "pdf"), ("x.htm", "html"), ("x.tex", None), ("x", None), ("x.txt", None)):
-        output = tmp_path / name
-        assert emit("-o", str(output), form="LaTeX") == 0
-        assert output.read_text("utf-8").startswith(TYPESET_THIS)
-        warning = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
-        assert capsys.readouterr().err == warning
