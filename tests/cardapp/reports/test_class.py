@@ -14,7 +14,7 @@ from cardapp.reports.class_table import CardClass
 from tests.cardapp.reports.answers_files import answered, chained, file_of, looked, named, predicted
 from tests.cardapp.reports.conftest import STEPS
 
-FIRST, SECOND, THIRD = (f"{step}/end" for step in STEPS)
+FIRST, SECOND = (f"{step}/end" for step in STEPS[:2])
 
 
 def student(card: Card, name: str, *told: Any) -> class_table.Student:
@@ -61,16 +61,6 @@ def test_the_page_says_what_its_numbers_count(card: Card) -> None:
     text = page(found)
     assert "<td>1/2</td>" in text
     assert "Right: how many of the predicted stops were right at the first try, without looking first." in text
-
-
-def test_at_most_three_questions_are_hardest(card: Card) -> None:
-    one = student(
-        card, "Ada", *(predicted(2 + 2 * n, key, "1", right=False) for n, key in enumerate((FIRST, SECOND, THIRD)))
-    )
-    (found,) = class_table.by_card([one])
-    assert [step.row.number for step in found.hardest] == [1, 2, 3]
-    (nobody,) = class_table.by_card([student(card, "Ada")])
-    assert "Nobody was wrong" in page(nobody)
 
 
 def test_the_page_says_what_the_check_cannot_detect_and_names_what_was_left_out(found: CardClass) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cardapp.card import progress
 from cardapp.card.answers import ANSWER, JUDGED, PREDICTION, REVEALED, SELF, Entry, asked_stops, overview
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
@@ -129,21 +128,6 @@ def test_a_report_names_a_few_wrong_predictions_only(parts: dict[str, Any]) -> N
     report = made(parts, [], moved)
     assert report.count("- ✗ [End of First]") == 8
     assert "- ✗ and 2 more\n" in report
-
-
-def test_sections_without_content_are_left_out(parts: dict[str, Any]) -> None:
-    parts["progress"] = progress.overview(parts["catalog"], {}, {})
-    report = made(parts, [])
-    assert "###" not in report
-    assert "**0 of 3 steps approved (0 %)** · replays: 0 ready, 0 not ready, 3 never run" in report
-
-
-def test_the_report_is_generated_note_by_note(parts: dict[str, Any]) -> None:
-    """Thousands of steps may have a long note each, so the whole report is never in memory at once."""
-    for item in parts["progress"]["items"]:
-        item["note"] = "x" * 10_000
-    pieces = list(teams.render(answers=overview([], []), notes=[], **parts))
-    assert [piece.count("x" * 10_000) for piece in pieces if "xxx" in piece] == [1, 1, 1]
 
 
 def test_a_question_is_one_line_that_keeps_its_code(parts: dict[str, Any]) -> None:
