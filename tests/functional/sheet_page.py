@@ -14,12 +14,9 @@ from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.html.document import render
 from cardapp.layout.html.theme import contrast
 from cardapp.layout.sheets import Document
-from tests.cardapp.layout.markup import Element
 
 _HERE = Path(__file__).parent
-_SHEETS, _CONTRAST, _READ = (
-    (_HERE / f"{name}.js").read_text("utf-8") for name in ("measure_sheets", "measure_contrast", "read_page")
-)
+_SHEETS, _CONTRAST = ((_HERE / f"measure_{name}.js").read_text("utf-8") for name in ("sheets", "contrast"))
 READABLE = 4.5  # WCAG 2.2, 1.4.3
 TOLERANCE = 0.1
 """In mm: the largest error from rounding to the pixels of the screen."""
@@ -86,15 +83,6 @@ class SheetPage:
         """Each pair of a text's colour and its background's colour, with one text that has the pair."""
         found: list[tuple[list[int], list[int], str]] = self.page.evaluate(_CONTRAST)
         return found
-
-    def read(self) -> Element:
-        """The elements as the browser has parsed them."""
-        return _element(self.page.evaluate(_READ))
-
-
-def _element(read: list[Any]) -> Element:
-    name, attributes, inner = read
-    return Element(name, attributes, [piece if isinstance(piece, str) else _element(piece) for piece in inner])
 
 
 @contextmanager

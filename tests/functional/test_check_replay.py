@@ -121,20 +121,6 @@ def test_a_build_that_fails_or_takes_too_long_is_one_fault(card: CountingCard, c
     assert "unknown type name" in fault["detail"]
     assert str(card.code.parent) in fault["detail"]
     assert states(found) == {"second": "skipped", "end": "skipped"}
-    card.document["target"] |= {"build": ["sleep", "60"], "build_timeout_s": 1}
-    card.write()
-    fault = only_fault(card, capsys)
-    assert (fault["code"], fault["pointer"]) == ("build_failed", "/target/build")
-    assert "longer than 1 s (target.build_timeout_s)" in fault["detail"]
-
-
-def test_a_program_without_debug_information_is_named(card: CountingCard, capsys: Capture) -> None:
-    card.document["target"]["build"].remove("-g")
-    card.write()
-    code, found = checked(card, capsys, "--only", SECOND)
-    assert code == 1
-    assert [each["code"] for each in found["faults"]] == ["stop_not_reached"]
-    assert "without -g" in found["faults"][0]["detail"]
 
 
 def test_the_time_limit_of_a_replay_holds(card: CountingCard, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,17 +145,6 @@ def test_fix_renumbers_hits_and_moves_stops_but_accepts_no_changed_value(card: C
     code, found = checked(card, capsys, "--fix")
     assert (code, found["repairs"], card.source.read_text()) == (1, [], fixed)
     assert {each["key"] for each in found["faults"]} == {SECOND, END}
-
-
-def test_fix_moves_a_stop_to_the_line_at_which_its_values_hold(card: CountingCard, capsys: Capture) -> None:
-    card.second["stop"] = {"file": "main.c", "line": 14, "text": "    add("}
-    card.second["expect"] = {"total": "3"}
-    card.write()
-    before = card.source.read_text()
-    code, found = checked(card, capsys, "--fix")
-    assert code == 0
-    assert [(each["old"], each["new"]) for each in found["repairs"]] == [({"line": 14}, {"line": 17})]
-    assert card.source.read_text() == before.replace('"line": 14', '"line": 17')
 
 
 def test_repeated_replays_find_a_program_that_is_not_always_the_same(

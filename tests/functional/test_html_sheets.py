@@ -8,12 +8,9 @@ import random
 import re
 import shutil
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,17 +18,13 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
 from cardapp.card.model import Card
-from cardapp.layout.annotations import by_part
 from cardapp.layout.compose import compose
-from cardapp.layout.diagram.shapes import Diagram
-from cardapp.layout.font_metrics import CELL
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 from tests.capabilities import needs
 from tests.cardapp.layout.cards import SOURCES, growing
-from tests.cardapp.layout.hostile import FILE, IDENTITY, SHIPPED, hostile_cards, shipped
-from tests.cardapp.layout.html.test_document import assert_all_survives, assert_nothing_injected
+from tests.cardapp.layout.hostile import IDENTITY, SHIPPED, hostile_cards, shipped
 from tests.functional.sheet_page import SheetPage, assert_in_place, assert_near, sheet_page
 from tests.properties import SEED
 
@@ -39,20 +32,6 @@ pytestmark = pytest.mark.functional
 
 PAIRS = list(product(SHIPPED, layouts.known_ids()))
 WIDTHS = (1280, 1920)
-MISSING = "links => links.filter(one => !document.getElementById(decodeURIComponent(one.slice(1))))"
-HIDDEN = """() => Array.from(document.querySelectorAll(".said")).filter(text => {
-    text.scrollIntoView({block: "center"})
-    const box = text.getBoundingClientRect()
-    return document.elementFromPoint((box.left + box.right) / 2, box.bottom - 2) !== text
-}).map(text => text.textContent)"""
-MARKS = """() => Array.from(document.querySelectorAll(".stop"), mark => {
-    const [box, line] = [mark, mark.parentElement].map(each => each.getBoundingClientRect())
-    const style = getComputedStyle(mark.parentElement), em = parseFloat(style.fontSize)
-    const middle = line.top + parseFloat(style.lineHeight) / 2
-    return [(box.right - line.left) / em, (middle - (box.top + box.bottom) / 2) / em]
-})"""
-"""In ems: how far each mark reaches into its line, and how far the mark's middle is above the middle of the line's
-first row."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -100,12 +79,6 @@ def test_nothing_reaches_out_of_its_part(document: Document, shown: SheetPage) -
     assert shown.page.evaluate("document.documentElement.scrollWidth") == 390, "a telephone scrolls downwards only"
     assert shown.page.locator("script").count() == 0
     assert (shown.fetched, shown.events) == ([], [])
-    shown.look("screen")
-    marks = shown.page.evaluate(MARKS)
-    assert marks
-    for width, above in marks:
-        assert width <= CELL + 0.01
-        assert abs(above) < 0.1
 
 
 @needs(shutil.which("pdftotext"), "pdftotext and pdfinfo (Debian package poppler-utils)")
@@ -128,27 +101,11 @@ def _output(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_every_text_can_be_read_by_eye_and_by_assistive_technology(document: Document, shown: SheetPage) -> None:
+def test_every_text_can_be_read(document: Document, shown: SheetPage) -> None:
     shown.check_readable()
-    shown.look("screen")
-    tree = shown.page.context.new_cdp_session(shown.page).send("Accessibility.getFullAXTree")["nodes"]
-    nodes = defaultdict(list)
-    for node in tree:
-        if not node["ignored"]:
-            texts = [node.get(member, {}).get("value", "") for member in ("name", "description")]
-            nodes[node["role"]["value"]].append(texts)
-    assert len(nodes["main"]) == len(nodes["navigation"]) == 1
-    assert len(nodes["article"]) == len({sheet.page_index for sheet in document.sheets})
-    assert len(nodes["figure"]) == len(nodes["Figcaption"]) > 100
-    for role in ("RootWebArea", "navigation", "heading", "link", "rowheader", "columnheader"):
-        assert nodes[role]
-        assert all(re.search(r"\w", name) for name, _ in nodes[role]), role
-    diagrams = [part for sheet in document.sheets for part in sheet.parts if isinstance(part.content, Diagram)]
-    assert sum(bool(name and description) for name, description in nodes["group"]) >= len(diagrams) > 20
-    assert shown.page.locator("html").get_attribute("lang") == document.card.language
 
 
-def test_keyboard_and_mouse_reach_everything(document: Document, shown: SheetPage) -> None:
+def test_keyboard_and_mouse_reach_the_sheets(document: Document, shown: SheetPage) -> None:
     page = shown.page
     shown.look("screen")
     page.goto(shown.file.as_uri())
@@ -158,37 +115,16 @@ def test_keyboard_and_mouse_reach_everything(document: Document, shown: SheetPag
     assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
     page.keyboard.press("Tab")
     assert focused.evaluate("one => one.closest('nav') !== null")
-    assert focused.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert focused.evaluate("one => one.closest('main') !== null")
-    assert focused.evaluate("one => getComputedStyle(one.querySelector('rect')).strokeWidth") == "0.7px"
-
-    links = page.locator('a[href^="#"]').evaluate_all("links => links.map(one => one.getAttribute('href'))")
-    assert len(links) > 100
-    assert page.evaluate(MISSING, links) == []
     block = document.card.tasks[-1].blocks[-1]
     key = f"{document.card.tasks[-1].id}/{block.id}"
     page.locator(f'.overview a[href="#{key}"]').click()
     title = page.locator(f'[id="{key}"]')
     assert block.title in title.inner_text()
     assert 0 <= title.evaluate("one => one.getBoundingClientRect().top") < 1000
-
-
-def test_the_text_of_an_annotation_lies_over_the_next_part(opened: SheetPage) -> None:
-    def annotation(kind: str) -> dict[str, Any]:
-        target = {"part": f"bump/requests/three-requests/first:{kind}", "x": 0.0, "y": 0.9, "w": 0.2, "h": 0.1}
-        points = {"points": [[0.0, 0.9], [0.2, 1.0]]}
-        return {"target": target, "geometry": points, "style": {"kind": "box"}, "text": kind, "visible": True}
-
-    loaded = shipped("arena")
-    document = compose(loaded.card, loaded.identity, layouts.find("karta-classic").arranged("html"), loaded.sources())
-    annotations = by_part(annotation(kind) for kind in ("step_title", "text", "code", "question"))
-    opened.look("screen")
-    opened.show(replace(document, annotations=annotations))
-    opened.page.add_style_tag(content=".said { pointer-events: auto !important; }")
-    assert opened.page.evaluate(HIDDEN) == []
 
 
 # -- invented cards ------------------------------------------------------------------------------------------------
@@ -213,17 +149,11 @@ LAYOUTS = [layouts.load(layouts.ANSWER_KEY), *map(layouts.find, layouts.known_id
     phases=(Phase.explicit, Phase.generate),
 )
 @given(made_up=hostile_cards(), layout=st.sampled_from(LAYOUTS))
-def test_hostile_texts_are_shown_in_their_parts_and_do_nothing(
+def test_hostile_texts_stay_in_their_parts_and_do_nothing(
     opened: SheetPage, made_up: tuple[Card, dict[str, list[str]]], layout: Layout
 ) -> None:
     card, sources = made_up
-    is_key = layout is LAYOUTS[0]
-    arranged = layout.arranged("html")
-    document = compose(card, IDENTITY, arranged, sources, running_on=is_key)
+    document = compose(card, IDENTITY, layout.arranged("html"), sources, running_on=layout is LAYOUTS[0])
     opened.show(document)
-    read = opened.read()
-    assert_nothing_injected(read)
-    if not is_key:
-        assert_all_survives(read, card, sources[FILE], tells_values=arranged.components["machine"].values)
     assert_in_place(document, opened.measured(document))
     assert (opened.fetched, opened.events) == ([], [])

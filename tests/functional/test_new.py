@@ -126,20 +126,6 @@ def test_a_build_below_the_file_is_started_at_the_root(repository: Path) -> None
     assert (target["build"], target["program"]) == (["make", "-C", "build"], "build/app")
 
 
-def test_objects_of_another_folder_are_named(repository: Path) -> None:
-    """make knows no rule for this object, or it would compile it again."""
-    makefile = "app: main.o bought/scale.o\n\t$(CC) -o $@ $^\n%.o: tool/%.c\n\t$(CC) -g -c $<\n"
-    (repository / "Makefile").write_text(makefile)
-    subprocess.run(["make", "-s", "scale.o"], cwd=repository, check=True)
-    (repository / "bought").mkdir()
-    (repository / "scale.o").rename(repository / "bought" / "scale.o")
-    subprocess.run(["git", "add", "-f", "bought/scale.o"], cwd=repository, check=True)
-    done = run(repository, "new", "card", "--at", "tool/scale.c:scale")
-    assert done.returncode == 1
-    assert f"app: it was built from {repository}/tool/scale.c" in done.stderr
-    assert "make clean" in done.stderr
-
-
 def test_a_missing_compiler_and_a_folder_with_files_are_named(tmp_path: Path) -> None:
     done = run(tmp_path, "new", "card", PATH=str(tmp_path))
     assert done.returncode == 3

@@ -7,7 +7,6 @@ import io
 import random
 import re
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -118,10 +117,6 @@ def assert_every_word_is_inside_the_frame_of_its_part(sheets: Sheets) -> None:
         frames = [grid.header, grid.footer, *(part.frame for part in sheet.parts)]
         outside = [word for word in words if not any(word.is_in(frame) for frame in frames)]
         assert outside == [], sheet.number
-        for part in sheet.parts:
-            inside = Counter("".join(word.text for word in words if word.is_in(part.frame)))
-            said = Counter("".join("".join(texts(part)).split()))
-            assert said - inside == Counter(), (sheet.number, part.kind, part.key)
 
 
 def texts(part: Part) -> Iterator[str]:
@@ -186,10 +181,6 @@ def assert_bookmarks_links_and_drawings_lead_where_they_say(sheets: Sheets) -> N
     items = {item.key: item for item in Catalog(document.card).items}
     led = {name: pages[place.page.idnum] for name, place in reader.named_destinations.items()}
     assert {key: led[key or CARD] for key in items} == {key: document.sheet_of[key] for key in items}
-    marks = list(outline(reader.outline))
-    shown = [item for item in items.values() if item.level not in ("card", "snapshot")]
-    assert [title.partition(" ")[2] for _, title in marks] == [item.title for item in shown]
-    assert [depth for depth, _ in marks] == [item.key.count("/") for item in shown]
     links = [list(page_links(page, document.layout.page.height)) for page in reader.pages]
     assert {key for found in links for key, _, _ in found} <= led.keys()
     for sheet, found in zip(document.sheets, links, strict=True):
@@ -220,11 +211,3 @@ def assert_nodes_in_place(diagram: Diagram, links: list[tuple[str, float, float]
     for (_, x, y), (_, centre) in zip(links, boxes, strict=True):
         assert x - links[-1][1] == pytest.approx(centre.x - boxes[-1][1].x, abs=NEAR)
         assert y - links[-1][2] == pytest.approx(centre.y - boxes[-1][1].y, abs=NEAR)
-
-
-def outline(entries: list[object], depth: int = 0) -> Iterator[tuple[int, str]]:
-    for entry in entries:
-        if isinstance(entry, list):
-            yield from outline(entry, depth + 1)
-        else:
-            yield depth, entry.title  # type: ignore[attr-defined]

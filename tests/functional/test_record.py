@@ -108,16 +108,3 @@ def test_what_cannot_be_recorded_is_named(draft: Path) -> None:
     assert '"function": "mark"}' in draft.read_text(), "the excerpt is at another position"
     unknown = run("record", "--only", "t1/b2", draft)
     assert (unknown.returncode, "--only t1/b2: the card has no such position" in unknown.stderr) == (2, True)
-
-
-def test_a_stop_at_a_line_without_code_is_named_and_not_recorded(draft: Path) -> None:
-    line, text = line_of("enum colour { RED"), "enum colour"
-    draft.write_text(
-        SOURCE.replace('{"function": "mark", "hits": 2}', f'{{"file": "target.c", "line": {line}, "text": "?"}}')
-    )
-    recorded = run("record", draft)
-    assert '"text": "?"' in draft.read_text()
-    draft.write_text(draft.read_text().replace('"text": "?"', f'"text": "{text}"').replace('"?"', '"0"'))
-    for done in (recorded, run("check", "--replay", draft)):
-        assert done.returncode == 1
-        assert f"line {line} has no code: choose line " in done.stdout, done.stdout
