@@ -17,7 +17,6 @@ ON_BOTH_SIDES = (
     test_copy.test_times_that_a_chain_has_to_read_again_are_removed_from_the_target,
     test_copy_pruned.test_days_that_were_copied_in_part_are_replaced_and_their_ticks_deleted,
     test_copy_pruned.test_a_killed_copy_goes_on,
-    test_copy_pruned.test_a_copy_that_follows_while_ticks_are_stored_and_pruned,
 )
 globals().update({test.__name__: test for test in (*ON_EITHER_SIDE, *ON_BOTH_SIDES)})
 

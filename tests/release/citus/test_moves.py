@@ -19,7 +19,7 @@ pytestmark = pytest.mark.functional
 
 def test_clients_see_nothing_of_moves_and_of_nodes_that_come_and_go(market: CitusMarket) -> None:
     with Traffic(market.started(), market.started(), first_items(streamed=12_000)) as traffic:
-        move_shards(market, traffic, 8)
+        move_shards(market, traffic, 4)
         add_and_remove_nodes(market, traffic)
     assert traffic.failures == []
     market.database.execute("CALL citus_cleanup_orphaned_resources()")
@@ -31,7 +31,7 @@ def test_clients_see_nothing_of_moves_and_of_nodes_that_come_and_go(market: Citu
 def test_an_api_of_two_processes_follows_its_shards(market: CitusMarket) -> None:
     api = market.started(MARKET_API_PROCESSES="2")
     with Traffic(api, api, first_items(streamed=0), writers=4) as traffic:
-        move_shards(market, traffic, 4)
+        move_shards(market, traffic, 2)
     assert traffic.failures == []
     assert_everything_is_stored(market, traffic)
 
