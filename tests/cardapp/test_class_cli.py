@@ -53,11 +53,6 @@ def test_new_learner_does_not_begin_a_second_record_of_the_same_name(
     assert names(state) == ["unnamed", "Ada"]
 
 
-def test_new_learner_refuses_an_unusable_name_as_wrong_use(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new-learner", "a\nb"]) == 2
-    assert capsys.readouterr().err.startswith("cardapp: the name ")
-
-
 def test_a_mistyped_command_shows_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (
         ["new-learner"], ["new-learner", "Ada", "Lovelace"], ["new-lerner", "Ada"],
@@ -111,29 +106,6 @@ def test_collect_names_an_edited_file_and_leaves_it_out(
     assert "1 student:" in said.out
     assert "Eve" not in (tmp_path / "class.csv").read_text("utf-8")
     assert "Eve.json" in (tmp_path / "class.html").read_text("utf-8")
-
-
-def test_collect_takes_the_newest_of_several_files_of_a_record(
-    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = [str(handed_in("Ada", more=more, file=f"{more}.json")) for more in (1, 2, 0)]
-    copy = str(handed_in("Ada", more=2, file="copy.json"))
-    assert main(["collect", *files, copy, "-o", str(tmp_path)]) == 0
-    said = capsys.readouterr()
-    assert said.err.count("earlier file of the same record as") == 2
-    assert f"{copy} is of the same record as {files[1]} and has no more events\n" in said.err
-    assert "1 student:" in said.out
-    assert files[1] in (tmp_path / "class.csv").read_text("utf-8-sig")
-
-
-def test_collect_names_a_file_of_another_kind(
-    handed_in: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other, right = tmp_path / "other.json", handed_in("Ada")
-    for content in ("", "{}", "<html>", "[1]"):
-        other.write_text(content)
-        assert main(["collect", str(right), str(other), "-o", str(tmp_path)]) == 1
-        assert f"left out {other}: it is not a file of answers" in capsys.readouterr().err, content
 
 
 def test_a_missing_file_and_a_folder_are_wrong_use(
