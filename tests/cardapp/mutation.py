@@ -18,9 +18,7 @@ ODD_NUMBERS = (0, -1, 1, 2**31, 2**63, 10**30, 10**400, 1e308, -1e-320, float("n
 texts = st.sampled_from(ODD_TEXTS) | st.text(st.characters(exclude_categories=()), max_size=12)
 scalars = st.none() | st.booleans() | st.sampled_from(ODD_NUMBERS) | st.integers() | st.floats() | texts
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
 )
 """All values that ``json.dumps`` accepts, also NaN and unpaired surrogates."""
 

@@ -9,10 +9,8 @@ from typing import get_args
 
 import cardapp
 from cardapp.card import annotation, strategy
-from cardapp.card.catalog import LEVELS
 from cardapp.layout import annotations as drawn
-from cardapp.layout.diagram.shapes import CURRENT_STYLE
-from cardapp.layout.html.theme import COLORS, dark, style_sheet
+from cardapp.layout.html.theme import style_sheet
 from cardapp.layout.sheets import Kind
 from cardapp.session_client import checkpoint, operation, sync
 from cardapp.session_client.editor import MAX_INPUT
@@ -21,7 +19,6 @@ from cardapp.web import schemas
 
 ROOT = Path(cardapp.__file__).parent
 STATIC = ROOT / "static"
-LUA = ROOT / "session_host" / "nvim"
 SIZES = {"--u", "--width", "--code-size", "--level", "--pen", "--pen-width"}
 """CSS properties that the page's scripts and the sheets set. An annotation may set the colour of its pen."""
 
@@ -44,30 +41,6 @@ def test_the_page_uses_only_the_colours_of_the_theme() -> None:
         text = read(path)
         assert set(re.findall(r"var\((--[a-z-]+)\)", text)) <= colours | others, path.name
         assert not re.findall(r"[:\s,'\"(]#[0-9a-fA-F]{3,8}\b(?![\w-]*\s*\{)", text), path.name
-
-
-def test_the_map_marks_approved_steps_with_the_line_of_the_current_one() -> None:
-    assert re.findall(r"\.map-view \.approved > \.shape \{[^}]*stroke-width: ([\d.]+);", read(STATIC / "page.css")) == [
-        f"{CURRENT_STYLE.width:g}".removeprefix("0")
-    ]
-
-
-def test_the_editor_has_the_pages_colours_on_a_dark_screen() -> None:
-    page, editor = dark(COLORS), read(LUA / "colors" / "card.lua")
-    named = dict(
-        zip(
-            [name for line in re.findall(r"local ([a-z, ]+) = '#", editor) for name in line.split(", ")],
-            [value for line in re.findall(r"local [a-z, ]+ = ('#.*)", editor) for value in re.findall(r"#\w+", line)],
-            strict=True,
-        )
-    )
-    assert {name: named[name] for name in ("paper", "ink", "soft", "blue", "red")} == {
-        "paper": page["paper"],
-        "ink": page["ink"],
-        "soft": page["ink_soft"],
-        "blue": page["accent"],
-        "red": page["bad"],
-    }
 
 
 def keys_of(text: str, name: str) -> tuple[str, ...]:
@@ -114,10 +87,6 @@ def test_the_page_has_a_text_for_each_reason_that_switches_sync_off() -> None:
     reasons = set(re.findall(r'"((?:session|target|source|debugger|program|sync)_[a-z_]+)"', service))
     (words,) = re.findall(r"const REASONS = \{(.*?)\};", read(STATIC / "status.js"), re.DOTALL)
     assert reasons == set(re.findall(r"\b([a-z_]+):", words))
-
-
-def test_the_editors_commands_know_the_levels_of_a_position() -> None:
-    assert quoted(read(LUA / "lua" / "card" / "user_commands.lua"), r"local LEVELS = (\{.*?\})") == LEVELS[1:]
 
 
 def test_the_page_pastes_as_much_as_the_service_takes() -> None:

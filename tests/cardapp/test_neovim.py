@@ -96,22 +96,14 @@ def test_a_peer_with_another_attach_reply_is_not_neovim(state_dir: Path) -> None
             connection.close()
 
 
-def test_a_call_fails_when_the_peer_disconnects(state_dir: Path) -> None:
-    with peer(state_dir / "p", attached(lambda number, method: None)) as path:
-        connection = NeovimConnection(path)
-        with pytest.raises(EditorUnavailable, match="Neovim ended"):
-            connection.call("nvim_eval", "1", timeout=10)
-        assert connection.ended.wait(10)
-        connection.close()
-
-
-def test_garbage_after_the_attachment_ends_the_connection(state_dir: Path) -> None:
-    with peer(state_dir / "p", attached(lambda number, method: b"\xc1" * 9)) as path:
-        connection = NeovimConnection(path)
-        with pytest.raises(EditorUnavailable, match="is not Neovim"):
-            connection.call("nvim_eval", "1", timeout=10)
-        assert connection.ended.wait(10)
-        connection.close()
+def test_an_end_and_garbage_after_the_attachment_end_the_connection(state_dir: Path) -> None:
+    for name, reply, said in (("end", None, "Neovim ended"), ("garbage", b"\xc1" * 9, "is not Neovim")):
+        with peer(state_dir / name, attached(lambda _number, _method, reply=reply: reply)) as path:
+            connection = NeovimConnection(path)
+            with pytest.raises(EditorUnavailable, match=said):
+                connection.call("nvim_eval", "1", timeout=10)
+            assert connection.ended.wait(10)
+            connection.close()
 
 
 def test_a_slow_request_for_the_mode_is_sent_once_and_the_mildest_remedy_is_named_first(state_dir: Path) -> None:
@@ -131,15 +123,6 @@ def test_a_slow_request_for_the_mode_is_sent_once_and_the_mildest_remedy_is_name
 
         until(has_asked, 30)
         assert [has_asked() for _ in range(2)] == [["nvim_get_mode"]] * 2
-        connection.close()
-
-
-def test_an_argument_that_cannot_be_packed_fails_only_its_own_call(state_dir: Path) -> None:
-    with peer(state_dir / "p", attached(lambda number, method: result(number, 7))) as path:
-        connection = NeovimConnection(path)
-        with pytest.raises(OverflowError):
-            connection.call("nvim_eval", 2**80, timeout=10)
-        assert connection.call("nvim_eval", "7", timeout=10) == 7
         connection.close()
 
 

@@ -29,22 +29,14 @@ def opened(path: Path, rights: int = 0o755) -> Path:
     return path
 
 
-def test_a_new_directory_and_its_parents_are_private(tmp_path: Path) -> None:
-    place = tmp_path / "a" / "b"
-    assert private_directories.make_directory(place, "CARD_X") is True
-    assert mode(place) == 0o700
-    assert private_directories.make_directory(place, "CARD_X") is False
-
-
-def test_an_empty_directory_becomes_private(tmp_path: Path) -> None:
-    place = opened(tmp_path / "a")
-    assert private_directories.make_directory(place, "CARD_X") is False
-    assert mode(place) == 0o700
-
-
-def test_a_private_directory_with_files_is_accepted(tmp_path: Path) -> None:
-    (opened(tmp_path / "a", 0o700) / "used").touch()
-    assert private_directories.make_directory(tmp_path / "a", "CARD_X") is False
+def test_a_new_or_empty_directory_becomes_private_and_a_private_one_is_accepted(tmp_path: Path) -> None:
+    new = tmp_path / "a" / "b"
+    assert [private_directories.make_directory(new, "CARD_X") for _ in range(2)] == [True, False]
+    empty = opened(tmp_path / "empty")
+    assert private_directories.make_directory(empty, "CARD_X") is False
+    assert (mode(new), mode(empty)) == (0o700, 0o700)
+    (empty / "used").touch()
+    assert private_directories.make_directory(empty, "CARD_X") is False
 
 
 def test_an_open_directory_with_files_is_refused_and_unchanged(tmp_path: Path) -> None:

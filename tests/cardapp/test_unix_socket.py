@@ -30,18 +30,6 @@ def test_the_socket_is_private_whatever_the_umask(path: Path) -> None:
     assert stat.S_IMODE(path.lstat().st_mode) == 0o600
 
 
-def test_a_missing_directory_is_made_private(path: Path) -> None:
-    unix_socket.bind(path / "t", "CARD_X").close()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o700
-
-
-def test_a_stale_socket_is_replaced_and_has_another_identity(path: Path) -> None:
-    unix_socket.bind(path, "CARD_X").close()
-    before = unix_socket.identity(path)
-    unix_socket.bind(path, "CARD_X").close()
-    assert unix_socket.identity(path) != before
-
-
 def test_a_socket_with_a_listener_is_refused(path: Path) -> None:
     with unix_socket.bind(path, "CARD_X") as bound:
         bound.listen()
@@ -111,14 +99,6 @@ def test_a_command_with_spaces_and_parentheses_does_not_shift_the_fields(tmp_pat
     assert found >= own
 
 
-def test_a_client_can_connect_to_a_pinned_path(path: Path) -> None:
-    with unix_socket.bind(path, "CARD_X") as bound, socket.socket(socket.AF_UNIX) as client:
-        bound.listen()
-        with unix_socket.pinned(path) as pinned:
-            client.connect(pinned)
-        assert client.getpeername() == str(path)
-
-
 def test_a_link_to_a_socket_is_not_followed(path: Path) -> None:
     link = path.with_name("link")
     link.symlink_to(path)
@@ -136,8 +116,3 @@ def test_a_pinned_path_does_not_lead_to_a_later_socket(path: Path) -> None:
             other.listen()
             with pytest.raises(ConnectionRefusedError):
                 client.connect(pinned)
-
-
-def test_a_missing_socket_cannot_be_pinned(path: Path) -> None:
-    with pytest.raises(FileNotFoundError), unix_socket.pinned(path):
-        pass
