@@ -4,13 +4,13 @@ import hashlib
 import sqlite3
 import stat
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from cardapp.card.navigation import FRESH
-from cardapp.errors import StateError
+from cardapp.errors import InvalidValue, StateError
 from cardapp.state import card_state, migrations
 from cardapp.state.database import Database, read_only
 from cardapp.state.sqlite_errors import translated

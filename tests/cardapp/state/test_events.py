@@ -115,41 +115,6 @@ def test_a_stream_of_one_card_has_more_events_than_one_chunk(db: Database, add: 
         assert list(events.stream(conn, 'arena" OR 1')) == []
 
 
-Reading = Callable[[sqlite3.Connection], Any]
-
-
-def test_pages_and_the_latest_events_are_read_by_an_index(db: Database) -> None:
-    """A page of 200 events must not need a scan of a million."""
-    readings: list[tuple[Reading, list[str]]] = [
-        (lambda conn: events.page(conn, after=5), []),
-        (lambda conn: events.page(conn, after=5, kind="note"), ["kind"]),
-        (lambda conn: events.page(conn, after=5, key="t1"), ["key"]),
-        (lambda conn: events.page(conn, after=5, kind="note", key="t1"), ["kind", "key"]),
-        (lambda conn: events.page(conn, after=5, actor="me"), ["actor"]),
-        (lambda conn: list(events.stream(conn, "arena")), ["card_id"]),
-    ]
-    for read, equal in readings:
-        (step,) = plan(db, read)
-        assert step.startswith("SEARCH event USING")
-        assert step.endswith(f"({' AND '.join(['learner=?', *(f'{column}=?' for column in equal), 'seq>?'])})")
-    (step,) = plan(db, lambda conn: events.latest(conn, limit=10, kind="note", card_id="arena"))
-    assert step == "SEARCH event USING INDEX event_by_card_and_kind (learner=? AND card_id=? AND kind=?)"
-
-
-def plan(db: Database, read: Reading) -> list[str]:
-    """SQLite's query plan for the first ordered statement of ``read``, without the look-up of the current learner. A
-    second step would be a sort."""
-    statements: list[str] = []
-    with db.read() as conn:
-        conn.set_trace_callback(statements.append)
-        read(conn)
-        conn.set_trace_callback(None)
-        ordered = next(each for each in statements if "ORDER BY" in each)
-        steps = conn.execute(f"EXPLAIN QUERY PLAN {ordered}").fetchall()
-    found = [step["detail"].replace("rowid", "seq") for step in steps]
-    return [step for step in found if step not in ("SCALAR SUBQUERY 1", "SCAN current_learner")]
-
-
 def test_the_database_itself_refuses_to_change_the_record(db: Database, add: Add) -> None:
     before = [add(), add()]
     for statement in (
@@ -163,27 +128,6 @@ def test_the_database_itself_refuses_to_change_the_record(db: Database, add: Add
             conn.execute(statement)
     with db.read() as conn:
         assert events.page(conn) == before
-
-
-def test_the_backend_appends_the_kinds_of_the_contract() -> None:
-    groups = {
-        "navigation": {"set", "moved", "synced"},
-        "checkpoint": {"ready", "rejected", "failed", "cancelled", "timeout"},
-        "sync": {"off"},
-        "editor": {"reset", "redraw"},
-        "program": {"moved"},
-        "session": {"restored"},
-        "viewer": {"changed"},
-        "progress": {"changed"},
-        "prediction": {"judged"},
-        "evidence": {"added"},
-        "event": {"withdrawn"},
-        "card": {"chosen"},
-        "learner": {"named", "chosen"},
-        "strategy": {"added", "removed"},
-        "annotation": {"added", "removed", "shown", "hidden"},
-    }
-    assert {f"{group}.{name}" for group, names in groups.items() for name in names} == events.BACKEND_KINDS
 
 
 # -- verification ------------------------------------------------------------------------------------------------------

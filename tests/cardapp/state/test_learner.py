@@ -85,6 +85,9 @@ def work(db: Database, query: Callable[[Connection], object]) -> int:
     ("query", "others"),
     [
         (lambda conn: learner.entries(conn, CARD.id), ("note", "navigation.moved")),
+        (lambda conn: events.page(conn, kind=PREDICTION), ("note", PROVED)),
+        (lambda conn: events.page(conn, key=STOP, limit=1), ("note", PROVED)),
+        (lambda conn: events.latest(conn, limit=9, kind=PREDICTION, card_id=CARD.id), ("note", PROVED)),
         (lambda conn: learner.entries_at(conn, CARD.id, (STOP, STEP)), ("note", PREDICTION, ANSWER, PROVED, HINT)),
     ],
 )
