@@ -73,13 +73,6 @@ def test_a_delta_of_0_or_beyond_the_limit_is_refused(api: Any) -> None:
         assert found["errors"] == [{"pointer": "/delta", "message": message}]
 
 
-def test_a_move_starts_no_replay(api: Any, checkpoints: Any, editor: Any, sessions: Any) -> None:
-    api("PUT", "/api/navigation/current", {**STEP, "sync_requested": True}, status=200)
-    api("POST", "/api/navigation/move", {"delta": 1}, status=200)
-    assert {call[0] for call in checkpoints.calls} == {"status"}
-    assert editor.calls == sessions.calls == []
-
-
 def test_a_sync_answers_the_finished_operation(api: Any, checkpoints: Any) -> None:
     found = api("POST", "/api/navigation/sync", {"actor": "me"}, status=200).json
     assert found["state"] == "ready"

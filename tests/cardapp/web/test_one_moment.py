@@ -12,7 +12,7 @@ import pytest
 
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.link import SessionLink
-from cardapp.session_client.operation import CheckpointStorage, Operation, OperationRecord
+from cardapp.session_client.operation import CheckpointStorage, Operation
 from cardapp.session_client.session_tools import Binding
 from cardapp.web.services import Services
 from tests.cardapp.web.conftest import BINDING, Api, observed
@@ -22,19 +22,10 @@ LEVELS = ("task", "block", "phase", "step")
 STEPS = ("t1/b1/p1/s1", "t1/b1/p1/s2", "t1/b2/p1/s1", "t2/b1/p1/s1")
 
 
-class Shown(Checkpoints):
-    """Checkpoints that show ``running`` as the running operation."""
-
-    running: Operation | None = None
-
-    def active(self) -> OperationRecord | None:
-        return self.running.as_json() if self.running is not None else None
-
-
 @pytest.fixture
 def real(services: Services) -> Services:
     """The services with the real checkpoints, but without a session."""
-    checkpoints = Shown(
+    checkpoints = Checkpoints(
         card_loader=services.card_loader,  # type: ignore[arg-type]
         link=SessionLink(services.settings.mcp_choice),
         storage=CheckpointStorage(services.database, services.clock),
@@ -94,23 +85,3 @@ def test_a_reply_shows_a_concurrent_publication_completely_or_not_at_all(publish
             ("GET", "/api/navigation/current", None),
         ):
             assert_one_moment(api(method, path, body, status=200).json)
-
-
-def test_an_operation_is_not_shown_as_running_once_its_end_is_stored(real: Services) -> None:
-    served = real.card_loader.current()
-    binding = Binding.of(BINDING)
-    running = Operation(1, SNAPSHOTS[0], served.identity, binding, real.clock(), observed=observed())
-    real.checkpoints.running = running  # type: ignore[attr-defined]
-    before = Api(real).get("/api/navigation/current")["checkpoint"]
-    assert (before["active"]["state"], before["last"]) == ("running", None)
-    record = CheckpointStorage(real.database, real.clock)
-    record.ready(
-        served,  # type: ignore[arg-type]
-        running.finished("ready", real.clock()),
-        socket="/tmp/s",
-        stop_id="s-1",
-        actor="api",
-        synced=True,
-    )
-    after = Api(real).get("/api/navigation/current")["checkpoint"]
-    assert (after["active"], after["last"]["state"]) == (None, "ready")

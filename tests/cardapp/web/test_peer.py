@@ -133,15 +133,6 @@ def test_a_lookup_that_fails_admits_nobody() -> None:
     assert isinstance(refused(), InternalError)
 
 
-def test_the_query_is_laid_out_as_the_kernel_reads_it() -> None:
-    message = query(("127.0.0.1", 0x1234), ("127.0.0.1", 0x5678), 9)
-    assert len(message) == struct.unpack_from("=I", message)[0] == 72
-    assert message[16:24] == struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
-    assert message[24:28] == b"\x12\x34\x56\x78"
-    assert message[28:44] == message[44:60] == b"\x7f\0\0\1".ljust(16, b"\0")
-    assert message[60:] == b"\0\0\0\0" + b"\xff" * 8
-
-
 def test_only_a_held_established_socket_counts() -> None:
     for state, uid, inode, expected in (
         (1, 1000, 5, 1000), (1, 0, 5, 0), (1, 0, 0, None), (4, 1000, 5, None), (5, 0, 0, None), (10, 0, 5, None)
