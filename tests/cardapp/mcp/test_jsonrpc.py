@@ -57,14 +57,6 @@ def test_messages_in_pieces_of_any_size_are_decoded_unchanged(sent: list[Message
         assert parse(encode(sent)) == Batch(tuple(sent))
 
 
-def test_a_frame_may_be_split_at_every_byte() -> None:
-    message = Request("é\u2028\n", "tools/call", {"text": "zwei\r\nZeilen \U0001f600"})
-    stream = encode(message)
-    for cut in range(len(stream) + 1):
-        assert decode(stream[:cut], stream[cut:]) == [message]
-    assert decode(*(bytes([byte]) for byte in stream)) == [message]
-
-
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_no_line_raises_an_exception(noise: bytes) -> None:
     decoder = LineDecoder(max_line=50)
