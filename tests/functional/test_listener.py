@@ -57,9 +57,6 @@ class App:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
-        if path == "/same":
-            start_response("304 Not Modified", [("ETag", '"a"')])
-            return []
         if path in ("/wait", "/wait-large"):
             self.waiting.release()
             assert self.release.wait(3 * WAIT)  # longer than a client's timeout
@@ -134,17 +131,6 @@ def test_a_connection_serves_several_requests(served: Served, transport: str) ->
     client.sendall(served.head("GET /x HTTP/1.0"))
     assert answer(client)[0] == 200
     assert ended(client), "after a request of HTTP/1.0"
-
-
-def test_a_304_keeps_the_connection_open(served: Served) -> None:
-    client = served.connect()
-    for _ in range(2):
-        client.sendall(served.head("GET /same HTTP/1.1"))
-        status, headers, body = answer(client)
-        assert (status, body, "connection" in headers) == (304, b"", False)
-    client.sendall(served.head("GET /same HTTP/1.1", "Connection: close"))
-    assert answer(client)[1]["connection"] == "close"
-    assert ended(client)
 
 
 def test_a_body_is_received_in_parts_in_chunks_and_when_it_is_asked_for(served: Served) -> None:
