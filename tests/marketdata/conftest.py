@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +18,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata.cli import main
+from marketdata.postgres import locks
 from marketdata.postgres.client import Client
+from marketdata.postgres.cluster import Cluster
+from marketdata.postgres.processes import signal_and_wait
 from marketdata.settings import Settings, declared, load
 from marketdata.store.pool import Connection, connect
 from tests.run_folder import made_once
@@ -42,11 +46,25 @@ def postgres(run_folder: Path) -> Iterator[str]:
         if is_first:
             with Client(folder, linger=False) as client:
                 configure(client.conninfo)
-        client = Client(folder, linger=False)
+        client = Client(folder)
         if is_first:
             prepare(client.conninfo, folder)
-    with client:
-        yield client.conninfo
+    yield client.conninfo
+    with made_once(folder):  # no other worker starts or ends a client meanwhile
+        client.close()
+        end_unused(folder)
+
+
+def end_unused(folder: Path) -> None:
+    """End the cluster at once, unless another worker uses it. A usual stop would write all of it to the disk first."""
+    clients, owner = locks.open_clients_lock(folder), locks.open_owner_lock(folder)
+    status = locks.read_status(owner)
+    if not set(locks.holders(clients)) - {status["pid"]}:
+        for name, number in (("pid", signal.SIGKILL), ("postgres", signal.SIGQUIT)):
+            assert signal_and_wait([status[name]], number, 60) == []
+        assert signal_and_wait(Cluster(folder).processes(), signal.SIGKILL, 60) == []
+    os.close(clients)
+    os.close(owner)
 
 
 def configure(postgres: str) -> None:
