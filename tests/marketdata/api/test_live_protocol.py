@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from time import monotonic
 from typing import Any, cast
 
@@ -25,23 +25,9 @@ from marketdata.http.wsgi import HandOver, variable
 from marketdata.settings import Settings
 from tests.marketdata.api.conftest import Api, check_shape, eventually, running_api
 from tests.marketdata.api.live_client import LiveClient, handshake
+from tests.marketdata.http.wire import ask, connected
 
 T = 1_700_000_040_000
-
-
-def answer(service: Service, request: bytes) -> tuple[int, dict[str, Any]]:
-    """Status and problem of the response to a handshake that is refused."""
-    with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as client:
-        client.sendall(request)
-        data = b""
-        while b"\r\n\r\n" not in data or not data.endswith(b"}"):
-            part = client.recv(65536)
-            assert part, data
-            data += part
-    head, _, body = data.partition(b"\r\n\r\n")
-    problem = json.loads(body)
-    check_shape("Problem", problem)
-    return int(head[9:12]), problem
 
 
 def test_an_invalid_handshake_is_refused(service: Service, read_token: str, write_token: str) -> None:
@@ -59,7 +45,9 @@ def test_an_invalid_handshake_is_refused(service: Service, read_token: str, writ
         ({"Sec_WebSocket_Protocol": ""}, 400, "bad_request"),
         ({"Sec_WebSocket_Protocol": "chat, marketdata-live.v2"}, 400, "bad_request"),
     ]:
-        found, problem = answer(service, handshake(read_token, **changed))
+        found, _, body = ask(service.port, handshake(read_token, **changed))
+        problem = json.loads(body)
+        check_shape("Problem", problem)
         assert (found, problem["code"]) == (status, code), changed
 
 
@@ -77,7 +65,7 @@ def test_a_full_service_refuses_connections() -> None:
 
 def test_the_handshake_names_the_subprotocol_and_no_extension(service: Service, read_token: str) -> None:
     request = handshake(read_token, Sec_WebSocket_Extensions="permessage-deflate")
-    with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as client:
+    with connected(service.port) as client:
         client.sendall(request)
         head = client.recv(65536).decode()
     assert "Sec-WebSocket-Protocol: marketdata-live.v1\r\n" in head
@@ -86,7 +74,7 @@ def test_the_handshake_names_the_subprotocol_and_no_extension(service: Service, 
 
 def test_frames_before_the_handshake_is_accepted_are_refused(service: Service, read_token: str) -> None:
     early = Connection(ConnectionType.CLIENT).send(TextMessage(data="{}"))
-    with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as client:
+    with connected(service.port) as client:
         client.sendall(handshake(read_token) + early)
         assert not client.recv(65536).startswith(b"HTTP/1.1 101")
 
