@@ -84,11 +84,6 @@ def eventually_failed(check: GraphqlCheck, caplog: pytest.LogCaptureFixture, rea
     eventually(lambda: because(check, f"^{graphql_check.FAILED}$"))
 
 
-def is_tracked(check: GraphqlCheck) -> bool:
-    found = check.tracking(V1)
-    return found is not None and found.reason is None
-
-
 def test_ready_and_metrics_show_whether_the_version_is_tracked(
     hasura: StandIn, settings: Settings, credential: Credential
 ) -> None:
@@ -118,22 +113,6 @@ def test_ready_and_metrics_show_whether_the_version_is_tracked(
     with running_api(settings) as api:
         eventually(lambda: shown(api) == {"tracked": True, "reason": None})
     hasura.metadata.functions.clear()
-
-
-def test_the_check_is_repeated_and_belongs_to_its_version(
-    hasura: StandIn, settings: Settings, credential: Credential, check: Check
-) -> None:
-    credential(url=hasura.url, admin_secret=SECRET)
-    checked = check()
-    with connect(settings.database_url or "") as connection:
-        loaded = engine.load(settings.secrets_dir, warn=lambda _text: None)
-        track(connection, find_served(connection, settings), loaded, lambda _text: None)
-    eventually(lambda: is_tracked(checked))
-    hasura.metadata.functions.clear()
-    eventually(lambda: because(checked, r"does not track function public\.md_candles_v1: run"))
-    found = checked.tracking(Version.of("md", 2))
-    assert found is not None
-    assert found.reason == "another version is served since the last check"
 
 
 def test_a_credential_may_come_change_and_go(

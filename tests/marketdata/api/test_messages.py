@@ -13,7 +13,7 @@ from marketdata.api.app import ROUTES
 from marketdata.api.routing import Route
 from marketdata.http.reply import JSON
 from tests.marketdata.api.conftest import Api
-from tests.marketdata.api.test_fuzz import leaves, name_of, sound_request, ways
+from tests.marketdata.api.test_fuzz import leaves, name_of, sound_request
 
 HUGE = "9" * 5000
 ODD = [
@@ -79,16 +79,6 @@ def test_an_odd_value_in_a_body_makes_nothing_fail(api: Api, route: Route) -> No
                 response = api(route.method, path, raw=raw_with(body, way, odd), headers={"Content-Type": JSON})
                 assert response.status_int < 500, (way, odd[:40], response.text[:500])
                 if response.content_type != "text/plain":
-                    check_words(response.json)
-
-
-def test_odd_values_in_a_query(api: Api) -> None:
-    for route in ROUTES:
-        for place, name in (way for way in ways(route) if way[0] == "query"):
-            for text in ("", "x", "-1", "1.5", "1e3", "null", "[]", "9" * 20, "2023-02-29T00:00:00Z", "y" * 700):
-                response = api(route.method, f"{route.path}?{name}={text}")
-                assert response.status_int < 500, (route.path, place, name, text)
-                if response.status_int >= 400:
                     check_words(response.json)
 
 

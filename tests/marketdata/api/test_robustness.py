@@ -56,15 +56,6 @@ def without_storing(admin: Admin) -> Iterator[None]:
         yield
 
 
-def test_the_service_recovers_from_cut_connections(api: Api, tick: Make, admin: Admin) -> None:
-    for number in range(3):
-        cut(admin)
-        assert api("GET", CHART).status_int in (200, 503)
-        eventually(lambda: api("GET", CHART).status_int == 200)
-        eventually(lambda n=number: api("POST", INGEST, tick(symbol="ROBUST:A", id=f"cut{n}")).status_int in (200, 201))  # type: ignore[misc]
-    eventually(lambda: api.get("/healthz")["database"]["reachable"])
-
-
 def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin: Admin) -> None:
     """Requests share a transaction. If only the database can refuse a value, the other requests still succeed."""
     admin.execute("ALTER TABLE md_ticks_v1 ADD CONSTRAINT apple CHECK (id <> 'bad')")

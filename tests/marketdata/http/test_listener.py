@@ -61,20 +61,6 @@ def test_a_repeated_authorization_header_is_refused(service: Service, read_token
     assert headers["www-authenticate"] == 'Bearer realm="marketdata", error="invalid_request"'
 
 
-def test_a_connection_outlives_a_304_and_a_problem(service: Service, read_token: str) -> None:
-    fields = ["GET /v1/symbols", f"Authorization: Bearer {read_token}"]
-    with connected(service.port) as connection:
-        connection.sendall(request(*fields))
-        status, headers, _ = answer(connection)
-        tag = f"If-None-Match: {headers['etag']}"
-        for raw, wanted in (
-            (request(*fields, tag), 304), (request(*fields, tag), 304), (request("GET /nothing"), 404),
-            (request(*fields), 200),
-        ):  # fmt: skip
-            connection.sendall(raw)
-            assert (status, answer(connection)[0]) == (200, wanted)
-
-
 def test_a_chunked_batch_is_stored_and_a_stream_ends_with_its_last_chunk(
     service: Service, read_token: str, write_token: str
 ) -> None:

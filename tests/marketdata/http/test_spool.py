@@ -127,15 +127,3 @@ def test_a_full_disk_is_a_503(tmp_path: Path, is_chunked: bool) -> None:
     assert (status, "retry-after" in headers, b'"storage_unavailable"' in problem) == (503, True, True)
     assert b"No space left on device" in problem
     assert is_free(spools)
-
-
-def test_a_service_that_ends_stops_between_two_blocks(service: Service, write_token: str) -> None:
-    body = lines("SPOOL:END", 25_000)
-    sent = head(write_token, length(len(body))) + body
-    service.services.spools.is_ending = True
-    try:
-        status, headers, problem = ask(service.port, sent)
-    finally:
-        service.services.spools.is_ending = False
-    assert (status, "retry-after" in headers, b"stopping" in problem) == (503, True, True)
-    assert ask(service.port, sent)[0] == 200
