@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 from cardapp.mcp.client import McpClient
 from cardapp.procfs import command_line, start_time
+from tests.functional.attached_terminal import AttachedTerminal
 from tests.functional.session_process import (
     RunningSession,
     SessionTool,
@@ -231,33 +230,11 @@ def test_the_bridge_transports_mcp_over_standard_streams(shared: RunningSession)
         assert bridge.wait(10) == 0
 
 
-def attach(session: RunningSession) -> tuple[int, int]:
-    """Attach a terminal. Returns the process and the descriptor of the terminal."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(session.tool.environment | {"TERM": "xterm-256color", "TMUX": "/elsewhere,1,0"})
-        os.execv(sys.executable, session.tool.command("attach"))
-    assert "xterm-256color" in eventually(lambda: session.tmux("list-clients").strip())
-    return pid, terminal
-
-
 def test_attach_shows_the_session_and_detach_ends_it(shared: RunningSession) -> None:
-    pid, terminal = attach(shared)
-    try:
-        shown = b""
-        while b"target.c" not in shown:
-            shown += os.read(terminal, 65536)
+    with AttachedTerminal(shared.tool, 120, 40):
+        eventually(lambda: "xterm-256color" in shared.tmux("list-clients"))
+        assert "target.c" in shared.screen()
         assert "detached" in shared.tool.must("detach")
-        eventually(lambda: drained(terminal))
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    finally:
-        os.close(terminal)
+        eventually(lambda: not shared.tmux("list-clients").strip())
     assert "no terminal is attached" in shared.tool.must("detach")
     assert shared.tool.run("attach").returncode == 2
-
-
-def drained(terminal: int) -> bool:
-    try:
-        return not os.read(terminal, 65536)
-    except OSError:
-        return True

@@ -1,9 +1,8 @@
-"""The session's Neovim in a learner's terminal: its size, its panes, their text and the focus."""
+"""The session's Neovim in a learner's terminal: the sizes of its panes, the indent, and the focus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -32,35 +31,15 @@ def neovim(stage: Stage) -> Iterator[Neovim]:
     found.close()
 
 
-@pytest.fixture
-def terminal(stage: Stage) -> Iterator[AttachedTerminal]:
-    with AttachedTerminal(stage.sessions, 200, 50) as attached:
-        yield attached
-
-
-def has_size(neovim: Neovim, columns: int, rows: int) -> None:
-    until(lambda: neovim.lua("return { vim.o.columns, vim.o.lines }") == [columns, rows])
-
-
-def panes(neovim: Neovim) -> dict[str, Any]:
-    found: dict[str, Any] = neovim.lua(PANES)
-    return found
-
-
-def text_of(neovim: Neovim, pane: str) -> list[str]:
-    """The lines of a terminal pane that are not blank."""
-    lines = neovim.lua(f"return vim.api.nvim_buf_get_lines(require('card.windows').{pane}, 0, -1, false)")
-    return [line for line in lines if line.strip()]
-
-
-def test_gdbs_pane_is_the_larger_one_at_every_size(neovim: Neovim, terminal: AttachedTerminal) -> None:
-    for columns, rows in (*SIZES, *reversed(SIZES)):
-        terminal.resize(columns, rows)
-        has_size(neovim, columns, rows)
-        found = panes(neovim)
-        assert found["gdb"][1] > found["program"][1] > 0, (columns, rows)
-        share = found["code"][0] / columns if columns > 110 else found["code"][1] / (rows - 5)
-        assert 0.5 < share < 0.6, (columns, rows)
+def test_gdbs_pane_is_the_larger_one_at_every_size(stage: Stage, neovim: Neovim) -> None:
+    with AttachedTerminal(stage.sessions, 200, 50) as terminal:
+        for columns, rows in (*SIZES, *reversed(SIZES)):
+            terminal.resize(columns, rows)
+            until(lambda size=[columns, rows]: neovim.lua("return { vim.o.columns, vim.o.lines }") == size)
+            found = neovim.lua(PANES)
+            assert found["gdb"][1] > found["program"][1] > 0, (columns, rows)
+            share = found["code"][0] / columns if columns > 110 else found["code"][1] / (rows - 5)
+            assert 0.5 < share < 0.6, (columns, rows)
 
 
 # -- the code --------------------------------------------------------------------------------------------------------
@@ -104,13 +83,12 @@ def press(stage: Stage, neovim: Neovim, key: str, kind: str) -> None:
 
 def gdb_takes(neovim: Neovim, typed: str, answer: str) -> None:
     """Keys now go to gdb and not into the code."""
-    ticks = (
-        "local code = require('card.windows').code_window()\n"
-        "return vim.api.nvim_buf_get_changedtick(vim.api.nvim_win_get_buf(code))"
-    )
+    code = "vim.api.nvim_win_get_buf(require('card.windows').code_window())"
+    ticks = f"return vim.api.nvim_buf_get_changedtick({code})"
+    lines = "return vim.api.nvim_buf_get_lines(require('card.windows').gdb, 0, -1, false)"
     before = neovim.lua(ticks)
     neovim.call("nvim_input", f"{typed}<CR>")
-    until(lambda: any(line.endswith(answer) for line in text_of(neovim, "gdb")))
+    until(lambda: any(line.endswith(answer) for line in neovim.lua(lines)))
     assert neovim.lua(ticks) == before
 
 
