@@ -1,5 +1,4 @@
-"""The connection to a real Neovim that is busy, waits, is killed or is started again. Many threads use it, and nothing
-remains."""
+"""The connection to a real Neovim: answers, an end by a kill, and what remains."""
 
 from __future__ import annotations
 

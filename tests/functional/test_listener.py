@@ -301,10 +301,6 @@ def test_a_client_that_leaves_ends_its_stream_and_affects_no_other(served: Serve
 # -- start and stop ---------------------------------------------------------------------------------------------------
 
 
-def threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("api-")}
-
-
 def test_nothing_is_left_after_a_stop(settings: Settings, app: App) -> None:
     Listener(settings, app).stop()  # one that never started
     before = counts()[0]
@@ -320,7 +316,7 @@ def test_nothing_is_left_after_a_stop(settings: Settings, app: App) -> None:
     assert ended(half)
     served.close()
     assert not settings.api_socket.exists()
-    assert threads() == set()
+    assert [each.name for each in threading.enumerate() if each.name.startswith("api-")] == []
     assert counts()[0] == before
 
 

@@ -1,4 +1,4 @@
-"""Clients that hold connections, send or read slowly, close one side, never read, or ask for unknown protocols.
+"""Clients that hold connections, send or read slowly, close one side, or never read.
 
 Other clients are served on both transports, and no threads or descriptors remain.
 """
@@ -27,7 +27,6 @@ __all__ = ["serve"]
 pytestmark = pytest.mark.functional
 
 PIECE = b"x" * 1_000_000
-JSON = "Content-Type: application/json"
 
 
 def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
