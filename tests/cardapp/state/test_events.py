@@ -211,21 +211,6 @@ def test_a_changed_event_is_found(db: Database, add: Add) -> None:
     assert events.verify_file(db.path).intact
 
 
-def test_a_rewritten_end_is_detected_only_by_a_hash_noted_elsewhere(db: Database, add: Add) -> None:
-    """The comment in ``events.py`` says that the verification alone cannot detect this."""
-    for number in range(3):
-        add(data={"n": number})
-    noted = events.verify_file(db.path)
-    with db.write() as conn:
-        unlock(conn)
-        conn.execute("DELETE FROM event WHERE seq = 3")
-        conn.execute("UPDATE sqlite_sequence SET seq = 2")
-        events.append(conn, kind="note", actor="a", key="", card=CARD, data={"n": "new"}, at=AT)
-    report = events.verify_file(db.path)
-    assert report.intact
-    assert report.head != noted.head
-
-
 def test_a_database_in_use_can_be_verified(db: Database, add: Add) -> None:
     add()
     with db.write() as conn:
