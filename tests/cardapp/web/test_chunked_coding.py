@@ -24,36 +24,15 @@ VALID = {
 }
 
 INVALID = [
-    b"\r\n5\r\nhello\r\n0\r\n\r\n",
-    b"5\nhello\r\n0\r\n\r\n",
-    b"5\n\r\nhello\r\n0\r\n\r\n",
-    b"5\r\r\nhello\r\n0\r\n\r\n",
-    b"5 \r\nhello\r\n0\r\n\r\n",
-    b" 5\r\nhello\r\n0\r\n\r\n",
-    b"+5\r\nhello\r\n0\r\n\r\n",
-    b"0x5\r\nhello\r\n0\r\n\r\n",
-    b"-5\r\nhello\r\n0\r\n\r\n",
-    b"5_0\r\n",
-    b"\xb2\r\n",
-    b"5;\r\nhello\r\n0\r\n\r\n",
-    b"5;a=\r\nhello\r\n0\r\n\r\n",
-    b'5;a="\r\nhello\r\n0\r\n\r\n',
-    b"5;a\n\r\nhello\r\n0\r\n\r\n",
-    b"5;a\x00\r\nhello\r\n0\r\n\r\n",
-    b"ffffffffffffffff\r\n",
-    b"0" * (LINE_BYTES + 1),
-    b"5\r\nhello\n0\r\n\r\n",
-    b"5\r\nhello0\r\n\r\n",
-    b"4\r\nhello\r\n0\r\n\r\n",
-    b"5\r\nhell\r\n0\r\n\r\n\r\n",
-    b"0\r\n\n",
-    b"0\r\n \r\n\r\n",
-    b"0\r\nno colon\r\n\r\n",
-    b"0\r\nName : value\r\n\r\n",
-    b"0\r\nName: a\nb\r\n\r\n",
-    b"0\r\nName: a\r\n b\r\n\r\n",
+    b"\r\n5\r\nhello\r\n0\r\n\r\n", b"5\nhello\r\n0\r\n\r\n", b"5\n\r\nhello\r\n0\r\n\r\n",
+    b"5\r\r\nhello\r\n0\r\n\r\n", b"5 \r\nhello\r\n0\r\n\r\n", b" 5\r\nhello\r\n0\r\n\r\n", b"+5\r\nhello\r\n0\r\n\r\n",
+    b"0x5\r\nhello\r\n0\r\n\r\n", b"-5\r\nhello\r\n0\r\n\r\n", b"5_0\r\n", b"\xb2\r\n", b"5;\r\nhello\r\n0\r\n\r\n",
+    b"5;a=\r\nhello\r\n0\r\n\r\n", b'5;a="\r\nhello\r\n0\r\n\r\n', b"5;a\n\r\nhello\r\n0\r\n\r\n",
+    b"5;a\x00\r\nhello\r\n0\r\n\r\n", b"ffffffffffffffff\r\n", b"0" * (LINE_BYTES + 1), b"5\r\nhello\n0\r\n\r\n",
+    b"5\r\nhello0\r\n\r\n", b"4\r\nhello\r\n0\r\n\r\n", b"5\r\nhell\r\n0\r\n\r\n\r\n", b"0\r\n\n", b"0\r\n \r\n\r\n",
+    b"0\r\nno colon\r\n\r\n", b"0\r\nName : value\r\n\r\n", b"0\r\nName: a\nb\r\n\r\n", b"0\r\nName: a\r\n b\r\n\r\n",
     b"0\r\n" + b"a: b\r\n" * (TRAILER_BYTES // 6 + 1) + b"\r\n",
-]
+]  # fmt: skip
 
 
 def decoded(*pieces: bytes) -> tuple[bytes, int, bool]:

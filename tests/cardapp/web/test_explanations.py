@@ -241,3 +241,12 @@ def test_a_change_and_its_event_are_one_transaction(
         api.problem(method, path, body, status=503, code="state_disk_full")
     assert api.get("/api/annotations") == before
     assert api.get("/api/strategies")["strategies"] == []
+
+
+def test_each_kind_of_annotation_is_stored_as_it_was_given(api: Any) -> None:
+    lines = [[number / 500, 0.5] for number in range(500)]
+    points = {"callout": [[0.5, 0.5]], "freehand": lines}
+    for kind in ("box", "arrow", "underline", "marker", "callout", "freehand"):
+        geometry, style = {"points": points.get(kind, POINTS)}, {"kind": kind, "color": "#A0b1c2", "width": 0.5 + 1}
+        record = added(api, geometry=geometry, style=style)
+        assert (record["geometry"], record["style"]) == (geometry, style)

@@ -21,7 +21,6 @@ from cardapp.web.failures import (
     reporting,
     status_of,
 )
-from cardapp.web.services import Services
 
 
 def every(kind: type[e.CardAppError]) -> list[type[e.CardAppError]]:
@@ -113,12 +112,6 @@ def test_a_handler_that_breaks_answers_500(api: Any, editor: Any) -> None:
     editor.answers["state"] = RuntimeError("the secret inside")
     found = api.problem("GET", "/api/editor/state", status=500, code="internal_error")
     assert "secret" not in json.dumps(found)
-
-
-def test_a_closed_database_is_a_problem_and_seen_in_health(api: Any, services: Services) -> None:
-    services.database.close()
-    assert api.get("/api/health")["status"] == "degraded"
-    api.problem("GET", "/api/progress", status=503, code="state")
 
 
 def test_a_typed_rejection_is_a_conflict_and_each_part_of_what_is_expected_is_required(

@@ -250,12 +250,6 @@ def test_a_head_equals_the_wsgi_environment() -> None:
     assert head_of({}, "GET", "/", "/", is_chunked=True)[CHUNKED]
 
 
-def test_each_path_has_its_limit() -> None:
-    gate = gate_module.Gate(TCP, {UPLOAD: Intake(("image/png",), 100_000)})
-    assert gate.body_limit({"PATH_INFO": UPLOAD}) == 100_000
-    assert gate.body_limit({"PATH_INFO": "/api/state"}) == JSON_LIMIT
-
-
 # -- bodies that are arriving ------------------------------------------------------------------------------------------
 
 LARGE = 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cardapp.errors import EditorBlocked, EditorUnavailable, InvalidValue, SessionUnavailable, TooSlow
+from cardapp.errors import EditorBlocked, InvalidValue
 
 
 def events(api: Any) -> list[dict[str, Any]]:
@@ -98,18 +98,7 @@ def test_reset_records_itself_and_switches_sync_off(api: Any, publish: Any) -> N
     assert (control["sync"], control["reason"]) == ("off", "target_reset")
 
 
-def test_without_an_editor_only_the_state_answers(api: Any, editor: Any) -> None:
-    absent = dict.fromkeys(("blocking", "buffer", "window", "cursor", "mode", "grid", "terminal_attached"))
-    editor.answers["state"] = {"available": False, "reason": "no session", **absent}
-    for call in ("set_cursor", "input", "redraw"):
-        editor.answers[call] = EditorUnavailable("no session")
-    editor.answers["reset"] = SessionUnavailable("no session")
-    assert api.get("/api/editor/state")["available"] is False
-    cursor, keys = {"row": 1, "column": 0}, {"text": "j"}
-    api.problem("PUT", "/api/editor/cursor", cursor, status=503, code="editor_unavailable")
-    api.problem("POST", "/api/editor/input", keys, status=503, code="editor_unavailable")
-    api.problem("POST", "/api/editor/redraw", status=503, code="editor_unavailable")
-    api.problem("POST", "/api/editor/reset", status=503, code="no_session")
-    editor.answers["input"] = TooSlow("no answer within half a second")
-    api.problem("POST", "/api/editor/input", keys, status=504, code="timeout")
+def test_no_change_makes_no_revision_and_no_event(api: Any) -> None:
+    api("PUT", "/api/viewer/state", {"scale": 1, "viewer": {"page": {"fit": True}}}, status=200)
+    assert api.get("/api/viewer/state")["revision"] == 0
     assert events(api) == []
