@@ -53,17 +53,6 @@ def test_new_learner_does_not_begin_a_second_record_of_the_same_name(
     assert names(state) == ["unnamed", "Ada"]
 
 
-def test_a_mistyped_command_shows_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (
-        ["new-learner"], ["new-learner", "Ada", "Lovelace"], ["new-lerner", "Ada"],
-        ["collect"], ["collect", "a.json", "--outptu", "x"], ["colect", "a.json"],
-    ):  # fmt: skip
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2
-        assert "usage: cardapp" in capsys.readouterr().err, arguments
-
-
 # -- collect -------------------------------------------------------------------------------------------------------
 
 

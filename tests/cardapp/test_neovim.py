@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from cardapp.errors import CardAppError, EditorUnavailable, TooSlow
+from cardapp.errors import EditorUnavailable, TooSlow
 from cardapp.neovim import NeovimConnection
 from tests.functional.serving import until
 
@@ -124,15 +124,3 @@ def test_a_slow_request_for_the_mode_is_sent_once_and_the_mildest_remedy_is_name
         until(has_asked, 30)
         assert [has_asked() for _ in range(2)] == [["nvim_get_mode"]] * 2
         connection.close()
-
-
-def test_without_a_thread_left_the_connection_is_refused_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``EditorUnavailable`` Neovim would be started again."""
-
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(CardAppError, match="try again later") as raised:
-        NeovimConnection("/nowhere")
-    assert (type(raised.value), raised.value.code) == (CardAppError, "busy")

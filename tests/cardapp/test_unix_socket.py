@@ -38,14 +38,6 @@ def test_a_socket_with_a_listener_is_refused(path: Path) -> None:
         assert refused.value.code == "socket_in_use"
 
 
-def test_a_full_queue_counts_as_a_listener(path: Path) -> None:
-    with unix_socket.bind(path, "CARD_X") as bound, socket.socket(socket.AF_UNIX) as waiting:
-        assert not unix_socket.has_listener(path)
-        bound.listen(0)
-        waiting.connect(str(path))
-        assert unix_socket.has_listener(path, 0.05)
-
-
 def test_another_kind_of_file_is_left_alone(path: Path) -> None:
     path.write_text("mine")
     with pytest.raises(StateError, match=r"is not a socket.*CARD_X"):
