@@ -70,22 +70,12 @@ def _candle(opened: int, end: int, held: list[Tick]) -> Candle:
         if tick.side == "buy":
             buy_volume = EXACT.add(buy_volume, size)
             buy_quote = EXACT.add(buy_quote, EXACT.multiply(price, size))
+    first, last = ((each.ts, each.seq, each.id) for each in (held[0], held[-1]))
+    max_block = max((tick.block_number for tick in held if tick.block_number is not None), default=None)
     return Candle(
-        opened=opened,
-        end=end,
-        open=prices[0],
-        high=max(prices),
-        low=min(prices),
-        close=prices[-1],
-        volume=volume,
-        quote=quote,
-        buy_volume=buy_volume,
-        buy_quote=buy_quote,
-        n=len(held),
-        max_block=max((tick.block_number for tick in held if tick.block_number is not None), default=None),
-        first=(held[0].ts, held[0].seq, held[0].id),
-        last=(held[-1].ts, held[-1].seq, held[-1].id),
-    )
+        opened, end, prices[0], max(prices), min(prices), prices[-1], volume, quote, buy_volume, buy_quote, len(held),
+        max_block, first, last,
+    )  # fmt: skip
 
 
 def rollups(ticks: Iterable[Tick]) -> list[tuple[Any, ...]]:
@@ -206,14 +196,8 @@ def _row(candle: Candle, now: int, final: int | None) -> str:
 def json_prefix(candle: Candle) -> str:
     """The JSON of a candle, up to the members that depend on the time of the request."""
     assert candle.opened % SECOND == 0
-    numbers = {
-        "o": candle.open,
-        "h": candle.high,
-        "l": candle.low,
-        "c": candle.close,
-        "v": candle.volume,
-        "q": candle.quote,
-    }
+    c = candle
+    numbers = {"o": c.open, "h": c.high, "l": c.low, "c": c.close, "v": c.volume, "q": c.quote}
     return (
         f'{{"t":{candle.opened // 1000},"T":{candle.end // 1000 - 1},'
         + "".join(f'"{name}":"{text(number)}",' for name, number in numbers.items())

@@ -125,19 +125,12 @@ def history(symbol: str, max_size: int = 40) -> st.SearchStrategy[list[Tick]]:
         ids = ["b", "a", "Z", "é", "0"]
         return [
             tick(
-                symbol,
-                f"{ids[number % 5]}{number}",
-                ts,
-                price,
-                size,
-                seq=seq,
-                side=(None, "buy", "sell")[number % 3],
-                block_number=block,
-                block_hash=None if block is None else f"0xb{block}",
+                symbol, f"{ids[number % 5]}{number}", ts, price, size, seq=seq, side=(None, "buy", "sell")[number % 3],
+                block_number=block, block_hash=None if block is None else f"0xb{block}",
                 tx=None if number % 2 else f"0x{number:x}",
             )
             for number, (ts, seq, price, size, block) in enumerate(rows)
-        ]
+        ]  # fmt: skip
 
     row = st.tuples(
         _TIMES,

@@ -7,8 +7,6 @@ import json
 import random
 import re
 from decimal import Decimal
-from fractions import Fraction
-from functools import partial
 from time import time
 
 import pytest
@@ -24,7 +22,7 @@ from marketdata.store.version import Version
 from marketdata.tick import Finalize, Retract, Tick
 
 from . import brute_force
-from .brute_force import Asked, Candle, chart, rollups, text, vwap
+from .brute_force import Asked, Candle, chart, rollups, vwap
 from .conftest import RELAXED, START, history, insert, new_symbol, stored_rollups, tick
 
 ZONES = [Zone.fixed(offset) for offset in (0, 0, 330, -570, 60, -720, 840, 345, 1, -61)]
@@ -167,16 +165,7 @@ def test_the_time_of_the_finalized_block_may_be_sent(conn: Connection, version: 
         assert finalized(conn, version, symbol, fill="previous")[:2] == [True, False]
 
 
-def test_a_finalized_time_in_the_future_makes_no_open_candle_final(conn: Connection, version: Version) -> None:
-    symbol, now = new_symbol(), int(time()) * SECOND
-    ticks.ingest(conn, version, [in_block(symbol, 1, now), Finalize(symbol, 1, now + 400 * DAY)])
-    for interval in ("1h", "1d", "1w"):
-        assert finalized(conn, version, symbol, interval) == [False]
-
-
-def test_where_no_bucket_is_empty_so_many_rows_are_enough(
-    conn: Connection, version: Version, rng: random.Random
-) -> None:
+def test_so_many_rows_are_enough_if_no_bucket_is_empty(conn: Connection, version: Version, rng: random.Random) -> None:
     """The test counts the rows that are read for a limit. Each bucket here needs the greatest number of rows: there is
     a tick in every quarter of an hour of 70 days, and in every minute of one of them."""
     symbol = new_symbol()
@@ -190,31 +179,6 @@ def test_where_no_bucket_is_empty_so_many_rows_are_enough(
             for limit in (1, 2, 5):
                 for bounds in ({}, {"start": START}, {"start": START + 33 * DAY + 1}, {"end": START + 34 * DAY}):
                     check(conn, version, symbol, made, Asked(interval, limit=limit, zone=zone, **bounds), None)
-
-
-def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version) -> None:
-    """Pages that follow ``more`` from the last ``t`` give the same candles as one long answer, forward and backward."""
-    symbol = new_symbol()
-    held = [tick(symbol, str(n), START + n * n * 1777 * SECOND, str(n + 1)) for n in range(120)]
-    ticks.ingest(conn, version, held)
-    for number, interval in enumerate(WIDTHS):
-        zone = Zone.fixed((0, 330, -60)[number % 3])
-        read = partial(candles.read, conn, version, symbol, interval, zone=zone)
-        whole = json.loads(read(start=0, limit=10_000).body)["candles"]
-
-        forward, start, more = [], 0, True
-        while more:
-            page = read(start=start, limit=11)
-            forward += json.loads(page.body)["candles"]
-            start, more = forward[-1]["t"] * 1000 + 1, page.more
-        assert forward == whole, interval
-
-        back, end, more = [], None, True
-        while more:
-            page = read(end=end, limit=11, sort="desc")
-            back += json.loads(page.body)["candles"]
-            end, more = back[-1]["t"] * 1000 - 1, page.more
-        assert back[::-1] == whole, interval
 
 
 def test_all_formats_have_the_same_candles(conn: Connection, version: Version) -> None:
@@ -272,14 +236,6 @@ def test_a_range_without_candles_gives_an_empty_list(conn: Connection, version: 
         assert format == "csv" or json.loads(found.body) is not None, format
 
 
-def test_a_symbol_whose_ticks_were_all_retracted_has_no_candles(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=1, block_hash="h"), Retract(symbol, "h")])
-    for interval, start, fill in itertools.product(WIDTHS, (None, START - DAY, START + DAY), ("none", "previous")):
-        found = candles.read(conn, version, symbol, interval, start=start, fill=fill)
-        assert found.count == 0, (interval, start, fill)
-
-
 def vwap_of_the_database(conn: Connection, version: Version, quote: Decimal, volume: Decimal) -> str | None:
     statement = version.query("SELECT {vwap}(%s::numeric, %s::numeric)::text")
     ((found,),) = conn.execute(statement, (str(quote), str(volume))).fetchall()
@@ -297,18 +253,6 @@ def test_vwap_rounds_exact_ties_to_the_even_digit(conn: Connection, version: Ver
             said = vwap_of_the_database(conn, version, Decimal(digits) * volume, Decimal(volume))
             assert said == vwap(Decimal(digits), Decimal(1)) == rounded, (digits, volume)
     assert vwap_of_the_database(conn, version, Decimal(0), Decimal(0)) is None
-
-
-numbers = st.decimals("1e-30", "1e30", places=30).map(lambda number: Decimal(text(number)))
-
-
-@settings(**RELAXED)
-@given(numbers, numbers)
-def test_vwap_is_rounded_half_even(conn: Connection, version: Version, quote: Decimal, volume: Decimal) -> None:
-    said = vwap_of_the_database(conn, version, quote, volume)
-    assert said == vwap(quote, volume)
-    assert said is not None
-    assert abs(Fraction(said) - Fraction(quote) / Fraction(volume)) <= Fraction(1, 2 * 10**18)
 
 
 def test_the_state_changes_with_every_write_and_with_the_clock(conn: Connection, version: Version) -> None:
@@ -364,22 +308,3 @@ def test_bounds_outside_of_all_times_select_all_or_nothing(conn: Connection, ver
             candles.read(conn, version, symbol, interval, zone=zone, **{side: bound}).count for side in ("start", "end")
         ]
         assert counts == [bound < 0, bound > 0], (bound, interval, zone.name)
-
-
-def test_more_rows_may_be_asked_for_than_time_has(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START)])
-    for start in ("NULL", "'1970-01-01Z'"):
-        query = f"SELECT count(*) FROM {{candles}}(%s, '1M', {start}, max_rows => 1000000)"
-        assert conn.execute(version.query(query), (symbol,)).fetchone() == (1,), start
-
-
-def test_no_function_is_called_for_the_bounds_of_each_bucket(conn: Connection, version: Version) -> None:
-    """A call for each row takes several times as long as all else, so PostgreSQL has to inline these functions."""
-    query = "SELECT {ended_in}({opened_in}(bucket, $1, $2, $3), $1, $3) FROM {rollups}"
-    conn.execute(b"PREPARE bounds (interval, timestamptz, timestamptz[]) AS " + version.query(query))
-    plan = conn.execute("EXPLAIN (VERBOSE, COSTS OFF) EXECUTE bounds ('1 day', '1969-01-06Z', NULL)").fetchall()
-    conn.execute("DEALLOCATE bounds")
-    assert "date_bin" in str(plan)
-    for part in ("opened_in", "ended_in"):
-        assert version.name(part) not in str(plan)

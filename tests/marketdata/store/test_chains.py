@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +15,7 @@ from marketdata.store.coverage import Range
 from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
-from marketdata.tick import Finalize, FinalizeChain, Item, Retract, Tick, chain_of
+from marketdata.tick import Finalize, FinalizeChain, Retract, Tick, chain_of
 
 from .conftest import START, tick
 from .test_candles import MINUTE, finalized, in_block
@@ -39,9 +38,7 @@ def test_sql_and_python_agree_on_the_chain_of_a_symbol(conn: Connection, version
     assert conn.execute(version.query("SELECT {chain_of}(%s)"), (symbol,)).fetchone() == (chain_of(symbol),)
 
 
-def test_a_final_block_of_the_chain_counts_for_its_symbols_with_blocks(
-    conn: Connection, version: Version, chain: str
-) -> None:
+def test_a_final_block_counts_for_the_symbols_with_blocks(conn: Connection, version: Version, chain: str) -> None:
     pool, nested = f"{chain}:A-B", f"{chain}:A:B"
     others = [chain, f"{chain}/x:A-B", f"x{chain}:A-B", f":{chain}"]
     for symbol in (pool, nested, *others):
@@ -60,32 +57,24 @@ def test_a_final_block_of_the_chain_counts_for_its_symbols_with_blocks(
     assert (shown[pool], shown[nested], shown[blockless], shown[chain]) == (7, 7, None, None)
 
 
-def test_the_later_finality_of_symbol_and_chain_counts(
-    conn: Connection, version: Version, chain: str, rng: random.Random
-) -> None:
-    """A lower block than the chain's newest one changes nothing."""
-    for number in range(6):
-        symbol = f"{chain}:{number}"
-        own = of_chain = 0
-        ticks.ingest(conn, version, minutes(symbol, 9))
-        conn.execute(version.query("DELETE FROM {chains} WHERE chain = %s"), (chain,))
-        for _ in range(6):
-            block = rng.randrange(1, 9)
-            item: Item = Finalize(symbol, block, START + block * MINUTE)
-            if rng.random() < 0.6:
-                item = FinalizeChain(chain, block, START + block * MINUTE)
-                of_chain = max(of_chain, block)
-            else:
-                own = max(own, block)
-            ticks.ingest(conn, version, [item])
-            assert finalized(conn, version, symbol) == [n < max(own, of_chain) for n in range(9)]
-    ticks.ingest(conn, version, [FinalizeChain(chain, 9, START), FinalizeChain(chain, 8, START + 9 * MINUTE)])
-    assert not finalized(conn, version, symbol)[-1]
+def test_the_later_finality_counts(conn: Connection, version: Version, chain: str) -> None:
+    """A lower block than the newest one changes nothing."""
+    symbol = f"{chain}:A"
+    ticks.ingest(conn, version, minutes(symbol, 9))
+    for item, final in (
+        (Finalize(symbol, 2, START + 2 * MINUTE), 2),
+        (FinalizeChain(chain, 5, START + 5 * MINUTE), 5),
+        (Finalize(symbol, 3, START + 3 * MINUTE), 5),
+        (Finalize(symbol, 7, START + 7 * MINUTE), 7),
+        (FinalizeChain(chain, 6, START + 6 * MINUTE), 7),
+        (FinalizeChain(chain, 5, START + 9 * MINUTE), 7),
+        (FinalizeChain(chain, 8, START + 8 * MINUTE), 8),
+    ):
+        ticks.ingest(conn, version, [item])
+        assert finalized(conn, version, symbol) == [n < final for n in range(9)], item
 
 
-def test_the_first_tick_with_a_block_meets_the_finality_of_its_chain(
-    conn: Connection, version: Version, chain: str
-) -> None:
+def test_the_first_tick_with_a_block_meets_the_finality(conn: Connection, version: Version, chain: str) -> None:
     ticks.ingest(conn, version, [FinalizeChain(chain, 1, START + MINUTE)])
     symbol = f"{chain}:new"
     ticks.ingest(conn, version, [tick(symbol, "no block", START), tick(symbol, "later", START + MINUTE)])
@@ -117,9 +106,7 @@ def test_one_notification_names_the_chain(database: str, conn: Connection, versi
 
 
 @pytest.mark.parametrize("lock", ["SHARE", "SHARE ROW EXCLUSIVE"])
-def test_a_chain_waits_like_a_tick_for_a_backup_and_a_cutover(
-    conn: Connection, database: str, version: Version, chain: str, lock: str
-) -> None:
+def test_a_chain_waits_for_a_backup(conn: Connection, database: str, version: Version, chain: str, lock: str) -> None:
     """A backup and a cutover lock the table of symbols, so that nothing is written meanwhile."""
     with connect(database) as other, connect(database) as writing, ThreadPoolExecutor(1) as pool:
         with other.transaction():
@@ -132,9 +119,7 @@ def test_a_chain_waits_like_a_tick_for_a_backup_and_a_cutover(
         assert later.result(30).outcomes == ["done"]
 
 
-def test_ticks_do_not_wait_for_a_final_block_of_their_chain(
-    conn: Connection, database: str, version: Version, chain: str
-) -> None:
+def test_ticks_wait_for_no_final_block(conn: Connection, database: str, version: Version, chain: str) -> None:
     chains = [f"{chain}{n}" for n in range(4)]
     names = [f"{each}:{writer}" for each in chains for writer in range(6)]
     with connect(database) as other, other.transaction():
@@ -144,9 +129,7 @@ def test_ticks_do_not_wait_for_a_final_block_of_their_chain(
 
 
 @pytest.mark.plain_only("of a distributed version, the coordinator erases what concerns chains and imports")
-def test_to_erase_the_symbols_of_a_chain_erases_what_is_known_of_it(
-    conn: Connection, version: Version, chain: str
-) -> None:
+def test_to_erase_the_symbols_of_a_chain_erases_its_rows(conn: Connection, version: Version, chain: str) -> None:
     symbol = f"{chain}:A"
     ticks.ingest(conn, version, [*minutes(symbol), FinalizeChain(chain, 3, START + DAY)])
     coverage.record(conn, version, [symbol], Range(START, START + DAY, "joined"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from marketdata import errors as e
-from marketdata.store.pool import ConnectionWatchdog, Patience, Pool, connect
+from marketdata.store.pool import Patience, Pool, connect
 from tests.functional.serving import until
 
 STALL = 1.5
@@ -64,15 +63,6 @@ def test_a_statement_that_is_never_answered_is_ended(made: Callable[..., Pool]) 
     assert pool.error() is None
 
 
-def test_a_holder_that_waits_for_its_client_is_not_disturbed(made: Callable[..., Pool]) -> None:
-    pool = made(overdue=2.0)
-    with pool.connection() as connection:
-        connection.execute("SELECT 1")
-        threading.Event().wait(2.2)
-        pool.renew(connection)
-        connection.execute("SELECT pg_sleep(0.1)")
-
-
 def test_while_nothing_answers_requests_fail_at_once(made: Callable[..., Pool], answers: Answers) -> None:
     pool = made()
     ask(pool)
@@ -99,9 +89,7 @@ def test_slow_clients_that_hold_all_connections_are_no_stall(made: Callable[...,
     assert pool.error() is None
 
 
-def test_slow_statements_are_no_stall_while_new_connections_are_answered(
-    made: Callable[..., Pool], database: str
-) -> None:
+def test_slow_statements_are_no_stall_while_new_ones_are_answered(made: Callable[..., Pool], database: str) -> None:
     pool = made(wait=1.2 * STALL)
     with connect(database) as other, ThreadPoolExecutor(2) as threads:
         other.execute("SELECT pg_advisory_lock(1)")
@@ -112,22 +100,3 @@ def test_slow_statements_are_no_stall_while_new_connections_are_answered(
         other.execute("SELECT pg_advisory_unlock(1)")
         for each in running:
             each.result(60)
-
-
-def test_open_connections_are_used_when_only_new_ones_are_not_answered(
-    made: Callable[..., Pool], answers: Answers
-) -> None:
-    answers.value, pool = False, made()
-    for _ in range(10):
-        ask(pool)
-    threading.Event().wait(1.2 * STALL)  # idle for longer than a stall takes
-    ask(pool)
-    assert pool.error() is None
-
-
-def test_close_ends_the_thread_and_may_be_repeated() -> None:
-    for _ in range(20):
-        watchdog = ConnectionWatchdog("closed", lambda: True)
-        watchdog.close()
-        watchdog.close()
-        assert "closed-watchdog" not in {thread.name for thread in threading.enumerate()}

@@ -35,9 +35,7 @@ def noted(conn: Connection, version: Version, symbol: str) -> list[tuple[int, in
     return rows.fetchall()
 
 
-def test_the_second_writer_waits_and_sees_what_the_first_one_wrote(
-    conn: Connection, database: str, version: Version
-) -> None:
+def test_the_second_writer_waits_for_the_first_one(conn: Connection, database: str, version: Version) -> None:
     symbol, alias = new_symbol(), new_symbol()
     conn.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
     coverage.record(conn, version, [symbol], of_days(0, 10, "indexed"))

@@ -81,9 +81,7 @@ def test_outcomes_and_rollups_of_any_sequence(conn: Connection, version: Version
 
 @settings(**RELAXED)
 @given(data=st.data())
-def test_the_result_is_independent_of_batches_and_order(
-    conn: Connection, version: Version, data: st.DataObject
-) -> None:
+def test_batches_and_their_order_change_no_result(conn: Connection, version: Version, data: st.DataObject) -> None:
     """The same ticks in other batches and another order make byte-identical rollups; so do plain INSERTs."""
     held = data.draw(history("x", max_size=30))
     rng = data.draw(st.randoms(use_true_random=False))
@@ -123,6 +121,7 @@ def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: 
     batch: list[Item] = [late, Retract(symbol, "h"), late, Restore(symbol, "h"), late, final, late]
     outcomes = ["created", "done", "retracted", "done", "created", "done", "duplicate"]
     assert ticks.ingest(conn, version, batch).outcomes == outcomes
+    assert ticks.ingest(conn, version, []).outcomes == []
     assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
 
 
@@ -141,10 +140,6 @@ def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version)
     sent = [late, tick(symbol, "a", START + DAY), tick(symbol, "b", START + 3 * DAY)]
     assert ticks.ingest(conn, version, sent).outcomes == ["retracted", "created", "created"]
     assert listed() == [Symbol(symbol, [], (START + DAY) // 1000, (START + 3 * DAY) // 1000, None)]
-
-
-def test_an_empty_batch_has_no_outcomes(conn: Connection, version: Version) -> None:
-    assert ticks.ingest(conn, version, []).outcomes == []
 
 
 def test_ids_of_any_characters(conn: Connection, version: Version) -> None:

@@ -25,24 +25,15 @@ def notified(database: str, conn: Connection, version: Version, *items: Item) ->
         return [Change.parsed(each.payload) for each in listening.notifies(timeout=20, stop_after=1)]
 
 
-def test_stored_ticks_are_notified_with_their_times(database: str, conn: Connection, version: Version) -> None:
+def test_changes_are_notified_with_their_times(database: str, conn: Connection, version: Version) -> None:
     symbol, later = new_symbol(), START + 5 * SECOND
-    found = notified(database, conn, version, tick(symbol, "a", START), tick(symbol, "b", later))
+    first = tick(symbol, "a", START, block_number=1, block_hash="0x1")
+    found = notified(database, conn, version, first, tick(symbol, "b", later))
     assert found == [Change(TABLE, symbol, START, later, "stored")]
     assert found[0].is_of("t_ticks_v1")
-
-
-def test_retracted_ticks_are_notified_as_removed(database: str, conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=1, block_hash="0x1")])
-    assert notified(database, conn, version, Retract(symbol, "0x1")) == [Change(TABLE, symbol, START, START, "removed")]
-
-
-def test_a_final_block_is_notified(database: str, conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=1, block_hash="0x1")])
     (change,) = notified(database, conn, version, Finalize(symbol, 1))
     assert (change.symbol, change.kind) == (symbol, "final")
+    assert notified(database, conn, version, Retract(symbol, "0x1")) == [Change(TABLE, symbol, START, START, "removed")]
 
 
 def test_what_arrives_during_a_statement_is_kept(database: str, conn: Connection, version: Version) -> None:

@@ -84,34 +84,6 @@ def test_a_read_is_repeated_on_the_node_to_which_the_shard_has_moved(cluster: Cl
     assert cluster.asked == [HERE, HERE, THERE]
 
 
-def test_a_change_on_another_node_makes_the_placement_be_read_again(cluster: Cluster) -> None:
-    """The former node of a shard may still claim for a moment that the shard is on it."""
-    placed = cluster.placement.placed(VERSION)
-    cluster.placement.expect(VERSION, ["LOW:A", "LOW:B"], HERE)
-    assert cluster.placement.placed(VERSION) is placed
-    cluster.at[LOW] = THERE
-    cluster.placement.expect(VERSION, ["LOW:A"], THERE)
-    assert cluster.placement.read(VERSION, ["LOW:A"], where) == (THERE, LOW)
-    assert cluster.asked == [THERE]
-
-
-def test_a_placement_that_was_being_read_when_it_was_forgotten_is_read_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = [Placed(LOW, HERE), Placed(HIGH, THERE)]
-    read = shards.placed
-
-    def forgotten_meanwhile(*_: Any) -> list[Placed]:
-        monkeypatch.setattr(shards, "placed", read)
-        cluster.at[LOW] = THERE
-        cluster.placement.expect(VERSION, ["LOW:A"], THERE)
-        return first
-
-    monkeypatch.setattr(shards, "placed", forgotten_meanwhile)
-    assert cluster.placement.placed(VERSION) == tuple(first)
-    assert cluster.placement.placed(VERSION)[0].node == THERE
-
-
 def test_an_old_copy_that_lacks_the_symbol_makes_no_error(cluster: Cluster) -> None:
     cluster.placement.read(VERSION, ["LOW:A"], where)
     cluster.at[LOW] = THERE
@@ -195,31 +167,6 @@ def test_the_first_error_of_several_shards_is_raised_after_all_have_ended(cluste
     assert ended == [HIGH]
 
 
-@pytest.fixture
-def busy(cluster: Cluster) -> Iterator[None]:
-    """All threads are busy: a node does not answer."""
-    answered = Event()
-    waits = [cluster.placement.begin(answered.wait) for _ in range(placement.PARALLEL)]
-    yield
-    answered.set()
-    for wait in waits:
-        wait()
-
-
-@pytest.mark.usefixtures("busy")
-def test_work_that_finds_no_thread_is_done_by_the_one_who_waits_for_it(cluster: Cluster) -> None:
-    ended = Event()
-
-    def work() -> None:
-        waits = [cluster.placement.begin(lambda: "stored") for _ in range(2)]
-        assert [wait() for wait in waits] == ["stored", "stored"]
-        assert cluster.placement.each([LOW, HIGH], str) == [str(LOW), str(HIGH)]
-        ended.set()
-
-    Thread(target=work, daemon=True).start()
-    assert ended.wait(10)
-
-
 def test_a_limited_number_of_writers_use_a_node_at_the_same_time(cluster: Cluster) -> None:
     """Otherwise the writers of many shards would wait in vain for the few connections to their node."""
     may_end = Event()
@@ -271,23 +218,3 @@ def test_a_refresh_follows_moves_and_forgets_the_versions_that_are_not_served(cl
     assert cluster.placement.pools().keys() == {THERE}, "only the other version was read elsewhere"
     assert cluster.placement.read(VERSION, ["LOW:A"], where) == (THERE, LOW)
     assert cluster.asked[-1:] == [THERE]
-
-
-def test_requests_do_not_wait_for_a_refresh(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cluster.placement.read(VERSION, ["LOW:A"], where) == (HERE, LOW)
-
-    def placed_meanwhile(*_: object) -> list[Placed]:
-        monkeypatch.setattr(shards, "placed", lambda *_: pytest.fail("a request has read the placement"))
-        assert cluster.placement.read(VERSION, ["LOW:A"], where) == (HERE, LOW)
-        return [Placed(LOW, HERE), Placed(HIGH, THERE)]
-
-    monkeypatch.setattr(shards, "placed", placed_meanwhile)
-    cluster.placement.refresh(VERSION)
-
-
-def test_closing_waits_for_the_connections_to_former_nodes(cluster: Cluster) -> None:
-    cluster.placement.read_each(VERSION, None, lambda *_: None)
-    cluster.at[LOW] = THERE
-    cluster.placement.refresh(VERSION)
-    cluster.placement.close()
-    assert sorted(cluster.closed, key=str) == [HERE, THERE]

@@ -19,12 +19,6 @@ def test_parameters_are_named_and_may_be_repeated(conn: Connection) -> None:
         assert found == [(b"%d" % (b - a), b"%d" % a, "käse'".encode(), None, b"3")]
 
 
-def test_rows_come_in_their_order(conn: Connection) -> None:
-    statement = b"SELECT n FROM generate_series(1, %(most)s::int) n"
-    assert prepared.rows(conn, statement, {"most": 3}) == [(b"1",), (b"2",), (b"3",)]
-    assert prepared.rows(conn, statement, {"most": 0}) == []
-
-
 def test_a_statement_is_prepared_once_for_each_connection(database: str) -> None:
     pool = Pool(database, application_name="test", size=2)
     try:

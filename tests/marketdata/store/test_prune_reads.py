@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,14 +14,13 @@ from hypothesis import strategies as st
 
 from marketdata.errors import MarketError, Pruned
 from marketdata.interval import DAY, MINUTE, SECOND, WIDTHS, Zone, bucket_open
-from marketdata.store import candles, markets, summary, ticks, trades
+from marketdata.store import candles, summary, ticks, trades
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.time_zones import TimeZones
 from marketdata.store.version import Version
 from marketdata.tick import Tick
 
 from . import test_summary, test_trades
-from .brute_force import text
 from .conftest import RELAXED, START, history, new_symbol, tick
 from .test_candles import ZONES, edges
 from .test_prune import pruned
@@ -49,9 +47,7 @@ def answer(conn: Connection, version: Version, symbol: str, asked: dict[str, Any
 
 @settings(**RELAXED)
 @given(data=st.data())
-def test_candles_stay_as_they_were(
-    conn: Connection, version: Version, some_zones: list[Zone], data: st.DataObject
-) -> None:
+def test_candles_stay_the_same(conn: Connection, version: Version, some_zones: list[Zone], data: st.DataObject) -> None:
     """This holds for every interval but 1s, with any bounds, fill, zone and format."""
     symbol = new_symbol()
     ticks.ingest(conn, version, data.draw(history(symbol)))
@@ -168,18 +164,6 @@ def test_a_cursor_below_the_line_and_a_stream_are_refused(conn: Connection, vers
     assert len(b"".join(ticks.stream(conn, version, symbol, start=line)).splitlines()) == 5
 
 
-def test_a_symbol_without_older_ticks_is_unaffected(conn: Connection, version: Version) -> None:
-    """The symbol has a line, but nothing was pruned."""
-    symbol, line = new_symbol(), START + DAY
-    ticks.ingest(conn, version, [tick(symbol, "a", line)])
-    assert pruned(conn, version, symbol, line) == 0
-    assert ticks.ingest(conn, version, [tick(symbol, "b", line - 1)]).outcomes == ["pruned"]
-    assert read_all(conn, version, symbol, start=0) == read_all(conn, version, symbol) == (["a"], False)
-    assert seconds(conn, version, symbol, start=0) == seconds(conn, version, symbol, end=line)
-    assert json.loads(trades.read(conn, version, symbol, start=0, limit=9, format="trade").body)
-    assert len(b"".join(ticks.stream(conn, version, symbol)).splitlines()) == 1
-
-
 @pytest.mark.parametrize("by_seq", [True, False])
 def test_trades_end_at_the_line(conn: Connection, version: Version, rng: random.Random, by_seq: bool) -> None:
     """The numbers of the remaining trades stay the same."""
@@ -264,12 +248,3 @@ def test_the_summary_numbers_trades_whose_ticks_are_pruned(
     pruned(conn, version, symbol, line + DAY)
     (item,) = test_summary.items(summary.named(conn, version, [symbol], addition="trades"))
     assert (item["first_id"], item["last_id"], item["last_size"]) == ((7, 9, None) if by_seq else (2, 4, None))
-
-
-def test_a_market_without_stored_ticks_stays_listed(conn: Connection, version: Version) -> None:
-    symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START, "2.50", "0.125"), tick(symbol, "b", START + SECOND, "2.25")])
-    before = markets.read(conn, version, [symbol]), markets.last_prices(conn, version, [symbol])
-    pruned(conn, version, symbol, START + DAY)
-    assert (markets.read(conn, version, [symbol]), markets.last_prices(conn, version, [symbol])) == before
-    assert before[1] == {symbol: text(Decimal("2.25"))}

@@ -19,17 +19,9 @@ def shard(number: int) -> Shard:
     return Shard(VERSION.prefix, VERSION.n, VERSION.candles_function, VERSION.shards, number, -5, 7, tables | functions)
 
 
-def test_a_function_that_uses_a_table_directly_or_through_another_belongs_to_the_shard() -> None:
+def test_a_function_that_uses_a_table_belongs_to_the_shard_and_others_are_made_once() -> None:
     assert {"ingest", "lock", "candles", "candles_pieced", "is_pruned", "canonical"} <= shards.shard_functions()
-
-
-def test_a_function_without_a_table_is_made_once_for_all_shards() -> None:
     assert not {"vwap", "instant", "bucket_of", "chain_of", "ms", "changed"} & shards.shard_functions()
-
-
-def test_the_notification_names_the_ticks_table_of_the_version() -> None:
-    created = Version.of("md", 2).script().decode()
-    assert "'\"md_ticks_v2\"'" in created
 
 
 def test_every_function_of_the_scripts_is_found() -> None:
@@ -53,9 +45,3 @@ def test_a_trigger_function_has_a_block_for_each_shard() -> None:
     assert blocks == ["md_ticks_v2_102008", "md_ticks_v2_102009"]
     assert '"md_rollups_v2_102009"' in text
     assert "{rollups}" not in text
-
-
-def test_shards_are_equal_by_their_number() -> None:
-    one = shard(102008)
-    assert one == replace(one, first=1, last=1, names={}) != shard(102009)
-    assert one != VERSION

@@ -102,7 +102,7 @@ def moments(chance: random.Random) -> list[int]:
     ]
 
 
-def test_items_are_the_sums_over_all_ticks(
+def test_items_are_sums_over_ticks(
     conn: Connection, version: Version, clock: Callable[[int], None], rng: random.Random
 ) -> None:
     """Ticks come late and in any order, and blocks are retracted."""
@@ -122,9 +122,7 @@ def test_items_are_the_sums_over_all_ticks(
                 assert items(found) == [expected(symbol, sent, at, has_closes=True)], (count, at)
 
 
-def test_the_time_is_rounded_up_to_a_millisecond(
-    conn: Connection, version: Version, clock: Callable[[int], None]
-) -> None:
+def test_the_time_is_rounded_up_to_1_ms(conn: Connection, version: Version, clock: Callable[[int], None]) -> None:
     """A tick that was stored with the present time is never later than ``as_of``."""
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "1", END + 1)])

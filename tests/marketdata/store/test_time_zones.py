@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from marketdata.errors import InvalidValue
-from marketdata.interval import DAY, MINUTE, SECOND, WIDTHS, Zone, bucket_end, bucket_open
+from marketdata.interval import DAY, SECOND, WIDTHS, Zone, bucket_end, bucket_open
 from marketdata.store import ticks
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.postgres_errors import translated
@@ -20,7 +18,7 @@ from marketdata.tick import Finalize
 
 from . import brute_force
 from .brute_force import Asked
-from .conftest import RELAXED, new_symbol, tick
+from .conftest import new_symbol, tick
 from .test_candles import check
 from .zone_oracle import Window
 
@@ -46,15 +44,6 @@ CHANGES = {
     "no change in years": ("Asia/Kathmandu", date(2024, 2, 29)),
 }
 """A zone, and a date within a day of a change of its offset, or far from one."""
-
-
-near = st.builds(
-    lambda unit, count, us: unit * count + us,
-    st.sampled_from([17 * MINUTE, 3600 * SECOND, 5 * 3600 * SECOND, DAY, 6 * DAY]),
-    st.integers(-11, 11),
-    st.sampled_from([0, 0, 1, -1, 29 * MINUTE]),
-)
-"""Distances from a change."""
 
 
 @pytest.fixture(scope="module")
@@ -97,27 +86,6 @@ def test_candles_around_every_change_are_exact(conn: Connection, version: Versio
         for interval in WIDTHS:
             asked = Asked(interval, start=around - 2 * DAY, limit=150, zone=zone)
             check(conn, version, symbol, brute_force.candles(held, interval, zone), asked, held[60].ts)
-
-
-@settings(**RELAXED)
-@given(data=st.data())
-def test_any_candles_around_a_change_are_exact(
-    conn: Connection, version: Version, zones: TimeZones, data: st.DataObject
-) -> None:
-    change = data.draw(st.sampled_from(list(CHANGES)))
-    zone, around, symbol = zones.find(CHANGES[change][0]), moment(change), new_symbol()
-    times = data.draw(st.lists(near.map(lambda distance: around + distance), min_size=1, max_size=60))
-    held = [tick(symbol, str(n), ts, str(n + 1), block_number=n) for n, ts in enumerate(times)]
-    ticks.ingest(conn, version, [*held, Finalize(symbol, len(held) // 2)])
-    final = brute_force.final_until(held, len(held) // 2)
-    bound = st.none() | near.map(lambda distance: around + distance)
-    asked = data.draw(
-        st.builds(
-            Asked, st.sampled_from(list(WIDTHS)), bound, bound, st.sampled_from([1, 2, 5, 500]),
-            st.sampled_from(["asc", "desc"]), st.sampled_from(["none", "previous"]), st.just(zone),
-        )
-    )  # fmt: skip
-    check(conn, version, symbol, brute_force.candles(held, asked.interval, zone), asked, final)
 
 
 def test_the_function_knows_the_buckets_of_every_zone(conn: Connection, version: Version, zones: TimeZones) -> None:

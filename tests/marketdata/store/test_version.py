@@ -31,9 +31,6 @@ def test_an_impossible_name_is_refused() -> None:
     for name in ("", "Candles", "a-b", 'x"y', "x()", "9a", "a" * 64, "a\n"):
         with pytest.raises(UsageError, match="CANDLES_FUNCTION"):
             Version.from_names("md_ticks_v1", name)
-
-
-def test_versions_count_from_one() -> None:
     with pytest.raises(UsageError, match="must be 1 or greater"):
         Version.of("md", 0)
 
@@ -45,13 +42,6 @@ def test_the_longest_prefix_keeps_every_name_apart(conn: Connection) -> None:
     version.check(conn)
     assert ticks.ingest(conn, version, [tick("x:y", "a", START)]).outcomes == ["created"]
     assert candles.read(conn, version, "x:y", "1m").count == 1
-
-
-def test_creating_a_version_leaves_the_search_path_unchanged(conn: Connection) -> None:
-    with conn.transaction(force_rollback=True):
-        before = conn.execute("SHOW search_path").fetchall()
-        Version.of("path", 1).create(conn)
-        assert conn.execute("SHOW search_path").fetchall() == before
 
 
 def test_a_role_that_is_no_superuser_creates_a_version_and_writes_to_it(conn: Connection) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import psycopg
 import pytest
 
 from marketdata.errors import Contended
@@ -34,15 +33,11 @@ def some_ticks(symbols: list[str], writer: int, count: int, rng: random.Random) 
         block = n % (BLOCKS + 2) if n % (BLOCKS + 2) < BLOCKS else None
         made.append(
             tick(
-                rng.choice(symbols),
-                f"{'all' if shared else writer}-{n}",
-                START + n * 13 * SECOND,
-                f"{100 + n % 7}.{n % 10}0",
-                f"{n % 5}.250",
-                block_number=block,
-                block_hash=None if block is None else f"0xb{block}",
+                rng.choice(symbols), f"{'all' if shared else writer}-{n}", START + n * 13 * SECOND,
+                f"{100 + n % 7}.{n % 10}0", f"{n % 5}.250",
+                block_number=block, block_hash=None if block is None else f"0xb{block}",
             )
-        )
+        )  # fmt: skip
     return made
 
 
@@ -134,35 +129,8 @@ def test_eight_writers_of_every_kind(conn: Connection, database: str, version: V
         assert set(crowd.states) <= {"40001"}
 
 
-def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
-    conn: Connection, database: str, version: Version
-) -> None:
-    """If they did not begin with the same lock, each could hold a lock that the other one needs next."""
-    symbol = new_symbol()
-    outcomes: list[list[ticks.Outcome]] = []
-    with connect(database) as plain, connect(database) as ours:
-        with plain.transaction():
-            insert(plain, version, [tick(symbol, "a", START)])
-
-            def ingest() -> None:
-                outcomes.append(ticks.ingest(ours, version, [tick(symbol, "a", START)]).outcomes)
-
-            waiting = threading.Thread(target=ingest)
-            waiting.start()
-            while not conn.execute(
-                "SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (ours.info.backend_pid,)
-            ).rowcount:
-                assert waiting.is_alive()
-            insert(plain, version, [tick(symbol, "b", START)])
-        waiting.join(30)
-    assert outcomes == [[ticks.Outcome.DUPLICATE]]
-    assert len(stored_ticks(conn, version, symbol)) == 2
-
-
 @pytest.mark.parametrize("kind", ["tick", "duplicate", "retract", "restore", "finalize"])
-def test_repeatable_read_gets_a_serialization_failure_from_every_call(
-    conn: Connection, database: str, version: Version, kind: str
-) -> None:
+def test_repeatable_read_fails_in_every_call(conn: Connection, database: str, version: Version, kind: str) -> None:
     """A call that relied on its snapshot would not see a block that was retracted after the snapshot was taken."""
     symbol = new_symbol()
     late = tick(symbol, "late", START, block_number=1, block_hash="h")
@@ -186,15 +154,3 @@ def test_repeatable_read_gets_a_serialization_failure_from_every_call(
         assert ticks.ingest(other, version, [sent]).outcomes == [outcome]
         other.execute("COMMIT")
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "a", START)])
-
-
-def test_a_cut_connection_keeps_all_of_a_batch_or_nothing(conn: Connection, database: str, version: Version) -> None:
-    symbol = new_symbol()
-    with connect(database) as other:
-        other.execute("BEGIN")
-        ticks.ingest(other, version, [tick(symbol, "a", START), Retract(symbol, "h")])
-        conn.execute("SELECT pg_terminate_backend(%s::integer, 5000)", (other.info.backend_pid,))
-        with pytest.raises(psycopg.errors.AdminShutdown):
-            other.execute("COMMIT")
-    assert stored_ticks(conn, version, symbol) == []
-    assert stored_rollups(conn, version, symbol) == []
