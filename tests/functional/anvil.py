@@ -57,12 +57,6 @@ class Anvil:
         self._process.terminate()
         self._process.wait(SECONDS)
 
-    def kill(self) -> None:
-        """End the node with SIGKILL. The state file remains as the last ``stop`` wrote it."""
-        self._connection.close()
-        self._process.kill()
-        self._process.wait(SECONDS)
-
     def __call__(self, method: str, *params: Any) -> Any:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         self._connection.request("POST", "/", body, {"Content-Type": "application/json"})

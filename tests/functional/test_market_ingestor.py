@@ -7,12 +7,15 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
+from itertools import product
 
 import pytest
 
 from tests.functional.anvil import CHAIN_ID
 from tests.functional.chain_market import Market, kill_in_turn, running
 from tests.functional.evm_packages import FIRST_INSTALL_SECONDS, EvmPackages
+from tests.functional.exchanges.exchanges import trade
 from tests.functional.exchanges.uniswap_v4 import AFTER_SWAP, AFTER_SWAP_RETURNS_DELTA
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
@@ -22,7 +25,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.timeout(FIRST_INSTALL_SECONDS)
 
 @pytest.fixture(scope="module")
 def module_market(evm_packages: EvmPackages) -> Iterator[Market]:
-    with running(Market, evm_packages) as found:
+    with running(partial(Market, full=True), evm_packages) as found:
         yield found
 
 
@@ -38,6 +41,22 @@ def test_live_ticks_and_candles_are_those_of_the_receipts(market: Market) -> Non
     for _ in range(2):
         market.trade(15)
         market.assert_complete()
+
+
+def test_a_tick_is_the_change_of_the_traders_balances(market: Market) -> None:
+    exchanges = market.exchanges
+    made = {}
+    for pool, sell, part in product(market.pools, (True, False), (150, 3000)):
+        swapped = exchanges.swap(pool, pool.amounts[not sell] // part, sell=sell)
+        market.chain.mine()
+        receipt = market.chain.receipt(swapped)
+        made[swapped] = trade(pool, *(exchanges.tokens.spent(receipt, token) for token in pool.tokens))
+        assert made[swapped]["side"] == ("sell" if sell != pool.invert else "buy")
+    market.assert_complete()
+    ticks = {
+        tick["tx"]: {name: tick[name] for name in ("price", "size", "side")} for tick in exchanges.ticks(*market.pools)
+    }
+    assert {transaction: ticks[transaction] for transaction in made} == made
 
 
 def test_check_finds_what_is_wrong(market: Market) -> None:
@@ -106,18 +125,6 @@ def test_candles_are_finalized_up_to_the_block_that_the_chain_calls_final(market
         market.ingestor.start()
 
 
-def test_a_restart_of_the_node_loses_nothing(market: Market) -> None:
-    for is_noticed in (False, True):
-        before = market.ingestor.said().count("no answer")
-        market.trade(2)  # perhaps while the ingestor reads
-        market.chain.stop()
-        if is_noticed:
-            until(lambda before=before: market.ingestor.said().count("no answer") > before, 60)
-        market.chain.start()
-        market.trade(3)
-        market.assert_complete()
-
-
 def test_announced_blocks_are_read_at_once_also_after_the_node_was_away(market: Market) -> None:
     market.ingestor.stop()
     # Without announcements, a block would be read a minute later.
@@ -142,20 +149,6 @@ def test_announced_blocks_are_read_at_once_also_after_the_node_was_away(market: 
     assert market.ingestor.said().count(lost) == 1
 
 
-def test_metrics_count_blocks_ticks_and_deliveries(market: Market) -> None:
-    market.ingestor.stop()
-    market.ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
-    market.ingestor.start()
-    market.ingestor.settings = {}
-    market.trade(3)
-    market.assert_complete()
-    head = int(market.chain("eth_blockNumber"), 16)
-    found = until(lambda: (shown := market.ingestor.figures())["outbox_items"] == 0 and shown)
-    assert (found["head_block"], found["next_block"], found["dead_letters"]) == (head, head + 1, 0)
-    assert found["blocks_total"] >= 3
-    assert found["delivered_total"] >= found["ticks_total"] > 0
-
-
 def test_reorganisations_of_any_depth_are_followed(market: Market) -> None:
     market.trade(30)
     market.assert_complete()
@@ -174,19 +167,6 @@ def test_reorganisations_of_any_depth_are_followed(market: Market) -> None:
     assert market.ingestor.said().count("reorganisation: ") >= before + 4
     assert market.ingestor.stop() == 0  # a stop reports the coverage without delay
     market.assert_covered()
-
-
-def test_it_stops_while_the_api_is_down(market: Market) -> None:
-    market.trade(1)
-    market.assert_complete()
-    port, before = market.api.port, market.ingestor.said().count("does not answer")
-    market.api.kill()
-    market.trade(2)
-    until(lambda: market.ingestor.said().count("does not answer") > before, 30)
-    assert market.ingestor.stop() == 0
-    market.api.start(port)
-    market.ingestor.start()
-    market.assert_complete()
 
 
 def test_it_stops_while_the_api_does_not_answer(market: Market) -> None:
@@ -218,6 +198,9 @@ def test_a_pool_whose_hooks_change_amounts_is_not_read_but_listed_with_the_reaso
     reason = "its hooks change the amounts of swaps (AFTER_SWAP_RETURNS_DELTA)"
     assert f"{pool.address}  not read: {reason}\n" in done.stdout, done.stdout + done.stderr
     assert done.stdout.endswith(f"\n{len(market.pools)} pools are read, 1 are not\n")
+    assert market.ingestor.run("pools", "--chain", "TEST").stdout == done.stdout
+    done = market.ingestor.run("pools", "--chain", "NONE")
+    assert (done.returncode, done.stderr.endswith("rpc.json has no chain NONE: it has TEST\n")) == (2, True)
     with closing(Client(market.api.port, market.api.token("read"))) as read:
         symbols = {each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]}
     assert symbols == {f"TEST:{each.name}" for each in market.pools}

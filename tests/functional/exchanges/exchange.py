@@ -114,24 +114,6 @@ class Exchange(Protocol):
         """Give ``amount`` of token0 (``sell``) or token1. Returns the transaction."""
 
 
-class RoutingExchange(Exchange, Protocol):
-    """An exchange with a router. ``spenders`` are the contracts that take the account's tokens."""
-
-    spenders: tuple[str, ...]
-
-    def route(self, amount: int, token: str, *pools: TestPool) -> str:
-        """Give ``amount`` of a token to the first pool, and the output of each pool to the next one. Returns the
-        transaction."""
-
-
-class ExactExchange(RoutingExchange, Protocol):
-    """An exchange whose router computes the input for an output."""
-
-    def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        """Get ``amount`` of token1 (``sell``) or token0 for as much of the other token as needed. Returns the
-        transaction."""
-
-
 def in_order(amounts: dict[str, int]) -> list[tuple[str, int]]:
     """Token0 and token1 with their amounts."""
     return sorted(amounts.items(), key=lambda each: int(each[0], 16))

@@ -33,10 +33,3 @@ class PancakeSwapV3:
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
         return self._chain.invoke(self._trader, "swap(address,bool,int256)", pool.address, sell, amount)
-
-    def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        return self._chain.invoke(self._trader, "swap(address,bool,int256)", pool.address, sell, -amount)
-
-    def route(self, amount: int, token: str, *pools: TestPool) -> str:
-        addresses = [pool.address for pool in pools]
-        return self._chain.invoke(self._trader, "route(address[],address,int256)", addresses, token, amount)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.functional.exchanges.exchange import DEADLINE, MAX, TestPool, Tokens, last_word, path
+from tests.functional.exchanges.exchange import DEADLINE, TestPool, Tokens, last_word, path
 
 
 class UniswapV2:
@@ -22,11 +22,6 @@ class UniswapV2:
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
         return self.route(amount, pool.tokens[not sell], pool)
-
-    def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        signature = "swapTokensForExactTokens(uint256,uint256,address[],address,uint256)"
-        tokens = path(pool.tokens[not sell], pool)
-        return self._chain.invoke(self._router, signature, amount, MAX, tokens, self._chain.account, DEADLINE)
 
     def route(self, amount: int, token: str, *pools: TestPool) -> str:
         signature = "swapExactTokensForTokens(uint256,uint256,address[],address,uint256)"

@@ -7,7 +7,6 @@ import math
 from tests.functional.exchanges.exchange import (
     DEADLINE,
     MAX_TICK,
-    SUPPLY,
     TestPool,
     Tokens,
     in_order,
@@ -48,19 +47,6 @@ class UniswapV3:
         return self._chain.invoke(
             self._router, signature, given, taken, FEE, self._chain.account, DEADLINE, amount, 0, 0
         )
-
-    def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        given, taken = path(pool.tokens[not sell], pool)
-        signature = "exactOutputSingle((address,address,uint24,address,uint256,uint256,uint256,uint160))"
-        return self._chain.invoke(
-            self._router, signature, given, taken, FEE, self._chain.account, DEADLINE, amount, SUPPLY, 0
-        )
-
-    def route(self, amount: int, token: str, *pools: TestPool) -> str:
-        tokens = [each[2:] for each in path(token, *pools)]
-        encoded = bytes.fromhex(f"{FEE:06x}".join(tokens))
-        signature = "exactInput((bytes,address,uint256,uint256,uint256))"
-        return self._chain.invoke(self._router, signature, (encoded, self._chain.account, DEADLINE, amount, 0))
 
 
 def root_of_price(amount0: int, amount1: int) -> int:

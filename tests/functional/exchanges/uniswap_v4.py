@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tests.functional.anvil import words
 from tests.functional.exchanges.exchange import MAX_TICK, NATIVE, SUPPLY, TestPool, Tokens, in_order, path
@@ -19,7 +18,7 @@ BEFORE_SWAP_RETURNS_DELTA, AFTER_SWAP_RETURNS_DELTA = 1 << 3, 1 << 2
 BUDGET = 10**20
 """The amount of native currency sent with a swap that pays in it. The router returns the rest."""
 # From Actions.sol.
-SWAP_EXACT_IN_SINGLE, SWAP_EXACT_IN, SWAP_EXACT_OUT_SINGLE, SETTLE_ALL, TAKE_ALL = 0x06, 0x07, 0x08, 0x0C, 0x0F
+SWAP_EXACT_IN_SINGLE, SETTLE_ALL, TAKE_ALL = 0x06, 0x0C, 0x0F
 
 
 class UniswapV4:
@@ -57,29 +56,13 @@ class UniswapV4:
         return self._tokens.pool("uniswap-v4", name, f"{self.manager}#{id}", amounts, fee, hooks, invert=invert)
 
     def swap(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        return self._single(SWAP_EXACT_IN_SINGLE, pool, sell, amount, 0)
-
-    def buy(self, pool: TestPool, amount: int, *, sell: bool) -> str:
-        return self._single(SWAP_EXACT_OUT_SINGLE, pool, sell, amount, (1 << 128) - 1)
-
-    def route(self, amount: int, token: str, *pools: TestPool) -> str:
-        tokens = path(token, *pools)
-        keys = [
-            (taken, fee, SPACING, hooks, b"")
-            for taken, (fee, hooks) in zip(tokens[1:], [pool.key for pool in pools], strict=True)
-        ]
-        return self._execute(SWAP_EXACT_IN, (token, keys, amount, 0), tokens)
-
-    def _single(self, action: int, pool: TestPool, sell: bool, amount: int, limit: int) -> str:
+        """Swap, pay one token, and take the other one."""
         fee, hooks = pool.key
-        parameters = (*pool.tokens, fee, SPACING, hooks, sell, amount, limit, b"")
-        return self._execute(action, parameters, path(pool.tokens[not sell], pool))
-
-    def _execute(self, action: int, parameters: tuple[Any, ...], tokens: list[str]) -> str:
-        """Swap, pay the first token, and take the last one."""
-        actions = bytes((action, SETTLE_ALL, TAKE_ALL))
-        encoded = [words(parameters), words(tokens[0], SUPPLY), words(tokens[-1], 0)]
+        given, taken = path(pool.tokens[not sell], pool)
+        actions = bytes((SWAP_EXACT_IN_SINGLE, SETTLE_ALL, TAKE_ALL))
+        parameters = words((*pool.tokens, fee, SPACING, hooks, sell, amount, 0, b""))
+        encoded = [parameters, words(given, SUPPLY), words(taken, 0)]
         data = words(actions, [bytes.fromhex(each) for each in encoded])
-        value = BUDGET if tokens[0] == NATIVE else 0
+        value = BUDGET if given == NATIVE else 0
         signature = "executeActionsAndSweepExcessETH(bytes)"
         return self._chain.invoke(self._router, signature, bytes.fromhex(data), value=value)

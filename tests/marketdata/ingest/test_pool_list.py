@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from marketdata import cli
 from marketdata.ingest import pool_list
 from tests.marketdata.ingest.test_discovery import FACTORY, SOURCE, UNREADABLE, FactoryRun, WaitingRun
 
@@ -70,30 +68,3 @@ def test_a_pool_with_too_few_swaps_is_shown_with_their_number(tmp_path: Path) ->
         ends = shown(run, min_trades=1000).values()
         assert any(" of the 1000 swaps of min_trades" in end for end in ends)
         assert "  not read: it is read from the next start of the ingestor on" in shown(run).values()
-
-
-@pytest.fixture(name="state")
-def _state(run: FactoryRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state directory with the outbox of the run, and ``rpc.json``."""
-    monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path))
-    (tmp_path / "secrets").mkdir(mode=0o700)
-    factory = {"kind": "uniswap-v2", "address": FACTORY, "start_block": 2}
-    chains = [
-        {"url": "http://localhost", "chain": chain, "chain_id": 1, "confirmations": 4, "factories": [factory]}
-        for chain in ("T", "OTHER")
-    ]
-    file = tmp_path / "secrets" / "rpc.json"
-    file.write_text(json.dumps({"chains": chains}))
-    file.chmod(0o600)
-    run.outbox.close()
-    run.outbox.path.rename(run.outbox.path.with_name("md_ticks_v1.sqlite"))
-
-
-@pytest.mark.usefixtures("state")
-def test_the_list_may_be_limited_to_a_chain(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["ingestor", "pools", "--chain", "T"]) == 0
-    assert "T:COIN-USD" in capsys.readouterr().out
-    assert cli.main(["ingestor", "pools", "--chain", "OTHER"]) == 0
-    assert capsys.readouterr().out.endswith("\n0 pools are read, 0 are not\n")
-    assert cli.main(["ingestor", "pools", "--chain", "NONE"]) == cli.WRONG_USE
-    assert "rpc.json has no chain NONE: it has T, OTHER\n" in capsys.readouterr().err
