@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from tests.functional.anvil import CHAIN_ID
@@ -109,18 +107,3 @@ class BackfillProcess(IngestorProcess):
 
     def _command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "marketdata", "backfill", *arguments]
-
-    def run_on_terminal(self) -> tuple[int, str, str]:
-        """Returns its exit code, its standard output, and the text on a terminal that is its standard error."""
-        terminal, end = pty.openpty()
-        process = subprocess.Popen(
-            self._command(), cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, stderr=end, text=True
-        )
-        os.close(end)
-        shown = b""
-        with suppress(OSError):  # no process has the other end open any more
-            while part := os.read(terminal, 1 << 16):
-                shown += part
-        os.close(terminal)
-        said, _ = process.communicate(timeout=SECONDS)
-        return process.returncode, said, shown.decode()

@@ -8,7 +8,6 @@ import re
 import shutil
 import sqlite3
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from itertools import pairwise
@@ -23,39 +22,22 @@ from tests.functional.evm_packages import FIRST_INSTALL_SECONDS, EvmPackages
 from tests.functional.ingestor_process import BackfillProcess
 from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
-from tests.marketdata.source.provider import Provider, Raw, error
+from tests.marketdata.source.provider import Provider, error
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(FIRST_INSTALL_SECONDS)]
 
 CONFIRMATIONS = 12
 MAX_BLOCKS = 7
-"""The number of blocks that the gated provider answers for in one request."""
-BAR = re.compile(r"TEST \[(#*) *\] +(\d+)%  ([\d,]+) of ([\d,]+) blocks  ([\d,]+) ticks/s  (--:--|\d+:\d\d) left")
+"""The number of blocks that the provider answers for in one request."""
 
 
-class GatedProvider(Provider):
-    """Passes requests on to the chain. It answers only short ranges, and only as many ranges as allowed. It records
-    them."""
+class ShortRanges(Provider):
+    """Passes requests on to the chain. It answers only short ranges, and records them."""
 
     def __init__(self, chain: Anvil) -> None:
         super().__init__(lambda request, _: self._pass_on(request))
         self._port = chain.port
-        self._gate = threading.Condition()
-        self._allowed = self._generation = 0
         self.ranges: list[tuple[int, int]] = []
-
-    def allow(self, ranges: int) -> None:
-        with self._gate:
-            self._allowed = ranges
-            self._gate.notify_all()
-
-    def forget(self) -> None:
-        """Close the gate for the next process. Requests that still wait get no answer."""
-        with self._gate:
-            self._allowed = 0
-            self._generation += 1
-            self.ranges = []
-            self._gate.notify_all()
 
     def _pass_on(self, request: Any) -> Any:
         for call in request if isinstance(request, list) else [request]:
@@ -64,21 +46,10 @@ class GatedProvider(Provider):
                 first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
                 if last - first >= MAX_BLOCKS:
                     return error(request, f"range {last - first + 1} exceeds limit of {MAX_BLOCKS}", -32602)
-                if not self._may_pass(first, last):
-                    return Raw(b"", 500)
+                self.ranges.append((first, last))
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)) as connection:
             connection.request("POST", "/", json.dumps(request), {"Content-Type": "application/json"})
             return json.loads(connection.getresponse().read())
-
-    def _may_pass(self, first: int, last: int) -> bool:
-        with self._gate:
-            generation = self._generation
-            self._gate.wait_for(lambda: self._allowed or self._generation != generation, SECONDS)
-            if self._generation != generation:
-                return False
-            self._allowed -= 1
-            self.ranges.append((first, last))
-            return True
 
 
 class Past(Market):
@@ -171,71 +142,43 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
 def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
     past.forget()
     past.trade_and_bury(40)
-    provider = GatedProvider(past.chain)
-    past.backfill.configure(url=provider.url)
-    try:
+    with closing(ShortRanges(past.chain)) as provider:
+        past.backfill.configure(url=provider.url, requests_per_s=5)
         past.backfill.start()
-        for number in range(2):
-            enough = past.random.randint(2, 4)
-            provider.allow(enough)
-            until(lambda enough=enough: len(provider.ranges) >= enough)
-            if number == 0:
-                second = past.backfill.run()
-                assert second.returncode == 4
-                assert f"another backfill, process {past.backfill.pid}, holds" in second.stderr
-                until(past.finished)
-            threading.Event().wait(past.random.random() * 0.05)
-            past.backfill.kill()
-            kept = past.finished()
-            assert kept
-            provider.forget()
-            past.trade_and_bury(20)
-            past.backfill.start()
-            provider.allow(1)
-            until(lambda: provider.ranges)
-            assert not [one for one in provider.ranges for other in kept if one[0] <= other[1] and other[0] <= one[1]]
+        until(past.finished)
+        second = past.backfill.run()
+        assert second.returncode == 4
+        assert f"another backfill, process {past.backfill.pid}, holds" in second.stderr
+        past.backfill.kill()
+        kept = past.finished()
+        provider.ranges.clear()
+        past.trade_and_bury(20)
+        past.backfill.start()
+        until(lambda: provider.ranges)
         assert past.backfill.stop() == 128 + 15
         stopped = past.backfill.said().splitlines()[-1]
         goes_on = re.search(r"; SIGTERM ended it; the next run continues at block (\d+)$", stopped)
         assert goes_on is not None, stopped
         assert int(goes_on[1]) == next((last + 1 for first, last in past.finished() if first == 0), 0)
-        provider.allow(10**6)
-        code, said, shown = past.backfill.run_on_terminal()
-    finally:
-        past.backfill.kill()
-        provider.forget()
-        provider.close()
+        past.backfill.configure(requests_per_s=5000)
+        done = past.backfill.run()
         past.backfill.configure(url=past.chain.url)
-    assert (code, said.count("\n")) == (0, 1), said + shown
-    assert BAR.search(shown), shown
-    assert shown.endswith("\r\x1b[K")
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+    assert not [one for one in provider.ranges for other in kept if one[0] <= other[1] and other[0] <= one[1]]
     past.assert_complete()
     past.assert_backfilled(0, past.newest_final + 1)
     assert past.finished() == [(0, past.newest_final)]
 
 
-def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
-    """A tick that is stored with another price becomes a dead letter. A retracted block that is final is restored."""
+def test_a_retracted_block_that_is_final_is_restored(past: Past) -> None:
     past.forget()
-    known = len(past.exchanges.ticks(*past.pools))
     past.trade_and_bury(5)
-    other, *_, last = past.exchanges.ticks(*past.pools)[known:]
-    assert other["block"] != last["block"]
+    last = past.exchanges.ticks(*past.pools)[-1]
     retract = {"retract": {"symbol": last["symbol"], "block_hash": last["block"]["hash"]}}
     with closing(Client(past.api.port, past.api.token("alg"))) as write:
-        assert write("POST", "/v1/ingest/tick", {"ticks": [other | {"price": "7"}, retract]})[0] == 200
-        done = past.backfill.run()
-        assert done.returncode == 0, done.stderr
-        assert "1 refused (dead letters)" in done.stdout
-        listed = past.ingestor.run("dead-letters", "list").stdout
-        assert "tick_conflict" in listed
-        assert other["id"] in listed
-        assert listed.endswith("\n1 dead letters\n")
-        # The tick can be stored after the other one with its id is retracted.
-        block = {"symbol": other["symbol"], "block_hash": other["block"]["hash"]}
-        gone = [each for each in past.exchanges.ticks(*past.pools) if each["block"] == other["block"]]
-        again = [each for each in gone if each["symbol"] == other["symbol"]]
-        assert write("POST", "/v1/ingest/tick", {"ticks": [{"retract": block}, {"restore": block}, *again]})[0] == 200
+        assert write("POST", "/v1/ingest/tick", {"ticks": [last, retract]})[0] == 200
+    done = past.backfill.run()
+    assert done.returncode == 0, done.stderr
     past.assert_complete()
 
 

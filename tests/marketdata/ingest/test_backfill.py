@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -53,6 +55,11 @@ def test_every_missing_block_is_handed_out_once(pools: dict[str, Any], most: int
         found = [(block, name) for span in spans for block in range(span.first, span.last + 1) for name in span.symbols]
         assert sorted(found) == sorted(wanted)
     assert not {(span.symbols, span.last + 1) for span in merged} & {(span.symbols, span.first) for span in merged}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 class Api(Provider):
@@ -115,6 +122,11 @@ def test_the_backfill_adapts_to_a_provider_with_small_ranges(tmp_path: Path, cha
     work = backfill(tmp_path, chain, api)
     assert work.error is None
     assert (work.counts.blocks, work.counts.new, work.next_block) == (201, 201, None)
+    progress = Progress(work, "T", terminal := Terminal())
+    progress.show()
+    progress.clear()
+    assert re.search(r"T \[#+\] +100%  201 of 201 blocks  [\d,]+ ticks/s  (--:--|\d+:\d\d) left", terminal.getvalue())
+    assert terminal.getvalue().endswith("\r\x1b[K")
     assert len(api.ids) == len(set(api.ids)) == 201
     assert api.finalized == [200]
     covered = sorted(api.covered)
