@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from marketdata.errors import ProviderError, UsageError
+from marketdata.errors import UsageError
 from marketdata.ingest.follower import Follower
-from marketdata.source.evm import Log
 from marketdata.source.pools.pool import Pool
 from marketdata.source.rpc_file import ListedPool, Quotes
 from tests.marketdata.ingest.test_discovery import (
@@ -147,29 +145,6 @@ def test_other_tokens_at_the_same_address_have_their_own_decimals(run: ScriptedR
     assert (tick["symbol"], tick["price"]) == ("T:NEW-BBB", "1.4")
     run.finish()
     assert run.symbols() == {"NEW-BBB"}
-
-
-def test_what_tokens_say_is_kept_with_their_pools(run: ScriptedRun) -> None:
-    """The symbol that a token had before a kill is not used when the block was replaced meanwhile."""
-    run.finish()
-    run.chain.mine((A, B))
-    run.follower.look()
-    run.chain.says[A] = ("OLD", 6)
-    answer, calls = run.chain.logs_of, itertools.count()
-
-    def logs_of(headers: Any, wanted: Any) -> list[list[Log]]:
-        if next(calls):
-            raise ProviderError("no answer")
-        return answer(headers, wanted)
-
-    run.chain.logs_of = logs_of  # type: ignore[method-assign]
-    with pytest.raises(ProviderError):  # when it reads the swaps of the new pool
-        run.follower.step()
-    run.chain.logs_of = answer  # type: ignore[method-assign]
-    run.restart()
-    run.chain.says[A] = ("NEW", 18)
-    run.finish()
-    assert run.pools() == {"NEW-BBB": address_of(A, B)}
 
 
 def test_the_first_name_goes_to_the_first_pool_of_the_new_branch(run: ScriptedRun) -> None:

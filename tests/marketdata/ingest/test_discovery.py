@@ -15,7 +15,6 @@ from marketdata.ingest.follower import Follower
 from marketdata.source import evm, rpc_file
 from marketdata.source.evm import Log
 from marketdata.source.pools import KINDS
-from marketdata.source.pools.pool import Pool
 from tests.marketdata.ingest.test_follower import GENESIS, LIMITS, START, SWAP, Block, Chain, Run
 
 FACTORY = "0x" + "fa" * 20
@@ -123,10 +122,8 @@ class FactoryRun(Run):
     def make_chain(self) -> Market:
         return Market(self.chance, most=self.chance.choice((1, 5, 1000)))
 
-    listed: Sequence[Pool] = ()
-
     def make_follower(self) -> Follower:
-        return Follower(cast("Any", self.chain), self.source, self.listed, self.outbox, LIMITS)
+        return Follower(cast("Any", self.chain), self.source, (), self.outbox, LIMITS)
 
 
 @pytest.fixture
@@ -193,21 +190,6 @@ def test_a_pool_is_read_from_its_beginning_once_it_has_enough_swaps(tmp_path: Pa
             assert {address for (address,) in run.outbox.rows("SELECT address FROM pools")} == wanted
             ids = {f"{log.block_hash}:{log.position}" for log in logs if log.address in wanted}
             assert {id for _, id in run.api.ticks} == ids
-
-
-def test_a_pool_that_waits_for_swaps_may_be_listed(run: FactoryRun) -> None:
-    chain = run.chain
-    reading(run, min_trades=1000)
-    address, _ = next(iter(chain.symbols().items()))
-    listed = Pool("T:LISTED", address, "uniswap-v2", (18, 18), False, 0, cast("Any", tokens_of(chain, address)))
-    pool = rpc_file.ListedPool("T:LISTED", address, "uniswap-v2", (18, 18), False, 0)
-    run.listed = [listed]
-    run.source = replace(SOURCE, pools=(pool,), factories=(replace(SOURCE.factories[0], min_trades=1),))
-    run.restart()
-    run.chain.extend(60)
-    run.finish()
-    assert "T:LISTED" in read_symbols(run)
-    assert len([1 for _, each, *_ in run.outbox.rows("SELECT symbol, address FROM pools") if each == address]) == 1
 
 
 def test_the_past_is_read_again_when_the_kind_of_a_factory_is_corrected(run: FactoryRun) -> None:

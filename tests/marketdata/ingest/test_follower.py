@@ -340,31 +340,6 @@ def test_a_pool_that_is_behind_is_covered_as_far_as_it_was_read(run: Run) -> Non
     assert run.api.covered == run.chain.covered()
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_a_pool_whose_first_joined_blocks_are_replaced_joins_again(run: Run, leaves: bool) -> None:
-    run.chain.extend(100)
-    run.finish()
-    symbol = POOLS[1].symbol
-    with run.outbox.transaction() as transaction:
-        transaction.execute("DELETE FROM pools WHERE symbol = ?", (symbol,))
-    run.api.forget(symbol)
-    run.restart()
-    run.finish()
-    run.chain.extend(3)
-    run.finish()
-    run.chain.reorganise(1 if leaves else 3)
-    run.follower.look()
-    if leaves:  # with a part of its joined coverage
-        run.follower = run.follower_of(POOLS[:1])
-        run.follower.look()
-        while run.deliver(50):
-            pass
-    expected = run.api.covered[symbol]
-    run.chain.extend(9)
-    run.finish()
-    assert run.api.covered == run.chain.covered() | ({symbol: expected} if leaves else {})
-
-
 def test_a_pool_that_is_no_longer_listed_is_not_covered_further(run: Run) -> None:
     run.finish()
     before = run.api.covered[POOLS[1].symbol]
@@ -429,15 +404,3 @@ def test_a_provider_that_contradicts_itself_is_an_error(run: Run) -> None:
     run.chain.blocks[-1].header = header
     run.finish()
     assert set(run.api.ticks) == run.chain.ids()
-
-
-def test_dead_letters_are_kept_and_can_be_sent_again(run: Run) -> None:
-    run.follower.step()
-    items: list[Any] = run.outbox.first(3)
-    assert run.outbox.acknowledged(items, [Rejection(items[1], "tick_conflict", "why")]) == (1, 0)
-    [letter] = run.outbox.dead_letters()
-    assert (letter.body, letter.code, letter.detail) == (items[1].body, "tick_conflict", "why")
-    waiting = run.outbox.count()
-    assert run.outbox.retry_dead_letters() == 1
-    assert run.outbox.count_dead_letters() == 0
-    assert run.outbox.first(waiting + 1)[-1].body == items[1].body

@@ -19,20 +19,17 @@ from marketdata.source import rpc_file
 from tests.functional.serving import until
 from tests.marketdata.ingest.test_backfill import Api
 from tests.marketdata.source.provider import error
-from tests.marketdata.source.synthetic_chain import BLOCK_S, SyntheticChain
+from tests.marketdata.source.synthetic_chain import SyntheticChain
 
 HEAD = 12_002
-YEAR = 365 * 86_400
 
 
 class UnevenChain(SyntheticChain):
     """One block in ``spacing`` has a swap. Without ``names_times`` its logs name no time. A refusal of more blocks than
     ``most`` names that number if ``suggests``."""
 
-    def __init__(
-        self, spacing: int, most: int = 10**9, *, suggests: bool = True, names_times: bool = True, head: int = HEAD
-    ) -> None:
-        super().__init__(head, swaps=1, most=most)
+    def __init__(self, spacing: int, most: int = 10**9, *, suggests: bool = True, names_times: bool = True) -> None:
+        super().__init__(HEAD, swaps=1, most=most)
         self.spacing, self.suggests = spacing, suggests
         self.unnamed = {} if names_times else {"blockTimestamp": "0x0"}
 
@@ -89,25 +86,6 @@ def test_the_forecast_is_within_a_quarter_of_the_backfill(tmp_path: Path) -> Non
             work.stop()
             assert (work.error, work.counts.blocks) == (None, HEAD - 1)
             assert chain.calls() == pytest.approx(calls, rel=0.25), number
-
-
-def test_the_last_year_is_forecast(tmp_path: Path) -> None:
-    blocks = YEAR // BLOCK_S
-    with closing(UnevenChain(20, most=10_000, head=blocks * 3 // 2)) as chain:
-        *_, answers, line = check.lines(chain_of(tmp_path, chain, requests_per_s=10), tmp_path)
-    assert re.fullmatch(
-        r"127\.0\.0\.1:\d+: answers ranges of 10000 blocks, not 16000, and 10 calls at once; a request takes \d+ ms",
-        answers,
-    )
-    # Of six calls each: 131 ranges of 20 000 blocks are refused, so that about 263 of 10 000 are read.
-    said = re.fullmatch(
-        r"  a year: (\d+) min, ([\d ]+) requests for 2 600 000 blocks and about 130 000 swaps "
-        r"\(limited by requests_per_s 10\)",
-        line,
-    )
-    assert said is not None, line
-    assert 1_600 <= int(said[2].replace(" ", "")) <= 2_600
-    assert 2 <= int(said[1]) <= 5
 
 
 def test_a_duration_has_at_most_two_units() -> None:
