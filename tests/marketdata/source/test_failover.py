@@ -156,16 +156,6 @@ def test_while_no_endpoint_works_each_failed_one_is_tried(chains: Chains, connec
     assert head(provider) == 100  # at once, although its pause has not ended
 
 
-def test_connections_share_the_pauses(chains: Chains, connect: Connect) -> None:
-    chains[0].answer = _with_status(500)
-    provider = connect()
-    with closing(provider.beside()) as other:
-        assert head(provider) == 100
-        asked = len(chains[0].asked)
-        assert head(other) == 100
-        assert len(chains[0].asked) == asked
-
-
 def test_ranges_are_read_from_the_endpoint_with_budget_left(chains: Chains, connect: Connect) -> None:
     provider = connect(50, 50)
     for _ in range(20):

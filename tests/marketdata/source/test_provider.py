@@ -65,15 +65,6 @@ def test_a_refused_call_leaves_the_results_of_the_other_contracts(provider: RpcP
     assert [len(request) for _, request in contracts.asked] == [7, 2]
 
 
-def test_a_contract_that_ends_every_call_with_an_error_has_no_results(
-    provider: RpcProvider, contracts: Contracts
-) -> None:
-    error = {"code": -32000, "message": "invalid opcode: INVALID"}
-    contracts.answers = {("0x1", DECIMALS): error, ("0x1", SYMBOL): error}
-    assert provider.read_contracts([("0x1", "decimals()"), ("0x1", "symbol()")]) == [b"", b""]
-    assert provider.read_contract("0x1", "decimals()") == b""
-
-
 def test_a_call_that_is_refused_once_is_asked_again(provider: RpcProvider, contracts: Contracts) -> None:
     contracts.answers = {("0x1", DECIMALS): {"code": -32000, "message": "not now"}, ("0x2", DECIMALS): "0x12"}
     respond = contracts.answer
