@@ -54,6 +54,16 @@ class Response:
         return json.loads(self.body)
 
 
+def asked(
+    port: int, method: str, path: str, body: bytes | None = None, *, source: str = "127.0.0.1", **headers: str
+) -> Response:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(source, 0))) as connection:
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        return Response(response.status, response.headers, response.read())
+
+
 @dataclass
 class Frontend:
     """A running frontend; ``secrets`` is the folder of its files."""
@@ -67,11 +77,7 @@ class Frontend:
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Response:
         """Send one request on a new connection. Underscores in the names of ``headers`` become hyphens."""
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-            connection.request(method, path, body, sent)
-            response = connection.getresponse()
-            return Response(response.status, response.headers, response.read())
+        return asked(self.port, method, path, body, **headers)
 
     def get(self, path: str, **headers: str) -> Response:
         """Send a GET request with the login, unless ``Authorization`` is given."""

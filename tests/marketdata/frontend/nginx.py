@@ -111,11 +111,11 @@ def _serving(folder: Path, site: str, changes: Callable[[int, int], Mapping[str,
         yield Nginx(port, folder, plain)
 
 
-def certificate(folder: Path) -> None:
-    """Make ``marketdata.crt`` and ``marketdata.key`` for ``charts.example.org``."""
+def certificate(folder: Path, host: str = "charts.example.org") -> None:
+    """Make ``marketdata.crt`` and ``marketdata.key``."""
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=charts.example.org",
-         "-addext", "subjectAltName=DNS:charts.example.org",
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", f"/CN={host}",
+         "-addext", f"subjectAltName=DNS:{host}",
          "-keyout", folder / "marketdata.key", "-out", folder / "marketdata.crt"],
         check=True, capture_output=True,
     )  # fmt: skip

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
-import ssl
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Error, WebSocket
+from playwright.sync_api import Browser, Error
 
 from marketdata.api.serve import Service, Times
 from marketdata.frontend.pages import FOLDER
 from tests.capabilities import need, needs
-from tests.functional.serving import until
 from tests.marketdata.api import live_client
 from tests.marketdata.api.conftest import new_token, prepare
 from tests.marketdata.api.live_client import LiveClient
-from tests.marketdata.frontend.conftest import ORIGIN, PASSWORD, USER, Frontend, Response, basic, running
-from tests.marketdata.frontend.nginx import PROGRAM, Nginx, certificate, nginx, password_file
+from tests.marketdata.frontend.conftest import ORIGIN, PASSWORD, USER, Frontend, asked, basic, running
+from tests.marketdata.frontend.nginx import PROGRAM, Nginx, nginx
 from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
 
 CHART = "/api/v1/chart?symbol=TEST:A&interval=1m"
@@ -57,17 +51,6 @@ class Market:
         assert answer.status == 201
 
 
-def asked(
-    port: int, method: str, path: str, body: bytes | None = None, *, source: str = "127.0.0.1", **headers: str
-) -> Response:
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(source, 0))
-    with closing(connection):
-        connection.request(method, path, body, sent)
-        response = connection.getresponse()
-        return Response(response.status, response.headers, response.read())
-
-
 @pytest.fixture(scope="module")
 def market(database: str) -> Iterator[Market]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
@@ -96,7 +79,7 @@ def console() -> Iterator[ScriptedApi]:
 @pytest.fixture(scope="module")
 def ingress(open_frontend: Frontend, console: ScriptedApi) -> Iterator[Nginx]:
     need(PROGRAM, "nginx (Debian package nginx)")
-    users = {f"user{n}": f"the password of {n}" for n in range(6)} | {"ann": "the password of ann"}
+    users = {name: f"the password of {name}" for name in ("ann", "bob")}
     with (
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
         nginx(Path(folder), open_frontend.port, console.port, users) as found,
@@ -159,33 +142,16 @@ def test_ticks_are_pushed_through_the_frontend(
 
 
 @needs_nginx
-def test_many_users_log_in_at_nginx(ingress: Nginx) -> None:
-    """All users log in at once, each from another address. The entity tag gives 304, a wrong password 401."""
-    count = 6
-    found: dict[int, list[Any]] = {}
-
-    def visit(n: int) -> None:
-        login = {"Authorization": basic(f"user{n}", f"the password of {n}"), "Host": "charts.example.org"}
-        source = f"127.0.1.{n + 1}"
-        page = asked(ingress.port, "GET", "/", source=source, **login)
-        tag = page.headers["ETag"]
-        chart = asked(ingress.port, "GET", CHART, source=source, **login)
-        found[n] = [
-            page.status,
-            asked(ingress.port, "GET", "/", source=source, **login, If_None_Match=tag).status,
-            chart.status,
-            asked(ingress.port, "GET", CHART, source=source, **login, If_None_Match=chart.headers["ETag"]).status,
-            asked(ingress.port, "GET", "/whoami", source=source, **login).json,
-            asked(ingress.port, "GET", "/", source=source, Authorization=basic(f"user{n}", "wrong")).status,
-            asked(ingress.port, "GET", "/", source=source).status,
-        ]
-
-    threads = [threading.Thread(target=visit, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == {n: [200, 304, 200, 304, {"user": f"user{n}", "auth": "proxy"}, 401, 401] for n in range(count)}
+def test_users_log_in_at_nginx(ingress: Nginx) -> None:
+    for name, source in (("ann", "127.0.1.1"), ("bob", "127.0.1.2")):
+        login = {"Authorization": basic(name, f"the password of {name}"), "Host": "charts.example.org"}
+        for path in ("/", CHART):
+            answer = asked(ingress.port, "GET", path, source=source, **login)
+            again = asked(ingress.port, "GET", path, source=source, **login, If_None_Match=answer.headers["ETag"])
+            assert (answer.status, again.status) == (200, 304), path
+        assert asked(ingress.port, "GET", "/whoami", source=source, **login).json == {"user": name, "auth": "proxy"}
+        for wrong in ({}, {"Authorization": basic(name, "wrong")}):
+            assert asked(ingress.port, "GET", "/", source=source, **wrong).status == 401
 
 
 @needs_nginx
@@ -211,15 +177,10 @@ def test_ambiguous_paths_fail_behind_nginx(ingress: Nginx) -> None:
 
 
 def test_a_browser_asks_again_after_logout(market: Market, state_dir: Path, browser: Browser) -> None:
-    with running(state_dir, market.url, market.read) as frontend:
-        asks_again_after_logout(browser, frontend.port, USER, PASSWORD)
-
-
-def asks_again_after_logout(browser: Browser, port: int, user: str, password: str) -> None:
     """The browser keeps the password. Without a window, it shows a 401 instead of a prompt."""
     need(CHART_LIBRARY, "the chart library, which the set-up fetches")
-    address = f"127.0.0.1:{port}/"
-    with closing(browser.new_context()) as context:
+    with running(state_dir, market.url, market.read) as frontend, closing(browser.new_context()) as context:
+        address = f"127.0.0.1:{frontend.port}/"
         page = context.new_page()
 
         def opened(credentials: str = "") -> int:
@@ -228,9 +189,9 @@ def asks_again_after_logout(browser: Browser, port: int, user: str, password: st
             return answer.value.status
 
         assert opened() == 401
-        assert opened(f"{quote(user)}:{quote(password)}@") == 200
+        assert opened(f"{quote(USER)}:{quote(PASSWORD)}@") == 200
         assert opened() == 200
-        page.locator("#user", has_text=user).wait_for()
+        page.locator("#user", has_text=USER).wait_for()
         with page.expect_response("**/logout") as leaving:
             page.get_by_role("link", name="Log out").click()
         assert leaving.value.status == 401
@@ -262,58 +223,3 @@ def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypa
         assert client.candles()[0]["t"] == 1_699_999_200_000
     foreign = fields | {"Origin": "https://evil.example", "Connection": "Upgrade", "Upgrade": "websocket"}
     assert asked(ingress.port, "GET", "/api/v1/live", **foreign).status == 403
-
-
-@needs_nginx
-def test_a_user_removed_at_nginx_is_out(
-    market: Market, console: ScriptedApi, browser: Browser, state_dir: Path, tmp_path: Path
-) -> None:
-    """A WebSocket ends after its lifetime. The page connects again at once, or asks for the login if it cannot."""
-    need(CHART_LIBRARY, "the chart library, which the set-up fetches")
-    users = {"ann": "the password of ann", "bob": "the password of bob"}
-    with (
-        running(state_dir, market.url, market.read, BASIC_AUTH_MODE="off", times={"tunnel": 2.0}) as frontend,
-        nginx(tmp_path, frontend.port, console.port, users) as site,
-        closing(browser.new_context(http_credentials={"username": "ann", "password": users["ann"]})) as context,
-    ):
-        page = context.new_page()
-        opened: list[WebSocket] = []
-
-        def note(made: WebSocket) -> None:
-            opened.append(made)
-
-        page.on("websocket", note)
-        page.goto(f"http://127.0.0.1:{site.port}/")
-        page.locator("#live.live, #live.behind").wait_for()
-        page.evaluate(
-            "new MutationObserver(() => { if (document.querySelector('#live.offline')) document.title = 'offline' })"
-            ".observe(document.getElementById('live'), {attributes: true})"
-        )
-        until(lambda: page.evaluate("true") and len(opened) >= 3)
-        assert page.title() != "offline", "the page connects at once and says nothing"
-        assert opened[0].is_closed()
-        password_file(tmp_path / "marketdata.htpasswd", {"bob": users["bob"]})
-        page.get_by_role("heading", name="Log in again").wait_for()
-
-
-@needs_nginx
-def test_nginx_serves_over_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
-    """The configuration for TLS works once its lines are uncommented."""
-    certificate(tmp_path)
-    context = ssl.create_default_context(cafile=str(tmp_path / "marketdata.crt"))
-    users = {"ann": "the password of ann"}
-    with (
-        nginx(tmp_path, open_frontend.port, console.port, users, tls=True) as found,
-        socket.create_connection(("127.0.0.1", found.port), timeout=10) as plain,
-        context.wrap_socket(plain, server_hostname="charts.example.org") as client,
-    ):
-        client.sendall(
-            f"GET /whoami HTTP/1.1\r\nHost: charts.example.org\r\nAuthorization: {ANN}\r\nConnection: close\r\n\r\n"
-            .encode()
-        )  # fmt: skip
-        answer = b""
-        while part := client.recv(65536):
-            answer += part
-    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert b"Strict-Transport-Security: max-age=31536000\r\n" in answer
-    assert answer.endswith(b'{"user":"ann","auth":"proxy"}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import pytest
 
 from marketdata.frontend.login import BURST
 from tests.capabilities import needs
-from tests.marketdata.frontend.conftest import LOGIN, ORIGIN, Frontend, Response, basic
-from tests.marketdata.frontend.nginx import PROGRAM, Nginx, tls_nginx
+from tests.marketdata.frontend.conftest import LOGIN, ORIGIN, PASSWORD, Frontend, Response, basic
+from tests.marketdata.frontend.nginx import PROGRAM, Nginx, certificate, nginx, tls_nginx
 from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered
 
 pytestmark = needs(PROGRAM, "nginx (Debian package nginx)")
@@ -43,8 +43,8 @@ class Ingress:
 
 @pytest.fixture
 def ingress(frontend: Frontend, tmp_path: Path) -> Iterator[Ingress]:
-    with tls_nginx(tmp_path, frontend.port) as nginx:
-        yield Ingress(nginx)
+    with tls_nginx(tmp_path, frontend.port) as found:
+        yield Ingress(found)
 
 
 def test_the_frontend_does_the_login_behind_tls(ingress: Ingress, upstream: ScriptedApi) -> None:
@@ -112,3 +112,14 @@ def test_a_burst_of_the_page_passes_and_a_flood_does_not(ingress: Ingress) -> No
     assert set(found[:400]) == {200}
     assert 429 in found
     assert ingress.ask("GET", "/healthz", "127.0.3.4").status == 200
+
+
+def test_the_other_site_serves_over_tls_once_its_lines_are_uncommented(
+    frontend_with: Callable[..., Frontend], tmp_path: Path
+) -> None:
+    certificate(tmp_path)
+    frontend = frontend_with(BASIC_AUTH_MODE="off")
+    with nginx(tmp_path, frontend.port, frontend.port, {"ann": PASSWORD}, tls=True) as found:
+        answer = Ingress(found).ask("GET", "/whoami", Authorization=basic("ann", PASSWORD))
+    assert (answer.status, answer.json) == (200, {"user": "ann", "auth": "proxy"})
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"

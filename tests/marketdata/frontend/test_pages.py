@@ -13,6 +13,7 @@ from marketdata.errors import NotFound
 from marketdata.frontend.app import SECURITY_HEADERS
 from marketdata.frontend.pages import FOLDER, Pages
 from tests.marketdata.frontend.conftest import LOGIN, Frontend
+from tests.marketdata.frontend.scripted_api import ScriptedApi, answered
 
 CSP = ("script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:", "connect-src 'self'")
 
@@ -150,3 +151,16 @@ def test_the_frontends_own_paths_refuse_other_methods(frontend: Frontend) -> Non
     for path in ("/", "/healthz", "/whoami", "/logout"):
         answer = frontend.ask("POST", path, **LOGIN)
         assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_the_apis_page_of_its_documentation_needs_no_login(frontend: Frontend, upstream: ScriptedApi) -> None:
+    page = b"<!DOCTYPE html><title>x</title>"
+    upstream.script = lambda _request, _connection: answered("200 OK", f"Content-Length: {len(page)}", body=page)
+    answer = frontend.ask("GET", "/docs?x=1")
+    assert (answer.status, answer.body) == (200, page)
+    assert [answer.headers.get_all(name) for name, _ in SECURITY_HEADERS] == [[value] for _, value in SECURITY_HEADERS]
+    for path in ("/docs/", "/docs/x", "/api/docs", "/docsx", "/Docs"):
+        assert frontend.ask("GET", path).status == 401, path
+    assert frontend.ask("GET", "/docs", Origin="https://evil.example", Upgrade="websocket").status == 403
+    assert frontend.ask("DELETE", "/docs").status == 405
+    assert [each.line for each in upstream.received] == ["GET /docs HTTP/1.1"]

@@ -14,13 +14,6 @@ def read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def test_the_canvas_reads_colours_that_the_style_sheet_defines() -> None:
-    used = set(re.findall(r"colour\('([\w-]+)'", read("palette.js")))
-    assert used <= set(re.findall(r"--([\w-]+): light-dark", read("page.css")))
-    painted = set(re.findall(r"colours\.(\w+)", "".join(read(path.name) for path in FOLDER.glob("*.js"))))
-    assert painted <= set(re.findall(r"(\w+): (?:colour|getComputedStyle)\(", read("palette.js")))
-
-
 def test_the_first_load_is_small() -> None:
     """The page, and all that it loads before it shows a chart, compressed as the frontend sends it."""
     names = re.findall(r'(?:src|href)="/static/([^"]+)"', read("index.html"))

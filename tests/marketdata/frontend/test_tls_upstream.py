@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,34 +12,30 @@ from pathlib import Path
 import pytest
 
 from tests.marketdata.frontend.conftest import LOGIN, TOKEN, running
+from tests.marketdata.frontend.nginx import certificate
 from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered, scripted_api
 from tests.marketdata.frontend.test_tunnels import SWITCHED, opened, received
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for localhost, with its key in the same file."""
-    file = tmp_path_factory.mktemp("tls") / "localhost.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost", "-keyout", file, "-out", f"{file}.crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    file.write_bytes(file.read_bytes() + Path(f"{file}.crt").read_bytes())
-    return file
+def trust(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The certificate of localhost. Its key is beside it."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate(folder, "localhost")
+    return folder / "marketdata.crt"
 
 
 @pytest.fixture
-def api(certificate: Path) -> Iterator[ScriptedApi]:
+def api(trust: Path) -> Iterator[ScriptedApi]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(trust, trust.with_suffix(".key"))
     with scripted_api(context) as found:
         yield found
 
 
 @pytest.fixture
-def trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
+def trusted(trust: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(trust))
 
 
 @pytest.mark.usefixtures("trusted")
@@ -83,7 +78,7 @@ def test_a_websocket_works_over_tls(api: ScriptedApi, state_dir: Path) -> None:
 
 
 def test_an_untrusted_api_gets_nothing(
-    api: ScriptedApi, state_dir: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+    api: ScriptedApi, state_dir: Path, trust: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for host in ("localhost", "127.0.0.1"):  # the certificate is not trusted; it belongs to another host
         with running(state_dir, f"https://{host}:{api.port}") as frontend:
@@ -91,15 +86,5 @@ def test_an_untrusted_api_gets_nothing(
         assert (answer.status, answer.json["code"]) == (502, "upstream_failed"), host
         assert "the certificate of API_UPSTREAM is not trusted" in answer.json["detail"]
         assert "SSL_CERT_FILE" in answer.json["detail"]
-        monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
+        monkeypatch.setenv("SSL_CERT_FILE", str(trust))
     assert api.received == []
-
-
-def test_a_peer_that_is_silent_during_the_tls_handshake_becomes_504(state_dir: Path) -> None:
-    """The API itself has no TLS, so it behaves like this."""
-    with (
-        scripted_api() as plain,
-        running(state_dir, f"https://localhost:{plain.port}", times={"connect": 0.2}) as frontend,
-    ):
-        answer = frontend.get("/api/v1/x")
-    assert (answer.status, answer.json["code"]) == (504, "upstream_slow")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import socket
 import threading
@@ -75,24 +74,6 @@ def received(connection: socket.socket, size: int) -> bytes:
         assert part, "closed"
         data += part
     return data
-
-
-def test_the_end_of_a_websocket_is_logged(
-    frontend: Frontend, peers: list[socket.socket], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The log line has the frontend's request id, not the API's."""
-    caplog.set_level(logging.INFO, "marketdata.requests")
-    client, head = opened(frontend.port)
-    with closing(client):
-        assert received(client, 5) == b"early"
-        until(lambda: peers)
-        assert not caplog.records
-    until(lambda: caplog.records)
-    answered = caplog.records[0].__dict__["answered"]
-    assert (answered["target"], answered["status"]) == ("/api/v1/live", 101)
-    assert answered["bytes"] == len(head) + 5
-    assert head.count(b"X-Request-Id: ") == 1
-    assert f"\r\nX-Request-Id: {answered['id']}\r\n".encode() in head
 
 
 def test_bytes_go_both_ways(frontend: Frontend, upstream: ScriptedApi, peers: list[socket.socket]) -> None:
