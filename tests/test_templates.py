@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import chain, pairwise, product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -146,14 +146,3 @@ def test_text_and_code_can_be_read_on_every_background() -> None:
 
 
 # -- the authors' manual -------------------------------------------------------------------------------------------
-
-
-def test_the_manual_names_every_word() -> None:
-    manual = (layouts.TEMPLATES / "README.md").read_text(encoding="utf-8")
-    words = chain(
-        layout_options.COMPONENTS, layout_options.ROLES, layout_options.VARIANTS, layout_options.FORMATS,
-        layout_options.GEOMETRY_CM, layout_options.COLORS, layout_options.SIZES_PT, layout_options.WEIGHTS,
-        layout_options.FAMILIES, layout_options.OPTIONS, layout_options.FLAGS, layout_options.LIMITATIONS,
-        layout_options.FIVE_PARTS,
-    )  # fmt: skip
-    assert [word for word in words if f"`{word}`" not in manual] == []

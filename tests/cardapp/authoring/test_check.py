@@ -90,17 +90,6 @@ def test_an_unknown_signal_is_a_fault_with_a_similar_name(card: AuthoredCard) ->
     assert fault.detail == "there is no signal SIGSEV; did you mean SIGSEGV?"
 
 
-def test_a_renamed_file_is_found_by_its_lines_and_a_mistyped_one_by_its_name(card: AuthoredCard) -> None:
-    (card.folder / "src" / "a.c").rename(card.folder / "src" / "renamed.c")
-    (fault,) = card.faults()
-    assert (fault.code, fault.pointer) == ("source_missing", "/target/sources/0")
-    assert "; renamed.c has its lines: if it was renamed" in fault.detail
-    (card.folder / "src" / "renamed.c").write_text("")
-    assert card.faults()[0].detail.endswith("; correct target.sources")
-    (card.folder / "src" / "aa.c").write_text("")
-    assert card.faults()[0].detail.endswith("; did you mean aa.c?")
-
-
 def test_a_missing_folder_is_one_fault(card: AuthoredCard) -> None:
     card.document["target"]["directory"] = "sources"
     (fault,) = card.faults()

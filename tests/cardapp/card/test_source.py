@@ -190,10 +190,6 @@ def test_the_shipped_cards_are_worth_an_hour(name: str) -> None:
     card = load_card(ROOT / "etc" / "cards" / name).card
     steps = [s for t in card.tasks for b in t.blocks for p in b.phases for s in p.steps]
     assert len(steps) >= 20
-    assert sum(len(step.snapshots) for step in steps) >= 25
-    assert all(step.text and step.question for step in steps)
-    assert all(block.goal for task in card.tasks for block in task.blocks)
-    assert (card.allocator is not None) == (name == "arena")
     stops = [stop for step in steps for stop in step.snapshots]
     assert all(1 <= len(stop.ask) <= 3 and stop.hints and stop.explanation for stop in stops)
     # Without a session only expressions with an expected value can be judged.

@@ -227,18 +227,3 @@ def test_columns_without_widths_have_room_on_every_sheet_that_has_it() -> None:
     with pytest.raises(InvalidLayout, match=r"or use a sheet that is 25\.4 cm wide$"):
         _five_columns({"format": "A5"})
     assert len(_five_columns({"format": "Own"}, page_width=25.4, page_height=20).columns) == 5
-
-
-def test_every_token_has_a_default() -> None:
-    least = FILES["karta-5a"] | {"tokens": {}, "block_map": {}}
-    del least["components"]
-    given = build(least)
-    for part in ("page", "grid", "typography", "colors"):
-        assert build(least | {"tokens": {part: {}}}) == given
-    assert given.warnings == ()
-    assert given.colors.keys() == layout_options.COLORS.keys()
-    for for_html in layout_options.VARIANTS:
-        for for_latex in layout_options.VARIANTS:
-            document = least | {"emitters": {"html": for_html, "latex": for_latex}}
-            assert build(document).warnings == ()
-            _made(document)

@@ -13,29 +13,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cardapp.card.catalog import Catalog
-from cardapp.card.model import UNDEFINED, Card, Expectation, Snapshot
+from cardapp.card.model import Card, Expectation, Snapshot
 from cardapp.layout import font_metrics, layout_options
+from cardapp.layout import sheets as model
 from cardapp.layout.component_builder import ComponentBuilder
 from cardapp.layout.compose import compose
-from cardapp.layout.html import document as html
-from cardapp.layout.latex import document as latex
 from cardapp.layout.layout_file import build
 from cardapp.layout.layout_model import Layout, Output
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import (
-    BAR,
-    Code,
-    Content,
-    Document,
-    Fields,
-    Machine,
-    Notes,
-    Part,
-    Question,
-    RichText,
-    Title,
-    rows_with_rules,
-)
 from cardapp.layout.text import Block as TextBlock
 from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span, Table
 from cardapp.publish import layouts
@@ -63,11 +48,11 @@ several = settings(
 )
 
 
-def laid_out(of: Card, layout: str) -> Document:
+def laid_out(of: Card, layout: str) -> model.Document:
     return compose(of, IDENTITY, ARRANGED[layout], SOURCES)
 
 
-def parts_of(document: Document) -> list[Part]:
+def parts_of(document: model.Document) -> list[model.Part]:
     return [part for sheet in document.sheets for part in sheet.parts]
 
 
@@ -85,7 +70,7 @@ def test_every_part_of_any_card_has_its_place(of: Card, layout: str) -> None:
     assert_columns_are_in_reading_order(document)
 
 
-def assert_the_question_stands_before_the_values_of_its_step(document: Document) -> None:
+def assert_the_question_stands_before_the_values_of_its_step(document: model.Document) -> None:
     placed = [(sheet, part) for sheet in document.sheets for part in sheet.parts]
     for order, (sheet, question) in enumerate(placed):
         if question.kind != "question":
@@ -105,7 +90,7 @@ def test_the_states_above_the_steps_tell_no_values() -> None:
     assert not any(each.values for each in states if each is not None)
 
 
-def assert_every_part_lies_in_its_column_and_on_no_other(document: Document) -> None:
+def assert_every_part_lies_in_its_column_and_on_no_other(document: model.Document) -> None:
     grid = document.layout.grid
     for sheet in document.sheets:
         ends = {"": grid.body.y}
@@ -122,7 +107,7 @@ def assert_every_part_lies_in_its_column_and_on_no_other(document: Document) -> 
             ends.update(in_row)
 
 
-def assert_every_position_has_a_page_and_a_sheet_of_it(document: Document) -> None:
+def assert_every_position_has_a_page_and_a_sheet_of_it(document: model.Document) -> None:
     assert document.page_of == {item.key: item.page_index for item in Catalog(document.card).items}
     assert set(document.sheet_of) == set(document.page_of)
     for key, index in document.sheet_of.items():
@@ -131,7 +116,7 @@ def assert_every_position_has_a_page_and_a_sheet_of_it(document: Document) -> No
         assert document.sheets[index].key == (block if "/" in key else document.sheets[index].key)
 
 
-def assert_a_block_begins_a_sheet_and_sheets_are_counted(document: Document) -> None:
+def assert_a_block_begins_a_sheet_and_sheets_are_counted(document: model.Document) -> None:
     blocks = [item.key for item in Catalog(document.card).at("block")]
     assert [key for key, _ in itertools.groupby(sheet.key for sheet in document.sheets) if key] == blocks
     assert [sheet.index for sheet in document.sheets] == list(range(len(document.sheets)))
@@ -171,20 +156,20 @@ def _characters(span: Span) -> Iterator[str]:
     return (character + style for character in span.text if character not in " \t\n")
 
 
-def held(content: Content) -> list[Any]:
+def held(content: model.Content) -> list[Any]:
     """The content of a part, in a form in which the fragments of a part add up to the whole."""
     match content:
-        case RichText(blocks):
+        case model.RichText(blocks):
             return list(words(blocks))
-        case Question(blocks, answer_lines):
+        case model.Question(blocks, answer_lines):
             return [*words(blocks), *(["line"] * answer_lines)]
-        case Code(_, _, lines, notice):
+        case model.Code(_, _, lines, notice):
             return [(line.number, segment) for line in lines for segment in line.segments] or [notice]
-        case Machine(rows):
+        case model.Machine(rows):
             return [piece for row in rows for piece in (*row.expression, *row.value) if piece]
-        case Notes(entries):
+        case model.Notes(entries):
             return [each for entry in entries for each in (entry.text, *entry.code) if each]
-        case Title() | _:
+        case model.Title() | _:
             return [content]
 
 
@@ -217,7 +202,7 @@ def test_nothing_is_lost_the_order_is_kept_and_each_split_is_marked(of: Card, la
             assert found[place] == expected[place]
 
 
-def assert_columns_are_in_reading_order(document: Document) -> None:
+def assert_columns_are_in_reading_order(document: model.Document) -> None:
     """The stops of a step precede its question, and the question precedes the values."""
     catalog = Catalog(document.card)
     depth_first = {item.key: place for place, item in enumerate(catalog.items)}
@@ -230,7 +215,7 @@ def assert_columns_are_in_reading_order(document: Document) -> None:
         assert places == sorted(places)
 
 
-def assert_every_split_part_is_marked(document: Document) -> None:
+def assert_every_split_part_is_marked(document: model.Document) -> None:
     open_parts: set[tuple[str, str]] = set()
     for part in parts_of(document):
         place = part.kind, part.key
@@ -261,8 +246,8 @@ def test_a_part_that_fits_a_sheet_is_not_split() -> None:
             assert all(row.value for row in rows)
 
 
-def machines(document: Document) -> list[Machine]:
-    return [part.content for part in parts_of(document) if isinstance(part.content, Machine)]
+def machines(document: model.Document) -> list[model.Machine]:
+    return [part.content for part in parts_of(document) if isinstance(part.content, model.Machine)]
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -286,16 +271,7 @@ def test_no_sheet_ends_with_a_title() -> None:
         of = growing(8, steps)
         for layout in (layouts.load(layouts.ANSWER_KEY).arranged("html"), *ARRANGED.values()):
             document = compose(of, IDENTITY, layout, SOURCES, running_on=True)
-            assert not any(isinstance(sheet.parts[-1].content, Title) for sheet in document.sheets), layout.name
-
-
-def test_a_handout_has_a_line_for_name_and_date_on_its_front() -> None:
-    parts = parts_of(laid_out(growing(1), "karta-blank, html"))
-    assert parts[0].content == Fields(("Name", "Date"))
-    assert [name for name, layout in ARRANGED.items() if "name_date" in layout.components] == [
-        "karta-blank, html",
-        "karta-blank, latex",
-    ]
+            assert not any(isinstance(sheet.parts[-1].content, model.Title) for sheet in document.sheets), layout.name
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -322,21 +298,6 @@ def changed(of: Any, change: Callable[[Snapshot], Snapshot]) -> Any:
     return replace(of, **{level: changed(getattr(of, level), change) for level in levels})
 
 
-def test_an_undefined_value_is_the_word_and_hints_stay_out() -> None:
-    unset = Expectation("unset", UNDEFINED, undefined=True)
-    asked = {"ask": ("unset", "never-shown"), "hints": ("Hint-inside",), "explanation": "Explanation-inside"}
-    of = changed(growing(1, 1), lambda stop: replace(stop, expect=(*stop.expect, unset), **asked))
-    for name in layouts.known_ids():
-        made = {
-            "html": "".join(html.render(laid_out(of, f"{name}, html"))),
-            "latex": latex.render(laid_out(of, f"{name}, latex")),
-        }
-        for output, text in made.items():
-            assert ("undefined" in text) is (name != "karta-blank"), (name, output)
-            assert "unset" in text
-            assert [word for word in ("Hint-inside", "Explanation-inside", "never-shown") if word in text] == []
-
-
 # -- the lines of a row --------------------------------------------------------------------------------------------
 
 
@@ -345,7 +306,7 @@ def test_lines_are_drawn_in_the_gutters_between_columns_with_content(name: str) 
     loaded, layout = shipped("arena"), layouts.find(name).arranged("latex")
     lined = 0
     for sheet in compose(loaded.card, loaded.identity, layout, loaded.sources()).sheets:
-        rows = list(rows_with_rules(sheet.parts, layout.grid, layout.latex))
+        rows = list(model.rows_with_rules(sheet.parts, layout.grid, layout.latex))
         assert [part for row in rows for part in row.parts] == list(sheet.parts)
         for row in rows:
             held = {part.column for part in row.parts}
@@ -356,7 +317,7 @@ def test_lines_are_drawn_in_the_gutters_between_columns_with_content(name: str) 
                 assert columns[0].x < line.x < columns[-1].x
                 assert all(line.y < part.frame.y < line.y + line.height for part in row.parts)
             has_bars = name == "karta-5b" and len(held) > 1
-            bars = [(column.x, column.width, BAR) for column in columns] if has_bars else []
+            bars = [(column.x, column.width, model.BAR) for column in columns] if has_bars else []
             assert [(bar.x, bar.width, bar.height) for bar in row.bars] == bars
             assert name != "karta-5b" or bool(row.dividers) == has_bars
             lined += bool(row.dividers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import resource
@@ -147,20 +146,6 @@ def test_a_closed_pipe_or_output_is_no_error() -> None:
     command = f"exec {sys.executable} -P -m cardapp layouts >&-"
     done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring() -> None:
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    others = setup["options.extras_require"]["card"].replace("-", "_").split("\n")
-    unwanted = {line.split()[0] for line in others if line and not line.startswith("#")}
-    assert len(unwanted) > 2
-    emits = [*EMIT, "-o", "/dev/null"]
-    code = f"import sys; from cardapp.cli import main; main({emits}); main(['layouts']); print(*sys.modules, sep='\\n')"
-    done = run("-c", code, env={"PYTHONPATH": str(ROOT)})
-    loaded = set(done.stdout.splitlines())
-    assert "jsonschema" in loaded
-    assert unwanted & loaded == set()
 
 
 def test_the_answer_key_is_an_output_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

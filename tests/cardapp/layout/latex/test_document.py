@@ -138,21 +138,6 @@ def test_an_error_names_its_part() -> None:
     assert place_of(tex, 3) == ""
 
 
-def test_a_missing_font_family_is_reported_and_replaced_by_noto() -> None:
-    document = composed("calc", "karta-classic")
-    families = {"text": ("Comic Sans MS",), "code": ("Odd Mono", "St. Mono")}
-    typography = replace(document.layout.typography, families=families)
-    tex = render(replace(document, layout=replace(document.layout, typography=typography)))
-    warning = r"\PackageWarningNoLine{card}{no font family "
-    for first, *steps in (
-        ("Comic Sans MS", warning + "Comic Sans MS}", r"\setmainfont{NotoSans}"),
-        ("Odd Mono", warning + "Odd Mono}", warning + "St. Mono}", r"\setmonofont{NotoSansMono}"),
-    ):
-        (line,) = re.findall(rf"^\\IfFontExistsTF\{{{first}\}}.*", tex, re.MULTILINE)
-        places = [line.index(step) for step in steps]
-        assert places == sorted(places)
-
-
 def test_the_same_card_gives_the_same_bytes() -> None:
     command = [sys.executable, "-P", "-m", "cardapp", "emit", str(ROOT / "etc/cards/calc"), "--format", "latex"]
     made = {
