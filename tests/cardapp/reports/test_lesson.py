@@ -10,10 +10,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cardapp.card.strategy import Strategy
 from cardapp.errors import NotFound
+from cardapp.layout.compose import compose
+from cardapp.publish import layouts
 from cardapp.reports import lesson
+from cardapp.reports.explained import Explanations
 from cardapp.state import events
 from cardapp.state.events import GENESIS, Head
+from tests.cardapp.layout.hostile import shipped
 from tests.cardapp.layout.markup import read
 
 Make = Callable[..., dict[str, Any]]
@@ -89,6 +94,26 @@ OBSERVED: dict[str, Any] = {
 
 
 # -- the file ------------------------------------------------------------------------------------------------------
+
+
+def test_strategies_and_annotations_stand_beside_their_step(parts: dict[str, Any]) -> None:
+    loaded, step = shipped("arena"), "bump/anatomy/empty/fields"
+    document = compose(loaded.card, loaded.identity, layouts.find("karta-classic").arranged("html"), loaded.sources())
+    annotations = [
+        {"key": f"{step}/initialised", "visible": visible, "text": f"A {kind} <img src=x>", "style": {"kind": kind},
+         "target": {"part": f"{step}:{part}", "x": 0.1, "y": 0.1, "w": 0.5, "h": 0.5},
+         "geometry": {"points": [[0.1, 0.1], [0.6, 0.6]]}}
+        for kind, part, visible in (("box", "code", True), ("arrow", "no_such", True), ("marker", "code", False))
+    ]  # fmt: skip
+    strategy = Strategy("s1", f"{step}/initialised", "Look <b>", ("print a", "next"), ("0 <1>", None))
+    text = made({**parts, "explanations": Explanations([strategy], annotations, lambda: document)}, [])
+    shown = Read(text).text
+    for words in ("Look <b>", "print a", "0 <1>", "next", "box: A box <img", "arrow: A arrow <img"):
+        assert words in shown
+    assert "A marker" not in shown
+    (section,) = re.findall('<section class="explained">.*?</section>', text, re.DOTALL)
+    assert section.count("<svg") == 1, "a part that is not on the sheets has no picture"
+    assert "unsigned char *base;" in unescape(section)
 
 
 def test_the_file_needs_nothing_else_and_says_so(parts: dict[str, Any], event: Make) -> None:

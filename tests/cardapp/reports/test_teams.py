@@ -9,7 +9,6 @@ from cardapp.card.answers import ANSWER, JUDGED, PREDICTION, REVEALED, SELF, Ent
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
 from cardapp.reports import teams, teams_page
-from cardapp.reports.overview import TaskTally, tallies
 from tests.cardapp.reports.conftest import STEPS
 
 Make = Callable[..., dict[str, Any]]
@@ -146,10 +145,3 @@ def test_no_text_adds_a_line_to_the_report(parts: dict[str, Any], event: Make) -
     plain = made(parts, [event(data={"text": "x"}, actor="a")])
     nasty = made(parts, [event(data={"text": "\n\n# x\n| a | b |\n- c"}, actor="\n## a")])
     assert len(nasty.splitlines()) == len(plain.splitlines())
-
-
-def test_each_task_has_a_tally_of_its_steps(parts: dict[str, Any]) -> None:
-    assert tallies(parts["catalog"], parts["progress"]) == [
-        TaskTally("Bump <up>", total=2, approved=1, ready=1, failed=0),
-        TaskTally("Reset", total=1, approved=0, ready=0, failed=1),
-    ]
