@@ -64,11 +64,6 @@ def test_the_page_has_the_intervals_and_their_widths() -> None:
     assert [(name, None if width == "null" else int(width)) for name, width in found] == list(WIDTHS.items())
 
 
-def test_every_interval_of_the_toolbar_exists() -> None:
-    (quick,) = re.findall(r"const QUICK = \[(.*?)\]", (PAGE / "toolbar.js").read_text(encoding="utf-8"))
-    assert set(re.findall(r"'(\w+)'", quick)) <= set(WIDTHS)
-
-
 def test_the_page_has_the_code_that_asks_it_to_connect_again() -> None:
     assert numbers(r"const RENEW = (\d+);", (PAGE / "live.js").read_text(encoding="utf-8")) == [RENEW]
 

@@ -26,20 +26,15 @@ def test_a_written_file_is_private_and_can_be_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_one_that_others_may_write_is_refused(tmp_path: Path) -> None:
+def test_one_that_others_may_write_is_refused_and_read_is_warned_about(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, TOKEN)
     for mode in (0o620, 0o602, 0o666):
-        path = tmp_path / "read.json"
-        secretfile.write(path, TOKEN)
         path.chmod(mode)
         with pytest.raises(StateError, match=f"mode {mode:04o}") as caught:
             secretfile.read(path)
         assert caught.value.code == "secret_writable"
-
-
-def test_one_that_others_may_read_is_warned_about(tmp_path: Path) -> None:
     for mode in (0o640, 0o444):
-        path = tmp_path / "read.json"
-        secretfile.write(path, TOKEN)
         path.chmod(mode)
         warnings: list[str] = []
         assert secretfile.read(path, warn=warnings.append) == TOKEN
@@ -63,21 +58,15 @@ def test_one_of_another_form_is_refused_without_its_content(tmp_path: Path) -> N
         assert "md_secret" not in caught.value.detail
 
 
-def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(tmp_path: Path) -> None:
-    for unfit in ("md_secret\n", "md_secret ", "md_secreté", "md_secret\u20ac"):
-        path = tmp_path / "token.json"
-        secretfile.write(path, TOKEN | {"token": unfit})
-        with pytest.raises(StateError, match=r"token\.json: the token has characters") as caught:
+def test_a_token_file_must_hold_a_token_of_the_scope_that_a_header_can_hold(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    unfit = [{"token": text} for text in ("md_secret\n", "md_secret ", "md_secreté", "md_secret\u20ac")]
+    for change in ({"scope": "write"}, {"token": ""}, {"name": None}, {"token": 5}, *unfit):
+        secretfile.write(path, TOKEN | change)
+        words = r"read\.json: the token has characters" if change in unfit else r"read\.json"
+        with pytest.raises(StateError, match=words) as caught:
             secretfile.read_token(path, scope="read")
         assert "md_secret" not in caught.value.detail
-
-
-def test_a_token_file_must_hold_a_token_of_the_scope(tmp_path: Path) -> None:
-    for change in ({"scope": "write"}, {"token": ""}, {"name": None}, {"token": 5}):
-        path = tmp_path / "read.json"
-        secretfile.write(path, TOKEN | change)
-        with pytest.raises(StateError, match=r"read\.json"):
-            secretfile.read_token(path, scope="read")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -113,12 +102,8 @@ def test_a_reserved_file_is_private_and_goes_when_it_stays_empty(tmp_path: Path)
     with secretfile.reserved(path):
         secretfile.write(path, TOKEN)
     assert secretfile.read(path) == TOKEN
-
-
-def test_a_path_that_can_hold_no_file_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "none" / "read.json"
-    with pytest.raises(UsageError, match=r"read\.json cannot be created: No such file"), secretfile.reserved(path):
-        pass
+    with pytest.raises(UsageError, match=r"read\.json cannot be created: No such file"):
+        secretfile.reserved(tmp_path / "none" / "read.json").__enter__()
 
 
 def test_a_changed_file_is_read_again_within_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

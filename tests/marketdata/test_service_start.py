@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -28,7 +27,6 @@ def serving(state_dir: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     environment = os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_API_PORT": "0"}
     command = [sys.executable, "-P", "-m", "marketdata", "api"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     try:
         yield process, process.stdout.readline().strip()
     finally:
@@ -64,17 +62,6 @@ def test_without_configuration_it_serves_and_keeps_its_ticks(state_dir: Path) ->
         assert token not in said
         assert read not in said
         assert (state_dir / "v1.env").is_file()
-
-
-def test_signals_in_a_volley_end_it(state_dir: Path) -> None:
-    give_cluster(state_dir)
-    watched = Watched(state_dir)
-    with serving(state_dir) as (process, _address):
-        running = watched.processes()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
-            process.send_signal(number)
-        assert process.wait(timeout=SECONDS) == 0
-        watched.assert_gone(running)
 
 
 def test_two_at_once_share_the_database_and_a_killed_one_leaves_nothing_running(state_dir: Path) -> None:

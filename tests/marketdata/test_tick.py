@@ -130,15 +130,6 @@ def test_an_unknown_name_is_escaped_in_its_pointer_and_cut() -> None:
     assert [fault.pointer for fault in refused.value.errors] == ["/a~1b~0c", "/" + "x" * 80]
 
 
-IMPOSSIBLE = ["2023-02-29T00:00:00Z", "2026-01-01T00:00:00+99:99", "0000-01-01T00:00:00Z", "2026-01-01T25:00:00Z"]
-
-
-def test_an_impossible_time_is_refused_in_plain_words() -> None:
-    for value in IMPOSSIBLE:
-        with pytest.raises(InvalidValue, match=r"^/ts must be an existing time"):
-            parse_tick(GOOD | {"ts": value})
-
-
 def test_a_refused_amount_gets_a_message_with_the_remedy() -> None:
     for name, value, words in (
         ("price", "0", "greater than 0"), ("price", "-1", "greater than 0"),
