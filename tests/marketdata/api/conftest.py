@@ -10,6 +10,7 @@ import json
 import re
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import webtest
 
+Make = Callable[..., dict[str, Any]]
+"""The type of the fixture ``tick``."""
 ADMIN_SECRET = "an-administrators-secret-long-enough"
 
 
@@ -108,6 +111,19 @@ def waiting_for_locks(connection: psycopg.Connection[Any]) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
+
+
+@contextmanager
+def without_storing(admin: psycopg.Connection[Any]) -> Iterator[None]:
+    """Nothing can be stored meanwhile, but stored data can be read, as the service's own check does."""
+    with admin.transaction():
+        admin.execute("LOCK TABLE md_symbols_v1 IN EXCLUSIVE MODE")
+        yield
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def eventually(done: Callable[[], bool]) -> None:
@@ -251,7 +267,7 @@ def client(service: Service, read_token: str) -> Iterator[LiveClient]:
 
 
 @pytest.fixture(scope="session")
-def tick() -> Callable[..., dict[str, Any]]:
+def tick() -> Make:
     """``tick(id="a", ts=…)``: a tick as a client sends it, with these members changed."""
 
     def make(**members: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -12,9 +11,7 @@ import psycopg
 import pytest
 
 from marketdata.source.tokens import free_name
-from tests.marketdata.api.conftest import Api
-
-Make = Callable[..., dict[str, Any]]
+from tests.marketdata.api.conftest import Api, Make
 
 START = 1_700_000_040_000  # a full minute
 MINUTE = 60_000

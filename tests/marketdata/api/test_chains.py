@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, Make
 from tests.marketdata.api.live_client import LiveClient
 from tests.marketdata.api.test_live import MINUTE, T, block, settle
-
-Make = Callable[..., dict[str, Any]]
 
 
 def final(chain: str, number: int, ts: int) -> dict[str, Any]:

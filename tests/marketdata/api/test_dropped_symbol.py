@@ -11,12 +11,10 @@ import pytest
 from marketdata.api.serve import Service
 from marketdata.operations.drop_symbol import drop
 from marketdata.store.pool import connect
-from tests.marketdata.api.conftest import Api, check_shape
+from tests.marketdata.api.conftest import Api, Make, check_shape
 from tests.marketdata.api.live_client import LiveClient
 
 T = 1_700_000_040_000
-
-Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,10 +15,9 @@ from marketdata.api.request_validation import decoded
 from marketdata.errors import InvalidValue
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.tick import parse_item
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, Make
 
 INGEST = "/v1/ingest/tick"
-Make = Callable[..., dict[str, Any]]
 
 
 def test_a_tick_is_created_once(api: Api, tick: Make) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,14 +17,13 @@ from marketdata.api.serve import Service, Times
 from marketdata.settings import Settings
 from marketdata.store import tokens
 from marketdata.store.pool import connect
-from tests.marketdata.api.conftest import Api, check_shape, new_token, running_api
+from tests.marketdata.api.conftest import Api, Make, check_shape, new_token, running_api
 from tests.marketdata.api.live_client import LiveClient
 
 T = 1_700_000_040_000
 """The opening time of a minute."""
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+MINUTE, DAY = 60_000, 86_400_000
 
-Make = Callable[..., dict[str, Any]]
 Admin = psycopg.Connection[Any]
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any, cast
@@ -23,7 +22,7 @@ from marketdata.api.serve import Service, Times
 from marketdata.errors import Saturated
 from marketdata.http.wsgi import HandOver, variable
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, check_shape, eventually, running_api
+from tests.marketdata.api.conftest import Api, Make, check_shape, eventually, running_api
 from tests.marketdata.api.live_client import LiveClient, handshake
 from tests.marketdata.http.wire import ask, connected
 
@@ -102,7 +101,7 @@ def test_a_violation_closes_the_connection_with_its_code(service: Service, read_
 
 
 def test_a_ping_is_answered_and_a_message_may_come_in_parts(
-    api: Api, service: Service, read_token: str, tick: Callable[..., dict[str, Any]]
+    api: Api, service: Service, read_token: str, tick: Make
 ) -> None:
     api.ingest(tick(symbol="LIVE:PARTS", id="1", ts=T))
     text = '{"op": "subscribe", "symbol": "LIVE:PARTS", "interval": "1m"}'
@@ -115,9 +114,7 @@ def test_a_ping_is_answered_and_a_message_may_come_in_parts(
         assert client.receive()["type"] == "subscribed"
 
 
-def test_an_idle_and_a_busy_connection_get_heartbeats(
-    service_settings: Settings, tick: Callable[..., dict[str, Any]]
-) -> None:
+def test_an_idle_and_a_busy_connection_get_heartbeats(service_settings: Settings, tick: Make) -> None:
     check_shape("LiveMessage", json.loads(server.HEARTBEAT))
     with running_api(service_settings, Times(sweep=0.05, heartbeat=0.3)) as api:
         port, token = api.service.port, api.tokens["read"]

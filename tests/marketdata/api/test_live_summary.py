@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import psycopg
 
 from marketdata.api.live.subscriptions import SUMMARY_SECONDS
-from tests.marketdata.api.conftest import Api, check_shape
+from tests.marketdata.api.conftest import Api, Make, check_shape, now
 from tests.marketdata.api.live_client import LiveClient
 
-Make = Callable[..., dict[str, Any]]
 Item = dict[str, Any]
 
 DAY = 86_400_000
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def summary(api: Api, *symbols: str) -> list[Item]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
 from marketdata.api.serve import Service
-from tests.marketdata.api.conftest import Api, check_shape
+from tests.marketdata.api.conftest import Api, Make, check_shape
 from tests.marketdata.api.live_client import LiveClient
 
 T = 1_700_000_040_000
-
-Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -14,9 +13,8 @@ import pytest
 
 from marketdata.api.app import make_app
 from marketdata.store.ticks import STREAM_PAGE
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, Make
 
-Make = Callable[..., dict[str, Any]]
 START = 1_700_000_040_000  # 2023-11-14T22:14:00Z, a whole minute
 
 

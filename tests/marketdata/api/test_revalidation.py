@@ -4,16 +4,14 @@ same."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
 from marketdata.api.serve import Service
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, Make
 
-Make = Callable[..., dict[str, Any]]
 FORMS = ("/v1/chart?symbol={}&interval=1m", "/v1/ticks?symbol={}&format=csv&limit=5")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,12 +23,19 @@ from marketdata.api.tick_writer import MAX_BACKLOG, TickWriter
 from marketdata.errors import DatabaseUnavailable, Saturated, UsageError, VersionMissing
 from marketdata.settings import Settings
 from marketdata.store import pool
-from tests.marketdata.api.conftest import Api, eventually, new_token, running_api, waiting_for_locks
+from tests.marketdata.api.conftest import (
+    Api,
+    Make,
+    eventually,
+    new_token,
+    running_api,
+    waiting_for_locks,
+    without_storing,
+)
 from tests.marketdata.api.test_admission import INGEST as INGEST_LINE
 from tests.marketdata.api.test_admission import SOME, head
 from tests.marketdata.http.wire import ask
 
-Make = Callable[..., dict[str, Any]]
 Admin = psycopg.Connection[Any]
 CHART = "/v1/chart?symbol=ROBUST:A&interval=1d"
 INGEST = "/v1/ingest/tick"
@@ -46,14 +53,6 @@ def cut(admin: Admin) -> None:
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
-
-
-@contextmanager
-def without_storing(admin: Admin) -> Iterator[None]:
-    """Nothing can be stored meanwhile, but stored data can be read, as the service's own check does."""
-    with admin.transaction():
-        admin.execute("LOCK TABLE md_symbols_v1 IN EXCLUSIVE MODE")
-        yield
 
 
 def test_an_invalid_value_fails_only_its_own_request(api: Api, tick: Make, admin: Admin) -> None:

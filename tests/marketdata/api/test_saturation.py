@@ -6,8 +6,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -19,20 +19,19 @@ from marketdata.api.stream_limit import MAX_STREAMS
 from marketdata.api.tick_writer import MAX_CONCURRENT, MAX_LARGE
 from marketdata.http.listener import WORKERS
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, eventually, running_api, waiting_for_locks, webtest
+from tests.marketdata.api.conftest import (
+    Api,
+    Make,
+    eventually,
+    running_api,
+    waiting_for_locks,
+    webtest,
+    without_storing,
+)
 
-Make = Callable[..., dict[str, Any]]
 Admin = psycopg.Connection[Any]
 CHART = "/v1/chart?symbol=CROWD:A&interval=1d"
 INGEST = "/v1/ingest/tick"
-
-
-@contextmanager
-def stalled(admin: Admin) -> Iterator[None]:
-    """Nothing can be stored meanwhile, but stored data can be read."""
-    with admin.transaction():
-        admin.execute("LOCK TABLE md_symbols_v1 IN EXCLUSIVE MODE")
-        yield
 
 
 def ask(port: int, token: str, method: str, path: str, body: Any = None) -> tuple[int, str | None]:
@@ -78,7 +77,7 @@ def test_blocked_ingests_leave_workers_for_other_requests(
     api: Api, service: Service, read_token: str, tick: Make, admin: Admin, crowd: Callable[[str, int], Crowd]
 ) -> None:
     api.ingest(tick(symbol="CROWD:A", id="first"))
-    with stalled(admin):
+    with without_storing(admin):
         waiting = crowd("still", 60)
         for path in ("/healthz", CHART) * 4:
             assert ask(service.port, read_token, "GET", path) == (200, None)
@@ -100,7 +99,7 @@ def test_an_ingest_beyond_the_limit_waits_while_others_finish(
         def send(name: str) -> tuple[int, str | None]:
             return ask(service.port, token, "POST", INGEST, tick(symbol="CROWD:A", id=name))
 
-        with stalled(admin):
+        with without_storing(admin):
             waiting = Crowd(send, [f"moving{n}" for n in range(100)])
             eventually(lambda: service.services.backlog() == 100 - WORKERS)
         assert set(waiting.join().values()) == {(201, None)}
@@ -113,7 +112,7 @@ def test_more_batches_than_are_stored_at_once(api: Api, tick: Make, admin: Admin
     def send(name: str) -> Any:
         return api("POST", INGEST, batch(name), status=200).json["accepted"]
 
-    with stalled(admin):
+    with without_storing(admin):
         storing = Crowd(send, [f"batch{n}" for n in range(MAX_LARGE)])
         eventually(lambda: waiting_for_locks(admin) == MAX_LARGE)
         problem = api.problem("POST", INGEST, batch("late"), status=429, code="saturated")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,12 +16,11 @@ import pytest
 from marketdata.api.serve import Times
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
-from tests.marketdata.api.conftest import Api, eventually, running_api
+from tests.marketdata.api.conftest import Api, Make, eventually, running_api
 from tests.marketdata.api.standby import Standby, private_cluster, running_standby
 
 pytestmark = pytest.mark.functional
 
-Make = Callable[..., dict[str, Any]]
 INGEST = "/v1/ingest/tick"
 LIMIT = 600.0
 """Some tests pause the replica for longer than the default of MARKET_READ_LAG_S."""

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from marketdata.limits import DEFAULT_SUMMARIES, MAX_SUMMARIES
-from tests.marketdata.api.conftest import Api
-
-Make = Callable[..., dict[str, Any]]
+from tests.marketdata.api.conftest import Api, Make, now
 
 HOUR = 3_600_000
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def test_items_have_exact_amounts(api: Api, tick: Make) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
-from tests.marketdata.api.conftest import Api
+from tests.marketdata.api.conftest import Api, Make, now
 
-Make = Callable[..., dict[str, Any]]
 HOUR = 3_600_000
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def test_a_quote_has_the_last_24_hours(api: Api, tick: Make) -> None:
