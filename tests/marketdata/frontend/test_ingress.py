@@ -109,18 +109,14 @@ def test_a_logged_in_user_gets_candles(market: Market, state_dir: Path) -> None:
         assert (again.status, again.body) == (304, b"")
         lines = frontend.get("/api/v1/ticks?symbol=TEST:A&format=ndjson").body.splitlines()
         assert json.loads(lines[0])["id"] == "a"
+        assert [frontend.get(path).status for path in ("/api/v1/udf/config", "/api/openapi.json")] == [200, 200]
+        assert frontend.get("/api/nothing").json["code"] == "not_found"
 
 
 def test_the_frontend_cannot_write(open_frontend: Frontend) -> None:
     for method, path in (("POST", "/api/v1/ingest/tick"), ("PUT", "/api/v1/coverage"), ("DELETE", "/api/v1/lease/x")):
         answer = open_frontend.ask(method, path, b"{}", Content_Type="application/json")
         assert (answer.status, answer.json["code"]) == (403, "insufficient_scope")
-
-
-def test_the_dialects_are_reachable_through_the_frontend(open_frontend: Frontend) -> None:
-    assert open_frontend.ask("GET", "/api/v1/udf/config").status == 200
-    assert open_frontend.ask("GET", "/api/openapi.json").status == 200
-    assert open_frontend.ask("GET", "/api/nothing").json["code"] == "not_found"
 
 
 def test_ticks_are_pushed_through_the_frontend(

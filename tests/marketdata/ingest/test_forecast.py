@@ -55,7 +55,6 @@ def chain_of(folder: Path, server: SyntheticChain, **content: Any) -> rpc_file.C
 
 CHAINS: tuple[tuple[Callable[[], UnevenChain], int, int], ...] = (
     (lambda: UnevenChain(3), 30, 100_000),
-    (lambda: UnevenChain(1), 15, 100_000),
     (lambda: UnevenChain(50, most=700, suggests=False), 120, 120),  # more threads would meet the limit
     (lambda: UnevenChain(100, names_times=False), 90, 100_000),
 )

@@ -16,8 +16,7 @@ from tests.marketdata.ingest.test_discovery import FACTORY, SOURCE, UNREADABLE, 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[FactoryRun]:
-    (tmp_path / "ingestor").mkdir()
-    with closing(FactoryRun(tmp_path / "ingestor", 2)) as found:
+    with closing(FactoryRun(tmp_path, 2)) as found:
         found.chain.extend(60)
         found.finish()
         yield found

@@ -35,10 +35,7 @@ def test_a_suggested_smaller_range_is_used() -> None:
     assert size.size == 499
     assert size.refused(499, 600)  # the suggestion is not below the refused size, so the size is halved
     assert size.size == 249
-
-
-def test_a_range_of_one_block_cannot_shrink() -> None:
-    assert not AdaptiveRange().refused(1)
+    assert not size.refused(1)
 
 
 def test_the_range_grows_up_to_its_maximum() -> None:

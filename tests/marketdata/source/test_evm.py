@@ -26,12 +26,9 @@ PADDED = bytes(range(256)) * 2
 
 def test_keccak256_gives_known_hashes_and_pads_every_length_around_a_block() -> None:
     assert {data: keccak256(data).hex() for data in KNOWN} == KNOWN
+    assert evm.selector("decimals()") == "0x313ce567"
     hashes = b"".join(keccak256(PADDED[:length]) for length in range(300))
     assert hashlib.sha256(hashes).hexdigest() == OF_EVERY_LENGTH
-
-
-def test_a_selector_is_the_beginning_of_the_hash() -> None:
-    assert evm.selector("decimals()") == "0x313ce567"
 
 
 CHECKSUMMED = (

@@ -88,11 +88,6 @@ def test_a_provider_that_refuses_every_call_is_an_error(provider: RpcProvider, c
         provider.read_contract("0x1", "decimals()")
 
 
-def test_no_calls_need_no_request(provider: RpcProvider, contracts: Contracts) -> None:
-    assert provider.read_contracts([]) == []
-    assert contracts.asked == []
-
-
 WANTED = LogFilter({POOL: KINDS["uniswap-v2"].swap_topics})
 FIRST, LAST = 10, 90
 Edit = Callable[[int, dict[str, Any]], dict[str, Any]]

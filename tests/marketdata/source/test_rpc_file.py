@@ -50,16 +50,13 @@ def test_the_commented_factories_of_the_example_are_valid(tmp_path: Path) -> Non
 
 
 def test_missing_members_have_defaults(tmp_path: Path) -> None:
+    with pytest.raises(MissingRequirement):
+        load(tmp_path / "rpc.json", warn=pytest.fail)
     found = loaded(tmp_path, GOOD)
     assert (found.poll_s, found.confirmations) == (1.0, 12)
     assert found.endpoints == (Endpoint("https://hidden.example/key", {}, 10.0),)
     assert (found.pools[0].invert, found.pools[0].start_block) == (False, 0)
     assert loaded(tmp_path, GOOD | {"confirmations": "finalized"}).confirmations is None
-
-
-def test_a_missing_file_is_a_missing_requirement(tmp_path: Path) -> None:
-    with pytest.raises(MissingRequirement):
-        load(tmp_path / "rpc.json", warn=pytest.fail)
 
 
 FAULTS: tuple[tuple[dict[str, Any], str], ...] = (
