@@ -51,7 +51,12 @@ def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " *
 
 
 _IDS = st.sampled_from(["a", "b", "c-d", "e9"])
-_TITLES = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), min_size=1, max_size=60)
+TITLES = st.one_of(
+    st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), min_size=1, max_size=60),
+    st.sampled_from([
+        "W" * 300, "שלום עולם", "مرحبا", "👩‍👩‍👧 family", "漢字かな交じり文" * 9, "e\u0301" * 50, "\u202e\x00\t\n<b>&",
+    ]),
+)  # fmt: skip
 _WORDS = st.sampled_from([
     "plain words", "**strong** and `code`", "x" * 300, "مرحبا بالعالم", "日本語の文章", "emoji 🙂🏳️‍🌈",
     "<script>alert(1)</script>", "- one\n- two\n  - three", "1. first\n2. second", "> quoted\n> > twice", "# Heading",
@@ -60,6 +65,7 @@ _WORDS = st.sampled_from([
 ])  # fmt: skip
 TEXTS = st.lists(_WORDS, max_size=6).map("\n\n".join)
 _LONG = st.sampled_from(["", "", "", "word " * 1500, "- item\n" * 200, "```\n" + "line\n" * 200 + "```", "y" * 10_000])
+_FILES = st.sampled_from(["a.c", "a_long_name.c" * 9])
 _EXPECT = st.lists(
     st.builds(model.Expectation, st.sampled_from(["a.used", "a.size", "n" * 200]), st.sampled_from(["1", "v" * 700])),
     max_size=4,
@@ -80,15 +86,15 @@ def _several(draw: _Draw, most: int, make: Callable[[_Draw, str], _Made]) -> tup
 
 
 def _task(draw: _Draw, key: str) -> model.Task:
-    return model.Task(key, draw(_TITLES), draw(TEXTS), _several(draw, 2, _block))
+    return model.Task(key, draw(TITLES), draw(TEXTS), _several(draw, 2, _block))
 
 
 def _block(draw: _Draw, key: str) -> model.Block:
-    return model.Block(key, draw(_TITLES), draw(TEXTS), draw(_LONG), _several(draw, 2, _phase))
+    return model.Block(key, draw(TITLES), draw(TEXTS), draw(_LONG), _several(draw, 2, _phase))
 
 
 def _phase(draw: _Draw, key: str) -> model.Phase:
-    return model.Phase(key, draw(_TITLES), draw(TEXTS), _several(draw, 3, _step))
+    return model.Phase(key, draw(TITLES), draw(TEXTS), _several(draw, 3, _step))
 
 
 def _step(draw: _Draw, key: str) -> model.Step:
@@ -96,17 +102,17 @@ def _step(draw: _Draw, key: str) -> model.Step:
     if draw(st.booleans()):
         first = draw(st.integers(1, 45))
         code = model.CodeRange("a.c", first, first + draw(st.integers(0, 30)))
-    return model.Step(key, draw(_TITLES), draw(TEXTS), draw(TEXTS | _LONG), code, _several(draw, 2, _snapshot))
+    return model.Step(key, draw(TITLES), draw(TEXTS), draw(TEXTS | _LONG), code, _several(draw, 2, _snapshot))
 
 
 def _snapshot(draw: _Draw, key: str) -> model.Snapshot:
     hits = draw(st.integers(1, 22))
     at_line = draw(st.booleans())
-    stop = model.Stop("a.c", draw(st.integers(1, 60)), draw(_TITLES), None, hits) if at_line else None
+    stop = model.Stop(draw(_FILES), draw(st.integers(1, 60)), draw(TITLES), None, hits) if at_line else None
     return model.Snapshot(
         key,
-        draw(_TITLES),
+        draw(TITLES),
         stop or model.Stop(None, None, None, "main", hits),
         tuple(draw(_EXPECT)),
-        tuple(draw(st.lists(_TITLES, max_size=3))),
+        tuple(draw(st.lists(TITLES, max_size=3))),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -10,97 +10,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.card.model import Block, Card, Expectation, Phase, Snapshot, Step, Stop, Target, Task
+from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop
 from cardapp.errors import InvalidValue
 from cardapp.layout.diagram import activity, memory, states
 from cardapp.layout.diagram.arena import Arena, ArenaBlock
 from cardapp.layout.diagram.shapes import Box, Diagram, Point, Room, Text
+from tests.cardapp.layout.cards import TITLES, cards
 
 SLACK = 0.011
 """The rounding of a renderer's output."""
 
-TITLES = st.one_of(
-    st.text(max_size=60),
-    st.text("abc wxyz ÄÖ_-", max_size=200),
-    st.sampled_from([
-        "", "W" * 300, "שלום עולם", "مرحبا", "👩‍👩‍👧 family", "漢字かな交じり文" * 9, "e\u0301" * 50,
-        "\u202e\x00\t\n<b>&",
-    ]),
-)  # fmt: skip
 ROOMS = st.builds(Room, st.floats(40, 420), st.floats(60, 420))
-
-
-def named(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Each child gets an id from its place."""
-    return children.map(lambda makers: tuple(make(f"n{place}") for place, make in enumerate(makers)))
-
-
-def _stop(kind: int, hits: int) -> Stop:
-    return Stop(None, None, None, "main", hits) if kind == 0 else Stop("a_long_name.c" * kind, 12, "x", None, hits)
-
-
-EXPECTATIONS = st.lists(st.builds(Expectation, st.text(max_size=80), st.text(max_size=80)), max_size=6).map(tuple)
-SNAPSHOTS = st.builds(
-    lambda title, kind, hits, expect: lambda name: Snapshot(name, title, _stop(kind, hits), expect, ()),
-    TITLES, st.integers(0, 9), st.integers(1, 10**9), EXPECTATIONS,
-)  # fmt: skip
-STEPS = st.builds(
-    lambda title, question, snapshots: lambda name: Step(name, title, "", question, None, snapshots),
-    TITLES, st.sampled_from(["", "Why?"]), named(st.lists(SNAPSHOTS, min_size=1, max_size=3)),
-)  # fmt: skip
-PHASES = st.builds(
-    lambda title, steps: lambda name: Phase(name, title, "", steps),
-    TITLES, named(st.lists(STEPS, min_size=1, max_size=5)),
-)  # fmt: skip
-BLOCKS = st.builds(
-    lambda title, phases: lambda name: Block(name, title, "", "", phases),
-    TITLES, named(st.lists(PHASES, min_size=1, max_size=3)),
-)  # fmt: skip
 
 
 def block_of(*snapshots: Snapshot) -> Block:
     return Block("b", "A block", "", "", (Phase("p", "A phase", "", (Step("s", "", "", "", None, snapshots),)),))
 
 
-FLAT = st.builds(lambda title: lambda name: Block(name, title, "", "", ()), TITLES)
-TASKS = st.builds(
-    lambda title, blocks: lambda name: Task(name, title, "", blocks),
-    TITLES, named(st.lists(FLAT, min_size=1, max_size=9)),
-)  # fmt: skip
-
-
-def card_of(tasks: Sequence[Task], title: str = "A card") -> Card:
-    target = Target("t", "src", (), "t", ())
-    return Card("card", "", "1", title, "", "en", "karta-classic", target, None, tuple(tasks))
-
-
-@given(tasks=named(st.lists(TASKS, min_size=1, max_size=6)), room=ROOMS)
-def test_the_activity_of_a_card_is_well_drawn(tasks: tuple[Task, ...], room: Room) -> None:
-    diagrams = activity.of_card(card_of(tasks), room)
+@given(of=cards(), room=ROOMS)
+def test_the_diagrams_of_any_card_are_well_drawn(of: Card, room: Room) -> None:
+    diagrams = activity.of_card(of, room)
     check(diagrams, room)
-    assert keys(diagrams) == [f"{task.id}/{block.id}" for task in tasks for block in task.blocks]
-
-
-@given(make=BLOCKS, room=ROOMS)
-def test_the_activity_of_a_block_is_well_drawn(make: Callable[[str], Block], room: Room) -> None:
-    diagrams = activity.of_block("t/b", make("b"), room)
-    check(diagrams, room)
-    steps = [(f"t/b/{phase.id}/{step.id}", step) for phase in make("b").phases for step in phase.steps]
-    assert keys(diagrams) == [key for key, _step in steps]
-    asked = [node.href for node in all_nodes(diagrams) if node.shape == "decision"]
-    assert asked == [key for key, step in steps if step.question]
-
-
-@given(make=BLOCKS, room=ROOMS)
-def test_the_states_of_a_block_are_well_drawn(make: Callable[[str], Block], room: Room) -> None:
-    diagrams = states.of_block("t/b", make("b"), room)
-    check(diagrams, room)
-    assert keys(diagrams) == [
-        f"t/b/{phase.id}/{step.id}/{snapshot.id}"
-        for phase in make("b").phases
-        for step in phase.steps
-        for snapshot in step.snapshots
-    ]
+    assert keys(diagrams) == [f"{task.id}/{block.id}" for task in of.tasks for block in task.blocks]
+    for key, block in ((f"{task.id}/{block.id}", block) for task in of.tasks for block in task.blocks):
+        steps = {f"{key}/{phase.id}/{step.id}": step for phase in block.phases for step in phase.steps}
+        diagrams = activity.of_block(key, block, room)
+        check(diagrams, room)
+        assert keys(diagrams) == list(steps)
+        asked = [node.href for node in all_nodes(diagrams) if node.shape == "decision"]
+        assert asked == [at for at, step in steps.items() if step.question]
+        diagrams = states.of_block(key, block, room)
+        check(diagrams, room)
+        assert keys(diagrams) == [f"{at}/{stop.id}" for at, step in steps.items() for stop in step.snapshots]
 
 
 def test_a_stop_beside_an_arrow_breaks_between_words() -> None:
