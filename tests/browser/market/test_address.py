@@ -6,8 +6,8 @@ import pytest
 
 from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, iso, query, settled, shown, still_picture, time_of
-from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled, shown, time_of
+from tests.browser.market.stage import HOUR, Stage, now, tick
 from tests.browser.requests import held
 from tests.functional.serving import until
 
@@ -46,8 +46,6 @@ def test_the_address_reproduces_the_view(tab: Tab) -> None:
     assert page.locator("#type").input_value() == "bars"
     pressed = [page.locator(name).get_attribute("aria-pressed") for name in ("#percent", "#log", "#invert")]
     assert pressed == ["true", "false", "true"]
-    opened.keys("Alt+p")
-    assert "scale" not in shown(opened)
 
 
 def test_an_alias_in_the_address_becomes_its_symbol_and_is_live(tab: Tab, stage: Stage) -> None:
@@ -73,41 +71,6 @@ def test_the_candles_are_requested_once_and_before_the_page_is_loaded(tab: Tab, 
         assert opened.chart_requests.count(early) == 1, address
 
 
-@pytest.mark.parametrize(("interval", "length"), [("1m", MINUTE), ("4h", 4 * HOUR)])
-def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str, length: int) -> None:
-    """This also holds if the view begins within a bar, or lies in a long time without trades."""
-    symbol, end = f"DEMO:PICTURE-{interval}", now() // HOUR * HOUR - 20 * DAY
-    stage.write(*(tick(symbol, end - at * length, str(100 + at % 7)) for at in (*range(20), *range(2000, 2200))))
-    opened = tab(query(symbol, interval, bars=200)).drawn()
-    page = opened.page
-    page.mouse.move(600, 300)
-    page.mouse.wheel(0, 120)
-    page.mouse.down()
-    page.mouse.move(901, 300, steps=5)
-    page.mouse.up()
-    page.mouse.move(600, 20)
-    address, picture = settled(opened), still_picture(page, "#chart")
-    assert "from=" in address
-    page.reload()
-    page.locator("#live.live").wait_for()
-    opened.becomes(lambda: still_picture(page, "#chart") == picture)
-    assert settled(opened) == address
-
-
-def test_a_link_to_a_range_after_more_candles_than_an_answer_has_shows_the_range(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:THEN-QUIET", now() // HOUR * HOUR
-    dense = end - 200 * DAY
-    stage.write(*(tick(symbol, dense - at * MINUTE, "100") for at in range(11_000)), tick(symbol, end, "7"))
-    opened = tab(query(symbol, "1m", **{"from": iso(dense - 30 * MINUTE), "to": iso(end - DAY)})).drawn()
-    address = settled(opened)
-    opened.page.mouse.move(600, 300)
-    opened.page.mouse.wheel(0, 120)
-    opened.becomes(lambda: settled(opened) != address)
-    first, last = (time_of(each) for each in of_range(shown(opened)).values())
-    assert dense - 2 * HOUR < first < dense + DAY
-    assert last > end - 30 * DAY
-
-
 def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:NOTHING", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(300)))
@@ -118,10 +81,6 @@ def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> Non
     assert of_range(shown(opened)) == PAST
     assert page.locator("#legend").is_hidden(), "there is no candle to describe"
     page.get_by_text("has none here").wait_for()
-    for key in ("Alt+c", "Alt+s", "Alt+m"):  # an export of nothing
-        opened.keys(key)
-        page.get_by_text("There are no candles in sight.").wait_for()
-        page.evaluate("document.querySelector('#toast').textContent = ''")
     stage.cover(symbol, end - 300 * HOUR, end + HOUR)
     page.reload()
     page.get_by_text("was not indexed here").wait_for()
@@ -136,15 +95,6 @@ def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> Non
     opened.keys("Escape", "End")
     opened.becomes(lambda: "bars=" in settled(opened))
     assert page.locator("#message").is_hidden()
-
-
-def test_the_message_over_an_empty_range_goes_with_the_first_candle(tab: Tab) -> None:
-    """It lies where a pointer would start to drag the chart."""
-    opened = tab(query(**{"from": "2020-01-01T00:00:00Z", "to": "2020-01-01T03:00:00Z"}))
-    opened.page.get_by_role("heading", name=NOTHING).wait_for()
-    opened.keys("Shift+ArrowRight")
-    frames = "(done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    assert opened.page.evaluate(f"new Promise({frames}).then(() => document.querySelector('#message').hidden)")
 
 
 def test_faults_of_an_address_are_reported(tab: Tab) -> None:
@@ -172,7 +122,6 @@ def test_the_newest_candles_are_visible_even_if_they_are_old_or_few(tab: Tab, st
     opened = tab(query(old, "1h")).drawn()
     opened.becomes(lambda: "bars=160" in opened.url)
     assert opened.page.locator("#newest").is_hidden()
-    assert min(opened.pixels("var(--up-volume)", start, start + 0.1, 24) for start in (0.1, 0.5, 0.8)) > 100
     address = settled(opened)
     opened.page.reload()
     assert settled(opened.drawn()) == address
@@ -184,11 +133,6 @@ def test_the_newest_candles_are_visible_even_if_they_are_old_or_few(tab: Tab, st
     opened.page.get_by_role("button", name="1h", exact=True).click()
     opened.becomes(lambda: "interval=1h" in opened.url)
     assert shown(opened)["bars"] == "69", "the sixty and some room"
-    opened.keys("-")
-    zoomed = settled(opened)
-    opened.page.get_by_role("button", name="4h", exact=True).click()
-    opened.becomes(lambda: "interval=4h" in opened.url)
-    assert settled(opened) == zoomed.replace("=1h", "=4h"), "a number of bars that was chosen stays"
 
 
 def test_new_candles_stay_visible_as_time_passes(tab: Tab, stage: Stage) -> None:
@@ -225,12 +169,6 @@ def test_a_symbol_keeps_the_range_only_if_it_has_trades_there(tab: Tab, stage: S
     opened.closes_at("7")
     assert shown(opened)["bars"] == "160"
     assert page.locator("#message").is_hidden()
-    opened.go(query(before, "1h", **kept))
-    opened.closes_at("100")
-    opened.choose("15")
-    opened.becomes(lambda: "interval=15m" in settled(opened))
-    opened.closes_at("100")
-    assert page.locator("#message").is_hidden(), "the range ends where the last candle in sight did"
 
 
 def test_a_symbol_whose_trades_were_all_retracted_says_so_until_the_next_trade(tab: Tab, stage: Stage) -> None:

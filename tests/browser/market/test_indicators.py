@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, drawn_texts, iso, query, settled
+from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query, settled
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -71,15 +71,6 @@ def test_all_indicators_are_drawn_in_their_panes_and_in_the_legend(tab: Tab) -> 
         assert opened.has_pixels(colour) > 50
 
 
-def test_the_axis_of_a_pane_has_labels_of_its_magnitude(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:TINY-SIDES", now() // MINUTE * MINUTE
-    sizes = (f"{(1 + at % 7) * 1e-18:.20f}" for at in range(100))
-    stage.write(*(tick(symbol, end - at * MINUTE, f"{100 + at % 9}", size) for at, size in enumerate(sizes)))
-    opened = tab(query(symbol, indicators="sides")).drawn()
-    texts = drawn_texts(opened)
-    assert {"0.0₁₇2", "0.0₁₇4", "0"} <= set(texts), [text for text, each in texts.items() if each["x"] > 1100]
-
-
 def test_a_trade_changes_the_newest_values(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:LIVE-SMA", now()
     stage.write(*(tick(symbol, start - at * HOUR, "100") for at in range(1, 60)), tick(symbol, start, "100"))
@@ -101,8 +92,6 @@ def test_values_do_not_move_when_the_view_moves_and_exist_where_trades_are_rare(
     opened.keys("-", "-", "-")
     settled(opened)
     assert values(opened) == before
-    opened.go(query(symbol, indicators=chosen, **{"from": iso(end - 500 * MINUTE), "to": iso(end)})).drawn()
-    opened.becomes(lambda: values(opened) == before)
     stage.write(*(tick("DEMO:SELDOM", end - at * 20 * MINUTE, str(100 + at % 9)) for at in range(600)))
     opened.go(query("DEMO:SELDOM", "1m", indicators="sma.200")).drawn()
     opened.becomes(lambda: values(opened) and "SMA 200" in values(opened)[0] and "–" not in values(opened)[0])

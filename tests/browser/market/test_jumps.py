@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from tests.browser.market.conftest import SYMBOL, Tab, choose_zone, clock, query, settled, shown, time_of
@@ -32,15 +30,6 @@ def test_a_date_is_found_on_the_clocks_of_the_zone(tab: Tab, stage: Stage) -> No
     view = shown(opened)
     assert time_of(view["from"]) < wanted < time_of(view["to"])
 
-    first = datetime(1972, 1, 1, tzinfo=UTC)  # its milliseconds look like seconds
-    moments = [first + timedelta(hours=at) for at in range(3000)]
-    stage.write(*(tick("DEMO:OLD", each.isoformat(), str(100 + at)) for at, each in enumerate(moments)))
-    opened.go(query("DEMO:OLD", "1h")).drawn()
-    opened.keys("Alt+g")
-    date.fill("1972-01-10 00:00")
-    opened.keys("Enter")
-    opened.closes_at(str(100 + 9 * 24))
-
 
 def test_a_date_at_the_end_of_time_is_shown_or_refused_in_words(tab: Tab) -> None:
     opened = tab(query(interval="1d")).drawn()
@@ -65,14 +54,8 @@ def test_a_date_at_the_end_of_time_is_shown_or_refused_in_words(tab: Tab) -> Non
 def test_a_range_shows_its_days_in_a_fitting_interval(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:RANGED", now()
     stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(24 * 40)))
-    opened = tab()
+    opened = tab(query(symbol, "1h")).drawn()
     page = opened.page
-    page.route("**/api/v1/symbols", lambda route: route.abort())
-    opened.go(query(symbol, "1h")).drawn()
-    page.get_by_role("button", name="1D", exact=True).click()
-    page.get_by_text("It is not known yet from when to when this symbol was traded.").wait_for()
-    page.unroute("**/api/v1/symbols")
-    opened.go(query(symbol, "1h")).drawn()
     for name, interval, days in (("1D", "5m", 1), ("1M", "4h", 30)):
         page.get_by_role("button", name=name, exact=True).click()
         opened.becomes(lambda interval=interval: f"interval={interval}&" in opened.url)
@@ -84,21 +67,6 @@ def test_a_range_shows_its_days_in_a_fitting_interval(tab: Tab, stage: Stage) ->
     opened.keys("Alt+6")
     opened.becomes(lambda: "interval=12h&" in opened.url)
     assert time_of(shown(opened)["from"]) <= end - 300 * DAY
-
-
-def test_every_jump_works_in_a_named_zone(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:JUMPED", now() // HOUR * HOUR
-    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at)) for at in range(24 * 60)))
-    opened = tab(query(symbol, "1h", zone="America/New_York")).drawn()
-    page = opened.page
-    for key, interval in (("Alt+2", "1h"), ("Alt+4", "12h"), ("Alt+6", "2h"), ("Alt+1", "5m")):
-        opened.keys(key)
-        opened.becomes(lambda interval=interval: shown(opened)["interval"] == interval)
-        assert page.locator("#message").is_hidden()
-    opened.keys("Alt+g")
-    page.keyboard.type(clock(end - 300 * HOUR)[:10])
-    opened.keys("Enter")
-    opened.becomes(lambda: (page.locator("#legend-time").text_content() or "").endswith("00:00"))
 
 
 def test_back_returns_to_the_symbol_before_with_its_age(tab: Tab, stage: Stage) -> None:
@@ -114,16 +82,6 @@ def test_back_returns_to_the_symbol_before_with_its_age(tab: Tab, stage: Stage) 
     opened.becomes(lambda: page.locator("#live-text").text_content() == "live 30 h")
     page.go_forward()
     opened.closes_at("7")
-    opened.go(query("DEMO:NOBODY"))
-    unknown = page.get_by_role("heading", name="Unknown symbol")
-    unknown.wait_for()
-    page.get_by_role("button", name="Choose another symbol").click()
-    page.locator("#search").fill(SYMBOL)
-    page.get_by_role("option", name=SYMBOL).click()
-    opened.drawn()
-    page.go_back()
-    unknown.wait_for()
-    assert page.get_by_role("alert").filter(has_text="bars").count() == 0
 
 
 def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
@@ -139,8 +97,6 @@ def test_a_link_changes_no_remembered_choice(tab: Tab, stage: Stage) -> None:
     stored = "JSON.stringify(Object.entries(localStorage).sort())"
     before = page.evaluate(stored)
     assert "+02:00" in before
-    opened.go("?symbol=DEMO:LINKED&interval=15m&zone=-05:00&panels=watchlist&type=line&scale=log&bars=50")
-    page.get_by_role("heading", name="Unknown symbol").wait_for()
     opened.go(query("DEMO:ELSEWHERE", "15m", zone="-05:00", panels="watchlist", type="line", bars=50)).drawn()
     assert page.locator("#zone").inner_text() == "UTC−05:00"
     settled(opened)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.market.conftest import ChartPage, Tab, clock, drawn_texts, query
+from tests.browser.market.conftest import Tab, drawn_texts, query
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
 
 pytestmark = pytest.mark.functional
@@ -80,12 +80,6 @@ def test_marks_have_only_the_digits_that_tell_them_apart(blank: Page) -> None:
     assert short == text == ["0.0001", "0.00001", "0.0000123456", "0.0₅1", "0.0₅123456"], "zeros from the fifth on"
 
 
-def drawn_numbers(opened: ChartPage) -> set[Decimal]:
-    """The numbers of the price axis."""
-    texts = [text for text, each in drawn_texts(opened).items() if each["x"] > 1100 and each["y"] < 635 and text]
-    return {number(text) for text in texts}
-
-
 def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(tab: Tab, stage: Stage) -> None:
     symbol, end, count = "DEMO:STEEP", now() // HOUR * HOUR, 100
     prices = (f"{80 * (0.00002 / 80) ** (at / count):.12f}" for at in range(count + 1))
@@ -103,24 +97,3 @@ def test_a_price_that_fell_from_80_to_0_00002_is_a_straight_line_on_a_log_scale(
     assert not [text for text in linear if text.startswith("−")], "no price is below zero"
     opened.keys("Alt+p")
     assert {"−50 %", "0 %", "−100.00 %"} <= set(drawn_texts(opened))
-
-
-def test_the_labels_follow_the_prices_in_sight(tab: Tab, stage: Stage) -> None:
-    """Without a redraw between, from prices near 1e-18 to prices near 1e12."""
-    symbol, end = "DEMO:RANGES", now() // MINUTE * MINUTE
-    stage.write(
-        *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7) * 1e-18:.20f}") for at in range(150, 300)),
-        *(tick(symbol, end - at * MINUTE, f"{(1 + at % 7)}00000000000") for at in range(150)),
-        *(tick("DEMO:FLAT", end - at * MINUTE, "0.0000000000123") for at in range(60)),
-    )
-    opened = tab(query(symbol, "1m", bars=100)).drawn()
-    assert {Decimal("2e11"), Decimal("5e11")} <= drawn_numbers(opened)
-    opened.keys("Alt+g")
-    opened.page.get_by_label("Date", exact=True).fill(clock(end - 270 * MINUTE)[:16])
-    opened.keys("Enter")
-    opened.becomes(lambda: "from=" in opened.url)
-    assert {Decimal("2e-18"), Decimal("5e-18")} <= drawn_numbers(opened)
-    texts = drawn_texts(opened.go(query("DEMO:FLAT", "1m", bars=80)).drawn())
-    marks = [text for text in texts if text.startswith("0.0₁₀12")]
-    assert len(marks) > 4, texts
-    assert 200 < texts["0.0₁₀123000"]["y"] < 450, "equal prices lie in the middle of the axis"

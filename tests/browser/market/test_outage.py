@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser
 
 from marketdata.api.serve import Times
 from marketdata.frontend.pages import FOLDER
 from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage, Tab, new_tabs, query
-from tests.browser.market.stage import MINUTE, PASSWORD, Stage, minutes, now, running_stage, tick
+from tests.browser.market.stage import PASSWORD, Stage, minutes, now, running_stage, tick
 from tests.browser.requests import answer, held
 from tests.browser.tabs import Tabs
 
@@ -81,17 +81,6 @@ def test_failed_loads_are_said_and_tried_again(tab: Tab, stage: Stage) -> None:
     page.unroute(older)
     opened.becomes(lambda: page.evaluate(LOADED) > before)  # without a movement
     page.locator("#live.live").wait_for()
-    lists = (
-        ("Alt+t", "**/api/v1/ticks?*", "The trades could not be read.", "#trade-rows tr"),
-        ("Alt+w", "**/api/v1/summary?*", "The data API does not answer. The list is read again", "#watch-rows tr"),
-    )
-    for key, path, sentence, rows in lists:
-        page.route(path, lambda route: route.abort())
-        opened.keys(key)
-        page.get_by_text(sentence).wait_for()
-        page.unroute(path)
-        page.locator(rows).first.wait_for()
-        page.get_by_text(sentence).wait_for(state="hidden")
 
 
 def test_a_request_that_hangs_ends_at_its_deadline_and_silence_is_a_lost_connection(tab: Tab, stage: Stage) -> None:
@@ -140,11 +129,6 @@ def test_changes_while_the_api_is_away_are_drawn_afterwards(tab: Tab, stage: Sta
     assert (correction["before"]["c"], correction["after"]["c"]) == ("10", "11")
     assert start <= correction["at"] <= now() + 1000
     opened.keys("Escape")
-    for interval, count in (("1d", 0), ("1h", 1)):
-        page.get_by_role("button", name=interval, exact=True).click()
-        opened.becomes(lambda interval=interval: f"interval={interval}" in opened.url)
-        opened.drawn()
-        opened.becomes(lambda count=count: len(page.evaluate(CORRECTIONS)) == count)  # kept for the interval
     with api_away(opened):
         opened.choose("15")
         page.get_by_role("heading", name="The data API does not answer").wait_for()
@@ -152,37 +136,6 @@ def test_changes_while_the_api_is_away_are_drawn_afterwards(tab: Tab, stage: Sta
     opened.closes_at("777.25")
     page.locator("#live.live").wait_for()
     assert page.locator("#message").is_hidden()
-
-
-def test_trades_and_values_of_an_outage_are_in_the_lists_afterwards(tab: Tab, stage: Stage) -> None:
-    symbol, start = "DEMO:STRUCK", now()
-    stage.write(*(tick(symbol, start - at * MINUTE, str(100 + at), block=at) for at in range(200, 0, -1)))
-    opened = tab(query(symbol, panels="trades,watchlist")).drawn()
-    page = opened.page
-    table, scroller = page.locator("#trade-table"), page.locator("#trade-scroller")
-    expect(table).to_have_attribute("aria-rowcount", "101")
-    scroller.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
-    expect(table).to_have_attribute("aria-rowcount", "201")
-    away = page.get_by_text("Not connected. These are the values of")
-    with api_away(opened):
-        away.wait_for()
-        page.context.set_offline(True)
-    stage.write(*({"retract": {"symbol": symbol, "block_hash": f"0x{block:x}"}} for block in (3, 150)))
-    stage.write(tick(symbol, start, "99", block=500))
-    page.context.set_offline(False)
-    scroller.evaluate("(box) => { box.scrollTop = 0; }")
-    struck = page.locator("#trade-rows tr.retracted")
-    struck.filter(has_text="103").wait_for()
-    away.wait_for(state="hidden")
-    assert table.get_attribute("aria-rowcount") == "202"
-    prices = page.locator("#trade-rows tr td:nth-child(2)").all_text_contents()
-    assert prices[:4] == ["99", "101", "102", "103"]
-    scroller.evaluate("(box) => { box.scrollTop = 140 * 22; }")
-    struck.filter(has_text="250").wait_for()
-    restored = {"restore": {"symbol": symbol, "block_hash": "0x96"}}
-    stage.write(restored, tick(symbol, start - 150 * MINUTE, "250", block=150))
-    struck.filter(has_text="250").wait_for(state="detached")
-    page.locator("#trade-rows tr", has_text="250").wait_for()
 
 
 def test_without_a_trade_the_page_says_so_until_a_trade_is_stored(browser: Browser) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import FloatRect, Page, Request, WebSocketRoute, expect
+from playwright.sync_api import Page, Request, WebSocketRoute, expect
 
 from tests.browser.market.conftest import SYMBOL, ChartPage, Tab, query
 from tests.browser.market.stage import Stage, minutes, now, tick
@@ -14,7 +14,6 @@ from tests.browser.requests import answer, held
 
 pytestmark = pytest.mark.functional
 
-LONGEST = "ETH:" + "A" * 60
 LIST = "**/api/v1/symbols"
 
 
@@ -57,15 +56,6 @@ def rows(page: Page) -> list[str]:
     return page.locator("#matches [role=option] b").all_text_contents()
 
 
-def place(page: Page, selector: str) -> FloatRect:
-    """The place of the first element, read in one step: a locator may find a row that a new list replaces."""
-    box: FloatRect = page.evaluate(
-        "(selector) => document.querySelector(selector).getBoundingClientRect().toJSON()", selector
-    )
-    assert min(box["width"], box["height"]) > 0, f"{selector} is not visible"
-    return box
-
-
 def highlighted(page: Page) -> str:
     """The name in the highlighted row, of which the search field names the id."""
     found: list[str] = page.evaluate("""() => {
@@ -90,8 +80,6 @@ def test_of_three_thousand_symbols_fifty_are_drawn_and_keys_move_the_highlight(t
     for key, at in zip(keys, (1, 0, 10, 0, 49, 49, 0, 49, 0, 0), strict=True):
         opened.keys(key)
         assert highlighted(page) == names[at], key
-        row, box = place(page, "#matches [aria-selected=true]"), place(page, "#matches")
-        assert box["y"] <= row["y"] <= box["y"] + box["height"] - row["height"], "it is in sight"
     assert page.evaluate("document.querySelector('#matches').firstChild.isMine"), "no row is drawn again"
     page.locator("#search").fill("t29")
     assert rest.inner_text() == "50 more: type more letters"
@@ -129,27 +117,6 @@ def test_a_search_finds_parts_chains_and_tokens(tab: Tab) -> None:
     assert rows(page) == ["ETH:DAI", "ETH:DAI-USD"], "an exact name comes first"
 
 
-def test_opening_the_search_reads_the_list_again(tab: Tab) -> None:
-    opened = with_symbols(tab(), listed("ETH:A", "ETH:B"))
-    page = opened.page
-    opened.keys("Escape")
-    page.unroute(LIST)
-    reads = held(page, LIST)
-    opened.keys("/")
-    opened.becomes(lambda: reads or page.evaluate("0"))
-    assert rows(page) == ["ETH:A", "ETH:B"], "the old list is shown meanwhile"
-    opened.keys("ArrowDown")
-    reads[0].fulfill(json={"symbols": listed("ETH:NEW", "ETH:B", "ETH:A")})
-    opened.becomes(lambda: rows(page) == ["ETH:NEW", "ETH:B", "ETH:A"])
-    assert highlighted(page) == "ETH:B", "Enter still takes what was highlighted"
-    opened.keys("Escape", "/")
-    opened.becomes(lambda: page.evaluate("0") or len(reads) == 2)
-    with page.expect_event("requestfinished", lambda request: request.url.endswith("/v1/symbols")):
-        reads[1].fulfill(status=503, json={})
-    assert rows(page) == ["ETH:NEW", "ETH:B", "ETH:A"], "a failed read changes nothing"
-    assert page.locator("#message").is_hidden()
-
-
 def test_new_symbols_are_in_the_list_at_once_and_are_read_together(tab: Tab) -> None:
     symbols = listed("ETH:A")
     opened = tab()
@@ -183,34 +150,6 @@ def test_the_first_view_is_the_symbol_with_the_newest_trade(tab: Tab, stage: Sta
     opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
     opened.go()
     opened.becomes(lambda: f"symbol={SYMBOL}&" in opened.url)
-
-
-def test_the_longest_name_fits(tab: Tab, stage: Stage) -> None:
-    stage.write(tick(LONGEST, now(), "1"))
-    opened = tab(query(LONGEST))
-    page = opened.page
-    for width in (390, 721, 1280):
-        page.set_viewport_size({"width": width, "height": 720})
-        opened.drawn()
-        opened.becomes(lambda width=width: page.evaluate("document.documentElement.scrollWidth") <= width)
-        assert page.locator("#symbol-name").get_attribute("title") == LONGEST
-        for control in ("#symbol", "#live"):
-            box = place(page, control)
-            assert box["x"] >= 0, (width, control)
-            assert box["x"] + box["width"] <= width, (width, control)
-        assert place(page, "#symbol-name")["width"] > 60, "its beginning can be read"
-        if width == 1280:
-            last = place(page, "#help")
-            assert last["x"] + last["width"] <= place(page, "#live")["x"], "it leaves the room of the others"
-        page.locator("#symbol").click()
-        page.locator("#search").fill("aaaa")
-        row = page.locator("#matches [role=option]")
-        expect(row.locator("b")).to_have_attribute("title", LONGEST)
-        fits = "document.querySelector('#matches [role=option]')"
-        assert page.evaluate(f"{fits}.scrollWidth <= {fits}.clientWidth"), width
-        age, dialog = place(page, "#matches .age"), place(page, "#picker")
-        assert age["x"] + age["width"] <= dialog["x"] + dialog["width"], width
-        opened.keys("Escape")
 
 
 def test_candles_never_stand_under_the_name_of_another_symbol(tab: Tab, stage: Stage) -> None:

@@ -52,19 +52,6 @@ def test_days_and_hours_begin_on_the_clocks_of_the_zone(blank: Page) -> None:
     assert (spring["2027-03-28 00:00"], spring["2027-03-28 03:00"], spring["2027-03-28 06:00"]) == (50, 31, 32)
 
 
-def test_the_days_on_the_axis_begin_at_midnight_of_the_zone(tab: Tab, stage: Stage) -> None:
-    symbol, end = "DEMO:DAYS", now() // HOUR * HOUR
-    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in range(100)))
-    opened = tab(query(symbol, "1h", zone="-05:00")).drawn()
-    midnights = {
-        text: each["x"] for text, each in drawn_texts(opened).items() if "bold" in each["font"] and text.isdigit()
-    }
-    assert len(midnights) >= 3, midnights
-    for day, x in midnights.items():
-        opened.page.mouse.move(x, 300)
-        opened.page.locator("#legend-time", has_text=f"-{int(day):02} 00:00").wait_for()
-
-
 def test_a_shortened_time_without_trades_is_a_break_with_its_length(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:BROKEN", now() // HOUR * HOUR
     stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in (*range(30), *range(1470, 1500))))

@@ -13,10 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
-from tests.browser.market.conftest import ChartPage, Tab, choose_zone, new_tabs, query, still_picture
+from tests.browser.market.conftest import ChartPage, new_tabs, query
 from tests.browser.market.conftest import clock as local_text
 from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
-from tests.browser.requests import answer
 from tests.browser.tabs import Tabs
 
 pytestmark = pytest.mark.functional
@@ -56,13 +55,6 @@ def clock(time: int, zone: str) -> int:
 
 def midnight(day: str) -> int:
     return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
-
-
-def test_offsets_are_those_of_the_time_zone_database(blank: Page) -> None:
-    first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1973, 2025))
-    times = list(range(first, last, 61 * HOUR))
-    for zone in sorted({zone for zone, _ in CHANGES.values()} | {"Asia/Kolkata", "Africa/Cairo"}):
-        assert blank.evaluate(OFFSETS, [zone, times]) == [clock(time, zone) - time for time in times], zone
 
 
 def test_each_local_time_begins_when_the_clocks_first_show_it(blank: Page) -> None:
@@ -175,7 +167,6 @@ def test_a_chosen_time_zone_is_in_every_label_and_near_the_top_afterwards(calcut
     stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(200)))
     calcutta.go(query(symbol, panels="trades")).drawn()
     page = calcutta.page
-    pictures = {still_picture(page, "#chart table tr:last-child td:nth-child(2)")}
     button = page.get_by_role("button", name="Time zone")
     for typed, label, ahead in (("+5:45", "UTC+05:45", 345), ("-3:30", "UTC−03:30", -210)):
         button.click()
@@ -185,48 +176,8 @@ def test_a_chosen_time_zone_is_in_every_label_and_near_the_top_afterwards(calcut
         time = local_text(end, ahead)
         expect(page.locator("#legend-time")).to_have_text(time[:16])
         expect(page.locator("#trade-rows tr td").first).to_have_text(re.compile(f"{time[11:]}$"))
-        pictures.add(still_picture(page, "#chart table tr:last-child td:nth-child(2)"))
-    assert len(pictures) == 3, "the axis of the times"
     calcutta.becomes(lambda: "zone=-03:30" in calcutta.url)
     page.reload()
     calcutta.drawn()
     page.keyboard.press("Alt+z")
     assert rows(page)[:5] == ["UTC", "Asia/Kolkata", "UTC−03:30", "UTC+05:45", "Africa/Abidjan"]
-
-
-def test_a_day_in_a_named_zone_is_shown_and_stays_live(calcutta: ChartPage, stage: Stage) -> None:
-    symbol = "DEMO:NAMED"
-    stage.write(*(tick(symbol, now() - at * HOUR, "100") for at in range(200)))
-    calcutta.go(query(symbol, "1d")).drawn()
-    page = calcutta.page
-    choose_zone(page, "kolkata")
-    calcutta.becomes(lambda: "zone=Asia/Kolkata" in calcutta.url)
-    assert page.evaluate("localStorage.getItem('chart-zone')") == "Asia/Kolkata"
-    candle = stage.read(f"/v1/chart?symbol={symbol}&interval=1d&timeZone=%2B05:30&limit=1")["candles"][0]
-    calcutta.becomes(lambda: calcutta.legend().get("n") == str(candle["n"]))
-    assert local_text(candle["t"], 330)[:10] in (page.locator("#legend-time").text_content() or "")
-    stage.write(tick(symbol, now(), "123.5"))
-    calcutta.closes_at("123.5")
-    calcutta.go(query(symbol, "1d", zone="europe/kiev")).drawn()
-    calcutta.becomes(lambda: "zone=Europe/Kyiv" in calcutta.url)
-    stage.write(tick(symbol, now(), "124.5"))
-    calcutta.closes_at("124.5")
-
-
-def test_a_zone_that_the_api_does_not_know_is_said_with_a_way_out(tab: Tab) -> None:
-    opened = tab()
-    page = opened.page
-    refused = {
-        "title": "Invalid value", "status": 422, "code": "invalid_value", "detail": "/timeZone is unknown",
-        "errors": [{"pointer": "/timeZone", "message": "is unknown"}],
-    }  # fmt: skip
-
-    answer(page, lambda url: "/v1/chart?" in url and "Troll" in url, refused, 422)
-    opened.go(query(zone="Antarctica/Troll"))
-    page.get_by_role("heading", name="Unknown time zone").wait_for()
-    page.get_by_text("The data API does not know “Antarctica/Troll”.").wait_for()
-    page.get_by_role("button", name="Choose another time zone").click()
-    page.locator("#zone-search").fill("UTC")
-    opened.keys("Enter")
-    opened.drawn()
-    opened.becomes(lambda: "zone=UTC" in opened.url)
