@@ -9,6 +9,7 @@ from tests.browser.axe import COLOURS, serious_faults
 from tests.browser.conftest import ARENA, becomes, stage_of
 from tests.browser.measures import faults
 from tests.browser.tour import states
+from tests.functional.serving import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(300)]
 
@@ -52,3 +53,15 @@ def test_every_state_is_accessible_and_readable(axe: str, context: BrowserContex
         for name in states(page, stage):
             found += found_in(page, name)
     assert found == []
+
+
+def test_the_lesson_report_is_readable_in_any_window(axe: str, context: BrowserContext, arena: Stage) -> None:
+    page = context.new_page()
+    page.add_init_script(axe)
+    page.goto(f"http://127.0.0.1:{arena.service.listener.port}/api/report/lesson.html")
+    assert serious_faults(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert serious_faults(page, rules=COLOURS) == []
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 720})
+        becomes(page, "(width) => document.documentElement.scrollWidth === width", width)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.conftest import OpenPage, becomes
 from tests.browser.requests import answer
@@ -155,6 +155,24 @@ def test_labels_and_values_of_the_memory_are_shown_as_text(watched: Watched, sta
         assert text.count(HOSTILE) >= 6
         assert place in text
         watched.unharmed()
+
+
+def test_annotations_and_strategies_are_shown_as_text(watched: Watched, stage: Stage) -> None:
+    step = "t1/b1/p1/quick"
+    strategy = {"key": f"{step}/first", "label": HOSTILE, "commands": ["print n"], "expected_observations": [HOSTILE]}
+    annotation = {
+        "key": f"{step}/first", "target": {"part": f"{step}:code", "x": 0, "y": 0, "w": 1, "h": 1},
+        "geometry": {"points": [[0, 0], [1, 1]]}, "style": {"kind": "box"}, "text": HOSTILE,
+    }  # fmt: skip
+    for path, body in (("strategies", strategy), ("annotations", annotation)):
+        assert stage.tcp.post(f"/api/{path}", body).status == 201
+    page = watched.at("quick").page
+    page.keyboard.press("Alt+8")
+    page.locator("#strategy-list").get_by_role("button", name="Run").click()
+    expect(page.locator("#strategy-list .outcome")).to_contain_text(HOSTILE)
+    expect(page.locator("#annotation-list")).to_contain_text(HOSTILE)
+    expect(page.locator("#sheets .said")).to_have_text(HOSTILE)
+    watched.unharmed()
 
 
 def test_the_editor_shows_text_title_and_terminal_output_as_text(watched: Watched, neovim: Neovim) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,13 +107,6 @@ def test_a_new_learner_begins_afresh_and_an_earlier_one_goes_on(tab: Tab, stage:
     page.get_by_role("button", name="New learner").click()
     expect(page.locator("#menu-said")).to_contain_text("There is already a learner 'Ada Lovelace'")
     assert learners(stage) == before == ["unnamed", "Ada Lovelace", EVIL]
-    environment = {**os.environ, "CARD_STATE_DIR": str(stage.service.settings.state_dir)}
-    command = [sys.executable, "-P", "-m", "cardapp", "new-learner", "Grace Hopper"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert "Grace Hopper has a new, empty record" in done.stdout
-    names(page, "Grace Hopper")
-    (event,) = stage.tcp.get("/api/events")["events"]
-    assert (event["kind"], event["card"]["id"]) == ("learner.named", "arena")
 
 
 def test_each_use_of_the_switch_teacher_is_an_event_of_one_learner(tab: Tab, stage: Stage) -> None:
@@ -131,14 +121,6 @@ def test_each_use_of_the_switch_teacher_is_an_event_of_one_learner(tab: Tab, sta
     names(page, "Eve")
     expect(page.locator("#teacher")).not_to_be_checked()
     assert teachers(stage) == []
-    place = stage.tcp.get("/api/navigation/current")["revision"]
-    page.locator("#menu").click()
-    page.locator("#menu-close").focus()
-    for key in ("a", "ArrowRight", "Escape"):  # they do nothing on the page
-        page.keyboard.press(key)
-    expect(page.locator("#menu-panel")).to_be_hidden()
-    assert stage.tcp.get("/api/progress")["summary"]["approved"] == 0
-    assert stage.tcp.get("/api/navigation/current")["revision"] == place
 
 
 def test_answers_and_sheets_are_saved_from_the_menu(tab: Tab, stage: Stage, tmp_path: Path) -> None:

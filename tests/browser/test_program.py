@@ -67,11 +67,6 @@ def test_buttons_and_keys_move_the_program_and_bring_it_back(tab: Tab, stage: St
     button(page, "Back to the stop").click()
     opened.shows("SYNC ON · at this")
     expect(button(page, "Step")).to_be_enabled()
-    last = stage.tcp.get("/api/events?limit=1000")["last_seq"]
-    page.get_by_role("button", name="Hide the editor").click()
-    opened.keys("F9")
-    page.get_by_role("button", name="Show editor").click()
-    assert stage.tcp.get(f"/api/events?kind=program.moved&after={last}")["events"] == [], "keys of hidden buttons"
 
 
 def test_call_stack_and_locals_are_covered_and_then_follow_the_program(tab: Tab, stage: Stage) -> None:

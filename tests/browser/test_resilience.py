@@ -127,18 +127,6 @@ def test_an_open_page_survives_a_killed_neovim_and_a_restart_of_the_session(tab:
     forgive(opened)
 
 
-def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(tab: Tab, stage: Stage, scratch: Neovim) -> None:
-    slow, quick = tab(), tab()
-    cdp = slow.page.context.new_cdp_session(slow.page)
-    cdp.send("Emulation.setCPUThrottlingRate", {"rate": 20})
-    lines = [f"{number:5} {'text ' * 12}" for number in range(3000)]
-    scratch.call("nvim_buf_set_lines", 0, 0, -1, False, lines)
-    scratch.send("nvim_exec_lua", "for page = 1, ... do vim.cmd('normal! \\6') vim.cmd('redraw') end", [1000])
-    shows_the_screen(quick, stage)
-    cdp.send("Emulation.setCPUThrottlingRate", {"rate": 1})
-    shows_the_screen(slow, stage)
-
-
 def test_a_detached_panel_keeps_its_last_picture_greyed(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     opened = tab()
     page = opened.page
