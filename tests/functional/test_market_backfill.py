@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
+import signal
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -142,10 +144,13 @@ def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None
 def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
     past.forget()
     past.trade_and_bury(40)
-    with closing(ShortRanges(past.chain)) as provider:
-        past.backfill.configure(url=provider.url, requests_per_s=5)
+    with closing(ShortRanges(past.chain)) as provider, ExitStack() as stack:
+        stack.callback(past.backfill.configure, url=past.chain.url, requests_per_s=5000)
+        stack.callback(past.backfill.kill)
+        past.backfill.configure(url=provider.url, requests_per_s=20)
         past.backfill.start()
-        until(past.finished)
+        until(past.finished, SECONDS)
+        os.kill(past.backfill.pid, signal.SIGSTOP)  # so that it cannot end first
         second = past.backfill.run()
         assert second.returncode == 4
         assert f"another backfill, process {past.backfill.pid}, holds" in second.stderr
@@ -154,7 +159,7 @@ def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
         provider.ranges.clear()
         past.trade_and_bury(20)
         past.backfill.start()
-        until(lambda: provider.ranges)
+        until(lambda: provider.ranges, SECONDS)
         assert past.backfill.stop() == 128 + 15
         stopped = past.backfill.said().splitlines()[-1]
         goes_on = re.search(r"; SIGTERM ended it; the next run continues at block (\d+)$", stopped)
@@ -162,7 +167,6 @@ def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
         assert int(goes_on[1]) == next((last + 1 for first, last in past.finished() if first == 0), 0)
         past.backfill.configure(requests_per_s=5000)
         done = past.backfill.run()
-        past.backfill.configure(url=past.chain.url)
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
     assert not [one for one in provider.ranges for other in kept if one[0] <= other[1] and other[0] <= one[1]]
     past.assert_complete()
