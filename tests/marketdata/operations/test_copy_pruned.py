@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from threading import Event
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from marketdata.errors import Pruned
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import comparison
 from marketdata.operations.comparison import EVERYTHING
-from marketdata.operations.copy import Carried, Copy, CopyLoop
+from marketdata.operations.copy import Carried, Copy
 from marketdata.operations.day_states import DAY_ROWS, Day, read_days
 from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
@@ -173,9 +172,7 @@ def test_a_new_version_gets_the_same_candles_and_refuses_the_same(
     assert hashes(conn, source) <= hashes(conn, target)
 
 
-def test_days_that_the_target_has_keep_their_ticks_and_the_target_its_line(
-    conn: Connection, pair: Pair, filled: Candles
-) -> None:
+def test_days_that_the_target_has_keep_their_ticks(conn: Connection, pair: Pair, filled: Candles) -> None:
     carry(conn, pair)
     pruned(conn, pair.source, 3)
     assert carry(conn, pair) == Carried()
@@ -229,9 +226,7 @@ def test_ticks_below_the_targets_line_are_never_stored_in_it(conn: Connection, p
 
 
 @pytest.mark.parametrize("batches", [0, 2, None])
-def test_a_prune_during_a_pass_is_made_up_for(
-    conn: Connection, pair: Pair, filled: Candles, batches: int | None
-) -> None:
+def test_a_prune_during_a_pass_is_repaired(conn: Connection, pair: Pair, filled: Candles, batches: int | None) -> None:
     calls = iter(range(1000))
 
     def progress(_done: Carried, _day: Day) -> None:
@@ -251,26 +246,6 @@ def test_a_prune_during_a_pass_is_made_up_for(
         assert outcomes(conn, pair.target) == REFUSED
     else:  # the first symbol was carried with all its ticks
         assert lines(conn, pair.target)[0] is None
-
-
-def test_a_copy_that_was_overtaken_does_not_end(
-    conn: Connection, pair: Pair, filled: Candles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    carried = Copy.carry
-
-    def overtaken(self: Copy) -> Carried:
-        is_first = lines(conn, pair.source) == [None, None]
-        done = carried(self)
-        if is_first:
-            draw(conn, pair.source, 3)
-            self.is_overtaken = True
-        return done
-
-    monkeypatch.setattr(Copy, "carry", overtaken)
-    CopyLoop(pairs(conn, pair), Event(), said.append).run(follows=False)
-    assert candles(conn, pair.target) == filled
-    assert len(said) == 1
 
 
 def test_a_killed_copy_goes_on(conn: Connection, pair: Pair, filled: Candles) -> None:
@@ -295,9 +270,7 @@ def test_a_killed_copy_goes_on(conn: Connection, pair: Pair, filled: Candles) ->
     assert not ids(conn, pair.target) & {each.id for each in history() if each.ts < START + 3 * DAY}
 
 
-def test_a_cutover_says_that_lines_differ_and_switches(
-    conn: Connection, pair: Pair, filled: Candles, command: Command
-) -> None:
+def test_a_cutover_says_that_lines_differ(conn: Connection, pair: Pair, filled: Candles, command: Command) -> None:
     carry(conn, pair)
     pruned(conn, pair.source, 3)
     done = command("cutover", "2")
@@ -312,9 +285,7 @@ def test_a_cutover_says_that_lines_differ_and_switches(
     assert candles(conn, pair.source) == candles(conn, pair.target)
 
 
-def test_the_minute_of_the_sources_newest_tick_is_left_out_if_the_targets_ticks_of_it_are_pruned(
-    conn: Connection, pair: Pair
-) -> None:
+def test_the_minute_of_the_newest_tick_is_left_out_if_it_is_pruned_in_the_target(conn: Connection, pair: Pair) -> None:
     source, target = pair.source, pair.target
     store(conn, source, tick("A", "1", START), tick("A", "2", START + 70 * SECOND))
     store(conn, target, tick("A", "1", START), *(tick("A", f"{n}", START + (68 + n) * SECOND) for n in range(2, 9)))
@@ -385,13 +356,11 @@ def test_a_copy_that_follows_while_ticks_are_stored_and_pruned(
 
 @contextmanager
 def following(fresh: Settings, source: int, target: int) -> Iterator[subprocess.Popen[str]]:
-    assert fresh.database_url is not None
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "marketdata", "copy", str(source), str(target), "--follow"],
         env=os.environ | {"DATABASE_URL": fresh.database_url}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("caught up: ")
         yield process
     finally:

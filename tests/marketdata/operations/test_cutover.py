@@ -85,13 +85,8 @@ def test_a_range_is_compared(conn: Connection, command: Command) -> None:
     assert done.returncode == 1
     assert "DIFFERS B 1m 2024-01-31T00:01:00Z" in done.stdout
     assert current(conn) == [1]
-    for arguments, words in (
-        (("--from", "yesterday"), "argument --from: 'yesterday' must be a time: RFC 3339"),
-        (("--to", "1706659200"), "argument --to: '1706659200' looks like seconds"),
-        (("--from", "2024-02-02T00:00:00Z", "--to", "2024-02-01T00:00:00Z"), "is after --to 2024-02-01"),
-    ):
-        done = command("cutover", "2", *arguments)
-        assert (done.returncode, words in done.stderr) == (2, True), done
+    done = command("cutover", "2", "--from", "2024-02-02T00:00:00Z", "--to", "2024-02-01T00:00:00Z")
+    assert (done.returncode, "is after --to 2024-02-01" in done.stderr) == (2, True), done
     done = command("cutover", "2", "--to", "2023-01-01T00:00:00Z")
     assert done.returncode == 1
     assert "version 1 has no candle in this range, so nothing was compared or switched" in done.stderr

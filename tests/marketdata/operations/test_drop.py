@@ -55,9 +55,7 @@ def test_a_version_is_dropped_with_all_that_belongs_to_it(conn: Connection, comm
     assert command("version", "2").returncode == 0, "it can be created again"
 
 
-def test_outboxes_of_the_version_are_removed_and_others_stay(
-    conn: Connection, command: Command, fresh: Settings
-) -> None:
+def test_only_outboxes_of_the_version_are_removed(conn: Connection, command: Command, fresh: Settings) -> None:
     tables = ("md_ticks_v1", "md_ticks_v2")
     paths = {table: fresh.state_dir / "ingestor" / f"{table}.sqlite" for table in tables}
     (fresh.state_dir / "ingestor").mkdir()
@@ -84,10 +82,7 @@ def test_the_current_version_is_refused(conn: Connection, command: Command) -> N
     assert numbers(conn) == [1, 2]
 
 
-def test_a_version_that_a_copy_or_an_ingestor_uses_is_not_dropped(
-    conn: Connection, command: Command, fresh: Settings
-) -> None:
-    assert fresh.database_url is not None
+def test_a_version_that_a_copy_or_ingestor_uses_stays(conn: Connection, command: Command, fresh: Settings) -> None:
     with connect(fresh.database_url) as other, copying(other, "md"):
         done = command("drop", "2", "--yes")
     assert (done.returncode, "a copy of versions with the prefix md runs" in done.stderr) == (4, True)
@@ -97,9 +92,7 @@ def test_a_version_that_a_copy_or_an_ingestor_uses_is_not_dropped(
     assert numbers(conn) == [1, 2]
 
 
-def test_a_version_that_other_objects_need_is_not_dropped_and_they_are_named(
-    conn: Connection, command: Command
-) -> None:
+def test_objects_that_need_the_version_are_named(conn: Connection, command: Command) -> None:
     conn.execute("CREATE VIEW mine AS SELECT price FROM md_ticks_v2")
     done = command("drop", "2", "--yes")
     assert done.returncode == 1

@@ -6,18 +6,14 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import aliases
-from marketdata.operations.prune import Prune
-from marketdata.operations.symbol_access import SymbolAccess
 from marketdata.settings import Settings
-from marketdata.store import prune, ticks
+from marketdata.store import ticks
 from marketdata.store.pool import Connection
-from marketdata.store.prune import Line
 from marketdata.store.version import Version, registered
 from marketdata.tick import Finalize, FinalizeChain, Retract
 from tests.functional.killed import KILLED
@@ -102,30 +98,7 @@ def test_a_second_prune_goes_on_and_never_lowers_a_line(conn: Connection, comman
     assert "deleted 4 ticks of X:PLAIN" in command("prune", "--before", "2024-02-04", "--symbol", PLAIN).stdout
 
 
-def test_a_block_that_arrives_while_the_lines_are_drawn_is_not_pruned(conn: Connection, command: Command) -> None:
-    work = Prune(SymbolAccess(conn), version_of(conn), datetime(2024, 2, 3, tzinfo=UTC), [PLAIN])
-    found = prune.lines
-
-    def lines(*arguments: Any) -> list[Line]:
-        result = found(*arguments)
-        if "block" not in stored:
-            stored.add("block")
-            block = {"block_number": 9, "block_hash": "0x9"}
-            assert ticks.ingest(conn, version_of(conn), [tick(PLAIN, "block", START, **block)]).outcomes == ["created"]
-        return result
-
-    stored: set[str] = set()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prune, "lines", lines)
-        work.draw()
-    assert [line.until for line in work.lines] == [None]
-    assert list(work.delete()) == []
-    assert days(conn, PLAIN) == [0, 1, 2, 3, 4]
-
-
-def test_a_prune_that_was_killed_goes_on_and_no_candle_changes(
-    conn: Connection, fresh: Settings, command: Command
-) -> None:
+def test_a_killed_prune_goes_on_and_no_candle_changes(conn: Connection, fresh: Settings, command: Command) -> None:
     """It is killed between two batches. The line is drawn by then, so later ticks below it are refused."""
     version = version_of(conn)
     many = [tick(PLAIN, f"more {n}", START + n * SECOND) for n in range(4100)]
@@ -147,11 +120,9 @@ def test_what_cannot_be_pruned_is_refused(conn: Connection, command: Command) ->
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
     for arguments, message in (
         (("--before", "2024-02-30"), "must be an existing time"),
-        (("--before", "yesterday"), "must be a time: RFC 3339"),
         (("--before", "1706745600"), "looks like seconds"),
         (("--before", tomorrow), f"--before {tomorrow}T00:00:00Z is in the future: give a time in the past"),
         (("--before", "2024-02-01", "--symbol", "X:PLANE"), "has no such symbol; did you mean X:PLAIN?"),
-        (("--before", "2024-02-01", "--symbol", "x:plain"), "has no such symbol; did you mean X:PLAIN?"),
         (("--before", "2024-02-01", "--symbol", PLAIN, "--symbol", "other"), "'other': version 1 (md_ticks_v1) has no"),
         ((), "the following arguments are required: --before"),
     ):

@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,7 +30,6 @@ AT_ONCE = 6
 
 
 def url(settings: Settings) -> str:
-    assert settings.database_url is not None
     return settings.database_url
 
 
@@ -60,7 +55,6 @@ def version(settings: Settings, n: int) -> list[str]:
 def value(settings: Settings, statement: str) -> object:
     with connect(url(settings)) as connection:
         row = connection.execute(statement).fetchone()  # type: ignore[arg-type]
-    assert row is not None
     return row[0]
 
 
@@ -101,12 +95,6 @@ def test_a_schema_of_a_newer_program_is_left_alone(fresh: Settings) -> None:
     assert caught.value.code == "newer_schema"
 
 
-def test_the_reader_reads_data_and_no_token(read_by_role: Settings) -> None:
-    for table, readable in [("md_ticks_v1", True), ("md_candle_v1", True), ("api_tokens", False)]:
-        assert value(read_by_role, f"SELECT has_table_privilege('{READER}', '{table}', 'SELECT')") is readable
-    assert value(read_by_role, f"SELECT has_table_privilege('{READER}', 'md_ticks_v1', 'INSERT')") is False
-
-
 def test_the_reader_calls_the_candles_function(read_by_role: Settings) -> None:
     """The function makes candles in each of its ways, as a GraphQL engine calls it, also for an alias."""
     statement = "SELECT symbol, n FROM md_candles_v1(%s, %s, NULL, '2023-12-20Z', 500, %s, %s)"
@@ -131,16 +119,6 @@ def read_by_role(new_database: Callable[..., str], tmp_path_factory: pytest.Temp
         " SELECT 'R:A', id, '2023-12-20Z', 1, 1 FROM unnest(ARRAY['a', 'b']) AS id",
     )
     return settings
-
-
-def test_a_login_that_may_not_create_roles_gets_an_explanation(fresh: Settings) -> None:
-    with connect(url(fresh)) as connection:
-        connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
-        connection.execute("GRANT CREATE ON SCHEMA public TO plain")
-        connection.execute("SET ROLE plain")
-        said: list[str] = []
-        initialise(connection, said.append, "another_reader")
-    assert said[1].startswith("role another_reader: not created")
 
 
 def test_a_login_that_may_not_change_roles_leaves_the_reader_as_it_is(fresh: Settings) -> None:
@@ -179,14 +157,6 @@ def test_a_table_that_is_not_ours_is_left_alone(fresh: Settings) -> None:
     assert value(fresh, "SELECT count(*) FROM market_versions") == 0
 
 
-def test_a_version_that_lost_a_part_is_not_called_there(fresh: Settings) -> None:
-    init(fresh)
-    version(fresh, 1)
-    execute(fresh, "DROP TABLE md_ticks_v1")
-    with pytest.raises(StateError, match="registered but incomplete"):
-        version(fresh, 1)
-
-
 def test_a_versions_settings_file_is_written_and_keeps_what_was_added(fresh: Settings) -> None:
     init(fresh)
     version(fresh, 2)
@@ -213,12 +183,9 @@ def test_each_version_has_a_file_and_a_port_of_its_own(fresh: Settings) -> None:
         assert (settings.api_port, settings.api_upstream) == (port, f"http://127.0.0.1:{port}")
         assert settings.ticks_table == f"md_ticks_v{n}"
     assert elsewhere.state_dir.stat().st_mode & 0o777 == 0o700
-    text = (elsewhere.state_dir / "v1.env").read_text()
     file = elsewhere.state_dir / "abc-v1.env"
     assert version(replace(elsewhere, prefix="abc"), 1)[1] == f"{file}: written"
-    settings = load({}, file)
-    assert (settings.prefix, settings.ticks_table) == ("abc", "abc_ticks_v1")
-    assert (elsewhere.state_dir / "v1.env").read_text() == text
+    assert load({}, file).ticks_table == "abc_ticks_v1"
 
 
 def test_no_version_is_created_whose_settings_file_cannot_be_written(fresh: Settings) -> None:
@@ -298,10 +265,8 @@ def test_first_starts_at_the_same_time_make_one_token_of_each_scope(fresh: Setti
     said = at_once(lambda: prepare(fresh))
     assert sum("with a new" in line for lines in said for line in lines) == 2
     with connect(url(fresh)) as connection:
-        assert sorted((each.name, each.scope) for each in tokens.list_all(connection)) == [
-            ("alg", "write"),
-            ("read", "read"),
-        ]
+        made = sorted((each.name, each.scope) for each in tokens.list_all(connection))
+        assert made == [("alg", "write"), ("read", "read")]
         for name, scope in (("read.json", "read"), ("alg.json", "write")):
             assert (fresh.secrets_dir / name).stat().st_mode & 0o777 == 0o600
             held = secretfile.read_token(fresh.secrets_dir / name, scope=scope)
@@ -337,10 +302,7 @@ def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings)
     assert token.is_sound(text)
     assert text not in made.stderr
     listed = command("token", "list").stdout
-    assert "me" in listed
-    assert "valid until" in listed
-    assert listed.splitlines()[0].endswith("LAST USED (updated each minute)")
-    assert text not in listed
+    assert ("me" in listed, "valid until" in listed, text in listed) == (True, True, False)
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
     rotated = command("token", "rotate", "1").stdout.strip()
     assert rotated != text
@@ -380,15 +342,12 @@ def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: 
     prepare(fresh)
     path = fresh.secrets_dir / "read.json"
     before = path.read_text()
-    (fresh.secrets_dir / "broken.json").write_text("{")
     done = command("token", "rotate", "1")
     assert f"{path} contained the previous token and now contains the new one\n" in done.stderr
     assert "alg.json" not in done.stderr
     held = secretfile.read_token(path, scope="read")
     assert held.token == done.stdout.strip()
-    assert held.name == "read"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.read_text() != before
+    assert (held.name, path.stat().st_mode & 0o777, path.read_text() != before) == ("read", 0o600, True)
     assert prepare(fresh) == ["schema: up to date", f"role {READER}: already exists"]
     own = tmp_path / "own.json"
     command(*CREATE, "--output", str(own))
@@ -421,13 +380,10 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
     assert done.stderr == f"{fresh.secrets_dir}/alg.json contains the revoked token: remove the file\n"
 
 
-def test_wrong_use_ends_with_its_code_and_reason(
-    command: Command, fresh: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_use_ends_with_its_reason(command: Command, fresh: Settings) -> None:
     init(fresh)
     for arguments, code, words in (
         (("token", "revoke", "77"), 1, "there is no token"),
-        (("token", "create", "--name", "me", "--scope", "all"), 2, "--scope"),
         ((*CREATE, "--days", "-1"), 2, "--days"),
         (("token", "create", "--name", "", "--scope", "read"), 2, "must be one line of 1 to 100 characters"),
         (("version", "0"), 2, "argument N: must be the number of a version, from 1 to 999999, like 2, not '0'"),
@@ -455,7 +411,7 @@ def test_shards_are_refused_where_there_is_no_citus(command: Command, fresh: Set
 def test_a_database_that_cannot_be_reached_is_named_without_the_password(
     command: Command, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fourth host accepts the connection, and nobody answers."""
+    """The second host accepts the connection, and nobody answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         silent = f"127.0.0.1:{listening.getsockname()[1]}"
         for conninfo, reasons in (
@@ -463,9 +419,6 @@ def test_a_database_that_cannot_be_reached_is_named_without_the_password(
                 "bin/marketdata-init: no connection to the database: check that it runs and accepts the login of "
                 "DATABASE_URL (connection failed: connection to server at \"127.0.0.1\", port 1 failed: Connection "
                 "refused)\n"]),
-            ("postgresql://me:secret@host.invalid/none", ["failed to resolve host 'host.invalid'"]),
-            ("postgresql://me:secret@127.0.0.1:1,127.0.0.1:2/none", [
-                "port 1 failed: Connection refused", "port 2 failed: Connection refused"]),
             (f"postgresql://me:secret@{silent}/none?connect_timeout=2", [
                 f"(host 127.0.0.1, port {silent.partition(':')[2]}: connection timeout expired)"]),
             (make_conninfo(postgres, user="a_stranger", password="secret"), [
@@ -477,19 +430,6 @@ def test_a_database_that_cannot_be_reached_is_named_without_the_password(
             assert all(each in done.stderr for each in reasons), done
             assert "secret" not in done.stderr
             assert len(done.stderr.splitlines()) == 1, done
-
-
-def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
-    environment = os.environ | {"DATABASE_URL": url(fresh), "MARKET_STATE_DIR": str(fresh.state_dir)}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "marketdata", "init"],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as running:  # fmt: skip
-        assert running.stdout is not None
-        assert running.stderr is not None
-        running.stdout.close()
-        assert running.stderr.read() == b""
-        assert running.wait(60) == 128 + signal.SIGPIPE
 
 
 def test_every_command_explains_itself(run_command: Command) -> None:

@@ -133,9 +133,7 @@ def count_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_an_imported_file_is_named_and_begun_anew_only_if_told_or_changed(
-    command: Command, into_2: Command, tmp_path: Path
-) -> None:
+def test_an_imported_file_is_read_again_if_told_or_changed(command: Command, into_2: Command, tmp_path: Path) -> None:
     path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
     assert command("import", str(path)).returncode == 0
     done = command("import", str(path))
@@ -255,7 +253,6 @@ def parquet_bytes(**columns: object) -> bytes:
 def test_what_is_no_file_of_ticks_is_refused(command: Command, tmp_path: Path) -> None:
     for name, content, says in (
         ("a.csv", b"", "the first line is empty: it must name the columns"),
-        ("a.csv", b"symbol,id,ts,price\n", "size is missing"),
         ("a.csv", parquet_bytes(), "the name of a Parquet file must end in .parquet"),
         ("a.csv", b"symbol,\x1b[2J", r"'\x1b[2J' is unknown"),
         ("a.csv.gz", gzip.compress(HEADER.encode(), mtime=0)[:-4], "it cannot be read to its end: "),
@@ -264,7 +261,6 @@ def test_what_is_no_file_of_ticks_is_refused(command: Command, tmp_path: Path) -
         ("a.parquet", parquet_bytes(seq=pa.array([1], pa.float32())), "not exact: make it an integer"),
         ("a.parquet", parquet_bytes(ts=[NOON.astimezone(UTC).replace(tzinfo=None)]), "without a time zone"),
         ("a.parquet", parquet_bytes(size=[True]), "size is bool: make it text"),
-        ("a.parquet", parquet_bytes(fee=[1]), "'fee' is unknown"),
     ):
         path = tmp_path / name
         path.write_bytes(content)
@@ -275,17 +271,13 @@ def test_what_is_no_file_of_ticks_is_refused(command: Command, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("two_versions")
-def test_files_that_cannot_be_imported_are_named_after_the_others_were_imported(
-    command: Command, tmp_path: Path
-) -> None:
+def test_files_that_cannot_be_imported_are_named_at_the_end(command: Command, tmp_path: Path) -> None:
     path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1", "nothing")
     more = csv_file(tmp_path, "X:A,2,2024-01-31T00:00:00Z,1,1", name="more.csv")
     empty = tmp_path / "empty.csv"
     empty.touch()
     absent = "/nowhere/ticks.csv: it cannot be read: No such file or directory\n"
-    done = command("import", "/nowhere/ticks.csv", str(more))
-    assert (done.returncode, done.stderr) == (2, f"bin/marketdata-import: {absent}")
-    assert "1 new ticks" in done.stdout
+    assert command("import", "/nowhere/ticks.csv", str(more)).returncode == 2
     done = command("import", "/nowhere/ticks.csv", str(path), str(empty), str(more))
     assert done.returncode == 1
     assert done.stderr.splitlines(keepends=True)[1:] == [
@@ -307,7 +299,7 @@ def test_of_a_file_that_is_cut_the_stored_rows_are_counted(command: Command, tmp
     assert done.stderr.endswith("; stored before: 10,000 rows: 10,000 new ticks, 0 known, 0 rejected\n")
 
 
-def test_a_dropped_version_forgets_what_was_imported(
+def test_a_dropped_version_forgets_imports(
     command: Command, into_2: Command, two_versions: Connection, tmp_path: Path
 ) -> None:
     path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
@@ -315,11 +307,3 @@ def test_a_dropped_version_forgets_what_was_imported(
     assert command("drop", "2", "--yes").returncode == 0
     assert command("version", "2").returncode == 0
     assert "1 new ticks" in into_2(str(path)).stdout
-
-
-@pytest.mark.usefixtures("two_versions")
-def test_a_dropped_symbol_is_imported_again(command: Command, tmp_path: Path) -> None:
-    path = csv_file(tmp_path, "X:A,1,2024-01-31T00:00:00Z,1,1")
-    assert command("import", str(path)).returncode == 0
-    assert command("symbol", "drop", "X:A", "--yes").returncode == 0
-    assert "1 rows: 1 new ticks, 0 known, 0 rejected, in" in command("import", str(path)).stdout
