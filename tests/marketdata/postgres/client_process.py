@@ -69,7 +69,6 @@ class ClientProcess:
 
     def answer(self) -> str:
         """``ready``, or the error's class, code and detail."""
-        assert self._process.stdout is not None
         assert select.select([self._process.stdout], [], [], SECONDS)[0], "the client says nothing"
         return self._process.stdout.readline().strip()
 

@@ -73,9 +73,7 @@ def test_a_missing_file_is_waited_for(watch: ReplacementWatch, programs: Replace
         watch.started()
 
 
-def test_a_package_that_is_being_unpacked_is_waited_for(
-    watch: ReplacementWatch, programs: Replace, tmp_path: Path
-) -> None:
+def test_an_unfinished_package_is_waited_for(watch: ReplacementWatch, programs: Replace, tmp_path: Path) -> None:
     programs("15.2")
     for name in ("bin/initdb.dpkg-new", "lib/plpgsql.so.dpkg-tmp"):
         (tmp_path / name).touch()
@@ -111,9 +109,7 @@ def client(state_dir: Path, installation: Installation) -> Iterator[ClientProces
 
 
 @pytest.mark.functional
-def test_a_running_cluster_is_restarted_with_replaced_programs(
-    state_dir: Path, installation: Installation, client: ClientProcess
-) -> None:
+def test_replaced_programs_are_started(state_dir: Path, installation: Installation, client: ClientProcess) -> None:
     watched = Watched(state_dir)
     first = watched.status()
     assert Path(f"/proc/{first['postgres']}/exe").resolve() == installation.postgres

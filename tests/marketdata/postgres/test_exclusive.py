@@ -75,7 +75,6 @@ def test_a_killed_command_leaves_the_database_to_the_next_client(state_dir: Path
     with subprocess.Popen(
         [sys.executable, "-P", "-c", _COMMAND, state_dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as command:
-        assert command.stdout is not None
         assert command.stdout.readline() == "runs\n"
         command.kill()
         command.wait(SECONDS)
@@ -90,7 +89,6 @@ def foreground(state_dir: Path) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-P", "-m", "marketdata", "db"],
         env=os.environ | {"MARKET_STATE_DIR": str(state_dir)}, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("psql ")
         yield process
         process.terminate()

@@ -15,7 +15,6 @@ import psycopg
 import pytest
 
 from marketdata.errors import StateError
-from marketdata.postgres import owner
 from marketdata.postgres.client import Client, database
 from marketdata.settings import load
 from tests.functional.market_process import give_cluster
@@ -186,21 +185,6 @@ def test_each_client_gets_the_reason_why_the_owner_stopped(watched: Watched, lau
         client.leave()
 
 
-def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched) -> None:
-    command = [sys.executable, "-P", "-m", "marketdata", "db"]
-    environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as foreground:
-        assert foreground.stdout is not None
-        assert foreground.stdout.readline() == f'psql "{watched.cluster.conninfo}"\n'
-        with Client(watched.state_dir, linger=False):
-            assert watched.status()["pid"] == foreground.pid
-        assert ask(watched) == (1,)
-        running = watched.processes()
-        foreground.terminate()
-        assert foreground.wait(timeout=SECONDS) == 0
-    watched.assert_gone(running)
-
-
 def test_a_service_manager_gets_the_database_back(watched: Watched, join: Launch) -> None:
     """After a crash a client starts the next owner before the service manager does."""
     client = join()
@@ -210,7 +194,6 @@ def test_a_service_manager_gets_the_database_back(watched: Watched, join: Launch
         manager.bind(f"\0{watched.state_dir}")
         for _ in range(2):
             with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as foreground:
-                assert foreground.stdout is not None
                 assert foreground.stdout.readline()
                 assert watched.status()["pid"] == foreground.pid
                 assert ask(watched) == (1,)
@@ -219,13 +202,6 @@ def test_a_service_manager_gets_the_database_back(watched: Watched, join: Launch
                 foreground.kill()
             assert ask_until_answered(watched, "SELECT 1") == (1,)
     client.leave()
-
-
-def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
-    join()
-    with pytest.raises(StateError, match=f"process {watched.status()['pid']} already owns") as caught:
-        owner.serve(watched.state_dir, on_ready=lambda: None)
-    assert caught.value.code == "owned"
 
 
 def test_a_database_of_ones_own_needs_no_owner(state_dir: Path) -> None:
