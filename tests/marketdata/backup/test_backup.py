@@ -26,7 +26,6 @@ from tests.marketdata.store.conftest import START, tick
 def test_another_database_is_backed_up_and_restored(
     fresh: Settings, command: Command, new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fresh.database_url is not None
     assert command("version", "1").returncode == 0
     monkeypatch.setenv("MARKET_PREFIX", "abc")
     assert command("version", "1").returncode == 0

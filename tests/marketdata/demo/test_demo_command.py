@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from marketdata import cli
-from marketdata.demo import cli as demo
 from marketdata.demo import state_directory
 from marketdata.demo.chain import CHAIN, DemoProvider
 from marketdata.errors import AlreadyRunning, StateError
@@ -23,7 +20,6 @@ from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.outbox import outbox_path as path_of_outbox
 from marketdata.settings import Settings, load
 from marketdata.source.evm import Header
-from marketdata.store import symbols
 
 
 @pytest.fixture
@@ -62,30 +58,6 @@ def test_a_damaged_chain_file_is_named_with_a_remedy(settings: Settings, content
     (settings.state_dir / "demo" / "chain.json").write_text(content)
     with pytest.raises(StateError, match=r"chain\.json cannot be read .*bin/marketdata-demo reset"):
         first_block(settings)
-
-
-@pytest.mark.parametrize("step", ["erase", "remove_chain"])
-def test_after_an_interrupted_reset_the_same_chain_is_read_again(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    first = first_block(settings)
-    with closing(Outbox(outbox_path(settings))) as outbox:
-        ChainCursor(outbox, CHAIN).begin_at([0])
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("marketdata.store.version.distributed", lambda *_: [])
-    monkeypatch.setattr("marketdata.store.version.registered", lambda *_: [SimpleNamespace(version=None, n=1)])
-    monkeypatch.setattr(symbols, "erase", lambda *_, **__: symbols.Erased(0, 0))
-    monkeypatch.setattr(symbols if step == "erase" else state_directory, step, interrupted)
-    parser = argparse.ArgumentParser()
-    demo.add_commands(parser, lambda _: nullcontext())  # type: ignore[arg-type, return-value]
-    options = parser.parse_args(["reset"])
-    with pytest.raises(KeyboardInterrupt):
-        options.run(options, settings)
-    assert first_block(settings) == first
-    assert not outbox_path(settings).exists()
 
 
 def test_a_clock_that_was_set_back_is_reported(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
