@@ -155,7 +155,6 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
 @pytest.fixture
 def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, run_command: Command) -> Command:
     """Runs a command on the database of ``fresh``, within this process."""
-    assert fresh.database_url is not None
     monkeypatch.setenv("DATABASE_URL", fresh.database_url)
     monkeypatch.setenv("MARKET_STATE_DIR", str(fresh.state_dir))
     return run_command
@@ -164,6 +163,5 @@ def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, run_command: Comma
 @pytest.fixture
 def two_versions(fresh: Settings) -> Iterator[Connection]:
     """A connection to the database of ``fresh``, with the versions 1, the current one, and 2, both without ticks."""
-    assert fresh.database_url is not None
     with connect(fresh.database_url) as connection:
         yield connection
