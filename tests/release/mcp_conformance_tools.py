@@ -10,28 +10,22 @@ from cardapp.mcp.server import CallContext, McpServer, Tool, ToolFailure
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 TEXT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 VOCABULARY: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
+    "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
     "$defs": {
         "address": {
-            "$anchor": "addressDef",
-            "type": "object",
+            "$anchor": "addressDef", "type": "object",
             "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
         }
     },
     "properties": {
-        "name": {"type": "string"},
-        "address": {"$ref": "#/$defs/address"},
-        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
+        "name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]}, "phone": {"type": "string"},
         "email": {"type": "string"},
     },
     "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
     "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-    "then": {"required": ["phone"]},
-    "else": {"required": ["email"]},
-    "additionalProperties": False,
-}
+    "then": {"required": ["phone"]}, "else": {"required": ["email"]}, "additionalProperties": False,
+}  # fmt: skip
 """The schema that the suite expects back without any change."""
 
 

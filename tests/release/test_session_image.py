@@ -11,7 +11,6 @@ from cardapp.session_host.image import LATEST, PYTHON, Image
 from cardapp.session_host.image_build import UNFINISHED
 from cardapp.session_host.podman import Podman
 from tests.functional.containers import everything_of
-from tests.functional.session_process import eventually
 from tests.release.session_image import PLANTED, build, mirror
 
 pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("session_image")]
@@ -55,16 +54,6 @@ def test_a_session_finds_everything_in_the_image() -> None:
     ours, theirs = inside(PYTHON, "-P", "-c", code, options=mounted).split()
     assert ours == "/workspace/cardapp/__init__.py"
     assert theirs.startswith("/opt/cardapp/.venv/")
-
-
-def test_its_first_process_reaps_orphans() -> None:
-    podman("run", "--detach", "--name=reaps", *LOCKED_DOWN, LATEST)
-    try:
-        podman("exec", "reaps", "sh", "-c", "(sleep 0.1 & exec true) & wait")
-        eventually(lambda: len(podman("exec", "reaps", "cat", "/proc/1/task/1/children").split()) == 1)
-        assert podman("exec", "reaps", "cat", "/proc/1/comm") == "tini"
-    finally:
-        podman("rm", "--force", "--time=5", "reaps")
 
 
 class Storage:
