@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from marketdata.errors import Contended, StateError
-from marketdata.operations import aliases
+from marketdata.errors import Contended
 from marketdata.operations.cutover import Cutover
 from marketdata.operations.pair_access import PairAccess
 from marketdata.operations.setup import initialise, make_version
@@ -21,9 +20,9 @@ from marketdata.store.conninfo import node_conninfo
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
 from marketdata.tick import FinalizeChain, Item
-from tests.marketdata.operations.accessed import access, end_access, pairs, store
+from tests.marketdata.operations.accessed import end_access, pairs, store
 from tests.marketdata.store.conftest import START, tick
-from tests.release.citus.cluster import CitusCluster, Database, Node
+from tests.release.citus.cluster import Database, Node
 
 SECONDS = 60.0
 SHARDS = 6
@@ -31,16 +30,9 @@ LOCKED = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 
 
 
 @pytest.fixture
-def database(citus: CitusCluster) -> Iterator[Database]:
-    found = citus.fresh_database()
-    yield found
-    found.drop()
-
-
-@pytest.fixture
-def conn(database: Database, settings: Settings) -> Iterator[Connection]:
+def conn(coordinator: Database, settings: Settings) -> Iterator[Connection]:
     """Versions 1, which is distributed, and 2."""
-    with connect(database.url) as connection:
+    with connect(coordinator.url) as connection:
         initialise(connection, lambda _text: None)
         for n, count in ((1, SHARDS), (2, None)):
             make_version(connection, settings, n, lambda _text: None, count)
@@ -49,12 +41,12 @@ def conn(database: Database, settings: Settings) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def symbols(database: Database, conn: Connection) -> dict[Node, str]:
+def symbols(coordinator: Database, conn: Connection) -> dict[Node, str]:
     """A symbol with a tick on each worker, in both versions."""
     found: dict[Node, str] = {}
     for n in range(100):
-        found.setdefault(database.node_of("md_ticks_v1", f"ETH:{n}"), f"ETH:{n}")
-    assert len(found) == len(database.workers)
+        found.setdefault(coordinator.node_of("md_ticks_v1", f"ETH:{n}"), f"ETH:{n}")
+    assert len(found) == len(coordinator.workers)
     for each in registered(conn, "md"):
         store(conn, each.version, *(tick(symbol, "1", START) for symbol in found.values()))
     return found
@@ -64,22 +56,22 @@ def current(connection: Connection) -> list[int]:
     return [each.n for each in registered(connection, "md") if each.is_current]
 
 
-def writers(database: Database, conn: Connection, symbols: dict[Node, str]) -> list[Callable[[], None]]:
+def writers(coordinator: Database, conn: Connection, symbols: dict[Node, str]) -> list[Callable[[], None]]:
     """One writer for the symbol of each node, on the node, and one for a chain, on the coordinator. A writer that is
     refused checks that the other version is the current one."""
     version = registered(conn, "md")[0].version
-    found: list[tuple[str, Version, Item]] = [(database.url, version, FinalizeChain("ETH", 1, START))]
+    found: list[tuple[str, Version, Item]] = [(coordinator.url, version, FinalizeChain("ETH", 1, START))]
     for placed in shards.placed(conn, version):
         for node, symbol in symbols.items():
             if node.port == placed.node.port and shards.hashes(conn, [symbol])[symbol] in range(
                 placed.shard.first, placed.shard.last + 1
             ):
-                found.append((node_conninfo(database.url, *placed.node), placed.shard, tick(symbol, "late", START)))
+                found.append((node_conninfo(coordinator.url, *placed.node), placed.shard, tick(symbol, "late", START)))
 
     def write(url: str, version: Version, item: Item) -> None:
         with connect(url) as connection, pytest.raises(Contended):
             ticks.ingest(connection, version, [item])
-        with connect(database.url) as connection:
+        with connect(coordinator.url) as connection:
             assert current(connection) == [2]
 
     assert len(found) == len(symbols) + 1
@@ -87,7 +79,7 @@ def writers(database: Database, conn: Connection, symbols: dict[Node, str]) -> l
 
 
 def test_no_node_stores_anything_from_the_lock_to_the_end_of_the_pause(
-    database: Database, conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
+    coordinator: Database, conn: Connection, symbols: dict[Node, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = registered(conn, "md")[0].version
     overview = PairAccess.overview
@@ -96,7 +88,7 @@ def test_no_node_stores_anything_from_the_lock_to_the_end_of_the_pause(
 
         def during(self: PairAccess, *arguments: Any) -> Any:
             if not running and self.connection.execute(LOCKED).fetchone() != (0,):
-                running.extend(map(threads.submit, writers(database, conn, symbols)))
+                running.extend(map(threads.submit, writers(coordinator, conn, symbols)))
                 assert not wait(running, 2, FIRST_COMPLETED).done, "one did not wait"
             return overview(self, *arguments)
 
@@ -105,29 +97,7 @@ def test_no_node_stores_anything_from_the_lock_to_the_end_of_the_pause(
         assert running
         for each in running:
             each.result(SECONDS)
-    for write in writers(database, conn, symbols):
+    for write in writers(coordinator, conn, symbols):
         write()
     assert conn.execute(version.query("SELECT count(*) FROM {ticks}")).fetchone() == (len(symbols),)
     assert conn.execute(version.query("SELECT count(*) FROM {chains}")).fetchone() == (0,)
-
-
-def test_a_writer_on_a_node_keeps_the_version_from_being_locked_and_an_alias_from_being_changed(
-    conn: Connection, symbols: dict[Node, str]
-) -> None:
-    version, symbol = registered(conn, "md")[0].version, next(iter(symbols.values()))
-    task = Cutover(pairs(conn, Pair.of(conn, "md", 1, 2)), lambda _text: None)
-
-    def meanwhile(connection: Connection, shard: Version) -> None:
-        with connection.transaction():
-            connection.execute(shard.query("SELECT {lock}(%s)"), ([symbol],))
-            with pytest.raises(StateError, match="a transaction has written to version 1 for over 10 s"):
-                task.switch()
-            with pytest.raises(StateError, match="has been written to by one transaction for over 10 s"):
-                aliases.add(conn, "NICK:A", symbol)
-
-    access(conn).write(version, [symbol], meanwhile)
-    assert current(conn) == [1]
-    assert aliases.all_of(conn) == {}
-    assert aliases.add(conn, "NICK:A", symbol)
-    assert task.switch() == []
-    assert current(conn) == [2]

@@ -1,13 +1,9 @@
-"""What a distributed version refuses, with the remedy that Citus offers; and what an API says about replicas."""
+"""What a distributed version refuses, with the remedy that Citus offers."""
 
 from __future__ import annotations
 
 import json
-import logging
-from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from marketdata.api.serve import Service
 from marketdata.graphql.tracking import DISTRIBUTED
@@ -61,17 +57,3 @@ def test_graphql_is_refused(prepared: Prepared, state_dir: Path) -> None:
             eventually(is_refused)
         finally:
             service.stop()
-
-
-def test_the_log_says_once_that_replicas_are_not_read(
-    prepared: Prepared, state_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    url = prepared.database.url
-    assert prepared.command("version", "1", "--shards", "4").returncode == 0
-    settings = load({"MARKET_STATE_DIR": str(state_dir), "DATABASE_URL": url, "MARKET_API_PORT": "0"})
-    for given in (settings, replace(settings, database_read_url=url)):
-        service = Service(given)
-        service.start()
-        service.stop()
-    said = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert said == ["DATABASE_READ_URL: md_ticks_v1 is distributed, so its nodes are read instead"]

@@ -3,22 +3,15 @@ after a drop, and each refusal."""
 
 from __future__ import annotations
 
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from marketdata.operations import drop
 from marketdata.operations.symbol_access import SymbolAccess
-from marketdata.settings import load
-from marketdata.store import candles, shards
-from marketdata.store.conninfo import node_conninfo
+from marketdata.store import candles
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version, registered
-from tests.marketdata.api.conftest import eventually
 from tests.marketdata.store.conftest import START, tick
 from tests.release.citus.cluster import CitusCluster, Database
 from tests.release.citus.commands import Prepare, Prepared
@@ -126,33 +119,6 @@ def test_a_version_that_is_read_on_a_worker_is_not_dropped(prepared: Prepared) -
     assert command("drop", "2", "--yes").returncode == 0
 
 
-def test_a_drop_waits_for_reads_that_have_begun_with_the_aliases(prepared: Prepared) -> None:
-    """The checks of an API ask for the aliases and then for candles, in one transaction."""
-    command, database = prepared.command, prepared.database
-    assert command("version", "1").returncode == 0
-    assert command("version", "2", "--shards", "4").returncode == 0
-    with connect(database.url) as connection:
-        shard, node = shards.placed(connection, registered(connection, "md")[1].version)[0]
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass(%s)"
-    with (
-        ThreadPoolExecutor() as pool,
-        connect(node_conninfo(database.url, *node)) as connection,
-        psycopg.connect(connection.info.dsn, autocommit=True) as watcher,
-    ):
-        with connection.transaction():
-            assert shards.is_here(connection, shard, ())
-            dropping = pool.submit(dropped, database.url)
-            eventually(lambda: watcher.execute(waiting, (shard.name("aliases"),)).fetchall() == [(1,)])
-            candles.check(connection, shard)
-        assert dropping.result(30) == []
-    assert objects(database, "_v2(_|$)|market_aliases_\\d") == [[]] * 4
-
-
-def dropped(url: str) -> list[Path]:
-    with connect(url) as connection:
-        return drop.drop(connection, load(os.environ), 2)
-
-
 def test_a_worker_is_refused_before_anything_is_created(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     command, database = prepared.command, prepared.database
     monkeypatch.setenv("DATABASE_URL", database.node_urls[1])
@@ -173,20 +139,3 @@ def test_a_cluster_without_workers_is_refused(citus: CitusCluster, prepare: Prep
     )
     assert command("version", "1").returncode == 0, "a plain version needs none"
     database.drop()
-
-
-def test_a_custom_candles_function_is_refused(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = prepared.command
-    assert command("version", "1", "--shards", "4").returncode == 0
-    monkeypatch.setenv("TICKS_TABLE", "md_ticks_v1")
-    monkeypatch.setenv("CANDLES_FUNCTION", "my_candles")
-    prepared.database.execute(
-        "SET ROLE marketdata; CREATE FUNCTION my_candles() RETURNS SETOF md_candle_v1 LANGUAGE sql"
-        " AS 'SELECT * FROM md_candle_v1'"
-    )
-    done = command("export", "--format", "csv")
-    assert done.returncode == 2
-    assert (
-        "CANDLES_FUNCTION=my_candles: md_ticks_v1 is distributed, and its candles are computed by md_candles_v1"
-        in done.stderr
-    )
