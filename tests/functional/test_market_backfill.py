@@ -67,21 +67,15 @@ class Past(Market):
         self.trade(blocks)
         self.chain.mine(CONFIRMATIONS + 1)
 
-    @property
-    def newest_final(self) -> int:
-        return int(self.chain("eth_blockNumber"), 16) - CONFIRMATIONS
-
-    def time_of(self, block: int) -> int:
-        """The time of a block in milliseconds."""
-        return int(self.chain("eth_getBlockByNumber", hex(block), False)["timestamp"], 16) * 1000
-
-    def assert_backfilled(self, first: int, after: int) -> None:
-        """The times of the blocks from ``first`` to the one before ``after`` are indexed, without a gap."""
+    def assert_backfilled(self, after: int) -> None:
+        """The times of the blocks before ``after`` are indexed, without a gap."""
+        blocks = [self.chain("eth_getBlockByNumber", hex(number), False) for number in (0, after)]
+        times = [int(block["timestamp"], 16) * 1000 for block in blocks]
         with closing(Client(self.api.port, self.api.token("read"))) as read:
             for pool in self.pools:
                 _, answer = read("GET", f"/v1/coverage?symbol=TEST:{pool.name}")
                 ranges = answer["ranges"]
-                assert (ranges[0]["from"], ranges[-1]["to"]) == (self.time_of(first), self.time_of(after))
+                assert [ranges[0]["from"], ranges[-1]["to"]] == times
                 assert all(one["to"] == other["from"] for one, other in pairwise(ranges))
                 assert {each["state"] for each in ranges} <= {"indexed", "no_trades"}
 
@@ -170,8 +164,9 @@ def test_a_killed_backfill_reads_no_finished_range_again(past: Past) -> None:
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
     assert not [one for one in provider.ranges for other in kept if one[0] <= other[1] and other[0] <= one[1]]
     past.assert_complete()
-    past.assert_backfilled(0, past.newest_final + 1)
-    assert past.finished() == [(0, past.newest_final)]
+    final = int(past.chain("eth_blockNumber"), 16) - CONFIRMATIONS
+    past.assert_backfilled(final + 1)
+    assert past.finished() == [(0, final)]
 
 
 def test_a_retracted_block_that_is_final_is_restored(past: Past) -> None:
