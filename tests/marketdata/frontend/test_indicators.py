@@ -128,7 +128,6 @@ def with_flat_parts(count: int) -> Values:
 
 PRICES = {
     "a walk": walk(1000),
-    "a wild walk": walk(600, 2, volatility=0.03),
     "a price that hardly moves": walk(600, 3, start=1, volatility=1e-6),
     "a flat price": np.full(300, 0.1),
     "a walk with flat parts": with_flat_parts(600),
