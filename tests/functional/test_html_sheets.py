@@ -5,12 +5,8 @@ Each run shows one shipped card in one layout, which its seed draws."""
 from __future__ import annotations
 
 import random
-import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -22,8 +18,6 @@ from cardapp.layout.compose import compose
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
-from tests.capabilities import needs
-from tests.cardapp.layout.cards import SOURCES, growing
 from tests.cardapp.layout.hostile import IDENTITY, SHIPPED, hostile_cards, shipped
 from tests.functional.sheet_page import SheetPage, assert_in_place, assert_near, sheet_page
 from tests.properties import SEED
@@ -81,26 +75,6 @@ def test_nothing_reaches_out_of_its_part(document: Document, shown: SheetPage) -
     assert (shown.fetched, shown.events) == ([], [])
 
 
-@needs(shutil.which("pdftotext"), "pdftotext and pdfinfo (Debian package poppler-utils)")
-def test_paper_has_the_sheets_as_its_pages(document: Document, shown: SheetPage, tmp_path: Path) -> None:
-    file = tmp_path / "sheets.pdf"
-    shown.look("print", WIDTHS[0])
-    shown.page.pdf(path=file, prefer_css_page_size=True)
-    count, page = len(document.sheets), document.layout.page
-    sizes = re.findall(r"Page +\d+ size: +([\d.]+) x ([\d.]+) pts", _output("pdfinfo", "-l", str(count), file))
-    assert len(sizes) == count
-    for size in sizes:
-        assert [float(length) / 72 * 25.4 for length in size] == pytest.approx([page.width, page.height], abs=0.5)
-    pages = _output("pdftotext", "-layout", file, "-").split("\f")[:-1]
-    assert [re.findall(r"sheet \d+ of \d+", text) for text in pages] == [
-        [f"sheet {number} of {count}"] for number in range(1, count + 1)
-    ]
-
-
-def _output(*command: str | Path) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def test_every_text_can_be_read(document: Document, shown: SheetPage) -> None:
     shown.check_readable()
 
@@ -128,17 +102,6 @@ def test_keyboard_and_mouse_reach_the_sheets(document: Document, shown: SheetPag
 
 
 # -- invented cards ------------------------------------------------------------------------------------------------
-
-
-def test_the_mark_below_a_cut_text_stays_in_its_part(opened: SheetPage) -> None:
-    rows = "".join(f"| {n} | `code` {'words ' * (n % 9)}| {n} |\n" for n in range(60))
-    table = f"| n | what it **means** | n |\n|--:|---|:-:|\n{rows}"
-    text = "\n\n".join(["word " * 300, "- item\n" * 60, "> " + "quoted " * 200, "`code` " * 200, table])
-    for name in layouts.known_ids():
-        document = compose(growing(1, 1, text), IDENTITY, layouts.find(name).arranged("html"), SOURCES)
-        assert sum(part.continues for sheet in document.sheets for part in sheet.parts) >= 2
-        opened.show(document)
-        assert_in_place(document, opened.measured(document))
 
 
 LAYOUTS = [layouts.load(layouts.ANSWER_KEY), *map(layouts.find, layouts.known_ids())]

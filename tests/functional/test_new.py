@@ -116,16 +116,6 @@ def test_what_is_missing_is_named_with_the_way_out(repository: Path, tmp_path: P
     assert named.returncode == 0, named.stdout + named.stderr
 
 
-def test_a_build_below_the_file_is_started_at_the_root(repository: Path) -> None:
-    (repository / "build").mkdir()
-    makefile = MAKEFILE.replace("tool/", "../tool/").replace("$(CFLAGS)", "-g")
-    (repository / "build" / "Makefile").write_text(makefile)
-    done = run(repository / "build", "new", "../card", "--at", "../tool/scale.c:scale", "--build", "make")
-    assert done.returncode == 0, done.stdout + done.stderr
-    target = json.loads((repository / "card" / "card_source.json").read_text())["target"]
-    assert (target["build"], target["program"]) == (["make", "-C", "build"], "build/app")
-
-
 def test_a_missing_compiler_and_a_folder_with_files_are_named(tmp_path: Path) -> None:
     done = run(tmp_path, "new", "card", PATH=str(tmp_path))
     assert done.returncode == 3

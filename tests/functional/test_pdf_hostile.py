@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cardapp.card.model import Card, Expectation
+from cardapp.card import model
+from cardapp.card.model import Card
 from cardapp.errors import CardAppError, TypesettingFailed
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import render
@@ -21,32 +22,13 @@ from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 from cardapp.publish.lualatex import TypesetPdf, typeset
 from tests.capabilities import need
-from tests.cardapp.layout.hostile import FILE, IDENTITY, SNIPPETS, hostile_cards, shipped
+from tests.cardapp.layout.cards import with_steps
+from tests.cardapp.layout.hostile import FILE, IDENTITY, SNIPPETS, hostile_cards
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(600)]
 
 TITLE = "\\input{/etc/passwd} 100 % of $x_1^2$ & #1~ שלום مرحبا 👩‍👩‍👧 \x07\u202e\ud800"
 MINIMAL = "\\documentclass{{article}}\\begin{{document}}\nx {}\n\\end{{document}}"
-
-
-def small(
-    texts: str = "Text.", title: str = "Title", value: str = "1", source: tuple[str, ...] = ("int a;",)
-) -> tuple[Card, dict[str, list[str]]]:
-    """The arena card's first step and its parents, with these texts, titles, values and lines."""
-    card = shipped("arena").card
-    task = card.tasks[0]
-    block = task.blocks[0]
-    phase = block.phases[0]
-    step = phase.steps[0]
-    assert step.code is not None
-    stop = replace(step.snapshots[0].stop, file=FILE, line=1, text=value)
-    snapshot = replace(step.snapshots[0], title=title, stop=stop, expect=(Expectation(value, value),), watch=(value,))
-    code = replace(step.code, file=FILE, first=1, last=len(source))
-    step = replace(step, title=title, text=texts, question=texts, code=code, snapshots=(snapshot,))
-    phase = replace(phase, title=title, text=texts, steps=(step,))
-    block = replace(block, title=title, goal=texts, text=texts, phases=(phase,))
-    task = replace(task, title=title, text=texts, blocks=(block,))
-    return replace(card, title=title, text=texts, tasks=(task,)), {FILE: list(source)}
 
 
 def set_(card: Card, sources: dict[str, list[str]], layout: str, cache: Path) -> tuple[Document, TypesetPdf]:
@@ -75,14 +57,17 @@ def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> s
 def test_hostile_and_very_long_texts_are_set_as_text(latex_cache: Path, tmp_path: Path) -> None:
     lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
     long = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
-    made_up = small("\n\n".join((*SNIPPETS, *long)), TITLE, " ".join(lines), (*lines, long[0], "%" * 10_000))
-    document, typeset_pdf = set_(*made_up, "karta-5b", latex_cache)
+    source, text, value = [*lines, long[0], "%" * 10_000], "\n\n".join((*SNIPPETS, *long)), " ".join(lines)
+    stop = model.Snapshot("x", TITLE, model.Stop(FILE, 1, value, None, 1), (model.Expectation(value, value),), (value,))
+    step = model.Step("s", TITLE, text, text, model.CodeRange(FILE, 1, len(source)), (stop,))
+    card = replace(with_steps(step, goal=text, text=text, phase_text=text), title=TITLE, text=text)
+    document, typeset_pdf = set_(card, {FILE: source}, "karta-5b", latex_cache)
     assert typeset(render(document), latex_cache).pdf == typeset_pdf.pdf, "the same sheets give the same bytes"
-    text = assert_sound(document, typeset_pdf, tmp_path)
+    shown = assert_sound(document, typeset_pdf, tmp_path)
     for trick in (r"\input{/etc/passwd}", r"\end{document}", "<script>alert(1)</script>", "$x$", "100%of$x_1^2$&#1~"):
-        assert trick in text, trick
-    assert text.count("%") >= 10_000
-    assert text.count("allworkandnoplay") >= 500
+        assert trick in shown, trick
+    assert shown.count("%") >= 10_000
+    assert shown.count("allworkandnoplay") >= 500
 
 
 @settings(suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cardapp.card import anchors
 from cardapp.card.source import load_card
-from cardapp.settings import ROOT
 from tests.cardapp.card.conftest import first_step
 from tests.functional.program_cards import ProgramCard
 
@@ -44,7 +41,6 @@ class EmittedCard(ProgramCard):
         self.environment = environment
         self.output = folder.parent / "sheets.html"
         self.step = first_step(self.document)
-        self.snapshot: dict[str, Any] = self.step["snapshots"][0]
         self.snapshot.update(stop=self.at("/* doubled */", "a.c"), expect={"n": 21})
         self.step["code"] = {"file": "a.c", "from": 1, "to": 4}
         self.write()
@@ -116,17 +112,6 @@ def test_a_red_replay_proves_nothing_and_proved_then_writes_nothing(card: Emitte
     assert f"{KEY}: no_anchor" in emitted.stderr
     assert "bin/cardapp record" in emitted.stderr
     assert not card.output.exists()
-
-
-def test_the_launcher_prepares_a_session_for_proved(card: EmittedCard) -> None:
-    launcher = str(ROOT / "bin" / "cardapp")
-    emitted = card.run(launcher, "emit", str(card.folder), "--format", "html", "--proved", "-o", str(card.output))
-    assert emitted.returncode == 0, emitted.stderr
-    first = card.output.read_text()
-    assert "<span>Proved " in first
-    assert os.listdir(card.environment["CARD_STATE_DIR"])
-    card.emit()
-    assert card.output.read_text() == first
 
 
 def test_sheets_are_made_also_where_proofs_cannot_be_recorded_or_read(card: EmittedCard, tmp_path: Path) -> None:
