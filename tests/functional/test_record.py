@@ -95,16 +95,3 @@ def test_what_was_there_is_replaced_on_request_only(draft: Path) -> None:
     assert (code, draft.read_text()) == (0, replaced), output
     draft.write_text(kept)
     assert (run("record", "--yes", draft).returncode, draft.read_text()) == (0, replaced)
-
-
-def test_what_cannot_be_recorded_is_named(draft: Path) -> None:
-    draft.write_text(SOURCE.replace('"n + 1"', '"m"').replace('"hits": 2', '"hits": 90000'))
-    assert "target_exited" in run("record", draft).stdout
-    draft.write_text(SOURCE.replace('"n + 1"', '"m"'))
-    done = run("record", "--only", "t1/b1/p1/s1/x1", draft)
-    assert done.returncode == 1
-    assert 'unreadable_value: m cannot be read: No symbol "m" in current context.' in done.stdout
-    assert '"n":"10", "m" : "?"' in draft.read_text()
-    assert '"function": "mark"}' in draft.read_text(), "the excerpt is at another position"
-    unknown = run("record", "--only", "t1/b2", draft)
-    assert (unknown.returncode, "--only t1/b2: the card has no such position" in unknown.stderr) == (2, True)

@@ -50,23 +50,6 @@ def test_a_size_filters_the_trades_exactly_and_stays_in_the_address(tab: Tab, st
     assert "min=" not in settled(opened)
 
 
-def test_older_trades_are_read_at_the_end_of_the_list(tab: Tab, stage: Stage) -> None:
-    symbol, start = "DEMO:OLDER", now() - HOUR
-    stage.write(*(tick(symbol, start, str(at), at=at) for at in range(1, 321)))
-    opened = tab(query(symbol, panels="trades")).drawn()
-    page = opened.page
-    opened.becomes(lambda: listed(opened) == 100)
-    for count in (200, 300):
-        opened.becomes(lambda count=count: to_the_end(page) or listed(opened) >= count)
-    page.locator(ROWS).first.focus()
-    opened.keys("End")
-    opened.becomes(lambda: listed(opened) == 320)
-    opened.keys("End")
-    opened.becomes(lambda: prices(page)[-1:] == ["1"])
-    assert page.locator(ROWS).count() < 100, "the document has only the rows in sight"
-    page.get_by_text("There are no older trades.").wait_for()
-
-
 def test_the_list_keeps_2000_trades_and_returns_to_the_newest(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:BOUNDED", now() - HOUR
     stage.write(*(tick(symbol, start, str(at), at=at) for at in range(1, 2301)))
