@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas
 import pyarrow as pa
 import pytest
@@ -84,6 +85,24 @@ def test_parquet_is_read_to_the_last_digit(command: Command, tmp_path: Path) -> 
     for column in ("tx", "side"):
         found = [None if pandas.isna(each) else each for each in frame[column]]
         assert found == [getattr(each, column) for each in TICKS], column
+
+
+@pytest.mark.usefixtures("conn")
+def test_duckdb_reads_csv_to_the_last_digit_and_the_decimals_of_parquet_as_double(
+    command: Command, tmp_path: Path
+) -> None:
+    """So ``operations.md`` recommends CSV for DuckDB."""
+    csv, columns = tmp_path / "ticks.csv", tmp_path / "ticks.parquet"
+    for format, path in (("csv", csv), ("parquet", columns)):
+        assert command("export", "--format", format, "-o", str(path)).returncode == 0
+    found = duckdb.sql(f"SELECT * FROM read_csv('{csv}', all_varchar = true, nullstr = '', allow_quoted_nulls = false)")
+    read = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert [Decimal(row["price"]) for row in read] == [Decimal(each.price) for each in TICKS]
+    assert [Decimal(row["size"]) for row in read] == [Decimal(each.size) for each in TICKS]
+    for column in ("symbol", "id", "side", "block_hash", "tx"):
+        assert [row[column] for row in read] == [getattr(each, column) for each in TICKS], column
+    kinds = dict(duckdb.sql(f"SELECT column_name, column_type FROM (DESCRIBE FROM '{columns}')").fetchall())
+    assert (kinds["price"], kinds["size"]) == ("DOUBLE", "DOUBLE")
 
 
 def test_csv_has_the_bytes_of_the_api(conn: Connection, command: Command, tmp_path: Path) -> None:
