@@ -25,6 +25,7 @@ pytestmark = pytest.mark.functional
 
 SYMBOL = "STALL:A"
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1m"
+TICK = {"symbol": SYMBOL, "ts": 1_700_000_000_000, "price": "1", "size": "1"}
 CLIENTS = 60  # more than the listener has workers
 PATIENCE = 15.0  # within which bin/start expects a service to end
 # A request that finds no kept connection asks for a new one, which the stopped postmaster does not accept.
@@ -51,6 +52,8 @@ def ask(port: int, path: str) -> tuple[int, Any]:
 def test_every_request_ends_and_sigterm_ends_the_api_in_time(state_dir: Path) -> None:
     api = ApiProcess(state_dir)
     api.start()
+    with closing(Client(api.port, api.token("alg"))) as client:
+        assert client("POST", "/v1/ingest/tick", TICK | {"id": "first"})[0] == 201
     stopping = threading.Event()
     answers: list[tuple[int, str]] = []
     acknowledged: set[str] = set()
@@ -63,9 +66,9 @@ def test_every_request_ends_and_sigterm_ends_the_api_in_time(state_dir: Path) ->
                 if number % 3:
                     status, body = client("GET", CHART)
                 else:
-                    tick = {"symbol": SYMBOL, "id": f"{number}-{count}", "ts": 1_700_000_000_000}
-                    status, body = client("POST", "/v1/ingest/tick", tick | {"price": "1", "size": "1"})
-                    acknowledged.update([tick["id"]] if status < 300 else [])
+                    identity = f"{number}-{count}"
+                    status, body = client("POST", "/v1/ingest/tick", TICK | {"id": identity})
+                    acknowledged.update([identity] if status < 300 else [])
                 answers.append((status, body.get("code", "")))
                 stopping.wait(0.2 if status >= 400 else 0)
 
