@@ -40,8 +40,8 @@ class AttachedTerminal:
     def detach(self) -> None:
         """Close the terminal. Its client then ends."""
         self._client.terminate()
-        self._client.wait(10)
-        self._reader.join(10)
+        self._client.wait(30)
+        self._reader.join(30)
         os.close(self._terminal)
 
     def __enter__(self) -> Self:

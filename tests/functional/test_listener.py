@@ -364,7 +364,7 @@ def refused(settings: Settings, app: App, code: str) -> StateError:
     with pytest.raises(StateError) as caught:
         Listener(settings, app).start()
     assert caught.value.code == code
-    assert counts() == before
+    until(lambda: all(now <= then for now, then in zip(counts(), before, strict=True)), WAIT)
     return caught.value
 
 
