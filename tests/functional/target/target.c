@@ -68,11 +68,6 @@ static void *sleep_on(void *nothing_else)
     return nothing_else;
 }
 
-static void stop_parent(void)
-{
-    kill(getppid(), SIGSTOP);
-}
-
 static void misbehave(const char *how)
 {
     if (strcmp(how, "crash") == 0)
@@ -105,8 +100,6 @@ static void misbehave(const char *how)
         for (;;)
             pause();
     }
-    if (strcmp(how, "greet") == 0)
-        printf("%s from the %s\n", "hello", "target");
     if (strcmp(how, "file") == 0)
         fopen("/proc/self/stat", "r");
     if (strcmp(how, "pipe") == 0)
@@ -128,8 +121,6 @@ static void misbehave(const char *how)
     }
     if (strcmp(how, "handler") == 0)
         signal(SIGABRT, mark);
-    if (strcmp(how, "stop gdb at fork") == 0)
-        pthread_atfork(stop_parent, NULL, NULL);
     if (strcmp(how, "exit") == 0)
         exit(7);
 }
