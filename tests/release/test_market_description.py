@@ -18,11 +18,7 @@ def test_many_responses_match_the_description(api: ApiProcess, tokens: dict[str,
 
 
 @pytest.mark.parametrize("holder", ["read", "nobody"])
-def test_responses_to_any_one_token_match_the_description(
-    api: ApiProcess,
-    tokens: dict[str, str],
-    holder: str,
-) -> None:
+def test_responses_to_any_one_token_match_the_description(api: ApiProcess, tokens: dict[str, str], holder: str) -> None:
     """With one token, half of the requests or all are refused. The description lists these refusals, too."""
     shown = dict.fromkeys(tokens, (tokens | {"nobody": token.generate()})[holder])
     run(api, shown, "--phases", "coverage", "--exclude-operation-id", REVOKE, "--warnings", "off")
