@@ -13,8 +13,8 @@ import pytest
 
 from cardapp.card.catalog import Catalog
 from cardapp.settings import ROOT
-from tests.functional.card_proofs import CARDS, RECORDED, card_session, digest, replayed
 from tests.functional.session_process import SessionTool
+from tests.release.card_proofs import CARDS, RECORDED, card_session, digest, replayed
 
 pytestmark = pytest.mark.functional
 LAPS = 100

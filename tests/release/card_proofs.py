@@ -2,7 +2,7 @@
 
 After a change of a card, record its proofs again::
 
-    .venv/bin/python -m tests.functional.card_proofs
+    .venv/bin/python -m tests.release.card_proofs
 """
 
 from __future__ import annotations
