@@ -25,8 +25,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # A setting in the developer's shell must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("CARD_")]:
         del os.environ[name]
-    # A script that starts the run with `&` has it ignore interrupts, and so would every program that a test interrupts.
+    # A script that starts the run with `&` has it ignore interrupts, and one with nohup hang-ups. So would every program
+    # to which a test sends such a signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(optionalhook=True)
