@@ -25,10 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # A setting in the developer's shell must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("CARD_")]:
         del os.environ[name]
-    # A script that starts the run with `&` has it ignore interrupts, and one with nohup hang-ups. So would every program
-    # to which a test sends such a signal.
+    # A script that starts the run with `&` has it ignore interrupts, and so would every program that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # nohup has the run ignore hang-ups. It goes on doing so, but programs that it starts do not inherit this.
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.hookimpl(optionalhook=True)
