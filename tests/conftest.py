@@ -39,6 +39,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, len(os.sched_getaffinity(0)) + 1)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """A service in this process blocks the signals that end it. Programs of later tests would inherit that."""
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    assert not blocked, f"{item.nodeid} leaves signals blocked: {sorted(blocked)}"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # What drives real programs takes longest. Begun first, it is not what one worker has left when the others are done.
     items.sort(key=lambda item: item.get_closest_marker("functional") is None)

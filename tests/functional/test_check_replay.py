@@ -188,6 +188,7 @@ def test_an_ended_check_leaves_no_process_and_no_folder(card: CountingCard, tmp_
         assert check.wait(60) == 130
     finally:
         check.kill()
+        check.wait()
     sources, session = map(Path, begun.read_text().splitlines())
     assert session.name.startswith("card-check-")
     assert not session.exists()

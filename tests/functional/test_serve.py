@@ -66,7 +66,9 @@ def test_what_prevents_a_start_is_named(
         with monkeypatch.context() as changed:
             for each, given in {**environment, name: value}.items():
                 changed.setenv(each, given)
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
             assert main(["serve"]) == code, name
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         assert said in capsys.readouterr().err, name
 
 

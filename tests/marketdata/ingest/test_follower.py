@@ -109,6 +109,8 @@ class Chain:
     ) -> tuple[list[Log], dict[int, Header]]:
         if last - first + 1 > self._most:
             raise RangeRefused("too many")
+        if last >= len(self.blocks):
+            raise ProviderError(f"has no block {last}")
         logs = [log for block in self.blocks[first : last + 1] for log in block.logs if wanted.selects(log)]
         return logs, {number: self.blocks[number].header for number in ends}
 
@@ -213,7 +215,16 @@ class Run:
         self.outbox = Outbox(path)
         self.outbox.rows("PRAGMA synchronous = OFF")  # only a failure of the machine needs it
         self.follower = self.make_follower()
-        self.follower.look()
+        self.look()
+
+    def look(self) -> bool:
+        """Whether the provider has the blocks that were read before. While a shorter chain lacks them, the ingestor
+        tries again later, too."""
+        try:
+            self.follower.look()
+        except ProviderError:
+            return False
+        return True
 
     def make_chain(self) -> Chain:
         return Chain(self.chance, most=self.chance.choice((1, 5, 1000)))
@@ -254,14 +265,14 @@ class Run:
                 self.deliver(self.chance.randint(1, 50))
             case 5:
                 self.deliver(self.chance.randint(1, 50), is_answer_lost=True)
-            case _:
-                self.follower.look()
+            case _ if self.look():
                 for _ in range(self.chance.randint(1, 8)):
                     if not self.follower.step() and not self.follower.catch_up():
                         break
 
     def finish(self) -> None:
-        self.follower.look()
+        while not self.look():
+            self.chain.extend(1)
         while self.follower.step() or self.follower.catch_up():
             pass
         while self.deliver(50):
