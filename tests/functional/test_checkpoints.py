@@ -93,7 +93,7 @@ def test_a_ready_replay_is_proved_and_published(stage: Stage) -> None:
     assert observed["values"]["n + 1"]["value"] == "3"
     control = stage.unix.get("/api/control/state")
     assert (control["sync"], control["key"], control["generation"]) == ("on", AGAIN, operation["generation"])
-    editor = stage.tcp.get("/api/editor/state")
+    editor = until(lambda: (found := stage.tcp.get("/api/editor/state"))["available"] and found)
     assert editor["cursor"]["row"] == observed["line"]
     assert editor["buffer"]["name"].endswith("/main.c")
 
