@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from tests.functional.chromium import browser, pytest_runtest_setup, pytest_runt
 from tests.functional.registry import npm_install
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
+from tests.run_folder import made_once
 
 AXE = "axe-core@4.14.1"
 CARDS = ROOT / "etc" / "cards"
@@ -161,17 +160,13 @@ def scratch(neovim: Neovim) -> Iterator[Neovim]:
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+def axe(run_folder: Path) -> str:
     """The script of axe-core. One worker of a run installs it for all."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "axe-core"
-    folder.mkdir(exist_ok=True)
-    script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not script.exists():
+    folder = run_folder / "axe-core"
+    with made_once(folder) as is_first:
+        if is_first:
             npm_install([AXE], folder)
-    return script.read_text("utf-8")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 
 
 def asked_context(browser: Browser) -> BrowserContext:
