@@ -38,7 +38,10 @@ CARD_PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 
 # Only tests use these. Without one of them, the tests that need it are skipped.
 # nginx is not on the PATH of every account.
-TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils /usr/sbin/nginx:nginx)
+TEST_PROGRAMS=(
+    chromium-headless-shell:chromium-headless-shell lualatex:texlive-luatex pdftotext:poppler-utils
+    /usr/sbin/nginx:nginx
+)
 
 # One file of each Debian package that a card's PDF needs in addition to lualatex. Only tests look for these files.
 LATEX_FILES=(

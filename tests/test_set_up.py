@@ -21,7 +21,7 @@ LOCKS = sorted((ROOT / "etc" / "requirements").glob("*.txt"))
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "stat", "true")
 NOBODY = 65534
 FOR_TESTS = (
-    "chromium", "texlive-luatex", "poppler-utils", "nginx", "texlive-pictures", "texlive-latex-recommended", "lmodern",
+    "chromium-headless-shell", "texlive-luatex", "poppler-utils", "nginx", "texlive-pictures", "texlive-latex-recommended", "lmodern",
     "fonts-noto-core", "fonts-noto-mono",
 )  # fmt: skip
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
@@ -259,7 +259,7 @@ def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine:
     shutil.rmtree(machine.root / ".venv" / ".parts")
     machine.set_up("card")
     assert not any("chromium" in line or "texlive" in line for line in machine.log)
-    machine.environment["STUB_APT_BRINGS"] = "chromium lualatex pdftotext nginx kpsewhich"
+    machine.environment["STUB_APT_BRINGS"] = "chromium-headless-shell lualatex pdftotext nginx kpsewhich"
     assert "skipped" not in machine.set_up("test").stderr
     assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
 
@@ -330,9 +330,9 @@ def test_every_package_of_the_chart_library_is_pinned_with_its_hash() -> None:
 def test_a_browser_that_appears_or_vanishes_changes_no_environment(machine: Machine) -> None:
     machine.set_up("test")
     before = machine.log
-    machine.add("chromium", "#!/bin/sh\n")
+    machine.add("chromium-headless-shell", "#!/bin/sh\n")
     machine.set_up("test")
-    machine.remove("chromium")
+    machine.remove("chromium-headless-shell")
     machine.set_up("test")
     assert machine.log == before
 

@@ -47,9 +47,9 @@ async function start() {
 
 // Go to the position that the address names: `#/task/block/…` (links of the reports) or `#task/block/…`. Returns whether
 // the position has changed.
-async function openAddress() {
-  const key = keyOf(location.hash);
-  if (!location.hash || key === state.navigation.key) return false;
+async function openAddress({ hash } = location) {
+  const key = keyOf(hash);
+  if (!hash || key === state.navigation.key) return false;
   if (state.catalog.item(key)) {
     await go(key);
     return true;
@@ -72,7 +72,8 @@ const seenName = () => `seen-position ${state.identity.uuid}`;
 const remember = () => localStorage.setItem(seenName(), String(state.navigation.revision));
 
 function bind() {
-  addEventListener('hashchange', openAddress);
+  // When the event arrives, a position that was shown meanwhile may have replaced the page's address.
+  addEventListener('hashchange', ({ newURL }) => openAddress(new URL(newURL)));
   addEventListener('pagehide', leave);
 }
 

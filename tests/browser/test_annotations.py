@@ -181,6 +181,7 @@ def test_annotations_lie_over_their_code_on_two_sheets(context: BrowserContext) 
         (record,) = drawn(calc)
         assert record["target"]["part"] == SPLIT
         assert 0.6 < record["target"]["y"] < 0.75  # it is line 18 of 26
+        page.locator(f"#sheets .annotation[data-id='{record['id']}'] line").first.wait_for(state="attached")
         assert page.evaluate(LINES, record["id"]) == ["130"]
         calc.tcp.request("DELETE", f"/api/annotations/{record['id']}")
         target = {"part": SPLIT, "x": 0.1, "y": 0.06, "w": 0.8, "h": 0.34}

@@ -22,6 +22,12 @@ pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 PLACE = """() => [
   document.getElementById('page-number').textContent, Math.round(document.getElementById('scroller').scrollTop),
   document.getElementById('memory').hidden, document.getElementById('trail').textContent]"""
+FILLS = """() => {
+  const rows = Number(document.querySelector('#editor .panel-head .quiet').textContent.split(' × ')[1]);
+  const canvas = document.querySelector('#editor canvas');
+  return Math.floor(canvas.parentElement.clientHeight * rows / parseFloat(canvas.style.height)) === rows;
+}"""
+"""Whether the editor's grid has as many rows as its panel has room for."""
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +105,7 @@ def test_an_open_page_survives_a_killed_neovim_and_a_restart_of_the_session(tab:
     opened = tab()
     page = opened.page
     overlay, size = page.locator("#editor .overlay"), page.locator("#editor .panel-head .quiet")
+    becomes(page, FILLS)
     shows_the_screen(opened, stage)
     place, before = page.evaluate(PLACE), size.inner_text()
     with service_away(stage):

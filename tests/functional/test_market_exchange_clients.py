@@ -109,18 +109,17 @@ def market(api: ApiProcess, token: str) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def event_loop() -> Iterator[None]:
-    """python-binance takes the thread's event loop, or makes one that nobody closes. One of an earlier test is kept:
-    nobody else may refer to it, and its end would be a warning here."""
+    """python-binance takes the thread's event loop, or makes one that nobody closes. This one is closed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            before = asyncio.get_event_loop_policy().get_event_loop()
+            loop = asyncio.get_event_loop_policy().get_event_loop()
     except RuntimeError:  # the thread has none
-        before = None
-    with closing(asyncio.new_event_loop()) as loop:
+        loop = asyncio.new_event_loop()
+    with closing(loop):
         asyncio.set_event_loop(loop)
         yield
-        asyncio.set_event_loop(before)
+        asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ class LiveClient:
     def subscribe(self, symbol: str, interval: str, **more: Any) -> dict[str, Any]:
         """Subscribe, and return the reply."""
         self.send(op="subscribe", symbol=symbol, interval=interval, **more)
-        return self.receive()
+        return self.answer()
 
     def answer(self) -> dict[str, Any]:
         """The next message that is not a candle. The candle of a tick that was stored just before may still arrive."""

@@ -67,7 +67,13 @@ def arriving(service: Service, bearer: str) -> Iterator[Any]:
     """A client that has sent the half of a body of CSV."""
     with connected(service.port) as client:
         client.sendall(head(bearer, length(1000 * KIB)) + HEADER + b"x" * 500 * KIB)
-        eventually(lambda: any(each.request and each.request.spooled for each in service.listener.connections()))
+        own = client.getsockname()  # connections of earlier tests may not have ended
+
+        def is_spooled() -> bool:
+            found = [each.request for each in service.listener.connections() if each.addr == own]
+            return any(request and request.spooled for request in found)
+
+        eventually(is_spooled)
         yield client
     eventually(lambda: is_free(service.services.spools))
 
