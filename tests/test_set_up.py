@@ -21,8 +21,8 @@ LOCKS = sorted((ROOT / "etc" / "requirements").glob("*.txt"))
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "stat", "true")
 NOBODY = 65534
 FOR_TESTS = (
-    "chromium-headless-shell", "texlive-luatex", "poppler-utils", "nginx", "texlive-pictures", "texlive-latex-recommended", "lmodern",
-    "fonts-noto-core", "fonts-noto-mono",
+    "chromium-headless-shell", "texlive-luatex", "poppler-utils", "nginx", "texlive-pictures",
+    "texlive-latex-recommended", "lmodern", "fonts-noto-core", "fonts-noto-mono",
 )  # fmt: skip
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
 

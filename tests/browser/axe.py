@@ -9,15 +9,28 @@ from playwright.sync_api import Page
 COLOURS = ("color-contrast",)
 """The rules by which another colour scheme of the same state may have faults of its own."""
 
-CHECK = """async ([scope, options]) => {
-  const { violations } = await axe.run(scope, { resultTypes: ['violations'], ...options });
+# Parts that are as they were at the last check with the same options, in a window of the same width, are left out.
+# What is in a shadow root is not in a part's HTML, so a part with one is left out only by the caller.
+CHECK = """async ([exclude, options]) => {
+  const mode = JSON.stringify([exclude, options, innerWidth, matchMedia('(prefers-color-scheme: dark)').matches]);
+  const seen = ((window.axeSeen ??= {})[mode] ??= new Map());
+  const isExcluded = (part) => exclude.some((selector) => part.closest(selector));
+  const hosts = [...document.querySelectorAll('*')].filter((part) => part.shadowRoot && !isExcluded(part));
+  const parts = [...document.querySelectorAll('body [id]')].filter((part) => {
+    const before = seen.get(part);
+    seen.set(part, part.outerHTML);
+    return before === part.outerHTML && !hosts.some((host) => part.contains(host));
+  });
+  const { violations } = await axe.run({ include: ['html'], exclude: [...exclude, ...parts] },
+    { resultTypes: ['violations'], ...options });
   return violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)).flatMap(({ id, nodes }) =>
     nodes.map((node) => `${id}: ${node.target.flat().join(' ')} ${node.failureSummary}`));
 }"""
 
 
 def serious_faults(page: Page, exclude: Sequence[str] = (), rules: Sequence[str] = ()) -> list[str]:
-    """The serious and the critical faults of the whole page without the parts to ``exclude``, by all rules or some."""
+    """The serious and the critical faults of the page without the parts to ``exclude``, by all rules or some. The
+    first time of the whole page, later of the parts that have changed."""
     options = {"runOnly": list(rules)} if rules else {}
-    found: list[str] = page.evaluate(CHECK, [{"include": ["html"], "exclude": list(exclude)}, options])
+    found: list[str] = page.evaluate(CHECK, [list(exclude), options])
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import FIRST, Tab
 from tests.functional.serving import Stage, until
@@ -164,8 +165,8 @@ def test_the_search_finds_titles_and_code_and_leads_there(tab: Tab, stage: Stage
     page.keyboard.type("round_up")
     found = page.locator("#matches button.code").first
     found.wait_for()
+    expect(found.locator(".excerpt mark").first).to_have_text("round_up")
     assert found.locator(".number").first.inner_text().strip() != ""
-    assert found.locator(".excerpt mark").first.inner_text() == "round_up"
     opened.keys("Escape")
     page.locator("#matches").wait_for(state="hidden")
     assert page.evaluate("document.activeElement === document.body")

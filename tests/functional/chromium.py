@@ -16,7 +16,7 @@ from tests.capabilities import need
 # Without a window's parts, the headless shell takes two thirds of the processor time.
 PROGRAM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 _QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-          "--disable-component-update", "--disable-sync")  # fmt: skip
+          "--disable-component-update", "--disable-sync", "--font-render-hinting=none")  # fmt: skip
 _BROWSER = pytest.StashKey[Browser]()
 _LOOP = pytest.StashKey[asyncio.AbstractEventLoop]()
 

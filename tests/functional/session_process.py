@@ -35,12 +35,14 @@ RECIPE = {
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait for the first true value of ``condition`` and return it. The test fails after ``seconds``."""
+    """Wait for the first true value of ``condition`` and return it. The test fails after ``seconds``. A condition that
+    is long in coming is asked less often, because the question may cost more than the answer."""
     deadline = time.monotonic() + seconds
-    pause = threading.Event()
+    pause, longest = threading.Event(), 0.01
     while not (seen := condition()):
         assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
-        pause.wait(0.01)
+        pause.wait(longest)
+        longest = min(0.1, longest * 1.2)
     return seen
 
 

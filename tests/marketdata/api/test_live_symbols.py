@@ -43,15 +43,15 @@ def test_a_symbol_is_named_at_its_first_tick_alone(api: Api, client: LiveClient,
     api.ingest({"finalize": {"symbol": second, "block": 1}})
     api.ingest(tick(symbol=second, id="1", ts=T))
     named = until_named(client, second)
-    assert named[-2:] == [first, second]
-    assert named.count(first) == 1
+    # Symbols of earlier tests may be named, too.
+    assert [symbol for symbol in named if symbol in (first, second)] == [first, second]
     check_shape("LiveMessage", {"type": "symbol", "symbol": first})
 
 
 def test_the_new_symbols_of_a_batch_are_named(api: Api, client: LiveClient, tick: Make) -> None:
     made = sorted(name() for _ in range(20))
     api.ingest(*(tick(symbol=each, id="1", ts=T) for each in made), tick(symbol="NEW:OWN", id="batch", ts=T))
-    assert until_named(client, made[-1])[-20:] == made
+    assert [symbol for symbol in until_named(client, made[-1]) if symbol in made] == made
 
 
 def test_a_connection_without_a_subscription_gets_none(
