@@ -58,11 +58,24 @@ class Anvil:
         self._process.wait(SECONDS)
 
     def __call__(self, method: str, *params: Any) -> Any:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        return self.batch((method, *params))[0]
+
+    def batch(self, *calls: tuple[Any, ...]) -> list[Any]:
+        """The results of calls, each a method and its parameters, that are sent in one request."""
+        names = ({"jsonrpc": "2.0", "id": 1, "method": method, "params": params} for method, *params in calls)
+        body = json.dumps(list(names))
         self._connection.request("POST", "/", body, {"Content-Type": "application/json"})
-        answer = json.loads(self._connection.getresponse().read())
-        assert "result" in answer, f"{method}: {answer}"
-        return answer["result"]
+        answers = json.loads(self._connection.getresponse().read())
+        assert all("result" in each for each in answers), f"{calls}: {answers}"
+        return [each["result"] for each in answers]
+
+    def blocks(self) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """The blocks with transactions, each with its receipts."""
+        numbers = map(hex, range(int(self("eth_blockNumber"), 16) + 1))
+        blocks = self.batch(*(("eth_getBlockByNumber", number, False) for number in numbers))
+        blocks = [block for block in blocks if block["transactions"]]
+        receipts = self.batch(*(("eth_getBlockReceipts", block["number"]) for block in blocks)) if blocks else []
+        return list(zip(blocks, receipts, strict=True))
 
     def close(self) -> None:
         self.stop()
@@ -76,10 +89,9 @@ class Anvil:
         """The time of each block is :data:`BLOCK_S` after that of its parent, whatever the clock says."""
         if self._held is not None:
             return
-        for _ in range(blocks):
-            newest = self("eth_getBlockByNumber", "latest", False)
-            self("evm_setNextBlockTimestamp", int(newest["timestamp"], 16) + BLOCK_S)
-            self("evm_mine")
+        newest = int(self("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+        for number in range(blocks):
+            self("evm_mine", newest + (number + 1) * BLOCK_S)
 
     @contextmanager
     def one_block(self) -> Iterator[None]:

@@ -40,10 +40,9 @@ KINDS = 7
 
 
 class Announced(NamedTuple):
-    """A pool, the block of its creation, and that block's time in milliseconds."""
+    """A pool, and the time of the block of its creation in milliseconds."""
 
     pool: TestPool
-    block: int
     time: int
 
 
@@ -140,16 +139,14 @@ class FactoryMarket(Market):
         """The pools that the factories have announced and that can be read, in the order of their creation."""
         found: list[Announced] = []
         taken: set[str] = set()
-        for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
-            block = self.chain("eth_getBlockByNumber", hex(number), False)
-            receipts = self.chain("eth_getBlockReceipts", hex(number)) if block["transactions"] else []
+        for block, receipts in self.chain.blocks():
             for log in (log for receipt in receipts for log in receipt["logs"]):
                 if log["address"] not in self.factories or log["topics"][0] not in self._creations:
                     continue
                 pool = self._named(log, taken)
                 if pool is not None:
                     taken.add(pool.name)
-                    found.append(Announced(pool, number, int(block["timestamp"], 16) * 1000))
+                    found.append(Announced(pool, int(block["timestamp"], 16) * 1000))
         return found
 
     def _named(self, log: dict[str, Any], taken: set[str]) -> TestPool | None:

@@ -14,7 +14,7 @@ from tests.functional.ingestor_process import BackfillProcess
 
 pytestmark = [pytest.mark.functional, pytest.mark.timeout(FIRST_INSTALL_SECONDS)]
 
-POOLS = 15
+POOLS = 8
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_pools_that_are_created_while_it_runs_are_found(market: FactoryMarket) -
 
 def test_swaps_in_the_block_of_the_creation_of_several_pools_are_read(market: FactoryMarket) -> None:
     with market.chain.one_block():
-        made = [market.create_another() for _ in range(10)]
+        made = [market.create_another() for _ in range(6)]
         market.exchanges.swap(made[0], made[0].amounts[1] // 500, sell=False)
     with market.chain.one_block():
         made += [market.create_another() for _ in range(2)]

@@ -69,11 +69,8 @@ class Exchanges:
         exchanges nothing, or if its price or size rounds to 0 or has more than 30 digits before the point."""
         by_address = {pool.address: pool for pool in pools}
         found = []
-        for number in range(int(self.chain("eth_blockNumber"), 16) + 1):
-            block = self.chain("eth_getBlockByNumber", hex(number), False)
-            if not block["transactions"]:
-                continue
-            for receipt in self.chain("eth_getBlockReceipts", hex(number)):
+        for block, receipts in self.chain.blocks():
+            for receipt in receipts:
                 for log in receipt["logs"]:
                     id = f"#{log['topics'][1]}" if len(log["topics"]) > 1 else ""
                     pool = by_address.get(log["address"]) or by_address.get(log["address"] + id)
