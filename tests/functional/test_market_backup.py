@@ -45,10 +45,25 @@ def serving(state_dir: Path) -> Iterator[ApiProcess]:
         assert process.stop() == 0
 
 
-@pytest.fixture
-def api(state_dir: Path) -> Iterator[ApiProcess]:
-    with serving(state_dir) as process:
-        yield process
+@pytest.fixture(scope="module")
+def api() -> Iterator[ApiProcess]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        with serving(Path(folder)) as process:
+            yield process
+
+
+@pytest.fixture(scope="module")
+def backup(api: ApiProcess) -> Iterator[Path]:
+    """A backup of a filled database, which the test of changed backups changes."""
+    with closing(Client(api.port, api.token("alg"))) as write:
+        fill(write)
+    assert command(api.state_dir, "version", "2").returncode == 0
+    assert command(api.state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        done = command(api.state_dir, "backup", Path(folder, "backup"))
+        assert (done.returncode, done.stderr) == (0, "")
+        yield Path(folder, "backup")
 
 
 @pytest.fixture
@@ -86,19 +101,12 @@ def bodies(api: ApiProcess, token: str) -> dict[str, Any]:
     return {path: body for path, (_, body) in answers.items()}
 
 
-def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
-    with closing(Client(api.port, api.token("alg"))) as write:
-        fill(write)
-    assert command(state_dir, "version", "2").returncode == 0
-    assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
+def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, backup: Path, elsewhere: Path) -> None:
     before, token = bodies(api, api.token("read")), api.token("read")
-    folder = elsewhere.parent / "backup"
-    done = command(state_dir, "backup", folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o077 for path in folder.rglob("*")} == {0}
+    assert backup.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o077 for path in backup.rglob("*")} == {0}
 
-    done = command(elsewhere, "restore", folder)
+    done = command(elsewhere, "restore", backup)
     assert (done.returncode, done.stderr) == (0, "")
     with serving(elsewhere) as restored:
         assert restored.token("read") == token
@@ -111,14 +119,13 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path
         with psycopg.connect(conninfo(elsewhere)) as connection:
             connection.execute("SET ROLE marketdata_reader")
             assert connection.execute("SELECT count(*) FROM md_ticks_v2").fetchone() == (0,)
-        assert (elsewhere / "v2.env").read_text() == (state_dir / "v2.env").read_text()
+        assert (elsewhere / "v2.env").read_text() == (api.state_dir / "v2.env").read_text()
 
 
 def test_nothing_that_exists_is_replaced_and_a_changed_backup_is_refused(
-    api: ApiProcess, state_dir: Path, elsewhere: Path
+    api: ApiProcess, backup: Path, elsewhere: Path
 ) -> None:
-    folder = elsewhere.parent / "backup"
-    assert command(state_dir, "backup", folder).returncode == 0
+    state_dir, folder = api.state_dir, backup
     again = command(state_dir, "backup", folder)
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
     over = command(state_dir, "restore", folder)
@@ -157,7 +164,7 @@ class Outgoing(threading.Thread):
         with closing(Outbox(self._path)) as outbox, closing(Client(self._api.port, self._api.token("alg"))) as write:
             while not self.stopping.is_set():
                 with outbox.transaction() as transaction:
-                    put(transaction, [tick(number) for number in range(self.sent, self.sent + 20)])
+                    put(transaction, [tick(number) | {"symbol": "BACKUP:MOVED"} for number in range(self.sent, self.sent + 20)])
                 held = outbox.first(100)
                 status, answer = write("POST", "/v1/ingest/tick", {"ticks": [json.loads(each.body) for each in held]})
                 assert (status, answer["rejected"]) == (200, [])
@@ -165,16 +172,16 @@ class Outgoing(threading.Thread):
                 self.sent += 20
 
 
-def test_a_backup_holds_database_and_outbox_of_one_moment(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
-    """Everything that the ingestor had read is in the restored database or in the restored outbox. Nothing else is in
-    the database."""
-    (state_dir / "ingestor").mkdir()
-    outgoing = Outgoing(api, state_dir / "ingestor" / "md_ticks_v1.sqlite")
+def test_a_backup_holds_database_and_outbox_of_one_moment(api: ApiProcess, elsewhere: Path) -> None:
+    """Everything that the ingestor had read is in the restored database or in the restored outbox. No other tick of
+    its symbol is in the database."""
+    (api.state_dir / "ingestor").mkdir()
+    outgoing = Outgoing(api, api.state_dir / "ingestor" / "md_ticks_v1.sqlite")
     outgoing.start()
     try:
         before = until(lambda: outgoing.sent > 100 and outgoing.sent, 60)
         folder = elsewhere.parent / "backup"
-        done = command(state_dir, "backup", folder)
+        done = command(api.state_dir, "backup", folder)
         assert (done.returncode, done.stderr) == (0, "")
     finally:
         outgoing.stopping.set()
@@ -186,6 +193,6 @@ def test_a_backup_holds_database_and_outbox_of_one_moment(api: ApiProcess, state
         (entered,) = outbox.rows("SELECT seq FROM sqlite_sequence WHERE name = 'items'")[0]
         held = {json.loads(each.body)["id"] for each in outbox.first(10_000)}
     with DatabaseClient(elsewhere, linger=False) as client, psycopg.connect(client.conninfo) as connection:
-        stored = {id for (id,) in connection.execute("SELECT id FROM md_ticks_v1")}
+        stored = {id for (id,) in connection.execute("SELECT id FROM md_ticks_v1 WHERE symbol = 'BACKUP:MOVED'")}
     assert entered >= before
     assert stored | held == {f"a{each}" for each in range(entered)}

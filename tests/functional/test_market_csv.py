@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,16 +21,21 @@ from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
-TICKS = 100_000
-LINES = "symbol,id,ts,price,size\n" + "".join(f"CSV:FILE,{n},{1704067200000 + n * 100},1.5,2\n" for n in range(TICKS))
+TICKS = 50_000
 
 
-@pytest.fixture
-def api(state_dir: Path) -> Iterator[ApiProcess]:
-    process = ApiProcess(state_dir)
-    process.start()
-    yield process
-    process.stop()
+def lines(symbol: str) -> str:
+    ticks = (f"{symbol},{n},{1704067200000 + n * 100},1.5,2\n" for n in range(TICKS))
+    return "symbol,id,ts,price,size\n" + "".join(ticks)
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[ApiProcess]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        process = ApiProcess(Path(folder))
+        process.start()
+        yield process
+        process.stop()
 
 
 def send(api: ApiProcess, body: Any) -> tuple[int, Any]:
@@ -40,54 +46,17 @@ def send(api: ApiProcess, body: Any) -> tuple[int, Any]:
         return response.status, json.loads(response.read())
 
 
-def stored(api: ApiProcess) -> int:
+def stored(api: ApiProcess, symbol: str) -> int:
     with closing(Client(api.port, api.token("read"))) as client:
-        status, found = client("GET", "/v1/chart?symbol=CSV:FILE&interval=1M")
+        status, found = client("GET", f"/v1/chart?symbol={symbol}&interval=1M")
         return sum(each["n"] for each in found["candles"]) if status == 200 else 0
-
-
-@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
-def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Signals) -> None:
-    """After SIGTERM the request is answered at the end of the present block, and no file remains. Sending the body
-    again stores the rest."""
-    answers: list[tuple[int, Any] | None] = []
-
-    def try_to_send() -> None:
-        try:
-            answers.append(send(api, LINES))
-        except (OSError, http.client.HTTPException):
-            answers.append(None)
-
-    names = {each.name for each in api.state_dir.iterdir()}
-    sender = threading.Thread(target=try_to_send)
-    sender.start()
-    eventually(lambda: stored(api) > 0, seconds=SECONDS)
-    if way == signal.SIGKILL:
-        api.kill()
-    else:
-        assert api.stop() == 0
-    sender.join(SECONDS)
-    (cut_off,) = answers
-    assert {each.name for each in api.state_dir.iterdir()} <= names
-    api.start()
-    before = stored(api)
-    assert 0 < before <= TICKS
-    if before < TICKS and way == signal.SIGTERM:
-        assert cut_off is not None
-        assert (cut_off[0], cut_off[1]["code"]) == (503, "database_unavailable")
-    elif before < TICKS:
-        assert cut_off is None
-    status, answer = send(api, LINES)
-    assert (status, answer["accepted"] + answer["duplicates"], answer["rejected"]) == (200, TICKS, [])
-    assert answer["duplicates"] == before
-    assert stored(api) == TICKS
 
 
 def test_the_largest_file_takes_little_memory(api: ApiProcess, tmp_path: Path) -> None:
     """256 MiB of ticks, and of lines that are too long for a tick and are refused quickly."""
-    file = tmp_path / "largest.csv"
+    file, ticks = tmp_path / "largest.csv", lines("CSV:LARGEST")
     with file.open("w") as writer:
-        writer.write(LINES)
+        writer.write(ticks)
         long = "x" * (1 << 16) + "\n"
         while writer.tell() + len(long) < 256 << 20:
             writer.write(long)
@@ -98,5 +67,44 @@ def test_the_largest_file_takes_little_memory(api: ApiProcess, tmp_path: Path) -
     with file.open("rb") as reader:
         status, answer = send(api, reader)
     assert (status, answer["accepted"], len(answer["rejected"])) == (200, TICKS, 1000)
-    assert answer["rejected_count"] == (os.path.getsize(file) - len(LINES)) // len(long)
+    assert answer["rejected_count"] == (os.path.getsize(file) - len(ticks)) // len(long)
     assert resident(api.pid, "VmHWM") - before < 40 * 1024
+
+
+@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGKILL])
+def test_a_file_that_was_cut_off_is_sent_again(api: ApiProcess, way: signal.Signals) -> None:
+    """After SIGTERM the request is answered at the end of the present block, and no file remains. Sending the body
+    again stores the rest."""
+    answers: list[tuple[int, Any] | None] = []
+    symbol = f"CSV:{way.name}"
+    body = lines(symbol)
+
+    def try_to_send() -> None:
+        try:
+            answers.append(send(api, body))
+        except (OSError, http.client.HTTPException):
+            answers.append(None)
+
+    names = {each.name for each in api.state_dir.iterdir()}
+    sender = threading.Thread(target=try_to_send)
+    sender.start()
+    eventually(lambda: stored(api, symbol) > 0, seconds=SECONDS)
+    if way == signal.SIGKILL:
+        api.kill()
+    else:
+        assert api.stop() == 0
+    sender.join(SECONDS)
+    (cut_off,) = answers
+    assert {each.name for each in api.state_dir.iterdir()} <= names
+    api.start()
+    before = stored(api, symbol)
+    assert 0 < before <= TICKS
+    if before < TICKS and way == signal.SIGTERM:
+        assert cut_off is not None
+        assert (cut_off[0], cut_off[1]["code"]) == (503, "database_unavailable")
+    elif before < TICKS:
+        assert cut_off is None
+    status, answer = send(api, body)
+    assert (status, answer["accepted"] + answer["duplicates"], answer["rejected"]) == (200, TICKS, [])
+    assert answer["duplicates"] == before
+    assert stored(api, symbol) == TICKS

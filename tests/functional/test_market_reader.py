@@ -20,7 +20,7 @@ from marketdata.postgres.client import Client
 from marketdata.store import ticks
 from marketdata.store.pool import connect
 from marketdata.store.version import Version
-from tests.functional.market_process import ApiProcess, command
+from tests.functional.market_process import ApiProcess, command, give_cluster
 from tests.marketdata.store.conftest import START, tick
 
 pytestmark = pytest.mark.functional
@@ -38,6 +38,7 @@ def market() -> Iterator[Market]:
     """A private PostgreSQL, with all statements in its log, and a version with ticks."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
+        give_cluster(folder)
         with Client(folder, linger=False) as client:
             with psycopg.connect(client.conninfo, autocommit=True) as connection:
                 connection.execute("ALTER SYSTEM SET log_statement = 'all'")

@@ -20,6 +20,7 @@ from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import Account
 from marketdata.settings import load
 from tests.capabilities import need
+from tests.functional.market_process import give_cluster
 from tests.functional.other_accounts import NOBODY, SOMEBODY, logins, needs_root
 from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, python_for
 
@@ -54,8 +55,8 @@ def place() -> Iterator[Path]:
 def market(place: Path) -> Iterator[Market]:
     market = Market(place / "state", place / "second")
     market.state_dir.mkdir()
+    give_cluster(market.state_dir)
     made = Cluster(market.state_dir)
-    made.prepare()
     (made.data / "pg_hba.conf").write_text(OF_AN_EARLIER_RELEASE)
     (made.data / "pg_ident.conf").write_text("")
     settings = load({"MARKET_STATE_DIR": str(market.state_dir), "MARKET_SOCKET_DIR": str(market.second)})
@@ -120,6 +121,7 @@ def test_the_cluster_of_a_user_admits_that_user_root_and_postgres(state_dir: Pat
 
 def test_two_clusters_do_not_share_a_folder(market: Market, place: Path) -> None:
     (other := place / "other").mkdir()
+    give_cluster(other)
     cluster = Cluster(other, market.second)
     cluster.prepare()
     cluster.start()

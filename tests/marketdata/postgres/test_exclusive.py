@@ -17,6 +17,7 @@ from marketdata.postgres import owner
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.exclusive import exclusive, running
+from tests.functional.market_process import give_cluster
 from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched
 
 pytestmark = pytest.mark.functional
@@ -35,8 +36,9 @@ with exclusive(state_dir, "bin/x"), running(Cluster(state_dir)):
 
 @pytest.fixture(scope="module")
 def state_dir() -> Iterator[Path]:
-    """The tests of this module share a cluster, which takes a second to make, and leave it stopped."""
+    """The tests of this module share a cluster, and leave it stopped."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        give_cluster(Path(folder))
         yield Path(folder)
 
 
