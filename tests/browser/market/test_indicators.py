@@ -49,7 +49,7 @@ def test_an_indicator_is_chosen_in_the_menu_and_stays_in_the_address(tab: Tab, s
     opened.becomes(lambda: abs(last_of(values(opened)[0]) - wanted) < 0.001)
     page.reload()
     opened.drawn()
-    assert [each.rsplit(" ", 1)[0] for each in values(opened)] == ["SMA 10", "SMA 20"]
+    opened.becomes(lambda: [each.rsplit(" ", 1)[0] for each in values(opened)] == ["SMA 10", "SMA 20"])
     page.keyboard.press("Alt+n")
     assert page.get_by_label("SMA", exact=True).first.is_checked()
     assert not page.get_by_label("RSI", exact=True).is_checked()

@@ -10,11 +10,12 @@ pytestmark = pytest.mark.functional
 
 
 def test_each_type_is_drawn_on_each_scale(tab: Tab) -> None:
-    opened = tab()
+    opened = tab(query(type="area")).drawn()
     for kind in ("candles", "hollow", "bars", "line", "area"):
-        opened.go(query(type=kind, inverted=1)).drawn()
+        opened.keys("Alt+y")
+        assert shown(opened).get("type", "candles") == kind
         colour = "var(--accent)" if kind in ("line", "area") else "var(--up)"
-        for key, scale in (("Alt+i", "linear"), ("Alt+l", "log"), ("Alt+p", "percent")):
+        for key, scale in (("Alt+l", "log"), ("Alt+p", "percent"), ("Alt+p", "linear")):
             opened.keys(key)
             assert shown(opened).get("scale", "linear") == scale
             opened.becomes(lambda: opened.pixels(colour, 0.3, 0.5, 24) > 50)  # noqa: B023

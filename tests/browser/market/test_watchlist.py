@@ -114,5 +114,5 @@ def test_an_unknown_symbol_leaves_the_watchlist(tab: Tab, stage: Stage) -> None:
     page = opened.page
     page.get_by_text("NO:SUCH does not exist and was removed from the list.").wait_for()
     page.get_by_text("NO:OTHER does not exist and was removed from the list.").wait_for()
-    assert listed(opened) == [SYMBOL]
+    opened.becomes(lambda: listed(opened) == [SYMBOL])
     assert page.evaluate("localStorage.getItem('chart-watchlist')") == SYMBOL
