@@ -69,10 +69,10 @@ def end_unused(folder: Path) -> None:
 
 def configure(postgres: str) -> None:
     """Every test is quicker without fsync. Only a failure of the machine then loses data; a killed process loses none.
-    All workers together need more connections than one service."""
+    Autovacuum would visit hundreds of databases. All workers together need more connections than one service."""
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET fsync = off")
-        connection.execute("ALTER SYSTEM SET max_connections = 400")
+        for setting in ("fsync = off", "full_page_writes = off", "autovacuum = off", "max_connections = 400"):
+            connection.execute(f"ALTER SYSTEM SET {setting}")  # type: ignore[arg-type]
 
 
 def prepare(postgres: str, folder: Path) -> None:
@@ -96,8 +96,9 @@ def new_database(postgres: str) -> Callable[..., str]:
 
     def make(options: str = "", versions: int = 0) -> str:
         name = f"test_{uuid.uuid4().hex}"
+        options = options or f"TEMPLATE {TEMPLATES[versions]} STRATEGY FILE_COPY"  # a quarter of the usual time
         with psycopg.connect(postgres, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}" {options or f"TEMPLATE {TEMPLATES[versions]}"}')
+            connection.execute(f'CREATE DATABASE "{name}" {options}')
         return make_conninfo(postgres, dbname=name)
 
     return make
