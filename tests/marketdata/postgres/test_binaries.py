@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from marketdata.postgres.binaries import Binaries, ReplacementWatch
+from tests.functional.market_process import give_cluster
 from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import ClientProcess, Watched
 from tests.marketdata.postgres.minor_upgrade import Installation
@@ -102,6 +103,7 @@ def installation() -> Iterator[Installation]:
 
 @pytest.fixture
 def client(state_dir: Path, installation: Installation) -> Iterator[ClientProcess]:
+    give_cluster(state_dir)
     client = ClientProcess(state_dir, **installation.environment)
     assert client.answer() == "ready"
     yield client

@@ -20,6 +20,7 @@ from marketdata.postgres import binaries, processes
 from marketdata.postgres.access import check_socket_path
 from marketdata.postgres.cluster import Cluster
 from tests.capabilities import needs
+from tests.functional.market_process import give_cluster
 
 pytestmark = pytest.mark.functional
 
@@ -36,14 +37,13 @@ def start(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Path]:
-    """A cluster that was started once and shut down, for tests to copy.
+    """A cluster that was started once and shut down, for tests to copy, without settings of its own.
 
     It is not in a folder of pytest: every run of pytest closes these folders to other users, also to postgres.
     """
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
-        cluster = Cluster(Path(folder))
-        start(cluster)
-        cluster.stop()
+        give_cluster(Path(folder))
+        (Path(folder) / "cluster" / "data" / "postgresql.auto.conf").write_text("")
         yield Path(folder, "cluster")
 
 
