@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.state import events
+from tests.functional.command_line import cardapp
 from tests.functional.serving import Api, make_card, picture, until
 from tests.functional.test_crash import Server, Writer
 
@@ -45,11 +44,6 @@ def end(server: Server) -> None:
     server.process.stdout.close()
 
 
-def command(environment: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-P", "-m", "cardapp", *map(str, arguments)]
-    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60, check=False)
-
-
 def add_picture(api: Api, colour: int) -> str:
     headers = {"Content-Type": "image/png"}
     answer = api.request("POST", f"/api/evidence?caption=colour-{colour}", picture(colour), headers)
@@ -75,14 +69,14 @@ def bodies(api: Api, names: list[str]) -> dict[str, bytes]:
 def test_a_restored_backup_gives_the_same_bytes(server: Server, environment: dict[str, str], state_dir: Path) -> None:
     names = fill(server.api)
     before = bodies(server.api, names)
-    done = command(environment, "backup", state_dir / "backup")
+    done = cardapp("backup", state_dir / "backup", **environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(os.listdir(state_dir / "backup")) == ["card-state", "evidence"]
     assert {path.stat().st_mode & 0o077 for path in (state_dir / "backup").rglob("*")} == {0}
     assert (state_dir / "backup").stat().st_mode & 0o777 == 0o700
 
     elsewhere = {**environment, "CARD_STATE_DIR": str(state_dir / "restored")}
-    done = command(elsewhere, "restore", state_dir / "backup")
+    done = cardapp("restore", state_dir / "backup", **elsewhere)
     assert (done.returncode, done.stderr) == (0, "")
     restored = Server(elsewhere)
     try:
@@ -90,7 +84,7 @@ def test_a_restored_backup_gives_the_same_bytes(server: Server, environment: dic
         assert restored.api.post("/api/events", {"kind": "note", "actor": "me", "text": "on"}).status == 201
     finally:
         end(restored)
-    assert command(elsewhere, "verify-events").returncode == 0
+    assert cardapp("verify-events", **elsewhere).returncode == 0
 
 
 def test_a_backup_amid_writes_holds_the_state_of_one_moment(
@@ -102,7 +96,7 @@ def test_a_backup_amid_writes_holds_the_state_of_one_moment(
         writer.start()
     until(lambda: len(image.acknowledged) > 3, 60)
     acknowledged = len(note.acknowledged)
-    done = command(environment, "backup", state_dir / "backup")
+    done = cardapp("backup", state_dir / "backup", **environment)
     assert (done.returncode, done.stderr) == (0, "")
     report = events.verify_file(state_dir / "backup" / "card-state", evidence_root=state_dir / "backup" / "evidence")
     assert report.intact, report
@@ -116,27 +110,27 @@ def test_nothing_that_exists_is_replaced_and_what_is_broken_is_named(
     names = fill(server.api)
     end(server)
     backup, elsewhere = state_dir / "backup", {**environment, "CARD_STATE_DIR": str(state_dir / "restored")}
-    assert command(environment, "backup", backup).returncode == 0
+    assert cardapp("backup", backup, **environment).returncode == 0
     for arguments, code, said in (
         (("backup", backup), 2, "already exists"),
         (("restore", backup), 1, "a restore replaces nothing"),
         (("restore", state_dir / "card"), 2, "is not a backup"),
     ):
-        refused = command(environment, *arguments)
+        refused = cardapp(*arguments, **environment)
         assert (refused.returncode, said in refused.stderr) == (code, True), refused.stderr
 
     (state_dir / "state" / "evidence" / names[1]).unlink()
-    done = command(environment, "backup", state_dir / "broken")
+    done = cardapp("backup", state_dir / "broken", **environment)
     assert (done.returncode, names[1] in done.stderr) == (1, True)
     with closing(sqlite3.connect(state_dir / "broken" / "card-state")) as copy:
         assert copy.execute("SELECT count(*) FROM event").fetchone()[0] >= 5
-    done = command(elsewhere, "restore", state_dir / "broken")
+    done = cardapp("restore", state_dir / "broken", **elsewhere)
     assert (done.returncode, names[1] in done.stderr) == (1, True)
     assert (state_dir / "restored" / "card-state").is_file()
 
     content = bytearray((backup / "card-state").read_bytes())
     content[4096:12288] = b"\xff" * 8192
     (backup / "card-state").write_bytes(content)
-    done = command({**elsewhere, "CARD_STATE_DIR": str(state_dir / "damaged")}, "restore", backup)
+    done = cardapp("restore", backup, **{**elsewhere, "CARD_STATE_DIR": str(state_dir / "damaged")})
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert not (state_dir / "damaged" / "card-state").exists()

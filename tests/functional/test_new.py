@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.capabilities import need
+from tests.functional.command_line import cardapp
 
 pytestmark = pytest.mark.functional
 
@@ -39,18 +38,6 @@ MAKEFILE = """app: tool/main.c tool/scale.c tool/scale.h
 """
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "cardapp", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
-
-
 def snapshot_of(folder: Path) -> dict[str, Any]:
     document = json.loads((folder / "card_source.json").read_text())
     found: dict[str, Any] = document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]
@@ -75,12 +62,9 @@ def test_a_new_card_with_a_small_program_is_green(tmp_path: Path, language: str,
     found = shutil.which(compiler)
     works = found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
     need(works, f"{compiler} (Debian packages gcc, g++ and rustc)")
-    done = run(tmp_path, "new", "card", "--language", language)
+    done = cardapp("new", "card", "--language", language, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert snapshot_of(tmp_path / "card")["expect"] == {"limit": "4", "sum": "10"}
-    if language == "c":
-        checked = run(tmp_path, "check", "--replay", "card")
-        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_a_new_card_at_a_function_finds_build_program_and_values(repository: Path) -> None:
@@ -88,20 +72,20 @@ def test_a_new_card_at_a_function_finds_build_program_and_values(repository: Pat
     interrupts = "#include <signal.h>\n" + MAIN.replace("return", "signal(SIGINT, SIG_IGN); raise(SIGINT); return", 1)
     (repository / "tool" / "main.c").write_text(interrupts)
     (repository / "docs").mkdir()
-    done = run(repository / "docs", "new", "card", "--at", "../tool/scale.c:scale")
+    done = cardapp("new", "card", "--at", "../tool/scale.c:scale", folder=repository / "docs")
     assert done.returncode == 0, done.stdout + done.stderr
     target = json.loads((repository / "docs" / "card" / "card_source.json").read_text())["target"]
     assert (target["root"], target["directory"], target["program"]) == ("../..", "../..", "app")
     assert target["sources"] == ["tool/scale.c"]
     assert snapshot_of(repository / "docs" / "card")["expect"] == {"name": '"two"', "value": "21", "weight": "0.5"}
     assert not (repository / "app").exists()
-    checked = run(repository, "check", "--replay", "docs/card")
+    checked = cardapp("check", "--replay", "docs/card", folder=repository)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_what_is_missing_is_named_with_the_way_out(repository: Path, tmp_path: Path) -> None:
     def refused(at: str, code: int, *said: str, folder: Path = repository, options: tuple[str, ...] = ()) -> None:
-        done = run(folder, "new", "card", "--at", at, *options)
+        done = cardapp("new", "card", "--at", at, *options, folder=folder)
         assert done.returncode == code
         assert [words for words in said if words not in done.stderr] == []
         assert not (folder / "card").exists()
@@ -115,16 +99,16 @@ def test_what_is_missing_is_named_with_the_way_out(repository: Path, tmp_path: P
     outside, make = f"change to a folder of {repository} first", ("--build", "make")
     refused("repository/tool/scale.c:scale", 2, outside, folder=tmp_path, options=make)
     build = "cc -g -o app tool/main.c tool/scale.c"
-    named = run(repository, "new", "card", "--at", "tool/scale.c:scale", "--build", build)
+    named = cardapp("new", "card", "--at", "tool/scale.c:scale", "--build", build, folder=repository)
     assert named.returncode == 0, named.stdout + named.stderr
 
 
 def test_a_missing_compiler_and_a_folder_with_files_are_named(tmp_path: Path) -> None:
-    done = run(tmp_path, "new", "card", PATH=str(tmp_path))
+    done = cardapp("new", "card", folder=tmp_path, PATH=str(tmp_path))
     assert done.returncode == 3
     assert "make is missing" in done.stderr
     (tmp_path / "notes.txt").write_text("mine")
-    done = run(tmp_path, "new", ".")
+    done = cardapp("new", ".", folder=tmp_path)
     assert done.returncode == 2
     assert "is not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

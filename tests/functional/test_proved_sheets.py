@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from cardapp.card import anchors
 from cardapp.card.source import load_card
 from tests.cardapp.card.conftest import first_step
+from tests.functional.command_line import cardapp
 from tests.functional.program_cards import ProgramCard
 
 pytestmark = pytest.mark.functional
@@ -50,17 +50,11 @@ class EmittedCard(ProgramCard):
         self.step["code"].update(text=anchored.text, digest=anchored.digest)
         self.write()
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
+    def check(self, *options: str) -> CompletedProcess[str]:
+        return cardapp("check", self.folder, *options, **self.environment)
 
-    def check(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-P", "-m", "cardapp", "check", str(self.folder), *options)
-
-    def emit(self, *options: str) -> subprocess.CompletedProcess[str]:
-        emit = ("emit", str(self.folder), "--format", "html", "-o", str(self.output))
-        return self.run(sys.executable, "-P", "-m", "cardapp", *emit, *options)
+    def emit(self, *options: str) -> CompletedProcess[str]:
+        return cardapp("emit", self.folder, "--format", "html", "-o", self.output, *options, **self.environment)
 
     @property
     def said(self) -> str:
