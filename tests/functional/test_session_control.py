@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from cardapp.mcp.client import McpClient
 from cardapp.procfs import command_line, start_time
+from cardapp.session_host.commands import main
 from tests.functional.attached_terminal import AttachedTerminal
 from tests.functional.session_process import (
     RunningSession,
@@ -39,7 +43,16 @@ def choice(tool: SessionTool) -> dict[str, str]:
     return found
 
 
-def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard) -> None:
+def refused(tool: SessionTool, *arguments: str) -> tuple[int | str | None, str]:
+    """The exit code and the errors of a command that starts no process, so that it may run in this one."""
+    with patch.dict(os.environ, tool.environment), redirect_stderr(StringIO()) as said:
+        try:
+            return main(arguments), said.getvalue()
+        except SystemExit as ended:
+            return ended.code, said.getvalue()
+
+
+def test_a_start_is_done_when_the_session_answers_and_a_stop_leaves_nothing(tool: SessionTool, card: TestCard) -> None:
     output = tool.must("start", str(card.folder))
     path = tool.state / "sessions" / "probe"
     client = McpClient.connect(str(path / "run" / "mcp.sock"), timeout=5)
@@ -56,6 +69,18 @@ def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCar
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert binding["instance"] == f"{boot}:{pid}:{start_time(pid)}"
     assert choice(tool) == {"name": "probe", "socket": str(path / "run" / "mcp.sock")}
+
+    session = RunningSession.of(tool, "probe")
+    card.behave("daemon")
+    session.replay(at("/* after */"))  # the program has left a child process
+    assert {"nvim", "gdb", "tmux: server", "target"} <= set(session.processes().values())
+    session.close()
+    output = tool.must("stop", "probe")
+    assert str(session.work / "probe") in output
+    assert processes_of(binding["container_id"], path) == {}
+    assert not list(path.rglob("*.sock"))
+    assert not (tool.state / "mcp-choice.json").exists()
+    assert tool.run("stop", "probe").returncode == 2
 
 
 def test_only_the_owner_can_read_the_sessions_files(shared: RunningSession) -> None:
@@ -75,19 +100,15 @@ def test_a_second_start_reports_that_the_session_runs(shared: RunningSession) ->
 
 def test_a_name_that_is_in_use_or_unknown_is_refused_with_the_remedy(shared: RunningSession, tmp_path: Path) -> None:
     other = TestCard(tmp_path / "other", "other")
-    done = shared.tool.run("start", "--name", "s", str(other.folder))
-    assert done.returncode == 1
-    assert "card-session stop s" in done.stderr
-    assert "--name" in done.stderr
+    code, said = refused(shared.tool, "start", "--name", "s", str(other.folder))
+    assert (code, "card-session stop s" in said, "--name" in said) == (1, True, True), said
     for command in ("select", "refresh", "attach", "mcp"):
-        done = shared.tool.run(command, "nosuch")
-        assert done.returncode == 2, command
-        assert "nosuch" in done.stderr
-        assert "known: s" in done.stderr
+        code, said = refused(shared.tool, command, "nosuch")
+        assert (code, "nosuch" in said, "known: s" in said) == (2, True, True), (command, said)
 
 
-def test_the_choice_of_a_running_session_is_kept_until_another_one_is_selected(session: RunningSession) -> None:
-    tool, card = session.tool, session.card
+def test_the_choice_of_a_running_session_is_kept_until_another_one_is_selected(shared: RunningSession) -> None:
+    tool, card = shared.tool, shared.card
     output = tool.must("start", "--name", "second", str(card.folder / "card_source.json"))
     assert "card-session select second" in output
     assert choice(tool)["name"] == "s"
@@ -98,11 +119,11 @@ def test_the_choice_of_a_running_session_is_kept_until_another_one_is_selected(s
     assert ["s", "probe", "local", "running", "up", "up", "none"] in rows
     assert "yes" in tool.must("start", "--name", "s", "--select", str(card.folder))
     assert choice(tool)["name"] == "s"
-    session.close()
-    tool.must("stop", "s")
+    tool.must("select", "second")
+    tool.must("stop", "second")
     assert not (tool.state / "mcp-choice.json").exists()
-    tool.must("start", "--name", "second", str(card.folder))
-    assert choice(tool)["name"] == "second"
+    tool.must("start", "--name", "s", str(card.folder))
+    assert choice(tool)["name"] == "s"
 
 
 def test_wrong_usage_ends_with_exit_code_2(tool: SessionTool, card: TestCard, tmp_path: Path) -> None:
@@ -115,8 +136,8 @@ def test_wrong_usage_ends_with_exit_code_2(tool: SessionTool, card: TestCard, tm
         (("start", "--foreground", str(card.folder)), "start --foreground needs a --name"),
         (("reset",), "card-session start"),
     ):
-        done = tool.run(*arguments)
-        assert (done.returncode, named in done.stderr) == (2, True), (arguments, done.stderr)
+        code, said = refused(tool, *arguments)
+        assert (code, named in said) == (2, True), (arguments, said)
     assert "card-session start" in tool.must("list")
 
 
@@ -153,36 +174,13 @@ class Endless:
 
 
 def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard) -> None:
-    makefile = card.sources / "Makefile"
-    rules = makefile.read_text()
     build = Endless(card)
     assert build.interrupted(tool, "start", str(card.folder)) == (128 + signal.SIGINT, b"")
     eventually(lambda: not build.runs())
     assert not list(tool.state.glob("sessions/*/session.json"))
-    makefile.write_text(rules)
-    session = RunningSession(tool, card)
-    build = Endless(card)
-    assert build.interrupted(tool, "refresh") == (128 + signal.SIGINT, b"")
-    eventually(lambda: not build.runs())
-    assert session.state()["alive"]
-    session.close()
 
 
-def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None:
-    session.card.behave("daemon")
-    session.replay(at("/* after */"))  # the program has left a child process
-    record = json.loads((session.path / "session.json").read_text())
-    assert {"nvim", "gdb", "tmux: server", "target"} <= set(session.processes().values())
-    session.close()
-    output = session.tool.must("stop", "s")
-    assert str(session.work / "probe") in output
-    assert processes_of(record["container_id"], session.path) == {}
-    assert not list(session.path.rglob("*.sock"))
-    assert not (session.tool.state / "mcp-choice.json").exists()
-    assert session.tool.run("stop", "s").returncode == 2
-
-
-def test_a_stop_keeps_edits_and_a_refresh_backs_them_up(session: RunningSession) -> None:
+def test_a_stop_keeps_edits_and_a_refresh_backs_them_up_and_can_be_interrupted(session: RunningSession) -> None:
     copy = session.work / "probe"
     edited = (copy / "target.c").read_text().replace("return 2 * n;", "return 5 * n;")
     (copy / "target.c").write_text(edited)
@@ -201,6 +199,11 @@ def test_a_stop_keeps_edits_and_a_refresh_backs_them_up(session: RunningSession)
     assert "return 2 * n;" in (copy / "target.c").read_text()
     assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "30"
     assert "return 2 * n;" in session.editor("join(getbufline('target.c', 1, '$'))")
+
+    build = Endless(session.card)
+    assert build.interrupted(session.tool, "refresh") == (128 + signal.SIGINT, b"")
+    eventually(lambda: not build.runs())
+    assert session.state()["alive"]
 
 
 def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -> None:

@@ -48,7 +48,11 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> TestCard:
 def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
     """The session that the previous test restored; a new session if that test stopped it."""
     card.behave()
-    running = RunningSession(tool, card)
+    if (tool.state / "sessions" / "s" / "session.json").exists():
+        running = RunningSession.of(tool, "s")
+        running.card = card
+    else:
+        running = RunningSession(tool, card)
     yield running
     running.close()
 
