@@ -235,7 +235,7 @@ def test_an_exit_before_the_stop_is_a_typed_failure(stage: Stage) -> None:
     assert activate(stage, QUICK).json["state"] == "ready"
 
 
-def test_a_target_that_hangs_or_crashes_leaves_a_usable_session() -> None:
+def test_a_target_that_hangs_or_crashes_leaves_a_usable_session_and_a_stop_ends_a_replay() -> None:
     with running_stage(lambda folder: make_card(folder, ending="crash", slow=6000), CARD_REPLAY_TIMEOUT="4") as stage:
         problem = assert_problem(activate(stage, SLOW), 504, "replay_timeout")
         program = problem["operation"]["failure"]["program"]
@@ -244,8 +244,14 @@ def test_a_target_that_hangs_or_crashes_leaves_a_usable_session() -> None:
         program = assert_problem(activate(stage, BEYOND), 502, "target_crashed")["operation"]["failure"]["program"]
         assert (program["place"]["function"], program["signal"]) == ("end", "SIGSEGV")
         until(lambda: stage.tcp.get("/api/editor/state")["available"])
+        with stage.service.services.database.write() as tx:
+            checkpoint_results.save_generation(tx, 2**52)
         answer = activate(stage, QUICK)
-        assert answer.status == 200, answer.body
+        assert (answer.status, answer.json["generation"]) == (200, 2**52 + 1), answer.body
+        (stage.sessions.session().work / "probe" / RELEASE).unlink()
+        running, _before = start_slow(stage)
+        stage.service.stop()
+        assert_problem(running.answer(), 409, "stopping")
 
 
 @contextmanager
@@ -394,16 +400,6 @@ def test_a_source_that_is_no_card_switches_sync_off_and_refuses(own: Stage) -> N
         assert "card_source.json" in problem["detail"]
         assert events(own)[-1]["kind"] == "checkpoint.rejected"
         source.write_text(good)
-
-
-def test_a_very_great_generation_leaves_later_ones_and_a_stop_ends_the_replay() -> None:
-    with running_stage(slow_card) as stage:
-        with stage.service.services.database.write() as tx:
-            checkpoint_results.save_generation(tx, 2**52)
-        assert activate(stage, QUICK).json["generation"] == 2**52 + 1
-        running, _before = start_slow(stage)
-        stage.service.stop()
-        assert_problem(running.answer(), 409, "stopping")
 
 
 def test_without_a_session_the_refusal_names_the_remedy() -> None:

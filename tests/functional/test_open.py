@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.functional.command_line import cardapp
 from tests.functional.program_cards import ProgramCard
 from tests.functional.serving import Api
 from tests.functional.session_process import SessionTool, eventually
@@ -116,7 +117,7 @@ def test_a_card_anywhere_has_a_page_and_a_session_until_a_signal(
     assert_nothing_left(card_environment)
 
 
-def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
+def test_several_cards_have_a_session_each_and_one_that_ran_before_stays(
     card: ProgramCard, card_environment: dict[str, str], tmp_path: Path, browser: Browser
 ) -> None:
     other = make_card(tmp_path / "two", "two", 2)
@@ -125,6 +126,8 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
     twin = make_card(tmp_path / "three", "one", 3)  # its session needs another name
     twin.document.update(title="The twin")
     twin.write()
+    tool = SessionTool(Path(card_environment["CARD_STATE_DIR"]))
+    tool.must("start", "--name", "one", str(card.folder))
     with opened(card_environment, card, other, twin) as (process, printed):
         assert "select one-2    # The twin\n" in printed
         api = api_of(printed)
@@ -146,13 +149,16 @@ def test_several_cards_have_a_session_each_and_the_page_follows_the_chosen_one(
             expect(page.locator("#result")).to_be_hidden()  # the fragment with a position of the other card is removed
             choose_in_the_menu(page, "The card one")
             expect(page.locator("#title")).to_have_text("The card one")
-            SessionTool(Path(card_environment["CARD_STATE_DIR"])).run("stop", "two")
+            tool.must("stop", "two")
             page.locator("#menu").click()
             expect(page.locator("#cards .command")).to_contain_text("bin/card-session start --name two ")
         refused = api.request("PUT", "/api/cards/current", {"card": "two"})
         assert (refused.status, refused.json["code"]) == (409, "no_session")
         process.kill()
         process.wait(timeout=60)
+    eventually(lambda: "cardapp serve" not in (left := str(left_over(card_environment))) and "one-2" not in left, 60)
+    assert ("running" in (listed := tool.must("list")), "one-2" in listed) == (True, False), listed
+    tool.must("stop", "one")
     eventually(lambda: not left_over(card_environment), 60)
 
 
@@ -175,32 +181,16 @@ def test_a_signal_during_the_start_or_the_end_of_the_service_ends_everything(
     assert left_over(card_environment) == {}
 
 
-def test_a_session_that_ran_before_stays(card: ProgramCard, card_environment: dict[str, str]) -> None:
-    tool = SessionTool(Path(card_environment["CARD_STATE_DIR"]))
-    tool.run("start", "--name", "one", str(card.folder))
-    try:
-        with opened(card_environment, card) as (_process, printed):
-            assert prove(api_of(printed)) == "1"
-        assert "running" in tool.run("list").stdout
-    finally:
-        tool.run("stop", "one")
-
-
-def refused(environment: dict[str, str], *cards: Path) -> tuple[int, str]:
-    command = [COMMAND, "open", *map(str, cards)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert left_over(environment) == {}
-    return ended.returncode, ended.stderr
-
-
 def test_what_cannot_be_opened_is_refused_with_its_reason(
     card: ProgramCard, card_environment: dict[str, str], tmp_path: Path
 ) -> None:
     twice = (card.folder, card.folder / "card_source.json")
     for cards, words in (((tmp_path / "absent",), "there is no card at"), (twice, "is given twice")):
-        code, said = refused(card_environment, *cards)
-        assert (code, words in said) == (2, True), said
+        refused = cardapp("open", *cards, **card_environment)
+        assert (refused.returncode, words in refused.stderr) == (2, True), refused.stderr
     (card.sources / "a.c").write_text("int main(void) { return wrong; }\n")
-    code, said = refused(card_environment, card.folder)
-    assert (code, "undeclared" in said) == (1, True)
-    assert "the session one ended with status 1; everything else is ended, too" in said
+    command = [COMMAND, "open", str(card.folder)]
+    ended = subprocess.run(command, env=card_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert left_over(card_environment) == {}
+    assert (ended.returncode, "undeclared" in ended.stderr) == (1, True)
+    assert "the session one ended with status 1; everything else is ended, too" in ended.stderr
