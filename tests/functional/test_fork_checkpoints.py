@@ -142,14 +142,17 @@ def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSe
 
 
 def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession) -> None:
-    _, reported = replayed(session, LATER)
-    replayed(session, FIRST)
     for number, command in enumerate(("checkpoint", "run", "restart 0", "watch count", "kill", "detach"), 10):
+        session.gdb("delete")  # with a watchpoint no checkpoint is taken
+        answered(session, number + 90)
+        _, reported = replayed(session, LATER)
+        replayed(session, FIRST)
+        # The original process, the program, and the checkpoints of main and of both stops. The last one is taken after
+        # the reply: after the command, it would include what the command did.
+        settled(session, 5)
         session.gdb(command)
         answered(session, number)
         assert replayed(session, LATER) == ("rerun", reported), command
-        replayed(session, FIRST)
-        session.gdb("delete")
 
 
 def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, rng: random.Random) -> None:
