@@ -222,7 +222,7 @@ def test_a_session_and_an_ingestor_that_ran_before_are_left_alone(card_environme
 
 
 def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str]) -> None:
-    for name in ("CARD_API_PORT", "MARKET_FRONTEND_PORT"):  # of the first service, and of one that comes later
+    for name in ("MARKET_API_PORT", "MARKET_FRONTEND_PORT"):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
             environment = card_environment | {name: port}
