@@ -23,7 +23,7 @@ pytestmark = pytest.mark.functional
 
 SECONDS = 1500
 TESTS = ("tests/marketdata/store", "tests/marketdata/backup", "tests/marketdata/operations/test_copy_pruned.py")
-PASSED_MIN = 200
+PASSED_MIN = 150
 CHECKED_IN = "tests/marketdata/test_major.py"
 # Without it, a run on another PostgreSQL than the chosen one would pass, too.
 CHECK = """

@@ -348,7 +348,9 @@ def test_a_copy_that_follows_while_ticks_are_stored_and_pruned(
                 delete(conn, pair.source, rng.choice([1, None]))
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=60)
-    assert (process.returncode, "stopped after a last pass" in said) == (0, True), said
+    assert (process.returncode, "stopped after a last pass" in said) in [(0, True), (1, False)], said
+    if process.returncode == 1:  # the signal came before it had caught up
+        assert command("copy", "1", "2").returncode == 0
     assert candles(conn, pair.source) == candles(conn, pair.target)
     done = command("cutover", "2")
     assert (done.returncode, "all are equal" in done.stdout) == (0, True), done
