@@ -2,7 +2,7 @@
 # prove-units.sh: installs the units of etc/systemd as etc/systemd/README.md says, and starts, kills and stops the services.
 # Only for bare-root.sh, which boots a root with systemd for it; there this is the only service at first.
 set -euo pipefail
-cd "$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")"
+cd "$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../../..")"
 state=/var/lib/marketdata
 services=(marketdata-frontend marketdata-api marketdata-api@2 marketdata-db card-session cardapp)
 
