@@ -18,7 +18,8 @@ STOP = f"{FIRST}/initialised"
 SPLIT_STEP = "operands/brackets/group/open"
 SPLIT = f"{SPLIT_STEP}:code"
 """A part of the card calc that two sheets of karta-classic show."""
-KINDS = ("box", "arrow", "underline", "marker", "callout", "freehand")
+KINDS = ("box", "arrow", "underline", "callout", "freehand")
+"""A marker is drawn like a box."""
 LINES = """(id) => {
   const shape = sheets.shadowRoot.querySelector(`.annotation[data-id="${id}"] line`);
   const { top, bottom } = shape.getBoundingClientRect();
@@ -127,7 +128,7 @@ def test_the_mouse_draws_on_a_part(tab: Tab, stage: Stage) -> None:
     assert stage.tcp.get("/api/navigation/current")["key"] == FIRST  # the click on the sheet moved nothing
 
 
-def test_the_keyboard_draws_each_kind_and_escape_nothing(tab: Tab, stage: Stage) -> None:
+def test_the_keyboard_draws_and_escape_draws_nothing(tab: Tab, stage: Stage) -> None:
     page = panel(tab)
     draw(page, "box", "Not this")
     expect(shapes(page)).to_have_count(1)  # the preview

@@ -26,19 +26,18 @@ def test_question_fields_and_button_are_in_sight_at_every_stop(context: BrowserC
     """The longest stops and titles are tried."""
     with stage_of(CARDS / card) as shipped:
         catalog = shipped.tcp.get("/api/navigation/catalog")["items"]
-        keys = [stop["key"] for stop in longest(catalog, "snapshot", 12)]
+        keys = [stop["key"] for stop in longest(catalog, "snapshot", 5)]
         opened = OpenPage(context.new_page())
         opened.page.goto(f"http://127.0.0.1:{shipped.service.listener.port}/")
         page = opened.ready().page
         assert faults(page, "foot", [keys, ASKED]) == []
-        assert faults(page, "trail", [step["key"] for step in longest(catalog, "step", 12)]) == []
+        assert faults(page, "trail", [step["key"] for step in longest(catalog, "step", 5)]) == []
 
 
 # -- on a session -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def proved(tab: Tab, fresh_place: None) -> Page:
+def proved(tab: Tab) -> Page:
     """A page with the panel Memory, at a stop to which the program has run after a wrong prediction."""
     opened = tab("#/bump/requests/three-requests/first")
     page = opened.page
@@ -54,19 +53,19 @@ def proved(tab: Tab, fresh_place: None) -> Page:
     return page
 
 
-def test_dividers_and_folds_keep_every_control_at_hand(proved: Page) -> None:
-    page = proved
-    for width in (1280, 1000):
-        page.set_viewport_size({"width": width, "height": 720})
-        for name in ("outline", "side"):
-            for end in (0, width):
-                box = page.locator(f"[data-divider={name}]").bounding_box()
-                assert box
-                page.mouse.move(box["x"] + box["width"] / 2, 300)
-                page.mouse.down()
-                page.mouse.move(end, 300, steps=3)
-                page.mouse.up()
-                assert faults(page, "control") == [], (width, name, end)
+@pytest.mark.usefixtures("fresh_place")
+def test_every_control_is_at_hand_with_dividers_folds_and_in_one_column(tab: Tab) -> None:
+    page = proved(tab)
+    page.set_viewport_size({"width": 1000, "height": 720})
+    for name in ("outline", "side"):
+        for end in (0, 1000):
+            box = page.locator(f"[data-divider={name}]").bounding_box()
+            assert box
+            page.mouse.move(box["x"] + box["width"] / 2, 300)
+            page.mouse.down()
+            page.mouse.move(end, 300, steps=3)
+            page.mouse.up()
+            assert faults(page, "control") == [], (name, end)
     search = page.get_by_label("Search titles and code")
     for way in ("Fold the outline", "Wide worksheet", "Wide editor"):
         page.get_by_role("button", name=way).click()
@@ -76,9 +75,7 @@ def test_dividers_and_folds_keep_every_control_at_hand(proved: Page) -> None:
         becomes(page, "document.activeElement.id === 'search'")
         page.keyboard.press("Escape")
 
-
-def test_a_narrow_window_has_one_column_and_its_foot_at_hand(proved: Page) -> None:
-    page = proved
+    # A narrow window has one column.
     outline = page.get_by_role("navigation", name="Outline")
     for width, height in ((800, 1000), (800, 600), (640, 360)):
         page.set_viewport_size({"width": width, "height": height})

@@ -81,6 +81,9 @@ def test_a_reload_comes_back_to_the_same_view(tab: Tab, stage: Stage) -> None:
     opened = tab()
     page = opened.page
     opened.keys("Alt+6")
+    answer, note = page.get_by_label("Your answer"), page.get_by_label("Note on this step")
+    answer.fill("half an answer")
+    note.fill("half a note")
     opened.button("Next page").click()
     opened.button("Zoom in").click()
     page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 300)")
@@ -92,13 +95,8 @@ def test_a_reload_comes_back_to_the_same_view(tab: Tab, stage: Stage) -> None:
     opened.ready()
     until(lambda: page.evaluate(place) == before)
     opened.button("Previous page").click()
-    answer, note = page.get_by_label("Your answer"), page.get_by_label("Note on this step")
-    answer.fill("half an answer")
-    note.fill("half a note")
-    page.reload()
-    opened.ready()
-    until(lambda: answer.input_value() == "half an answer")
-    assert note.input_value() == "half a note"
+    expect(answer).to_have_value("half an answer")
+    expect(note).to_have_value("half a note")
 
 
 def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Tab, stage: Stage) -> None:
@@ -173,9 +171,7 @@ def test_the_search_finds_titles_and_code_and_leads_there(tab: Tab, stage: Stage
     opened.keys("/")
     page.keyboard.type("THREE  blocks")
     opened.keys("Enter")
-    chosen = page.locator("#matches [aria-current]")
-    chosen.wait_for()
-    assert chosen.locator("mark").first.inner_text().lower() == "three blocks"
+    expect(page.locator("#matches [aria-current] mark").first).to_have_text("three blocks", ignore_case=True)
     until(lambda: position(stage) != FIRST)
     opened.keys("/")
     page.keyboard.type("The first bl")
@@ -232,6 +228,7 @@ def test_enter_pressed_again_and_again_is_one_sync(tab: Tab, stage: Stage) -> No
         opened.page.keyboard.down("Enter")  # the second and third one are repeats of a held key
     opened.page.keyboard.up("Enter")
     opened.keys("Enter")
+    until(lambda: generation(stage) > before)  # an earlier test may have left the program at this step
     opened.shows(SYNCED)
-    assert before < generation(stage) <= before + 2
+    assert generation(stage) <= before + 2
     assert opened.page.locator("#result").is_hidden()

@@ -236,7 +236,7 @@ class Stage:
     def close(self) -> None:
         self.link.close()
         self.service.stop()
-        self.sessions.stop()
+        self.sessions.stop_all()
 
     def activation(self, key: str, generation: int | None = None) -> dict[str, Any]:
         """A valid activation of ``key``, from the API's present state."""
