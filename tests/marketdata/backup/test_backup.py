@@ -75,28 +75,18 @@ def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        ("marketdata.store.migrations", "begin_restore", 1, "after"),
-        (FILES, "os.link", 1, "after"),
-        (CLI, "_restore_database", 1, "after"),
-        ("program", "", 1, ""),
-    ],
-    ids=lambda point: "-".join(map(str, point[1:])),
+POINTS = (
+    ("marketdata.store.migrations", "begin_restore", 1, "after"),
+    (FILES, "os.link", 1, "after"),
+    (CLI, "_restore_database", 1, "after"),
+    ("program", "", 1, ""),
 )
+
+
 def test_a_killed_restore_goes_on(
-    backed_up: Path,
-    command: Command,
-    new_database: Callable[[], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    point: tuple[str, str, int, str],
+    backed_up: Path, command: Command, new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, state, went_on = new_database(), tmp_path / "state", tmp_path / "went_on"
-    monkeypatch.setenv("DATABASE_URL", other)
-    monkeypatch.setenv("MARKET_STATE_DIR", str(state))
-    program = tmp_path / "pg_restore"
+    went_on, program = tmp_path / "went_on", tmp_path / "pg_restore"
     program.write_text(PROGRAM.format(went_on=went_on))
     program.chmod(0o755)
     script = f"""
@@ -106,28 +96,32 @@ from marketdata.cli import main
 programs.find = lambda *_arguments: Path({str(program)!r})
 main(["restore", {str(backed_up)!r}])
 """
-    arguments = [script] if point[0] == "program" else [KILLED, *map(str, point), "restore", str(backed_up)]
-    killed = subprocess.run(
-        [sys.executable, "-P", "-c", *arguments], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    for number, point in enumerate(POINTS):
+        other, state = new_database(), tmp_path / f"state{number}"
+        monkeypatch.setenv("DATABASE_URL", other)
+        monkeypatch.setenv("MARKET_STATE_DIR", str(state))
+        arguments = [script] if point[0] == "program" else [KILLED, *map(str, point), "restore", str(backed_up)]
+        killed = subprocess.run(
+            [sys.executable, "-P", "-c", *arguments],
+            cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
 
-    for task in (("init",), ("backup", str(tmp_path / "other"))):
-        refused = command(*task)
-        assert refused.returncode == 1
-        assert f"run bin/marketdata-restore {backed_up} again" in refused.stderr
-    done = command("restore", str(backed_up))
-    assert (done.returncode, done.stderr) == (0, "")
-    if point[0] == "program":
-        threading.Event().wait(0.5)
-        assert not went_on.exists()
-    with connect(other) as connection:
-        assert connection.execute("SELECT symbol, id FROM md_ticks_v1").fetchall() == [("A", "1")]
-        connection.execute("SET ROLE marketdata_reader")
-        assert connection.execute("SELECT count(*) FROM md_ticks_v1").fetchone() == (1,)
-    files = {str(path.relative_to(state)) for path in state.rglob("*") if path.is_file()}
-    assert files == {"v1.env", "secrets/read.json"}
-    assert command("init").returncode == 0
+        for task in (("init",), ("backup", str(tmp_path / "other"))):
+            refused = command(*task)
+            assert refused.returncode == 1, point
+            assert f"run bin/marketdata-restore {backed_up} again" in refused.stderr
+        done = command("restore", str(backed_up))
+        assert (done.returncode, done.stderr) == (0, ""), point
+        with connect(other) as connection:
+            assert connection.execute("SELECT symbol, id FROM md_ticks_v1").fetchall() == [("A", "1")]
+            connection.execute("SET ROLE marketdata_reader")
+            assert connection.execute("SELECT count(*) FROM md_ticks_v1").fetchone() == (1,)
+        files = {str(path.relative_to(state)) for path in state.rglob("*") if path.is_file()}
+        assert files == {"v1.env", "secrets/read.json"}, point
+        assert command("init").returncode == 0
+    threading.Event().wait(0.5)
+    assert not went_on.exists()
 
 
 def test_an_unfinished_restore_is_not_completed_by_another_backup(
