@@ -21,7 +21,7 @@ from tests.marketdata.ingest.test_backfill import Api
 from tests.marketdata.source.provider import error
 from tests.marketdata.source.synthetic_chain import SyntheticChain
 
-HEAD = 12_002
+HEAD = 6_002
 
 
 class UnevenChain(SyntheticChain):
@@ -68,13 +68,13 @@ def test_the_forecast_is_within_a_quarter_of_the_backfill(tmp_path: Path) -> Non
             assert len(chain.asked) <= 30
             assert not [line for line in lines if line.startswith(check.WRONG)]
             said = re.fullmatch(
-                r"  since block 0 \(40 h 0 min\): (\d+) s, ([\d ]+) requests for 12 000 blocks and about ([\d ]+) "
+                r"  since block 0 \(20 h 0 min\): (\d+) s, ([\d ]+) requests for 6 000 blocks and about ([\d ]+) "
                 rf"swaps \(limited by requests_per_s {per_second}\)",
                 lines[-1],
             )
             assert said is not None, lines
             seconds, calls, swaps = (int(each.replace(" ", "")) for each in said.groups())
-            assert swaps == pytest.approx(12_000 / chain.spacing, rel=0.05)
+            assert swaps == pytest.approx(6_000 / chain.spacing, rel=0.05)
             assert seconds == pytest.approx(calls / per_second, rel=0.1, abs=1), lines
             chain.asked.clear()
             file, path = chain_of(tmp_path, chain, requests_per_s=backfill_per_second), tmp_path / f"{number}.sqlite"
