@@ -47,9 +47,11 @@ def serving(state_dir: Path) -> Iterator[ApiProcess]:
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[ApiProcess]:
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        with serving(Path(folder)) as process:
-            yield process
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        serving(Path(folder)) as process,
+    ):
+        yield process
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +165,9 @@ class Outgoing(threading.Thread):
     def run(self) -> None:
         with closing(Outbox(self._path)) as outbox, closing(Client(self._api.port, self._api.token("alg"))) as write:
             while not self.stopping.is_set():
+                numbers = range(self.sent, self.sent + 20)
                 with outbox.transaction() as transaction:
-                    put(transaction, [tick(number) | {"symbol": "BACKUP:MOVED"} for number in range(self.sent, self.sent + 20)])
+                    put(transaction, [tick(number) | {"symbol": "BACKUP:MOVED"} for number in numbers])
                 held = outbox.first(100)
                 status, answer = write("POST", "/v1/ingest/tick", {"ticks": [json.loads(each.body) for each in held]})
                 assert (status, answer["rejected"]) == (200, [])

@@ -177,7 +177,7 @@ def test_each_client_gets_the_reason_why_the_owner_stopped(watched: Watched, lau
 
 def test_a_service_manager_gets_the_database_back(watched: Watched, join: Launch) -> None:
     """After a crash a client starts the next owner before the service manager does."""
-    client = join()
+    join()
     command = [sys.executable, "-P", "-m", "marketdata", "db"]
     environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir), "NOTIFY_SOCKET": f"@{watched.state_dir}"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
