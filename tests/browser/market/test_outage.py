@@ -170,9 +170,9 @@ def test_after_the_login_expired_a_dialog_opens_over_the_chart(tab: Tab, stage: 
 
         def is_logged_in() -> bool:
             """After many failed logins, those of the page's own requests too, the next one has to wait some seconds."""
-            if dialog.is_visible():
-                dialog.get_by_label("Password").fill(stage.password)
-                opened.keys("Enter")
+            dialog.get_by_label("Password").fill(stage.password)
+            opened.keys("Enter")
+            opened.becomes(lambda: page.evaluate("!document.querySelector('#login[open] .primary:disabled')"))
             return dialog.is_hidden()
 
         opened.becomes(is_logged_in)
