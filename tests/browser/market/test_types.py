@@ -1,4 +1,4 @@
-"""The types of the chart: how up, down and candles that can still change look."""
+"""The types of the chart, which follow each other on one page: each is drawn in its colour on each scale."""
 
 from __future__ import annotations
 
