@@ -7,11 +7,13 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 RELEASE = Path(__file__).parent / "release"
 BENCH = Path(__file__).parent / "bench"
+HANDLERS = pytest.StashKey[dict[signal.Signals, Any]]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -30,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # nohup has the run ignore hang-ups. It goes on doing so, but programs that it starts do not inherit this.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+    config.stash[HANDLERS] = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -41,7 +44,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """A service in this process blocks the signals that end it. Programs of later tests would inherit that."""
+    """A service in this process blocks the signals that end it. Programs of later tests would inherit that. A command
+    in this process sets handlers of its own, with which a hang-up would end a run that ignores it."""
+    for number, handler in item.config.stash[HANDLERS].items():
+        signal.signal(number, handler)
     blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
     assert not blocked, f"{item.nodeid} leaves signals blocked: {sorted(blocked)}"
 
