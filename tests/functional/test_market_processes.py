@@ -1,4 +1,4 @@
-"""``marketdata api --processes N``: processes are killed, ended and frozen, under load and with live clients."""
+"""``marketdata api --processes N``: processes are killed, ended under load, and frozen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from tests.marketdata.api.conftest import eventually
 pytestmark = pytest.mark.functional
 
 START = 1_700_000_000_000
-SYMBOLS = ("PROC:0", "PROC:1", "PROC:2", "PROC:3")
 PROCESSES = 3
 
 
@@ -117,7 +116,7 @@ def api(running: Processes) -> Processes:
     return running
 
 
-def tick(number: int, symbol: str = SYMBOLS[0], **members: Any) -> dict[str, Any]:
+def tick(number: int, symbol: str = "PROC:0", **members: Any) -> dict[str, Any]:
     at = START + (number * 7919 % 10_000) * 977  # not in the order of time, so that candles are corrected, too
     return {"symbol": symbol, "id": f"{number}", "ts": at, "price": f"{100 + number % 97}.5", "size": "1.25", **members}
 
