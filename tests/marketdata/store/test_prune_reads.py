@@ -221,7 +221,7 @@ def _expected(symbol: str, sent: list[Tick], at: int, line: int) -> dict[str, An
     since = at - DAY
     minute = since + -since % MINUTE
     if line > since:
-        order = sorted(sent, key=lambda each: (each.ts, each.seq, each.id))
+        order = sorted((each for each in sent if each.ts <= at), key=lambda each: (each.ts, each.seq, each.id))
         moved = [each for each in order if since <= each.ts < minute]
         sent = [each for each in sent if each not in moved]
         sent += [each._replace(ts=since - 1, seq=10 + place) for place, each in enumerate(moved)]
