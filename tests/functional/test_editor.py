@@ -234,8 +234,8 @@ def test_a_late_cursor_request_moves_nothing(session: Session, nvim: NeovimConne
     assert ask(nvim, "line('.')") == 1
 
 
-def test_a_loop_in_lua_makes_everything_too_slow_and_nothing_hang(editor: Editor) -> None:
-    editor.input(":lua while true do end<CR>")
+def test_a_loop_in_lua_makes_everything_too_slow_and_nothing_hang(editor: Editor, patient: Editor) -> None:
+    patient.input(":lua while true do end<CR>")
     eventually(lambda: not editor.availability()["available"])
     assert editor.state()["available"] is False
     for operation in (lambda: editor.set_cursor(1, 0), lambda: editor.input("x"), editor.redraw):
