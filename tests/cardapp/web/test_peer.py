@@ -146,28 +146,26 @@ def test_only_a_held_established_socket_counts() -> None:
         assert uid_in_rows([row], "0100007F:C350", "0100007F:1F90") is None
 
 
-def bind_when_free(client: socket.socket, port: int) -> None:
-    """The kernel frees the port of a reset connection a moment later."""
-
-    def is_bound() -> bool:
-        with suppress(OSError):
-            client.bind(("127.0.0.1", port))
-            return True
-        return False
-
-    until(is_bound, 30)
+def take_over(server: socket.socket, second: socket.socket) -> bool:
+    """Connect, reset the connection, and bind ``second`` to its port. The kernel frees the port a moment later, and
+    another process may take it first."""
+    with socket.socket() as first:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        first.connect(server.getsockname())
+        port = first.getsockname()[1]
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with suppress(OSError):
+        second.bind(("127.0.0.1", port))
+        return True
+    server.accept()[0].close()
+    return False
 
 
 def test_a_port_that_a_reset_connection_left_to_another_one_admits_nobody() -> None:
     """The lookup finds the later connection from the same port, not the one that was accepted."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as first, socket.socket() as second:
-        for client in (first, second):
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        first.connect(server.getsockname())
-        port = first.getsockname()[1]
-        first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        first.close()
-        bind_when_free(second, port)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as second:
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        until(lambda: take_over(server, second), 30)
         second.connect(server.getsockname())
         accepted, address = server.accept()
         owner_only, netlink = OwnerOnly(), Netlink()

@@ -44,14 +44,21 @@ def settings(service_settings: Settings, tmp_path: Path) -> Settings:
     return dataclasses.replace(service_settings, secrets_dir=tmp_path)
 
 
+def place(path: Path, text: str) -> None:
+    """Put a whole secret file there at once, so that a running check never reads a half."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    new.replace(path)
+
+
 @pytest.fixture
 def credential(settings: Settings) -> Credential:
     """Writes graphql-admin.json."""
 
     def write(**content: Any) -> Path:
         path = settings.secrets_dir / "graphql-admin.json"
-        path.write_text(json.dumps(content))
-        path.chmod(0o600)
+        place(path, json.dumps(content))
         return path
 
     return write
@@ -125,7 +132,7 @@ def test_a_credential_may_come_change_and_go(
     assert "another secret" not in caplog.text
     credential(url=hasura.url)
     eventually_failed(checked, caplog, f"{path}: admin_secret must be a text that is not empty")
-    path.write_text('{"url": }')
+    place(path, '{"url": }')
     eventually_failed(checked, caplog, f".*{path} is not JSON: line 1, column 9")
     path.chmod(0o622)
     eventually_failed(checked, caplog, f".*{path} is writable by group or others")
