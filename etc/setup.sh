@@ -40,7 +40,7 @@ CARD_PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 # nginx is not on the PATH of every account.
 TEST_PROGRAMS=(
     chromium-headless-shell:chromium-headless-shell lualatex:texlive-luatex pdftotext:poppler-utils
-    /usr/sbin/nginx:nginx
+    /usr/sbin/nginx:nginx git:git g++:g++
 )
 
 # One file of each Debian package that a card's PDF needs in addition to lualatex. Only tests look for these files.

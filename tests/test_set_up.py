@@ -21,8 +21,8 @@ LOCKS = sorted((ROOT / "etc" / "requirements").glob("*.txt"))
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "stat", "true")
 NOBODY = 65534
 FOR_TESTS = (
-    "chromium-headless-shell", "texlive-luatex", "poppler-utils", "nginx", "texlive-pictures",
-    "texlive-latex-recommended", "lmodern", "fonts-noto-core", "fonts-noto-mono",
+    "chromium-headless-shell", "texlive-luatex", "poppler-utils", "nginx", "git", "g++",
+    "texlive-pictures", "texlive-latex-recommended", "lmodern", "fonts-noto-core", "fonts-noto-mono",
 )  # fmt: skip
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
 
@@ -259,7 +259,7 @@ def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine:
     shutil.rmtree(machine.root / ".venv" / ".parts")
     machine.set_up("card")
     assert not any("chromium" in line or "texlive" in line for line in machine.log)
-    machine.environment["STUB_APT_BRINGS"] = "chromium-headless-shell lualatex pdftotext nginx kpsewhich"
+    machine.environment["STUB_APT_BRINGS"] = "chromium-headless-shell lualatex pdftotext nginx git g++ kpsewhich"
     assert "skipped" not in machine.set_up("test").stderr
     assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
 
