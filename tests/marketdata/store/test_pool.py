@@ -144,7 +144,8 @@ def test_an_exhausted_pool_has_its_own_error(database: str) -> None:
 def cut_all(database: str) -> None:
     with connect(database) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'test'"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE application_name = 'test' AND datname = current_database()"
         )
 
 
