@@ -89,6 +89,7 @@ class OpenPage:
         becomes(
             self.page, "document.activeElement?.closest('#editor') && document.activeElement.localName === 'textarea'"
         )
+        until(lambda: self.grid().strip(), 30)  # before its first picture the editor may not be connected
         return self
 
     def grid(self) -> str:
