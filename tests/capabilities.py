@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 
 import pytest
@@ -16,6 +17,11 @@ def need(present: object, what: str) -> None:
     """
     if not present:
         pytest.skip(LACK + what)
+
+
+def need_program(name: str) -> None:
+    """``name`` is that of the program and of its Debian package."""
+    need(shutil.which(name), f"{name} (Debian package {name})")
 
 
 def needs(present: object, what: str) -> pytest.MarkDecorator:

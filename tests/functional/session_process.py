@@ -35,14 +35,14 @@ RECIPE = {
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait for the first true value of ``condition`` and return it. The test fails after ``seconds``. A condition that
-    is long in coming is asked less often, because the question may cost more than the answer."""
+    """Wait for the first true value of ``condition`` and return it. The test fails after ``seconds``. The
+    pauses between its calls become longer, because a call may take much processor time."""
     deadline = time.monotonic() + seconds
-    pause, longest = threading.Event(), 0.01
+    waiting, pause = threading.Event(), 0.01
     while not (seen := condition()):
         assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
-        pause.wait(longest)
-        longest = min(0.1, longest * 1.2)
+        waiting.wait(pause)
+        pause = min(0.1, pause * 1.2)
     return seen
 
 

@@ -148,7 +148,7 @@ def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession) ->
         _, reported = replayed(session, LATER)
         replayed(session, FIRST)
         # The original process, the program, and the checkpoints of main and of both stops. The last one is taken after
-        # the reply: after the command, it would include what the command did.
+        # the reply. It has to be there before the command, or it would contain what the command did.
         settled(session, 5)
         session.gdb(command)
         answered(session, number)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.capabilities import need
+from tests.capabilities import need, need_program
 from tests.functional.command_line import cardapp
 
 pytestmark = pytest.mark.functional
@@ -47,6 +47,7 @@ def snapshot_of(folder: Path) -> dict[str, Any]:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A program of two files in the folder ``tool``, built without debug information by the Makefile above it."""
+    need_program("git")
     folder = tmp_path / "repository"
     (folder / "tool").mkdir(parents=True)
     for name, text in (("main.c", MAIN), ("scale.c", SCALE), ("scale.h", "int scale(const char *, int, double);\n")):
@@ -58,7 +59,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("language", "compiler"), [("c", "cc"), ("c++", "c++"), ("rust", "rustc")])
 def test_a_new_card_with_a_small_program_is_green(tmp_path: Path, language: str, compiler: str) -> None:
-    # rustup leaves a proxy without a toolchain.
+    # Where rustup has installed no toolchain, its rustc only ends with an error.
     found = shutil.which(compiler)
     works = found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
     need(works, f"{compiler} (Debian packages gcc, g++ and rustc)")

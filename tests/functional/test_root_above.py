@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.capabilities import need_program
 from tests.cardapp.card.conftest import small_source
 from tests.functional.session_process import SessionTool
 
@@ -17,6 +18,7 @@ class Repository:
     """A program in ``src`` with its card in ``docs/card``. Each build adds a line to the file ``builds``."""
 
     def __init__(self, folder: Path) -> None:
+        need_program("git")
         self.folder, self.builds = folder / "repository", folder / "builds"
         (self.folder / "src").mkdir(parents=True)
         (self.folder / "src" / "main.c").write_text("int main(void)\n{\n    int n = 0;\n    return n;\n}\n")

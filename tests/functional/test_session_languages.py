@@ -13,7 +13,7 @@ import pytest
 
 from cardapp.card.model import Expectation
 from cardapp.card.proof import same_value
-from tests.capabilities import need
+from tests.capabilities import need, need_program
 from tests.functional.program_cards import ProgramCard, session_tool
 from tests.functional.session_process import RunningSession, SessionTool
 
@@ -116,6 +116,7 @@ def tool() -> Iterator[SessionTool]:
 
 @pytest.fixture(scope="module")
 def cpp(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningSession:
+    need_program("g++")
     return RunningSession(
         tool, ProgramCard(tmp_path_factory.mktemp("cpp") / "card", CPP_BUILD, {"shop.cpp": CPP}), "cpp"
     )
@@ -123,7 +124,7 @@ def cpp(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningS
 
 @pytest.fixture(scope="module")
 def rust(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningSession:
-    # rustup leaves a proxy without a toolchain.
+    # Where rustup has installed no toolchain, its rustc only ends with an error.
     works = RUSTC and subprocess.run([RUSTC, "--version"], capture_output=True, check=False).returncode == 0
     need(works, "rustc (Debian package rustc)")
     sources = {"main.rs": RUST}

@@ -54,7 +54,7 @@ def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, s
     assert rows.count() == 2
 
 
-def test_more_candles_than_the_page_keeps_are_scrolled_and_read_once(tab: Tab, stage: Stage) -> None:
+def test_more_candles_than_the_page_keeps_are_scrolled_and_read_once(tab: Tab) -> None:
     """The answers are simulated, because that many candles take long to store."""
     second, end = 1000, now() // 1000 * 1000
     oldest = end - 62_000 * second

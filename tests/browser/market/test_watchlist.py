@@ -21,7 +21,7 @@ def listed(opened: ChartPage) -> list[str]:
     return found
 
 
-def opened_with(tab: Tab, stage: Stage, names: str, symbol: str = SYMBOL) -> ChartPage:
+def opened_with(tab: Tab, names: str, symbol: str = SYMBOL) -> ChartPage:
     """The page with an open watchlist of these symbols."""
     opened = tab(query(symbol)).drawn()
     opened.page.evaluate(STORE, names)
@@ -93,7 +93,7 @@ def test_the_watchlist_shows_what_moved_most(tab: Tab, stage: Stage) -> None:
 def test_keys_and_clicks_choose_a_symbol_of_the_watchlist(tab: Tab, stage: Stage) -> None:
     names = [f"DEMO:W{at}" for at in range(4)]
     stage.write(*(tick(name, now(), str(at + 1)) for at, name in enumerate(names)))
-    opened = opened_with(tab, stage, ",".join(names), names[1])
+    opened = opened_with(tab, ",".join(names), names[1])
     page = opened.page
     row = page.locator(f"{ROWS}[aria-current=true]")
     expect(row).to_contain_text("DEMO:W1")
@@ -109,8 +109,8 @@ def test_keys_and_clicks_choose_a_symbol_of_the_watchlist(tab: Tab, stage: Stage
     opened.becomes(lambda: opened.legend().get("C") == "1")
 
 
-def test_an_unknown_symbol_leaves_the_watchlist(tab: Tab, stage: Stage) -> None:
-    opened = opened_with(tab, stage, f"NO:SUCH,{SYMBOL},NO:OTHER")
+def test_an_unknown_symbol_leaves_the_watchlist(tab: Tab) -> None:
+    opened = opened_with(tab, f"NO:SUCH,{SYMBOL},NO:OTHER")
     page = opened.page
     page.get_by_text("NO:SUCH does not exist and was removed from the list.").wait_for()
     page.get_by_text("NO:OTHER does not exist and was removed from the list.").wait_for()

@@ -14,6 +14,7 @@ from cardapp.authoring import proof_records
 from cardapp.authoring.proof_records import NOT_PROVED, CardState
 from cardapp.card.source import load_card
 from cardapp.state.proofs import CardProof
+from tests.capabilities import need_program
 from tests.cardapp.layout.hostile import ROOT
 
 AT = "2026-11-25T10:00:00.000Z"
@@ -30,6 +31,7 @@ def present(card: Path) -> CardState:
 
 
 def git(card: Path, *arguments: str) -> str:
+    need_program("git")
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     command = ["git", "-C", str(card.parent), *identity, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

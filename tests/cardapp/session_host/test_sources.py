@@ -16,6 +16,7 @@ import pytest
 from cardapp.card.source import load_card
 from cardapp.session_host.sources import Fetched, SourcesUnusable, fetch
 from cardapp.session_host.workspace import FILE_TIME_LAG, Workspace
+from tests.capabilities import need_program
 from tests.cardapp.card.conftest import small_source
 
 ENOUGH = 1 << 30
@@ -62,6 +63,7 @@ class Sources:
         self.workspace.build(60, cancel)
 
     def git(self, *arguments: str) -> None:
+        need_program("git")
         identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", "-C", self.folder, *identity, *arguments], check=True, capture_output=True)
 
@@ -177,6 +179,7 @@ def test_a_missing_directory_and_a_root_above_the_repository_are_refused(sources
     with pytest.raises(SourcesUnusable, match=r"target\.directory"):
         sources.fetch()
     (sources.folder / "repository" / "src").mkdir(parents=True)
+    need_program("git")
     subprocess.run(["git", "init", "-q", sources.folder / "repository"], check=True)
     sources.card("repository", root="..", directory="src")
     with pytest.raises(SourcesUnusable, match="above the repository"):

@@ -28,7 +28,7 @@ def writing(db: Database, recheck: float) -> Iterator[Writer]:
 
 @pytest.fixture
 def writer(db: Database) -> Iterator[Writer]:
-    """It does not look before the queued threads have had their turn, however busy the machine is."""
+    """Its ``recheck`` is so long that no thread commits in place of another one that a busy machine runs late."""
     with writing(db, recheck=60) as writer:
         yield writer
 

@@ -45,7 +45,7 @@ def settings(service_settings: Settings, tmp_path: Path) -> Settings:
 
 
 def place(path: Path, text: str) -> None:
-    """Put a whole secret file there at once, so that a running check never reads a half."""
+    """Replace the secret file in one step, so that a running check never reads a part of it."""
     new = path.with_suffix(".new")
     new.write_text(text)
     new.chmod(0o600)
