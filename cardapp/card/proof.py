@@ -3,8 +3,9 @@
 Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``, ``NULL`` equals ``0x0``), within a
 tolerance if one is given.
 Strings are compared without the address that gdb prints before them; an array of characters equals its text up to the
-first NUL. ``*`` in place of a member's value, as in ``{x = 1, next = *}``, stands for any pointer. Everything else is
-compared as text, with each run of white space as one blank.
+first NUL. ``*`` in place of a value, as in ``{x = 1, next = *}``, stands for any pointer, whatever it points to; in
+``{name = * "ada"}`` the text is compared. Everything else is compared as text, with each run of white space as one
+blank.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ _WORDS = {"true": 1, "false": 0, "NULL": 0, "nullptr": 0}
 _TEXT = re.compile(r'^[LuU]?8?"((?:\\.|[^"\\])*)"')
 _AFTER_NUL = re.compile(r"\\000.*$", re.DOTALL)
 _REPEATED_NUL = re.compile(r"^'\\000' <repeats \d+ times>$")
-_MASK = re.compile(r"(?<== )\*(?=[,}])|(?<=[{ ])\*(?=[,}])")
-_POINTER = r"""(?:\([^()]*\*+\)\s?)?0x[0-9a-f]+(?:\ <[^>]*>)?(?:\ "(?:\\.|[^"\\])*"(?:\.\.\.)?)?"""
-
+_MASK = re.compile(r"(?:^|(?<=[ {(\[]))\*(?=[,})\]]|$)")
+_POINTER = re.compile(r"(?:\([^()]*\*+\)\s?)?(?:0x[0-9a-f]+|\*)(?![^ ,})\]])")
+_END_OF_VALUE = re.compile(r"""[,})\]]|[{(\[]|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
 _FILLED_TEXT = re.compile(r"""([LuU]?8?"(?:\\(?!000)(?:.)|[^"\\])*)(?:\\000.*)?"(?:, '\\000' <repeats \d+ times>.*)?""")
-_MEMBER_POINTER = re.compile(rf"(?:(?<== )|(?<=[{{ ]))(?!0x0[,}}]){_POINTER}(?=[,}}])")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _SOME_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}")
 
@@ -36,16 +36,19 @@ _SOME_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}")
 class Check:
     """The result of one comparison. ``name`` is ``file``, ``line``, ``function`` or an expression.
 
-    ``match`` is None for a value that the card calls undefined: it is shown, and not compared.
+    ``match`` is None for a value that the card calls undefined: it is shown, and not compared. ``partly`` is true for a
+    match that does not cover the whole value (:func:`partly`).
     """
 
     name: str
     expected: str
     actual: str | None
     match: bool | None
+    partly: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "expected": self.expected, "actual": self.actual, "match": self.match}
+        found = {"name": self.name, "expected": self.expected, "actual": self.actual, "match": self.match}
+        return found | ({"partly": True} if self.partly else {})
 
 
 def same_value(expected: Expectation, actual: str) -> bool:
@@ -59,22 +62,26 @@ def same_value(expected: Expectation, actual: str) -> bool:
     number, other = _number(wanted), _number(found)
     if number is not None and other is not None:
         return number == other or abs(number - other) <= (expected.tolerance or 0)
-    return _same_text(wanted, found) or _same_but_pointers(wanted, found)
+    return _same_text(wanted, found) or _pointers(wanted, found) is not None
+
+
+def partly(expected: Expectation, actual: str) -> bool:
+    """Whether a part of ``actual`` is not compared: what an expected ``*`` hides behind a pointer (a text, a function's
+    name, the value that an owner shows), or what was cut off because it is too long."""
+    hidden = _pointers(_plain(expected.value), _plain(actual)) or ()
+    return "…" in _QUOTED.sub("", actual) or any(_POINTER.fullmatch(each) is None for each in hidden)
 
 
 def recordable(actual: str) -> str:
-    """The form in which a card records ``actual``, which gdb printed. It is the same on every machine, and equal by
-    :func:`same_value`.
+    """The form in which a card records ``actual``, which the session reported. It is equal by :func:`same_value`.
 
-    An array of characters becomes its text. Each pointer in an aggregate becomes ``*``, except null pointers.
+    An array of characters becomes its text.
     """
-    found = actual.strip()
+    found = _ADDRESS.sub("", actual.strip())
     if _REPEATED_NUL.match(found):
         return '""'
     text = _FILLED_TEXT.fullmatch(found)
-    if text is not None:
-        return text[1] + '"'
-    return _MEMBER_POINTER.sub("*", _ADDRESS.sub("", found))
+    return text[1] + '"' if text is not None else found
 
 
 def is_address(recorded: str) -> bool:
@@ -95,10 +102,29 @@ def _unquoted(text: str) -> str:
     return quoted[1] if quoted is not None else text
 
 
-def _same_but_pointers(wanted: str, found: str) -> bool:
-    """Whether ``found`` equals ``wanted`` with a pointer in the place of each ``*``."""
-    parts = _MASK.split(wanted)
-    return len(parts) > 1 and re.fullmatch(_POINTER.join(re.escape(part) for part in parts), found) is not None
+def _pointers(wanted: str, found: str) -> list[str] | None:
+    """The pointers in ``found`` in the places of each ``*`` of ``wanted``, with what they point to. None if anything
+    else differs."""
+    first, *others = _MASK.split(wanted)
+    at = len(first)
+    pointers = []
+    same = found.startswith(first)
+    for other in others:
+        end = _end_of_value(found, at)
+        pointers.append(found[at:end])
+        same = same and _POINTER.match(found, at) is not None and found.startswith(other, end)
+        at = end + len(other)
+    return pointers if same and at == len(found) else None
+
+
+def _end_of_value(text: str, at: int) -> int:
+    """Where the value ends that begins at ``at``: before a comma or a bracket that closes what is around it."""
+    depth = 0
+    for part in _END_OF_VALUE.finditer(text, at):
+        if depth == 0 and part[0] in ",})]":
+            return part.start()
+        depth += {"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}.get(part[0], 0)
+    return len(text)
 
 
 def _plain(text: str) -> str:
@@ -162,7 +188,8 @@ def _value_check(expected: Expectation, values: dict[str, dict[str, Any]]) -> Ch
         return Check(name, expected.value, f"<{reading['error']}>" if value is None else value, None)
     if value is None:
         return Check(name, expected.value, f"<{reading['error']}>", False)
-    return Check(name, expected.value, value, same_value(expected, value))
+    match = same_value(expected, value)
+    return Check(name, expected.value, value, match, match and partly(expected, value))
 
 
 def expressions(snapshot: Snapshot) -> list[str]:
