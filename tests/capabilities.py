@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,16 @@ def need(present: object, what: str) -> None:
 def need_program(name: str) -> None:
     """``name`` is that of the program and of its Debian package."""
     need(shutil.which(name), f"{name} (Debian package {name})")
+
+
+def need_rustc() -> str:
+    """The path of a Rust compiler that works. Without one, the test is skipped like with :func:`need`."""
+    folders = [os.environ["PATH"], os.path.join(os.environ.get("CARGO_HOME", Path.home() / ".cargo"), "bin")]
+    found = shutil.which("rustc", path=os.pathsep.join(folders))
+    # Where rustup has installed no toolchain, its rustc only ends with an error.
+    works = found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+    need(works, "rustc (Debian package rustc)")
+    return str(found)
 
 
 def needs(present: object, what: str) -> pytest.MarkDecorator:

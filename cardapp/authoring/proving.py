@@ -66,8 +66,11 @@ class TemporarySession:
         self._replay_seconds = replay_seconds
         self._pointers = pointers(self.catalog)
 
-    def replay(self, key: str, snapshot: Snapshot | None = None) -> Reading:
+    def replay(self, key: str, snapshot: Snapshot | None = None, *, varied: bool = False) -> Reading:
         """Start the program again and bring it to the snapshot ``key``, or to ``snapshot`` instead of the card's.
+
+        In a ``varied`` replay the address layout, the order of threads and the content of memory that was not
+        initialised differ from an ordinary one.
 
         :raises CardAppError: the program does not reach the stop, or the session failed; ``code`` says why.
         """
@@ -80,6 +83,7 @@ class TemporarySession:
             self.loaded.card.allocator,
             seconds=self._replay_seconds,
             fresh=True,
+            varied=varied,
         )
         build_seconds = self.loaded.card.target.build_timeout or _BUILD_SECONDS
         limit = self._replay_seconds + build_seconds + _MARGIN_SECONDS

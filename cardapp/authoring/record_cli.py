@@ -26,7 +26,7 @@ def add_record(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
         help="fill in a card's missing values, lines and digests; replace others on request",
         description="Replays the snapshots of a card, and writes what is missing into its source file: values and "
         'texts that are "?", the lines and digests of excerpts. Existing values that differ are shown, and replaced on '
-        "request.",
+        "request. Each snapshot is replayed twice; a value that differs from run to run is named, and not written.",
     )
     parser.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
     parser.add_argument("--only", metavar="KEY", help="record only this position and what is below it")
@@ -55,7 +55,7 @@ def _record(options: argparse.Namespace) -> int:
 
 def find(loaded: LoadedCard, keys: set[str], profile: str | None) -> Recording:
     """The changes that can be recorded. A bar shows the progress of the replays."""
-    bar, total = ProgressBar(), sum(key in keys for key in Catalog(loaded.card).snapshots)
+    bar, total = ProgressBar(), 2 * sum(key in keys for key in Catalog(loaded.card).snapshots)
 
     def report(key: str) -> None:
         bar.advance(key, total)
@@ -98,11 +98,15 @@ def _agrees(count: int) -> bool:
 def _print_result(found: Recording, written: int, kept: int) -> int:
     for problem in found.problems:
         print(f"  {problem.key}: {problem.code}: {problem.sentence}")
+    for each in found.unstable:
+        print(f"  {each}")
+    if found.unstable:
+        print("  these values differ from run to run: expect what the program determines, or watch them")
     for name in found.addresses:
         print(f"  {name} is an address, which may differ on another machine: expect what it points to, or watch it")
     print(f"{found.path}: " + (f"{written} value{'s'[: written != 1]} recorded" if written else "nothing recorded"))
     if kept:
         print("1 value was kept; --yes replaces it" if kept == 1 else f"{kept} values were kept; --yes replaces them")
-    elif not found.changes and not found.problems:
+    elif not (found.changes or found.problems or found.unstable):
         print("nothing is missing, and all recorded values hold")
-    return FAILED if kept or found.problems else DONE
+    return FAILED if kept or found.problems or found.unstable else DONE

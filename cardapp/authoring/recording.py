@@ -8,6 +8,7 @@ function.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 from cardapp.authoring.check import Fault, pointers, stop_places
 from cardapp.authoring.function_lines import function_lines
-from cardapp.authoring.proving import Reading, codeless_line, temporary_session
+from cardapp.authoring.proving import Reading, TemporarySession, codeless_line, temporary_session
 from cardapp.authoring.source_text import SourceText, read_source, write_source
+from cardapp.authoring.stability import STOP, FirstReading, Unstable, unstable_values
 from cardapp.card import anchors, proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import NOT_RECORDED, CodeRange, Expectation, Snapshot, Step
@@ -47,7 +49,8 @@ class Change:
 class Recording:
     """The changes that can be recorded in the card at ``path``, whose source file has ``text``.
 
-    ``problems`` say what could not be recorded. ``addresses`` names values that may differ on another machine.
+    ``problems`` say what could not be recorded. ``addresses`` names values that may differ on another machine. The
+    ``unstable`` values differ from run to run, and are not recorded.
     """
 
     path: Path
@@ -55,6 +58,7 @@ class Recording:
     changes: tuple[Change, ...]
     problems: tuple[Fault, ...]
     addresses: tuple[str, ...]
+    unstable: tuple[Unstable, ...] = ()
 
     @property
     def replacing(self) -> tuple[Change, ...]:
@@ -85,8 +89,8 @@ def record(
     profile: str | None,
     report: Callable[[str], None] = lambda _key: None,
 ) -> Recording:
-    """Find the changes of the positions ``keys``, and replay the snapshots among them. ``report`` is called with each
-    key.
+    """Find the changes of the positions ``keys``, and replay the snapshots among them, each twice. ``report`` is called
+    with its key after each replay.
 
     :raises CardAppError: the session cannot be started or used, or the build failed.
     """
@@ -109,29 +113,44 @@ def _with_values(
     profile: str | None,
     report: Callable[[str], None],
 ) -> Recording:
-    changes, problems, addresses = list(found.changes), list(found.problems), []
     if not snapshots:
         return found
     with temporary_session(placed, profile) as session:
-        for key, snapshot in snapshots.items():
-            try:
-                reading = session.replay(key, snapshot)
-            except CardAppError as error:
-                if isinstance(error, SessionUnavailable) or error.code == "build_failed":
-                    raise
-                problems.append(Fault(key, f"{at[key]}/stop", None, error.code, error.detail))
+        readings, failed = _readings(session, snapshots, at, report)
+        unstable = unstable_values(session, readings, report)
+    misplaced = {fault.key for fault in failed if fault.pointer.endswith("/line")}
+    changes = [change for change in found.changes if change.key not in misplaced]
+    problems, addresses = [*found.problems, *failed], []
+    unsteady = {(each.key, each.expression) for each in unstable}
+    for key, first in readings.items():
+        values, unread = value_changes(key, at[key], first.snapshot, first.reading)
+        problems += unread
+        kept = [each for each in values if not {(key, each.name), (key, STOP)} & unsteady]
+        changes += kept
+        addresses += [f"{key}: {each.name}" for each in kept if proof.is_address(str(each.new))]
+    return Recording(found.path, found.text, tuple(changes), tuple(problems), tuple(addresses), tuple(unstable))
+
+
+def _readings(
+    session: TemporarySession, snapshots: Mapping[str, Snapshot], at: Mapping[str, str], report: Callable[[str], None]
+) -> tuple[dict[str, FirstReading], list[Fault]]:
+    """What the replays of the snapshots read, and the faults of those that failed or stopped elsewhere."""
+    readings: dict[str, FirstReading] = {}
+    failed: list[Fault] = []
+    for key, snapshot in snapshots.items():
+        try:
+            reading = session.replay(key, snapshot)
+        except CardAppError as error:
+            if isinstance(error, SessionUnavailable) or error.code == "build_failed":
+                raise
+            failed.append(Fault(key, f"{at[key]}/stop", None, error.code, error.detail))
+        else:
+            if (no_code := codeless_line(snapshot.stop, reading)) is not None:
+                failed.append(Fault(key, f"{at[key]}/stop/line", None, "source_drift", no_code))
             else:
-                if (no_code := codeless_line(snapshot.stop, reading)) is not None:
-                    changes = [change for change in changes if change.key != key]
-                    problems.append(Fault(key, f"{at[key]}/stop/line", None, "source_drift", no_code))
-                    report(key)
-                    continue
-                values, unread = value_changes(key, at[key], snapshot, reading)
-                changes += values
-                problems += unread
-                addresses += [f"{key}: {each.name}" for each in values if proof.is_address(str(each.new))]
-            report(key)
-    return Recording(found.path, found.text, tuple(changes), tuple(problems), tuple(addresses))
+                readings[key] = FirstReading(snapshot, reading, time.monotonic())
+        report(key)
+    return readings, failed
 
 
 # -- excerpts and stops ----------------------------------------------------------------------------------------------

@@ -147,10 +147,12 @@ def replay_arguments(
     *,
     seconds: float,
     fresh: bool = False,
+    varied: bool = False,
 ) -> dict[str, Any]:
     """The arguments of ``checkpoint_replay``. ``seconds`` is the time limit of the replay, without the build.
 
-    If ``fresh`` is true, the session starts the program again, and does not restart a fork checkpoint.
+    If ``fresh`` is true, the session starts the program again, and does not restart a fork checkpoint. If ``varied`` is
+    true, whatever the program does not determine itself differs from an ordinary run.
     """
     return {
         **binding.as_json(),
@@ -163,6 +165,8 @@ def replay_arguments(
         "allocator": allocator.as_json() if allocator is not None else None,
         "timeout_ms": max(int(1000 * seconds), 1),
         "fresh": fresh,
+        # A session that an earlier release started refuses the member.
+        **({"varied": True} if varied else {}),
     }
 
 

@@ -50,7 +50,8 @@ class _Building:
 class Replay:
     """One replay. After the build it may take ``timeout`` seconds, or less if the card's ``run`` has a lower limit.
 
-    A ``fresh`` replay starts the program again and uses no checkpoint.
+    A ``fresh`` replay starts the program again and uses no checkpoint. A ``varied`` one does so, too, with another
+    address layout, order of threads and content of memory that was not initialised.
     """
 
     session: Session
@@ -62,6 +63,7 @@ class Replay:
     allocator: dict[str, Any] | None
     timeout: float
     fresh: bool
+    varied: bool
     timings: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -193,7 +195,7 @@ class Replay:
             raise EditorBusy("Neovim waits for a key that only you can decide on; press Escape there")
         self._check_cancelled()
         self._leave_program()
-        self.session.load(self.run)
+        self.session.load(self.run, varied=self.varied)
         self._check_cancelled()
 
     def _leave_program(self) -> None:
@@ -208,7 +210,7 @@ class Replay:
 
     def _reach_stop(self) -> dict[str, Any]:
         """Make gdb bring the program to the stop. Returns the place, the signal, and how the stop was reached."""
-        with self.session.gdb.begin("replay", fresh=self.fresh, **self._stop) as pending:
+        with self.session.gdb.begin("replay", fresh=self.fresh, varied=self.varied, **self._stop) as pending:
             try:
                 place: dict[str, Any] = pending.result(self._left(), self._turn)
                 return place

@@ -288,10 +288,11 @@ class Session:
         end_processes(self.record.container_id, 5.0)
         end_processes(str(self.directory.program_home), 5.0, HOME_VARIABLE)
 
-    def load(self, run: str | None = None) -> None:
+    def load(self, run: str | None = None, *, varied: bool = False) -> None:
         """Load the built program in gdb. It will be started as the card's run ``run`` says.
 
         :param run: The name of a run; None means the target's run.
+        :param varied: Whatever the program does not determine itself shall differ from an ordinary run.
         :raises KeyError: the card has no such run.
         """
         workspace = self.workspace()
@@ -304,6 +305,7 @@ class Session:
             directory=str(workspace.directory),
             stdin=None if chosen.stdin is None else str(workspace.directory / chosen.stdin),
             environment=self._program_environment() | dict(chosen.env),
+            varied=varied,
         )
 
     def _program_environment(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cardapp.card.expression import fault as expression_fault
+from cardapp.card import expression as expressions
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
@@ -95,8 +95,9 @@ REPLAY_IN = tool_schema(
         "allocator": {"type": ["object", "null"]},
         "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
         "fresh": BOOLEAN,
+        "varied": BOOLEAN,
     },
-    optional=("run", "formats", "allocator", "fresh"),
+    optional=("run", "formats", "allocator", "fresh", "varied"),
 )
 RECIPE: Schema = {
     "oneOf": [
@@ -217,7 +218,9 @@ DESCRIBED = (
         "Build edited sources, start the program as the card's run says (null: the target's own), bring it to the stop "
         "and read the expressions there, in gdb's print formats where given. Expressions must not assign or call. The "
         "editor shows the line. A later replay of the same stop may restart a checkpoint of the program (method fork) "
-        "instead of running it again (method rerun); fresh always runs it from the start. The binding must be that of "
+        "instead of running it again (method rerun); fresh always runs it from the start. varied does so, too, with "
+        "another address layout, order of threads and content of memory that was not initialised: a value that differs "
+        "then does not come from the program alone. The binding must be that of "
         "session_binding. A replay can be cancelled at any time.",
         REPLAY_IN,
         REPLAY_OUT,
@@ -302,7 +305,8 @@ class SessionTools:
             arguments.get("formats", {}),
             recipe,
             arguments["timeout_ms"] / 1000,
-            arguments.get("fresh", False),
+            arguments.get("fresh", False) or arguments.get("varied", False),
+            arguments.get("varied", False),
         )
         return {
             "generation": arguments["generation"],
@@ -420,11 +424,12 @@ class SessionTools:
 
 
 def _check_expressions(arguments: dict[str, Any]) -> None:
-    """Refuse expressions that assign a value or call a function, before gdb gets them."""
+    """Refuse expressions that assign a value, before gdb gets them. What they call, gdb's side refuses: it knows the
+    macros."""
     recipe = arguments.get("allocator") or {}
     found = [*arguments["expressions"], *_texts(arguments["stop"].get("if")), *_texts(recipe)]
     for expression in found:
-        if (reason := expression_fault(expression)) is not None:
+        if (reason := expressions.fault(expression, expressions.called(expression))) is not None:
             raise ToolFailure("bad_expression", f"{expression} {reason}", expression=expression)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 from contextlib import suppress
@@ -14,7 +15,9 @@ from cardapp.authoring import record_cli
 from cardapp.card.anchors import digest
 from cardapp.card.source import load_card
 from cardapp.cli import main
+from tests.capabilities import need_program, need_rustc
 from tests.functional.command_line import cardapp
+from tests.functional.program_cards import ProgramCard
 from tests.functional.session_process import TestCard, line_of
 
 pytestmark = pytest.mark.functional
@@ -93,3 +96,108 @@ def test_what_was_there_is_replaced_on_request_only(draft: Path, monkeypatch: py
     assert (code, draft.read_text()) == (0, replaced), output
     draft.write_text(kept)
     assert (cardapp("record", "--yes", draft).returncode, draft.read_text()) == (0, replaced)
+
+
+UNSTEADY = {
+    "main.cpp": r"""
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+static long racing;
+static std::atomic<int> ready;
+
+static void count()
+{
+    ready++;
+    while (ready < 2)
+        ;
+    for (int i = 0; i < 40000000; i++)
+        racing = racing + 1;
+}
+
+__attribute__((noinline)) static int unset()
+{
+    int never[8];
+    asm volatile("" : : "r"(never) : "memory"); /* never set */
+    return never[3];
+}
+
+int main()
+{
+    int sum = 1, local;
+    std::thread first(count), second(count);
+    first.join();
+    second.join();
+    int *fresh = static_cast<int *>(malloc(16 * sizeof *fresh));
+    std::uintptr_t address = reinterpret_cast<std::uintptr_t>(&sum);
+    long now = time(nullptr), process = getpid();
+    timespec moment;
+    clock_gettime(CLOCK_REALTIME, &moment);
+    std::string word(reinterpret_cast<char *>(&moment), 15);
+    word = "ab"; /* its buffer keeps the nanoseconds */
+    struct { int id; int *next; } node = {7, &sum};
+    sum += unset() & 0;
+    return fresh && address && now && process && node.id && local && word.empty(); /* the end */
+}
+"""
+}
+UNSTEADY_BUILD = """
+prog: main.cpp
+	$(CXX) -g -O0 -w -pthread -o $@ main.cpp
+"""
+
+
+def test_what_differs_from_run_to_run_is_named_and_never_recorded(tmp_path: Path) -> None:
+    need_program("g++")
+    card = ProgramCard(tmp_path / "card", UNSTEADY_BUILD, UNSTEADY)
+    at_end = card.snapshot
+    in_function = at_end | {"id": "x2", "stop": card.at("never set", "main.cpp"), "expect": {"never[3]": "?"}}
+    unsteady = ("racing", "local", "fresh[1]", "address", "now", "process", "*(int *)(word._M_local_buf + 8)")
+    at_end |= {
+        "stop": card.at("/* the end */", "main.cpp"),
+        "expect": dict.fromkeys((*unsteady, "sum", "node"), "?") | {"process + 0": "17"},
+    }
+    card.document["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"].append(in_function)
+    card.write()
+    done = cardapp("record", "--yes", card.folder)
+    assert done.returncode == 1, done.stdout + done.stderr
+    named = [line.split(":")[0].strip() for line in done.stdout.splitlines() if line.startswith("  unstable ")]
+    wanted = [f"unstable {KEY} {name}" for name in (*unsteady, "process + 0")]
+    assert named == [*wanted, "unstable t1/b1/p1/s1/x2 never[3]"], done.stdout
+    written = json.loads((card.folder / "card_source.json").read_text())
+    snapshots = written["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"]
+    kept = {"sum": "1", "node": "{id = 7, next = *}", "process + 0": "17"}
+    assert snapshots[0]["expect"] == dict.fromkeys(unsteady, "?") | kept
+    assert snapshots[1]["expect"] == {"never[3]": "?"}
+
+
+RUST_MAP = """
+use std::collections::HashMap;
+
+fn main() {
+    let prices: HashMap<u32, u32> = (0..16).map(|n| (n, n * n)).collect();
+    let order: Vec<u32> = prices.keys().copied().collect();
+    let seen = order.iter().enumerate().fold(0u64, |sum, (n, key)| sum + (n as u64) * (*key as u64));
+    let sum: u32 = prices.values().sum();
+    println!("{} {}", seen, sum); // the end
+}
+"""
+
+
+def test_the_random_order_and_keys_of_a_map_of_rust_are_named(tmp_path: Path) -> None:
+    card = ProgramCard(tmp_path / "card", f"prog: main.rs\n\t{need_rustc()} -g -o $@ $<\n", {"main.rs": RUST_MAP})
+    card.snapshot["stop"] = card.at("// the end", "main.rs")
+    card.snapshot["expect"] = dict.fromkeys(("prices.base.hash_builder.k0", "seen", "sum"), "?")
+    card.write()
+    done = cardapp("record", card.folder)
+    assert done.returncode == 1, done.stdout + done.stderr
+    named = [line for line in done.stdout.splitlines() if line.strip().startswith("unstable ")]
+    assert len(named) == 2, done.stdout
+    written = json.loads((card.folder / "card_source.json").read_text())
+    expected = written["tasks"][0]["blocks"][0]["phases"][0]["steps"][0]["snapshots"][0]["expect"]
+    assert list(expected.values()) == ["?", "?", "1240"]

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardapp.card.model import Expectation
 from cardapp.card.proof import same_value
-from tests.capabilities import need, need_program
+from tests.capabilities import need_program, need_rustc
 from tests.functional.program_cards import ProgramCard, session_tool
 from tests.functional.session_process import RunningSession, SessionTool
 
 pytestmark = [pytest.mark.functional]
-
-RUST_FOLDER = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"), "bin")
-RUSTC = shutil.which("rustc", path=f"{os.environ['PATH']}:{RUST_FOLDER}")
 
 CPP_BUILD = """
 prog: shop.cpp
@@ -124,11 +117,8 @@ def cpp(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningS
 
 @pytest.fixture(scope="module")
 def rust(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningSession:
-    # Where rustup has installed no toolchain, its rustc only ends with an error.
-    works = RUSTC and subprocess.run([RUSTC, "--version"], capture_output=True, check=False).returncode == 0
-    need(works, "rustc (Debian package rustc)")
     sources = {"main.rs": RUST}
-    card = ProgramCard(tmp_path_factory.mktemp("rust") / "card", RUST_BUILD.format(rustc=RUSTC), sources)
+    card = ProgramCard(tmp_path_factory.mktemp("rust") / "card", RUST_BUILD.format(rustc=need_rustc()), sources)
     return RunningSession(tool, card, "rust")
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,23 @@ def test_a_stop_that_termdebug_does_not_show_is_shown_and_reported(session: Runn
     line = line_of("/* after */")
     assert shown(session) == ("target.c", line, [line])
     os.kill(session.pid("nvim"), signal.SIGKILL)  # the next test gets a new Neovim with an unchanged termdebug
+
+
+def test_a_varied_replay_leaves_nothing_for_the_next_one(session: RunningSession) -> None:
+    def seen(**options: Any) -> tuple[str, str, set[str]]:
+        values = session.replay(at("/* after */"), "count", "(long)&zero", **options)["values"]
+        targets = [pid for pid, command in session.processes().items() if command == "target"]
+        status = [Path(f"/proc/{pid}/status").read_text() for pid in targets]
+        cpus = {line for text in status for line in text.splitlines() if line.startswith("Cpus_allowed_list")}
+        return values["count"]["value"], values["(long)&zero"]["value"], cpus
+
+    ordinary = seen()
+    varied = seen(varied=True)
+    assert varied[0] == ordinary[0]
+    assert varied[1] != ordinary[1]
+    assert varied[2] == {f"Cpus_allowed_list:\t{min(os.sched_getaffinity(0))}"}
+    for fresh in (False, True):
+        assert seen(fresh=fresh) == ordinary
 
 
 # -- how it fails ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 
 import gdb
 
+from cardapp.session_host.gdb_plugin import variation
 from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended
 from cardapp.session_host.gdb_plugin.frames import call_stack, frame_with_source, place_of
 from cardapp.session_host.gdb_plugin.move import Move
@@ -27,7 +28,6 @@ SETTINGS = (
     "confirm off",
     "pagination off",
     "non-stop off",
-    "disable-randomization on",
     "follow-fork-mode parent",
     "detach-on-fork on",
     "scheduler-locking replay",
@@ -227,18 +227,27 @@ class Program:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def load(
-        self, program: str, arguments: list[str], directory: str, stdin: str | None, environment: dict[str, str]
+        self,
+        program: str,
+        arguments: list[str],
+        directory: str,
+        stdin: str | None,
+        environment: dict[str, str],
+        varied: bool,
     ) -> None:
         """Set how the next run starts the program. If the program was rebuilt, read its file again.
 
         ``stdin`` is the file for the program's standard input; None stands for the terminal. The program gets
-        ``environment`` and the terminal's TERM, and no other variable.
+        ``environment`` and the terminal's TERM, and no other variable. ``varied`` is described in ``variation.py``.
         """
         _select_inferior()
-        for setting in SETTINGS:
+        for setting in (*SETTINGS, variation.layout(varied)):
             with contextlib.suppress(gdb.error):  # some can only be set while a program runs
                 gdb.execute(f"set {setting}", to_string=True)
         environment = {"TERM": os.environ.get("TERM", "dumb")} | environment
+        if varied:
+            environment = variation.environment(environment)
+        variation.choose_cpus(varied)
         _set_environment(environment)
         redirection = f" < {shlex.quote(stdin)}" if stdin is not None else ""
         gdb.execute(f"set args {shlex.join(arguments)}{redirection}", to_string=True)

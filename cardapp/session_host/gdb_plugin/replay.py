@@ -22,6 +22,7 @@ from cardapp.session_host.gdb_plugin.frames import shown_place
 from cardapp.session_host.gdb_plugin.program import Program
 from cardapp.session_host.gdb_plugin.rerun import Rerun
 from cardapp.session_host.gdb_plugin.stops import Failure
+from cardapp.session_host.gdb_plugin.variation import StackFilling
 
 NO_STOP = ("", "")
 MAX_FALLBACKS = 100
@@ -54,12 +55,12 @@ class Replays:
             self._screens[self._last_stop[0]] = screen
         return self._can_restart(stop, hits)
 
-    def replay(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
+    def replay(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool, varied: bool = False) -> None:
         """Run or restart the program up to ``stop``.
 
         Calls ``done`` with ``{file, line, function, inside, signal, method, fresh, fallbacks}`` or an exception of
         :class:`~cardapp.session_host.gdb_plugin.rerun.Rerun`. A ``fresh`` replay uses no checkpoint. In the reply
-        ``fresh`` tells whether the program was started again.
+        ``fresh`` tells whether the program was started again. If the run is ``varied``, it is fresh, too.
         """
         key = _key(stop, hits)
         self._last_stop = NO_STOP
@@ -75,6 +76,9 @@ class Replays:
         self._screens.clear()
         self._program.reset_terminal()
         self._launch = self._program.launch
+        if varied:
+            self._vary(stop, hits, done)
+            return
         rerun = Rerun(stop, hits, lambda outcome: self._report(outcome, done, key, fresh=True))
         self._program.follow(rerun)
         rerun.start(None if fresh or "signal" in stop or not starts_at_main() else self._checkpoint_main)
@@ -126,6 +130,17 @@ class Replays:
             self._checkpoints.delete_all()
 
     # -- ways to reach a stop ----------------------------------------------------------------------------------------
+
+    def _vary(self, stop: dict[str, Any], hits: int, done: Done) -> None:
+        filling = StackFilling(stop)
+
+        def report(outcome: dict[str, Any] | Exception) -> None:
+            filling.end()
+            self._report(outcome, done, _key(stop, hits), fresh=True)
+
+        rerun = Rerun(stop, hits, report)
+        self._program.follow(rerun)
+        rerun.start(filling.at_main)
 
     def _restart(self, key: str, done: Done) -> None:
         with self._program.ignoring_events():

@@ -1,0 +1,83 @@
+"""Finds the values that depend on more than the program: those that an ordinary and a varied replay do not share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from cardapp.authoring.proving import Reading, TemporarySession
+from cardapp.card import proof
+from cardapp.card.model import Expectation, Snapshot
+from cardapp.errors import CardAppError, SessionUnavailable
+
+STOP = "stop"
+"""Stands for the expression where the varied replay did not reach the stop."""
+CLOCK_SECONDS = 1.1
+"""The time between the two replays of a snapshot, so that a clock that counts seconds shows another time."""
+
+
+@dataclass(frozen=True)
+class Unstable:
+    """An expression of the snapshot ``key`` with its values in the two replays. ``expression`` is :data:`STOP` if
+    the varied replay did not reach the stop; ``second`` then says why."""
+
+    key: str
+    expression: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"unstable {self.key} {self.expression}: {self.first} | {self.second}"
+
+
+@dataclass(frozen=True)
+class FirstReading:
+    """What an ordinary replay of ``snapshot`` read. ``ended`` is the monotonic time of its end in seconds."""
+
+    snapshot: Snapshot
+    reading: Reading
+    ended: float
+
+
+def unstable_values(
+    session: TemporarySession, readings: Mapping[str, FirstReading], report: Callable[[str], None]
+) -> list[Unstable]:
+    """Replay the snapshots of ``readings`` again, varied, and compare. ``report`` is called with each key.
+
+    :raises CardAppError: the session cannot be used any more, or the build failed.
+    """
+    found: list[Unstable] = []
+    pause = threading.Event()
+    for key, first in readings.items():
+        pause.wait(max(0.0, first.ended + CLOCK_SECONDS - time.monotonic()))
+        try:
+            again = session.replay(key, first.snapshot, varied=True)
+        except CardAppError as error:
+            if isinstance(error, SessionUnavailable) or error.code == "build_failed":
+                raise
+            found.append(Unstable(key, STOP, "reached", f"{error.code}: {error.detail}"))
+        else:
+            found += differences(key, first.snapshot, first.reading, again)
+        report(key)
+    return found
+
+
+def differences(key: str, snapshot: Snapshot, first: Reading, second: Reading) -> Iterator[Unstable]:
+    """The compared values that can be read in the first replay, and are not the same in the second one."""
+    for expected in snapshot.expect:
+        one, other = (reading["values"].get(expected.expression, {}) for reading in (first, second))
+        if expected.undefined or one.get("value") is None or _holds_in_both(expected, one["value"], other.get("value")):
+            continue
+        seen = proof.recordable(other["value"]) if other.get("value") is not None else f"<{other.get('error')}>"
+        yield Unstable(key, expected.expression, proof.recordable(one["value"]), seen)
+
+
+def _holds_in_both(expected: Expectation, first: str, second: str | None) -> bool:
+    """Whether the card's value, or else the value that would be recorded, proves both replays."""
+    if second is None:
+        return False
+    if proof.same_value(expected, first) and proof.same_value(expected, second):
+        return True
+    return proof.same_value(replace(expected, value=proof.recordable(first)), second)

@@ -1,0 +1,104 @@
+"""Another run of the same program: whatever the program does not determine itself is different in it.
+
+A varied run has another address layout, another order of threads, and other content of memory that was not initialised.
+A value that differs from that of an ordinary run depends on more than the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import gdb
+
+_CPUS = os.sched_getaffinity(0)
+_TUNABLES = "GLIBC_TUNABLES"
+# The thread cache hands out memory that malloc does not fill.
+_FILLED_HEAP = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
+_STACK_BYTES = 64 * 1024
+"""Half of what the kernel maps below the first stack pointer of a program."""
+_MOST_FILLINGS = 2000
+"""A function that is called more often would make the run too slow."""
+_PATTERN = b"\x5a"
+
+
+def choose_cpus(varied: bool) -> None:
+    """Let the next program run on one processor, so that its threads take turns; if not ``varied``, on all.
+
+    A program inherits the processors of gdb's main thread, which starts it.
+    """
+    with contextlib.suppress(OSError):  # a container may allow no choice
+        os.sched_setaffinity(0, {min(_CPUS)} if varied else _CPUS)
+
+
+def layout(varied: bool) -> str:
+    """The gdb setting of the address layout."""
+    return f"disable-randomization {'off' if varied else 'on'}"
+
+
+def environment(given: dict[str, str]) -> dict[str, str]:
+    """The environment of a varied run: glibc fills memory that it allocates or frees, and binds all functions at the
+    start, which leaves other values on the stack."""
+    tunables = ":".join(filter(None, [given.get(_TUNABLES), _FILLED_HEAP]))
+    return {**given, _TUNABLES: tunables, "LD_BIND_NOW": "1"}
+
+
+class StackFilling:
+    """Fills the unused stack when the program enters ``main``, and the function of ``stop``. Threads begin with an
+    empty stack, so only what they have used themselves is filled."""
+
+    def __init__(self, stop: dict[str, Any]) -> None:
+        self._stop = stop
+        self._entries: list[_Entry] = []
+        with contextlib.suppress(gdb.error):  # a program without symbols has no main
+            self._entries.append(_Entry("*main"))
+
+    def at_main(self) -> None:
+        """Add the function of the stop. Before ``main`` the addresses of the program are not known."""
+        place = self._stop.get("function", f"'{self._stop.get('file')}':{self._stop.get('line')}")
+        with contextlib.suppress(gdb.error, ValueError):
+            for found in gdb.decode_line(place)[1] or ():
+                self._entries.append(_Entry(f"*{_entry_of(found.pc):#x}"))
+
+    def end(self) -> None:
+        for entry in self._entries:
+            if entry.is_valid():
+                entry.delete()
+
+
+def _entry_of(pc: int) -> int:
+    """The entry of the function that has the code at ``pc``.
+
+    :raises ValueError: it was built without debug information.
+    """
+    block, entry = gdb.block_for_pc(pc), None
+    while block is not None and not block.is_static:
+        entry = block.start if block.function is not None else entry  # the outermost one is not inlined
+        block = block.superblock
+    if entry is None:
+        raise ValueError(f"no function is known at {pc:#x}")
+    return int(entry)
+
+
+class _Entry(gdb.Breakpoint):  # type: ignore[misc]  # mypy does not know gdb
+    """A breakpoint at the entry of a function, which fills the stack and never stops the program."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place, internal=True)
+        self._left = _MOST_FILLINGS
+
+    def stop(self) -> bool:
+        """gdb calls this at each hit."""
+        # On entry of a function all below the stack pointer is unused.
+        end = int(gdb.newest_frame().read_register("sp"))
+        with contextlib.suppress(gdb.error):  # the stack may be smaller
+            gdb.selected_inferior().write_memory(end - _STACK_BYTES, _PATTERN * _STACK_BYTES)
+        self._left -= 1
+        if self._left == 0:
+            gdb.post_event(self._disable)  # a breakpoint must not disable itself here
+        return False
+
+    def _disable(self) -> None:
+        if self.is_valid():
+            self.enabled = False
